@@ -1,0 +1,30 @@
+# Every target creates .venv with pinned versions when it is missing.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check bench clean
+
+demo: $(STAMP) ## run the main job on this machine
+	$(BIN)/emu run scenarios/demo.yaml
+
+test: $(STAMP) ## everything that CI checks
+	$(BIN)/python tools/check --all
+
+check: $(STAMP) ## format, lint, types, layers and the quick tests
+	$(BIN)/python tools/check
+
+bench: $(STAMP) ## timings, as medians and ratios within one run
+	$(BIN)/python tools/bench
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+
+# torch first and alone: plain pip then takes the build that is at hand, and dgl
+# finds it installed. The constraints pin every version that was tried together.
+$(STAMP): pyproject.toml .constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint .constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint .constraints.txt --editable '.[dev]'
+	touch $@

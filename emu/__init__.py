@@ -1,0 +1,1 @@
+"""Run distributed GNN training on an emulated cluster, beside its simulation."""

@@ -1,0 +1,136 @@
+"""Every error that emu raises for a reason outside its own code.
+
+    EmulatorError
+    ├── ScenarioError(file, line, key)      the scenario file is wrong
+    ├── DataError(path)                     a graph, profile or run file is wrong
+    ├── PlacementError
+    │   └── InfeasiblePlacement(resource)   the cluster is too small
+    ├── SchedulingError                     an event that the schedule does not allow
+    ├── WireError                           bytes from a peer that are not ours
+    │   ├── FrameTooLarge
+    │   ├── TruncatedFrame
+    │   └── MalformedFrame
+    ├── RunError                            an emulated run could not be finished
+    │   ├── NodeLost                        a process died or was cut off
+    │   ├── NodeMisbehaved                  a process broke the protocol
+    │   └── DeadlineExceeded                nobody died, but nothing came
+    └── ExpectationMissed                   the run ended, not as the scenario expects
+
+Misuse by the caller is a ValueError or TypeError, as everywhere in Python. Each class
+names its exit code, so that ``emu`` ends a shell script with the cause.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class EmulatorError(Exception):
+    """Base of all errors raised for a reason outside emu's own code."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class ScenarioError(EmulatorError):
+    """A scenario file that cannot be used.
+
+    Parameters
+    ----------
+    problem
+        What was found and what would be right.
+    file, line, key
+        Where; ``line`` counts from 1, ``key`` is dotted. Empty or 0 when unknown.
+    """
+
+    exit_code = 2
+
+    def __init__(
+        self, problem: str, *, file: str = "", line: int = 0, key: str = ""
+    ) -> None:
+        self.problem, self.file, self.line, self.key = problem, file, line, key
+        where = f"{file}:{line}" if file and line else file
+        super().__init__(": ".join(part for part in (where, key, problem) if part))
+
+
+class DataError(EmulatorError):
+    """A file of graph data, a profile or a run directory that cannot be used."""
+
+    exit_code = 3
+
+    def __init__(self, problem: str, *, path: str = "") -> None:
+        self.problem, self.path = problem, path
+        super().__init__(f"{path}: {problem}" if path else problem)
+
+
+class PlacementError(EmulatorError):
+    """A placement that cannot be used."""
+
+    exit_code = 4
+
+
+class InfeasiblePlacement(PlacementError):
+    """No placement satisfies the capacities.
+
+    Parameters
+    ----------
+    problem
+        What does not fit.
+    resource
+        The binding resource, empty when several bind together.
+    shortfall
+        By how much it falls short, in the resource's unit.
+    """
+
+    def __init__(
+        self, problem: str, *, resource: str = "", shortfall: float = 0.0
+    ) -> None:
+        self.resource, self.shortfall = resource, shortfall
+        super().__init__(problem)
+
+
+class SchedulingError(EmulatorError):
+    """An event that does not fit the state of the schedule."""
+
+    exit_code = 5
+
+
+class WireError(EmulatorError):
+    """Bytes from a peer that are not a frame of ours."""
+
+    exit_code = 5
+
+
+class FrameTooLarge(WireError):
+    """A length beyond the agreed limit, refused before anything was allocated."""
+
+
+class TruncatedFrame(WireError):
+    """A connection that ended inside a frame."""
+
+
+class MalformedFrame(WireError):
+    """A frame whose prefix, header or tensor shapes contradict each other."""
+
+
+class RunError(EmulatorError):
+    """An emulated run that could not be finished."""
+
+    exit_code = 5
+
+
+class NodeLost(RunError):
+    """A node process or agent that died or was cut off."""
+
+
+class NodeMisbehaved(RunError):
+    """A node process that broke the protocol."""
+
+
+class DeadlineExceeded(RunError):
+    """A wait that outlived its deadline; the message names who waits for whom."""
+
+
+class ExpectationMissed(EmulatorError):
+    """A run that ended otherwise than the scenario's ``expect`` section says."""
+
+    exit_code = 6

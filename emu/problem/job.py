@@ -1,0 +1,187 @@
+"""A training job as tasks and edges; any graph of tasks with lags fits.
+
+Edge e from j to j' with lag l says: (j', n) needs what (j, n - l) produced. DGTP's
+PS -> worker edge has lag 1, all its others lag 0. A credit edge carries no bytes: with
+lag K it lets iteration n of a store start only after its worker ended n - K.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task, j of the paper: it runs once per iteration, one iteration at a time.
+
+    Parameters
+    ----------
+    name
+        Unique in its job.
+    kind
+        ``graph_store``, ``sampler``, ``worker``, ``parameter_server``, or any other
+        word; tasks of one kind with equal demands are interchangeable in a placement.
+    demands
+        Amount per resource, w_j^r, in the unit of the machine's capacity.
+    pinned
+        The machine that the task must stand on, or None where placement decides.
+    process
+        Tasks of the same process share one operating-system process and therefore one
+        machine; empty means a process of its own. Only the first task of a process
+        states its demands.
+    program
+        Import path ``module:Class`` of what the node process runs.
+    settings
+        What the program is told about this task beyond its edges; msgpack-able.
+    """
+
+    name: str
+    kind: str
+    demands: Mapping[str, float] = field(default_factory=dict)
+    pinned: str | None = None
+    process: str = ""
+    program: str = "nodes.timed:Timed"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def process_name(self) -> str:
+        """Name of the process that runs this task."""
+        return self.process or self.name
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A dependency of ``destination`` on ``source``, both positions in ``Job.tasks``.
+
+    Parameters
+    ----------
+    lag
+        (destination, n) needs (source, n - lag); 0 or more.
+    credit
+        True for an edge that bounds run-ahead and carries no bytes, ever: no
+        connection is opened for it and it is satisfied the moment its source ends.
+    """
+
+    source: int
+    destination: int
+    lag: int = 0
+    credit: bool = False
+
+
+@dataclass(frozen=True)
+class Job:
+    """Tasks, edges and the number of iterations.
+
+    Parameters
+    ----------
+    settings
+        What every program of the job is told: dataset, model, seed; msgpack-able.
+
+    Raises
+    ------
+    ValueError
+        When there are no tasks or iterations, a name occurs twice, an edge points
+        nowhere, has a negative lag or is a loop without lag, edges without lag form a
+        cycle, or tasks of one process are pinned to different machines.
+    """
+
+    tasks: tuple[Task, ...]
+    edges: tuple[Edge, ...]
+    iterations: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.tasks:
+            raise ValueError("a job needs at least one task")
+        if self.iterations < 1:
+            raise ValueError(f"a job of {self.iterations} iterations has nothing to do")
+        for name, count in Counter(task.name for task in self.tasks).items():
+            if count > 1:
+                raise ValueError(f"task {name} occurs {count} times")
+        for edge in self.edges:
+            self._check_edge(edge)
+        self._check_acyclic()
+        self._check_processes()
+
+    def _check_edge(self, edge: Edge) -> None:
+        for end in (edge.source, edge.destination):
+            if not 0 <= end < len(self.tasks):
+                raise ValueError(f"an edge names task number {end}, which is not there")
+        if edge.lag < 0:
+            raise ValueError(f"edge {self.edge_name(edge)}: lag {edge.lag} is negative")
+
+    def _check_acyclic(self) -> None:
+        waiting = [0] * len(self.tasks)
+        followers: list[list[int]] = [[] for _ in self.tasks]
+        for edge in self.edges:
+            if edge.lag == 0:
+                waiting[edge.destination] += 1
+                followers[edge.source].append(edge.destination)
+        free = [task for task, count in enumerate(waiting) if count == 0]
+        for task in free:  # grows while it is walked: Kahn's algorithm
+            for follower in followers[task]:
+                waiting[follower] -= 1
+                if waiting[follower] == 0:
+                    free.append(follower)
+        if len(free) < len(self.tasks):
+            stuck = [self.tasks[t].name for t, count in enumerate(waiting) if count]
+            raise ValueError(
+                "edges without lag form a cycle through "
+                f"{', '.join(stuck[:8])}; give one of them lag 1"
+            )
+
+    def _check_processes(self) -> None:
+        for process, members in self.processes.items():
+            pins = {self.tasks[t].pinned for t in members} - {None}
+            if len(pins) > 1:
+                raise ValueError(f"process {process} is pinned to several machines")
+
+    @cached_property
+    def processes(self) -> dict[str, tuple[int, ...]]:
+        """Positions of the tasks of each process, in the order of the tasks."""
+        members: dict[str, list[int]] = {}
+        for position, task in enumerate(self.tasks):
+            members.setdefault(task.process_name, []).append(position)
+        return {process: tuple(tasks) for process, tasks in members.items()}
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {task.name: position for position, task in enumerate(self.tasks)}
+
+    def index(self, name: str) -> int:
+        """Return the position of the task called ``name``.
+
+        Raises
+        ------
+        ValueError
+            When there is none.
+        """
+        if name not in self._positions:
+            raise ValueError(f"no task is called {name}")
+        return self._positions[name]
+
+    def edge_name(self, edge: Edge) -> str:
+        """Return ``source->destination`` by the names of the tasks."""
+        return f"{self.tasks[edge.source].name}->{self.tasks[edge.destination].name}"
+
+    def in_edges(self, task: int) -> tuple[int, ...]:
+        """Return the positions of the edges into ``task``."""
+        return tuple(e for e, edge in enumerate(self.edges) if edge.destination == task)
+
+    def out_edges(self, task: int) -> tuple[int, ...]:
+        """Return the positions of the edges out of ``task``."""
+        return tuple(e for e, edge in enumerate(self.edges) if edge.source == task)
+
+    def sends(self, edge: int, iteration: int) -> bool:
+        """Tell whether ``edge`` carries anything for ``iteration`` of its source.
+
+        What nobody in the job would receive is not sent: with lag 1 the source's last
+        iteration sends nothing (constraint (6) has no iteration N).
+        """
+        return 0 <= iteration < self.iterations - self.edges[edge].lag

@@ -1,0 +1,121 @@
+"""Where the tasks of a job stand, and the problem that a schedule solves."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from emu.problem.cluster import Cluster
+    from emu.problem.job import Job
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The machine of every task, y of the paper.
+
+    Parameters
+    ----------
+    machine_of
+        Position in ``Cluster.machines`` for each task of the job, in order.
+    """
+
+    machine_of: tuple[int, ...]
+
+    def usage(self, job: Job, cluster: Cluster) -> list[dict[str, float]]:
+        """Return, per machine, the summed demand on each resource that is demanded."""
+        used: list[dict[str, float]] = [defaultdict(float) for _ in cluster.machines]
+        for task, machine in zip(job.tasks, self.machine_of, strict=True):
+            for resource, demand in task.demands.items():
+                used[machine][resource] += demand
+        return [dict(amounts) for amounts in used]
+
+    def violations(self, job: Job, cluster: Cluster) -> list[str]:
+        """Return one sentence per broken constraint of (1)-(3), none if it is feasible.
+
+        Checked are the capacities, the pins, and that a process stands in one place.
+        """
+        found = []
+        for machine, used in zip(
+            cluster.machines, self.usage(job, cluster), strict=True
+        ):
+            for resource, amount in used.items():
+                capacity = machine.resources.get(resource, np.inf)
+                if amount > capacity * (1 + 1e-12):
+                    found.append(
+                        f"machine {machine.name} has {capacity:g} {resource}, "
+                        f"its tasks need {amount:g}"
+                    )
+        for task, machine_index in zip(job.tasks, self.machine_of, strict=True):
+            name = cluster.machines[machine_index].name
+            if task.pinned is not None and task.pinned != name:
+                found.append(
+                    f"task {task.name} must stand on {task.pinned}, not {name}"
+                )
+        for process, members in job.processes.items():
+            if len({self.machine_of[task] for task in members}) > 1:
+                found.append(f"process {process} stands on several machines")
+        return found
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A job placed on a cluster: what a scheduler needs besides times and volumes.
+
+    Raises
+    ------
+    ValueError
+        When the placement does not name a machine of the cluster for every task.
+    """
+
+    cluster: Cluster
+    job: Job
+    placement: Placement
+
+    def __post_init__(self) -> None:
+        machines = self.placement.machine_of
+        if len(machines) != len(self.job.tasks):
+            raise ValueError(
+                f"the placement names {len(machines)} machines "
+                f"for {len(self.job.tasks)} tasks"
+            )
+        for task, machine in zip(self.job.tasks, machines, strict=True):
+            if not 0 <= machine < len(self.cluster.machines):
+                raise ValueError(f"task {task.name} is on machine number {machine}")
+
+    @cached_property
+    def capacities(self) -> NDArray[np.float64]:
+        """Capacity of every port, bytes per second, shape (2 * machines,).
+
+        Port 2 m is the out direction of machine m, port 2 m + 1 its in direction.
+        """
+        return np.array(
+            [
+                bandwidth
+                for machine in self.cluster.machines
+                for bandwidth in (machine.bandwidth_out, machine.bandwidth_in)
+            ],
+            dtype=np.float64,
+        )
+
+    @cached_property
+    def hops(self) -> tuple[tuple[int, ...], ...]:
+        """The ports that a flow of each edge crosses; empty for a local handoff."""
+        machine_of = self.placement.machine_of
+        hops = []
+        for edge in self.job.edges:
+            source, destination = machine_of[edge.source], machine_of[edge.destination]
+            local = edge.credit or source == destination
+            hops.append(() if local else (2 * source, 2 * destination + 1))
+        return tuple(hops)
+
+    def port_name(self, port: int) -> str:
+        """Return ``machine out`` or ``machine in`` for a position in ``capacities``."""
+        machine = self.cluster.machines[port // 2].name
+        return f"{machine} {'in' if port % 2 else 'out'}"

@@ -1,0 +1,96 @@
+"""What tasks and flows cost: one concrete run, or the distributions to draw it from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from emu.problem.job import Job
+
+
+def _checked(values: NDArray[np.float64], what: str) -> NDArray[np.float64]:
+    array = np.array(values, dtype=np.float64)
+    array.flags.writeable = False
+    if array.ndim != 2:
+        raise ValueError(f"{what} must have two axes, not {array.ndim}")
+    if array.size and not (np.isfinite(array).all() and (array >= 0).all()):
+        row, column = np.argwhere(~(np.isfinite(array) & (array >= 0)))[0]
+        raise ValueError(
+            f"{what} [{row}, {column}] is {array[row, column]}; "
+            "it must be finite and not negative"
+        )
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class Realization:
+    """Times and volumes of one run.
+
+    Parameters
+    ----------
+    times
+        Execution time of (task, iteration), seconds, shape (tasks, iterations).
+    volumes
+        Bytes of (edge, iteration of its source), shape (edges, iterations). Present
+        also where the edge stays on one machine or nobody receives it; unused there.
+
+    Raises
+    ------
+    ValueError
+        When an entry is negative, NaN or infinite, or a shape is wrong.
+    """
+
+    times: NDArray[np.float64]
+    volumes: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "times", _checked(self.times, "times"))
+        object.__setattr__(self, "volumes", _checked(self.volumes, "volumes"))
+
+    def check_shapes(self, job: Job) -> None:
+        """Raise ValueError unless the shapes are those of ``job``."""
+        expected = (len(job.tasks), job.iterations), (len(job.edges), job.iterations)
+        if (self.times.shape, self.volumes.shape) != expected:
+            raise ValueError(
+                f"times {self.times.shape} and volumes {self.volumes.shape} "
+                f"do not fit a job of {expected[0]} and {expected[1]}"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """Measured times and volumes of some iterations, to draw runs from.
+
+    Parameters
+    ----------
+    times, volumes
+        As in `Realization`, over the profiled iterations.
+
+    Raises
+    ------
+    ValueError
+        As `Realization`, or when nothing was profiled.
+    """
+
+    times: NDArray[np.float64]
+    volumes: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "times", _checked(self.times, "times"))
+        object.__setattr__(self, "volumes", _checked(self.volumes, "volumes"))
+        if self.times.shape[1] < 1 or self.volumes.shape[1] != self.times.shape[1]:
+            raise ValueError("a profile needs the same iterations of times and volumes")
+
+    def draw(self, rng: np.random.Generator, iterations: int) -> Realization:
+        """Return a run of ``iterations``, each drawn whole from the profiled ones.
+
+        An iteration keeps its times and volumes together, so that volumes which rise
+        and fall together (one batch, many stores) stay correlated.
+        """
+        chosen = rng.integers(self.times.shape[1], size=iterations)
+        return Realization(self.times[:, chosen], self.volumes[:, chosen])

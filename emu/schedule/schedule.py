@@ -1,0 +1,106 @@
+"""Start and end of every (task, iteration) and flow, and the rates in between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from emu.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class RateHistory:
+    """Assigned rates, one row per change, in the order of time.
+
+    Row i says: from ``time[i]`` on, the flow ``iteration[i]`` of ``edge[i]`` has
+    ``rate[i]``, until its next row or its end.
+
+    Parameters
+    ----------
+    time, rate
+        float64, seconds and bytes per second, shape (changes,).
+    edge, iteration
+        int64, shape (changes,).
+    """
+
+    time: NDArray[np.float64]
+    edge: NDArray[np.int64]
+    iteration: NDArray[np.int64]
+    rate: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """One finished run of a problem, simulated or emulated.
+
+    Parameters
+    ----------
+    problem
+        What was run.
+    task_start, task_end
+        Seconds, shape (tasks, iterations).
+    flow_ready, flow_start, flow_end
+        Seconds, shape (edges, iterations), iteration of the source; ready when the
+        source ended, start when the flow before it on the edge ended too. NaN where
+        nothing is sent (`Job.sends`). A local handoff has all three equal.
+    flow_bytes
+        Bytes, same shape, NaN where nothing is sent.
+    rates
+        Assigned rates, or None when they were not recorded.
+    """
+
+    problem: Problem
+    task_start: NDArray[np.float64]
+    task_end: NDArray[np.float64]
+    flow_ready: NDArray[np.float64]
+    flow_start: NDArray[np.float64]
+    flow_end: NDArray[np.float64]
+    flow_bytes: NDArray[np.float64]
+    rates: RateHistory | None = None
+
+    @property
+    def makespan(self) -> float:
+        """End of the last task of the last iteration, seconds (objective (15))."""
+        return float(np.max(self.task_end[:, -1]))
+
+    def flows(self) -> NDArray[np.int64]:
+        """Return (edge, iteration) of every flow between machines, shape (flows, 2)."""
+        remote = np.array([bool(hops) for hops in self.problem.hops], dtype=bool)
+        return np.argwhere(~np.isnan(self.flow_end) & remote[:, None])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the documented, stable form: seconds, bytes, iterations from 0.
+
+        ``{"makespan", "tasks": [{"task", "iteration", "start", "end"}], "flows":
+        [{"from", "to", "iteration", "ready", "start", "end", "bytes"}]}``; flows are
+        those between two machines, ``iteration`` is that of the source.
+        """
+        job = self.problem.job
+        tasks = [
+            {
+                "task": task.name,
+                "iteration": n,
+                "start": float(self.task_start[j, n]),
+                "end": float(self.task_end[j, n]),
+            }
+            for j, task in enumerate(job.tasks)
+            for n in range(job.iterations)
+        ]
+        flows = [
+            {
+                "from": job.tasks[job.edges[e].source].name,
+                "to": job.tasks[job.edges[e].destination].name,
+                "iteration": int(n),
+                "ready": float(self.flow_ready[e, n]),
+                "start": float(self.flow_start[e, n]),
+                "end": float(self.flow_end[e, n]),
+                "bytes": float(self.flow_bytes[e, n]),
+            }
+            for e, n in self.flows()
+        ]
+        return {"makespan": self.makespan, "tasks": tasks, "flows": flows}

@@ -1,0 +1,1 @@
+"""The public test kit: Hypothesis strategies for problems."""

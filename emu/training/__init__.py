@@ -1,0 +1,1 @@
+"""GraphSAGE, its parameters, optimiser and evaluation."""

@@ -1,0 +1,1 @@
+"""The programs that node processes run. They obey; they never decide."""
