@@ -1,1 +1,10 @@
-"""launch."""
+"""Starting node processes on one or many hosts: the agent and its fork server.
+
+One agent per host, nothing else is installed there. Must not know: scheduling, what a
+program computes, who started the agent (``emu run``, ssh, srun, a pod).
+"""
+
+from emu.launch.agent import Agent
+from emu.launch.local import LocalAgent
+
+__all__ = ["Agent", "LocalAgent"]

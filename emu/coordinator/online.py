@@ -1,0 +1,103 @@
+"""The online run: events in, decisions out. The scheduler decides, this only carries.
+
+One scheduler, two clocks: the same state machine that the simulator drives with virtual
+time is driven here by messages, at the times that they name. A message that comes late
+does not shift the schedule: rates take effect from the nominal time of the event, and
+senders catch up with the fluid.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Protocol
+
+from emu.errors import NodeMisbehaved, SchedulingError
+from emu.wire.messages import FlowEnded, RunTask, TaskEnded
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from emu.coordinator.record import Recorder
+    from emu.coordinator.watch import Watch
+    from emu.scheduling import Decisions, Scheduler
+
+
+class Outlet(Protocol):
+    """Where decisions go."""
+
+    def run_task(self, message: RunTask) -> None:
+        """Tell the process of the task to start it."""
+        ...
+
+    def publish(self, decisions: Decisions, since: float) -> None:
+        """Put the changed fluid lines on every rate board."""
+        ...
+
+
+def event_time(event: TaskEnded | FlowEnded) -> float:
+    """Return the run time at which an event happened."""
+    return event.end if isinstance(event, TaskEnded) else event.time
+
+
+class OnlineRun:
+    """Drives the scheduler with the events of an emulated run."""
+
+    def __init__(
+        self, scheduler: Scheduler, recorder: Recorder, watch: Watch, outlet: Outlet
+    ) -> None:
+        self._scheduler, self._recorder = scheduler, recorder
+        self._watch, self._outlet = watch, outlet
+        self._now = 0.0
+
+    @property
+    def finished(self) -> bool:
+        """Whether every task has ended in every iteration."""
+        return self._scheduler.finished
+
+    def begin(self) -> None:
+        """Start at run time 0."""
+        self._apply(self._scheduler.begin())
+
+    def handle(self, events: Sequence[TaskEnded | FlowEnded]) -> None:
+        """Advance the schedule by events that arrived together.
+
+        Events of one instant are settled at once, as the simulator does. An event
+        older than one already settled counts from now: rates cannot change in the past.
+
+        Raises
+        ------
+        NodeMisbehaved
+            When an event does not fit the schedule.
+        """
+        ordered = sorted(events, key=event_time)
+        for time, group in itertools.groupby(ordered, key=event_time):
+            self._now = max(self._now, time)
+            for event in group:
+                self._note(event)
+            self._apply(self._scheduler.settle(self._now))
+
+    def _note(self, event: TaskEnded | FlowEnded) -> None:
+        try:
+            if isinstance(event, TaskEnded):
+                volumes = dict(zip(event.edges, event.volumes, strict=True))
+                self._scheduler.task_ended(
+                    event.task, event.iteration, volumes, self._now
+                )
+                self._recorder.task_ended(event)
+                self._watch.task_ended(event)
+            else:
+                self._scheduler.flow_ended(event.edge, event.iteration, self._now)
+                self._recorder.flow_ended(event)
+                self._watch.flow_ended(event)
+        except SchedulingError as error:
+            raise NodeMisbehaved(
+                f"a process reported the impossible: {error}"
+            ) from error
+
+    def _apply(self, decisions: Decisions) -> None:
+        self._recorder.decided(decisions, self._now)
+        self._watch.decided(decisions, self._now)
+        if len(decisions.lines.edge):
+            self._outlet.publish(decisions, self._now)
+        for task, iteration in decisions.tasks:
+            self._outlet.run_task(RunTask(task, iteration, self._now))

@@ -1,0 +1,355 @@
+"""An emulated run from the first process to the last result."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import psutil
+import uvloop
+
+from emu.coordinator.online import OnlineRun
+from emu.coordinator.plan import describe_processes, process_hosts
+from emu.coordinator.record import Recorder
+from emu.coordinator.roster import Roster
+from emu.coordinator.watch import Watch
+from emu.errors import NodeMisbehaved
+from emu.network import RunClock
+from emu.scheduling import Scheduler
+from emu.wire.messages import (
+    AgentHello,
+    Begin,
+    Finish,
+    FlowEnded,
+    Launch,
+    Lines,
+    Listening,
+    Message,
+    Outcome,
+    Peers,
+    Ready,
+    ResultPart,
+    RunTask,
+    TaskEnded,
+    pack,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from emu.coordinator.settings import EmulationSettings
+    from emu.problem import Problem, Realization
+    from emu.schedule import Schedule
+    from emu.scheduling import Decisions
+
+#: Wall seconds between the barrier and run time 0: everybody has heard of it by then.
+_LEAD = 0.1
+#: Wall seconds between two looks at the watch while nothing happens.
+_LOOK = 0.25
+
+
+class Observer:
+    """What somebody who looks on is told; does nothing unless overridden."""
+
+    def joined(self, processes: int) -> None:
+        """Hear that so many processes have joined."""
+
+    def began(self, seconds: float) -> None:
+        """Hear that all were ready after so many wall seconds; run time 0 is now."""
+
+    def task_ended(self, message: TaskEnded) -> None:
+        """Hear that a task ended."""
+
+    def decided(self, decisions: Decisions, time: float) -> None:
+        """Hear what the scheduler decided at run time ``time``."""
+
+
+@dataclass(frozen=True, eq=False)
+class EmulatedRun:
+    """What an emulated run leaves.
+
+    Parameters
+    ----------
+    schedule, realization
+        What happened, and the times and volumes to replay it in a simulation.
+    reports
+        (run time, task name, iteration, figures) of every task that reported any.
+    results
+        Arrays that tasks handed over at the end, by task name.
+    statistics
+        Of every process, as it counted them.
+    late
+        Run seconds by which (task, iteration) ended after its profiled time.
+    busy, cpu
+        Wall and CPU seconds of computation of (task, iteration).
+    hosts
+        What the agents said of their hosts.
+    startup
+        Wall seconds until every process was connected and ready, and their summed
+        proportional memory in bytes (local processes; 0 when unknown).
+    wall
+        Wall seconds from run time 0 to the end.
+    """
+
+    schedule: Schedule
+    realization: Realization
+    reports: list[tuple[float, str, int, dict[str, float]]]
+    results: dict[str, dict[str, NDArray[Any]]]
+    statistics: dict[str, dict[str, Any]]
+    late: NDArray[np.float64]
+    busy: NDArray[np.float64]
+    cpu: NDArray[np.float64]
+    hosts: list[dict[str, Any]]
+    tuning: dict[str, Any]
+    startup: dict[str, float]
+    wall: float
+
+
+@dataclass
+class _Tally:
+    """Figures of the tasks, gathered while the run goes on."""
+
+    late: NDArray[np.float64]
+    busy: NDArray[np.float64]
+    cpu: NDArray[np.float64]
+    reports: list[tuple[float, str, int, dict[str, float]]] = field(
+        default_factory=list
+    )
+
+    def note(self, message: TaskEnded, name: str) -> None:
+        at = message.task, message.iteration
+        self.late[at], self.busy[at] = message.late, message.busy
+        self.cpu[at] = message.cpu
+        if message.report:
+            self.reports.append((message.end, name, message.iteration, message.report))
+
+
+class Coordinator:
+    """Runs one problem on the agents of a roster.
+
+    Parameters
+    ----------
+    policy
+        Rate policy, a name that `emu.scheduling` knows.
+    times
+        Profiled seconds of (task, iteration); ignored when compute is ``real``.
+    log
+        File for what the local agent and its processes print.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        policy: str,
+        settings: EmulationSettings,
+        times: NDArray[np.float64],
+        *,
+        log: Path,
+        observer: Observer | None = None,
+    ) -> None:
+        self._problem, self._settings = problem, settings
+        self._times = None if settings.compute == "real" else times
+        self._roster = Roster(settings, log)
+        self._observer = observer or Observer()
+        self._recorder = Recorder(problem)
+        self._scheduler = Scheduler(problem, policy)
+        self._watch = Watch(
+            problem,
+            self._times,
+            self._scheduler.served,
+            settings.deadline / settings.time_scale,
+        )
+        self._online = OnlineRun(self._scheduler, self._recorder, self._watch, self)
+        shape = len(problem.job.tasks), problem.job.iterations
+        self._tally = _Tally(np.zeros(shape), np.zeros(shape), np.zeros(shape))
+        self._owner = {
+            task: process
+            for process, members in problem.job.processes.items()
+            for task in members
+        }
+        self._tuning: dict[str, Any] = {}
+
+    async def run(self) -> EmulatedRun:
+        """Run to the end.
+
+        Raises
+        ------
+        RunError
+            When a process died, misbehaved, or nothing happened for too long.
+        """
+        began = time.monotonic()
+        self._roster.doing = self._watch.doing
+        async with self._roster:
+            await self._assemble()
+            startup = {
+                "seconds": time.monotonic() - began,
+                "memory": float(self._memory()),
+            }
+            start = time.monotonic() + _LEAD
+            clock = RunClock(start, self._settings.time_scale)
+            for process in self._problem.job.processes:
+                self._roster.tell(process, Begin(start))
+            self._observer.began(startup["seconds"])
+            await self._drive(clock)
+            wall = time.monotonic() - start
+            results, statistics = await self._collect()
+        return EmulatedRun(
+            schedule=self._recorder.schedule(),
+            realization=self._recorder.realization(),
+            reports=self._tally.reports,
+            results=results,
+            statistics=statistics,
+            late=self._tally.late,
+            busy=self._tally.busy,
+            cpu=self._tally.cpu,
+            hosts=[agent.host for agent in self._roster.agents],
+            tuning=self._tuning,
+            startup=startup,
+            wall=wall,
+        )
+
+    async def _assemble(self) -> None:
+        """Gather agents, start processes, have them connect: up to the barrier."""
+        roster = self._roster
+        count = self._settings.agents or 1
+        await roster.gather(
+            [f"agent {number}" for number in range(count)], "join", AgentHello
+        )
+        hosts = process_hosts(self._problem, count)
+        descriptions = describe_processes(self._problem, self._settings, self._times)
+        edges = len(self._problem.job.edges)
+        for number, agent in enumerate(roster.agents):
+            mine = [d for d in descriptions if hosts[d["process"]] == number]
+            agent.connection.send(pack(Launch(edges, mine)))
+        await roster.open_boards()
+        processes = list(self._problem.job.processes)
+        listening = await roster.gather(processes, "come up", Listening)
+        self._observer.joined(len(processes))
+        addresses = {name: [at.host, at.port] for name, at in listening.items()}
+        roster.tell_processes(Peers(addresses))
+        ready = await roster.gather(processes, "connect to its peers", Ready)
+        self._tuning = dict(next(iter(ready.values())).tuning)
+
+    def _memory(self) -> int:
+        """Return the proportional set size of the node processes of this host."""
+        total = 0
+        for process in self._roster.processes.values():
+            try:
+                total += psutil.Process(process.pid).memory_full_info().pss
+            except (psutil.Error, AttributeError):
+                return 0  # another host, or a system without it
+        return total
+
+    async def _drive(self, clock: RunClock) -> None:
+        """Let the scheduler decide on every event until the last task has ended."""
+        self._online.begin()
+        while not self._online.finished:
+            said = await self._roster.events(_LOOK)
+            events = [self._event(name, message) for name, message in said]
+            self._online.handle(events)
+            self._watch.check(clock.now())
+
+    def _event(self, process: str, message: Message) -> TaskEnded | FlowEnded:
+        if isinstance(message, TaskEnded):
+            if self._owner.get(message.task) != process:
+                raise NodeMisbehaved(f"{process} ended a task that is not its own")
+            self._tally.note(message, self._problem.job.tasks[message.task].name)
+            self._observer.task_ended(message)
+            return message
+        if isinstance(message, FlowEnded):
+            return message
+        raise NodeMisbehaved(f"{process} sent {type(message).__name__} during the run")
+
+    def run_task(self, message: RunTask) -> None:
+        """Tell the process of a task to start it."""
+        self._roster.tell(self._owner[message.task], message)
+
+    def publish(self, decisions: Decisions, since: float) -> None:
+        """Put changed fluid lines on the boards of all hosts."""
+        self._observer.decided(decisions, since)
+        lines: Lines | None = None
+        for agent in self._roster.agents:
+            if agent.board is not None:
+                agent.board.publish(
+                    decisions.lines.edge,
+                    decisions.lines.iteration,
+                    decisions.lines.served,
+                    decisions.lines.rate,
+                    since,
+                )
+                continue
+            lines = lines or Lines(
+                decisions.lines.edge.tobytes(),
+                decisions.lines.iteration.tobytes(),
+                decisions.lines.served.tobytes(),
+                decisions.lines.rate.tobytes(),
+                since,
+            )
+            agent.connection.send(pack(lines))
+
+    async def _collect(
+        self,
+    ) -> tuple[dict[str, dict[str, NDArray[Any]]], dict[str, dict[str, Any]]]:
+        """Ask every process for its results and statistics."""
+        self._roster.expect_end()
+        self._roster.tell_processes(Finish())
+        parts: dict[int, dict[str, tuple[ResultPart, bytearray]]] = defaultdict(dict)
+        statistics: dict[str, dict[str, Any]] = {}
+        deadline = time.monotonic() + self._settings.deadline
+        while len(statistics) < len(self._problem.job.processes):
+            for process, message in await self._roster.events(_LOOK):
+                if isinstance(message, ResultPart):
+                    named = parts[message.task]
+                    named.setdefault(message.name, (message, bytearray()))
+                    named[message.name][1].extend(message.data)
+                elif isinstance(message, Outcome):
+                    statistics[process] = message.statistics
+            if time.monotonic() > deadline:
+                missing = set(self._problem.job.processes) - set(statistics)
+                raise NodeMisbehaved(
+                    f"{', '.join(sorted(missing))} did not hand over results"
+                )
+        return self._assembled(parts), statistics
+
+    def _assembled(
+        self, parts: dict[int, dict[str, tuple[ResultPart, bytearray]]]
+    ) -> dict[str, dict[str, NDArray[Any]]]:
+        results: dict[str, dict[str, NDArray[Any]]] = {}
+        for task, arrays in parts.items():
+            name = self._problem.job.tasks[task].name
+            results[name] = {}
+            for key, (first, data) in arrays.items():
+                if len(data) != first.total:
+                    raise NodeMisbehaved(f"the result {key} of {name} is cut short")
+                array = np.frombuffer(data, dtype=np.dtype(first.dtype))
+                results[name][key] = array.reshape(first.shape)
+        return results
+
+
+def emulate(
+    problem: Problem,
+    policy: str,
+    settings: EmulationSettings,
+    times: NDArray[np.float64],
+    *,
+    log: Path,
+    observer: Observer | None = None,
+) -> EmulatedRun:
+    """Run a problem over real sockets; the parameters are those of `Coordinator`.
+
+    Raises
+    ------
+    RunError
+        When the run could not be finished; every process has been ended.
+    KeyboardInterrupt
+        On Ctrl-C or SIGTERM, likewise.
+    """
+    coordinator = Coordinator(
+        problem, policy, settings, times, log=log, observer=observer
+    )
+    return uvloop.run(coordinator.run())

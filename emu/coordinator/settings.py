@@ -1,0 +1,63 @@
+"""How a problem is emulated, apart from the problem itself."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+ComputeMode = Literal["timed", "real", "padded"]
+
+
+@dataclass(frozen=True)
+class EmulationSettings:
+    """How the emulated run relates to this host.
+
+    Parameters
+    ----------
+    time_scale
+        Wall seconds per emulated second.
+    byte_scale
+        Real bytes per emulated byte.
+    compute
+        ``timed``: a task holds its profiled time; ``real``: it computes and ends when
+        it is done; ``padded``: it computes, then holds until its profiled time.
+    deadline
+        Wall seconds that anything may be overdue before the run is given up.
+    memory_limit
+        Real bytes of received payload that one process may hold at a time.
+    agents
+        Number of agents to wait for; 0 starts one on this host.
+    listen
+        Address on which agents and processes reach the coordinator.
+    port
+        Its port, 0 for any free one.
+    token
+        What agents from elsewhere must present; empty draws one.
+    seed
+        Seed of everything that the run draws.
+
+    Raises
+    ------
+    ValueError
+        When a scale, the deadline or the limit is not positive and finite.
+    """
+
+    time_scale: float = 1.0
+    byte_scale: float = 1.0
+    compute: ComputeMode = "timed"
+    deadline: float = 30.0
+    memory_limit: float = 4e9
+    agents: int = 0
+    listen: str = "127.0.0.1"
+    port: int = 0
+    token: str = ""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("time_scale", "byte_scale", "deadline", "memory_limit"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name} is {value}; it must be positive and finite")
+        if self.agents < 0:
+            raise ValueError(f"agents is {self.agents}; it must be 0 or more")

@@ -1,0 +1,204 @@
+"""The agent: one per host; it forks node processes and watches them, nothing more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import platform
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.errors import EmulatorError, MalformedFrame, NodeLost
+from emu.launch.fork import fork_processes
+from emu.network import RateBoard, connect_control
+from emu.wire.messages import (
+    AgentHello,
+    Beat,
+    BoardReady,
+    Failed,
+    Launch,
+    Lines,
+    ProcessDied,
+    Stop,
+    expect,
+    pack,
+    unpack,
+)
+
+if TYPE_CHECKING:
+    from emu.network import ControlConnection
+    from multiprocessing.context import ForkServerProcess
+
+_BEAT = 1.0  # wall seconds between two signs of life
+_SILENCE = 5.0  # wall seconds without one after which the coordinator counts as gone
+_GRACE = 1.0  # wall seconds that a node process has to end by itself
+
+
+class Agent:
+    """Joins a coordinator, runs the processes it is told to, ends with the run.
+
+    Parameters
+    ----------
+    coordinator
+        Host and port to join.
+    token
+        What the coordinator expects to be shown.
+    bind
+        Address on which this host's processes accept data; empty takes the one that
+        the coordinator is reached from.
+    patience
+        Wall seconds to keep trying to reach the coordinator.
+    """
+
+    def __init__(
+        self,
+        coordinator: tuple[str, int],
+        token: str,
+        *,
+        bind: str = "",
+        patience: float = 10.0,
+    ) -> None:
+        self._coordinator, self._token = coordinator, token
+        self._bind, self._patience = bind, patience
+        self._processes: list[ForkServerProcess] = []
+        self._last_heard = time.monotonic()
+
+    async def run(self) -> None:
+        """Serve one run and return when it is over.
+
+        Raises
+        ------
+        NodeLost
+            When the coordinator cannot be reached, or is lost during the run; every
+            process of this agent is ended before.
+        """
+        connection = await self._join()
+        beat = asyncio.create_task(self._beat(connection))
+        try:
+            launch = expect(unpack(await connection.receive()), Launch)
+            with contextlib.closing(RateBoard.create(max(launch.edges, 1))) as board:
+                connection.send(pack(BoardReady(board.path)))
+                await self._launch(launch, board, connection)
+                await self._follow(connection, board)
+        finally:
+            beat.cancel()
+            await self._end_processes()
+            await connection.aclose()
+
+    async def _join(self) -> ControlConnection:
+        deadline = time.monotonic() + self._patience
+        host, port = self._coordinator
+        while True:
+            try:
+                connection = await connect_control(
+                    (host, port), token=self._token, name=f"agent on {platform.node()}"
+                )
+            except (OSError, EmulatorError) as error:
+                if time.monotonic() > deadline:
+                    raise NodeLost(
+                        f"no coordinator answers at {host}:{port}: {error}"
+                    ) from error
+                await asyncio.sleep(0.1)
+            else:
+                connection.send(pack(AgentHello(describe_host())))
+                return connection
+
+    async def _launch(
+        self, launch: Launch, board: RateBoard, connection: ControlConnection
+    ) -> None:
+        descriptions = [
+            {
+                **description,
+                "coordinator": list(self._coordinator),
+                "token": self._token,
+                "bind": self._bind or connection.local_address,
+                "board": board.path,
+            }
+            for description in launch.processes
+        ]
+        # In a thread: the fork server imports for seconds, the heart must beat on.
+        try:
+            self._processes = await asyncio.to_thread(fork_processes, descriptions)
+        except (OSError, EOFError) as error:
+            connection.send(pack(Failed(type(error).__name__, str(error), "forking")))
+            raise NodeLost(f"cannot fork node processes: {error}") from error
+        loop = asyncio.get_running_loop()
+        for process in self._processes:
+            loop.add_reader(process.sentinel, self._died, process, connection)
+
+    def _died(self, process: ForkServerProcess, connection: ControlConnection) -> None:
+        asyncio.get_running_loop().remove_reader(process.sentinel)
+        process.join(timeout=1)
+        code = process.exitcode
+        with contextlib.suppress(EmulatorError, OSError):
+            connection.send(
+                pack(ProcessDied(process.name, 0 if code is None else code))
+            )
+
+    async def _follow(self, connection: ControlConnection, board: RateBoard) -> None:
+        """Do what the coordinator says until it ends the run.
+
+        Raises
+        ------
+        NodeLost
+            When it falls silent.
+        """
+        while True:
+            message = unpack(await connection.receive(_SILENCE))
+            if isinstance(message, Lines):
+                publish_lines(board, message)
+            elif isinstance(message, Stop):
+                return
+            elif not isinstance(message, Beat):
+                raise MalformedFrame(f"{type(message).__name__} is not for an agent")
+
+    async def _beat(self, connection: ControlConnection) -> None:
+        with contextlib.suppress(EmulatorError, OSError):
+            while True:
+                connection.send(pack(Beat()))
+                await asyncio.sleep(_BEAT)
+
+    async def _end_processes(self) -> None:
+        """Give the processes a moment to end by themselves, then kill them."""
+        loop = asyncio.get_running_loop()
+        for process in self._processes:
+            loop.remove_reader(process.sentinel)
+        await asyncio.to_thread(join_or_kill, self._processes, _GRACE)
+
+
+def publish_lines(board: RateBoard, lines: Lines) -> None:
+    """Put lines that came by message on the board of this host."""
+    board.publish(
+        np.frombuffer(lines.edges, "<i8"),
+        np.frombuffer(lines.iterations, "<i8"),
+        np.frombuffer(lines.served, "<f8"),
+        np.frombuffer(lines.rates, "<f8"),
+        lines.since,
+    )
+
+
+def join_or_kill(processes: list[ForkServerProcess], grace: float) -> None:
+    """Wait ``grace`` wall seconds for all processes together, then kill the rest."""
+    deadline = time.monotonic() + grace
+    for process in processes:
+        process.join(max(deadline - time.monotonic(), 0.0))
+    for process in processes:
+        if process.is_alive():
+            process.kill()
+        process.join(1.0)
+
+
+def describe_host() -> dict[str, Any]:
+    """Return what the manifest says of this host; msgpack-able."""
+    return {
+        "name": platform.node(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "cpus": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1,
+        "pid": os.getpid(),
+    }

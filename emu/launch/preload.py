@@ -1,0 +1,13 @@
+"""Imported once by the fork server, so that every node process shares the pages.
+
+Only imports: an operation of torch here would start threads that do not survive the
+fork (measured: children hang when OpenMP has run before). 24 processes that need torch
+and dgl are ready in 0.3 s this way, at 18 MB each, against 24 s and 185 MB spawned.
+"""
+
+import dgl  # noqa: F401, TID253 -- the point of this module
+import msgpack  # noqa: F401
+import numba  # noqa: F401
+import numpy as np  # noqa: F401
+import torch  # noqa: F401, TID253
+import uvloop  # noqa: F401

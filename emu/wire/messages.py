@@ -1,0 +1,278 @@
+"""What coordinator, agents and node processes say to each other.
+
+A message is a frozen dataclass; on the wire it is a msgpack map of its fields with its
+``kind``. The life of a run, in the order of the messages:
+
+    agent        AgentHello ─►  coordinator  ─► Launch         agent forks the processes
+    agent        BoardReady ─►                                 its rate board is there
+    process      ProcessHello, Listening ─►  ─► Peers          everybody connects
+    process      Ready ─►                    ─► Begin          the barrier; time 0
+    process                                  ◄─ RunTask        a task may start
+    process      TaskEnded, FlowEnded ─►     ─► Lines (agents on other hosts)
+    process      Outcome ─►                  ◄─ Finish         results and statistics
+    anybody      Failed, ProcessDied ─►      ─► Stop           one error ends the run
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from emu.errors import MalformedFrame
+
+
+@dataclass(frozen=True)
+class AgentHello:
+    """An agent joins: what its host is, for the manifest."""
+
+    host: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Fork these processes; each map is a whole process description."""
+
+    edges: int
+    processes: list[Any]
+
+
+@dataclass(frozen=True)
+class BoardReady:
+    """The agent's rate board can be opened at ``path`` on its host."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Fluid lines for the rate board of another host; little-endian array bytes.
+
+    ``edges`` and ``iterations`` are int64, ``served`` and ``rates`` float64, all of
+    one length; ``since`` is the run time of all of them, seconds.
+    """
+
+    edges: bytes
+    iterations: bytes
+    served: bytes
+    rates: bytes
+    since: float
+
+
+@dataclass(frozen=True)
+class ProcessDied:
+    """A node process of this agent ended; ``code`` as `multiprocessing` gives it."""
+
+    process: str
+    code: int
+
+
+@dataclass(frozen=True)
+class Beat:
+    """I am alive. Agent and coordinator send one a second to each other."""
+
+
+@dataclass(frozen=True)
+class ProcessHello:
+    """A node process joins."""
+
+    process: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where a process accepts its in-edges."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Peers:
+    """Address [host, port] of every process, by name."""
+
+    addresses: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Data loaded, every edge of this process connected."""
+
+    tuning: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Begin:
+    """The barrier: run time 0 is ``start_wall``, coordinator's monotonic clock."""
+
+    start_wall: float
+
+
+@dataclass(frozen=True)
+class RunTask:
+    """(task, iteration) starts at run time ``start``."""
+
+    task: int
+    iteration: int
+    start: float
+
+
+@dataclass(frozen=True)
+class TaskEnded:
+    """(task, iteration) ended at run time ``end``.
+
+    ``edges``, ``volumes``: the out-edges that send, and their emulated bytes;
+    ``busy``, ``cpu``: wall and CPU seconds of computation; ``late``: how long after its
+    profiled time the task ended, run seconds; ``report``: figures of the program.
+    """
+
+    task: int
+    iteration: int
+    start: float
+    end: float
+    edges: list[int]
+    volumes: list[float]
+    busy: float
+    cpu: float
+    late: float
+    report: dict[str, float]
+
+
+@dataclass(frozen=True)
+class FlowEnded:
+    """The last byte of (edge, iteration) arrived at run time ``time``."""
+
+    edge: int
+    iteration: int
+    time: float
+    volume: float
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Every task ended: hand over results and statistics."""
+
+
+@dataclass(frozen=True)
+class ResultPart:
+    """A piece of one array of a task's result; pieces come in order.
+
+    ``total`` is the number of bytes of the whole array.
+    """
+
+    task: int
+    name: str
+    dtype: str
+    shape: list[int]
+    total: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Statistics of a process, the last thing that it says."""
+
+    statistics: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A process or agent cannot go on; ``doing`` names task and iteration if any."""
+
+    error: str
+    text: str
+    doing: str
+    trace: str = field(default="")
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End at once; ``reason`` is for the log."""
+
+    reason: str
+
+
+Message: TypeAlias = (
+    AgentHello
+    | Launch
+    | BoardReady
+    | Lines
+    | ProcessDied
+    | Beat
+    | ProcessHello
+    | Listening
+    | Peers
+    | Ready
+    | Begin
+    | RunTask
+    | TaskEnded
+    | FlowEnded
+    | Finish
+    | ResultPart
+    | Outcome
+    | Failed
+    | Stop
+)
+_KINDS: dict[str, type[Message]] = {
+    kind.__name__: kind for kind in typing.get_args(Message)
+}
+_FIELD_TYPES: dict[str, dict[str, type]] = {
+    name: {
+        key: typing.get_origin(hint) or hint
+        for key, hint in typing.get_type_hints(kind).items()
+    }
+    for name, kind in _KINDS.items()
+}
+T = TypeVar("T")
+
+
+def pack(message: Message) -> dict[str, Any]:
+    """Return the msgpack-able map of ``message``."""
+    fields = {f.name: getattr(message, f.name) for f in dataclasses.fields(message)}
+    return {"kind": type(message).__name__, **fields}
+
+
+def unpack(fields: dict[str, Any]) -> Message:
+    """Return the message that a map from the wire stands for.
+
+    Raises
+    ------
+    MalformedFrame
+        When the kind is unknown, a field is missing, unknown or of another type.
+    """
+    values = dict(fields)
+    name = values.pop("kind", None)
+    if not isinstance(name, str) or name not in _KINDS:
+        raise MalformedFrame(f"a message of unknown kind {name!r:.80}")
+    expected = _FIELD_TYPES[name]
+    for key, value in values.items():
+        if key not in expected:
+            raise MalformedFrame(f"{name} has no field {key!r:.80}")
+        if expected[key] is float and type(value) is int:
+            values[key] = float(value)
+        elif not isinstance(value, expected[key]):
+            raise MalformedFrame(
+                f"{name}.{key} is a {type(value).__name__}, "
+                f"not a {expected[key].__name__}"
+            )
+    try:
+        return _KINDS[name](**values)
+    except TypeError as error:
+        raise MalformedFrame(f"{name} is incomplete: {error}") from error
+
+
+def expect(message: Message, kind: type[T]) -> T:
+    """Return ``message`` as a ``kind``.
+
+    Raises
+    ------
+    MalformedFrame
+        When it is of another kind.
+    """
+    if not isinstance(message, kind):
+        raise MalformedFrame(
+            f"{type(message).__name__} came where {kind.__name__} was due"
+        )
+    return message

@@ -1,0 +1,325 @@
+"""A node process: connects, waits for the barrier, obeys, hands over its results."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import importlib
+import os
+import resource
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, cast
+
+import uvloop
+
+from emu.errors import EmulatorError, MalformedFrame, NodeLost
+from emu.network import (
+    BufferPool,
+    DataServer,
+    Inbox,
+    OutEdge,
+    Pacer,
+    RateBoard,
+    RunClock,
+    connect_control,
+    open_edge,
+    tune_process,
+)
+from emu.wire.messages import (
+    Begin,
+    Failed,
+    Finish,
+    FlowEnded,
+    Listening,
+    Message,
+    Outcome,
+    Peers,
+    ProcessHello,
+    Ready,
+    ResultPart,
+    RunTask,
+    Stop,
+    expect,
+    pack,
+    unpack,
+)
+from nodes.holding import Holder
+from nodes.program import EdgeBrief, Program, TaskBrief
+from nodes.task_runner import Surroundings, TaskRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from emu.network import ControlConnection
+
+_PART = 256 * 1024  # bytes of a result per message
+
+
+def main(description: dict[str, Any]) -> int:
+    """Run the process of a description (`emu.coordinator.plan`); return its status."""
+    try:
+        return uvloop.run(NodeProcess(description).run())
+    except EmulatorError:  # the coordinator has been told, or is gone
+        traceback.print_exc()
+        return 1
+
+
+class NodeProcess:
+    """All that one process of a run does."""
+
+    def __init__(self, description: dict[str, Any]) -> None:
+        self._description = description
+        self._name: str = description["process"]
+        self._compute = ThreadPoolExecutor(1, thread_name_prefix="compute")
+        self._pool = BufferPool(int(description["memory_limit"]))
+        self._inbox = Inbox(owner=self._name)
+        self._outputs: dict[int, OutEdge] = {}
+        self._runners: dict[int, TaskRunner] = {}
+        self._handles: set[asyncio.Future[Any]] = set()
+        self._failure: asyncio.Future[None] | None = None
+        self._clock: RunClock | None = None
+
+    async def run(self) -> int:
+        """Serve the run to its end; return the exit status.
+
+        Raises
+        ------
+        EmulatorError
+            What ended it early; the coordinator has been told if it can be reached.
+        """
+        tuning = tune_process()
+        self._failure = asyncio.get_running_loop().create_future()
+        control = await connect_control(
+            tuple(self._description["coordinator"]),
+            token=self._description["token"],
+            name=self._name,
+        )
+        try:
+            control.send(pack(ProcessHello(self._name, os.getpid())))
+            await self._serve(control, tuning)
+        except Exception as error:
+            with contextlib.suppress(EmulatorError):
+                control.send(pack(self._failed(error)))
+                await asyncio.sleep(0.1)  # let the message leave before the process
+            raise
+        finally:
+            await control.aclose()
+            self._compute.shutdown(wait=False, cancel_futures=True)
+        return 0
+
+    def _failed(self, error: Exception) -> Failed:
+        doing = "; ".join(r.doing for r in self._runners.values() if r.doing)
+        return Failed(
+            type(error).__name__, str(error), doing, "".join(traceback.format_exc())
+        )
+
+    async def _serve(self, control: ControlConnection, tuning: dict[str, str]) -> None:
+        board = RateBoard.open(self._description["board"])
+        pacer = Pacer(board, byte_scale=self._description["byte_scale"])
+        holder = Holder()
+        server = self._server(control)
+        try:
+            host, port = await server.start(self._description["bind"])
+            control.send(pack(Listening(host, port)))
+            programs = asyncio.ensure_future(self._load())
+            peers = expect(unpack(await control.receive()), Peers)
+            await self._connect(peers, pacer)
+            deadline = float(self._description["deadline"])
+            await server.wait_connected(within=deadline)
+            programs_by_task = await programs
+            offset = await control.measure_offset()
+            control.send(pack(Ready({**tuning, "pacer": pacer.device})))
+            begin = expect(unpack(await control.receive()), Begin)
+            self._clock = RunClock(
+                begin.start_wall, self._description["time_scale"], offset
+            )
+            pacer.start(self._clock)
+            self._make_runners(programs_by_task, control, holder)
+            await self._obey(control)
+            await self._hand_over(control, server, pacer)
+        finally:
+            for handle in self._handles:
+                handle.cancel()
+            for edge in self._outputs.values():
+                await edge.aclose()
+            await server.aclose()
+            holder.close()
+            pacer.close()
+            board.close()
+
+    def _server(self, control: ControlConnection) -> DataServer:
+        edges = [e["edge"] for t in self._description["tasks"] for e in t["inputs"]]
+        byte_scale = float(self._description["byte_scale"])
+
+        def arrived(edge: int, n: int, wall: float, size: int, shaped: bool) -> None:  # noqa: FBT001 -- the transport's signature
+            if shaped and self._clock is not None:
+                time = self._clock.to_emulated(wall)
+                control.send(pack(FlowEnded(edge, n, time, size / byte_scale)))
+
+        return DataServer(
+            token=self._description["token"],
+            edges=edges,
+            inbox=self._inbox,
+            pool=self._pool,
+            on_arrival=arrived,
+            on_failure=lambda _edge, error: self._fail(error),
+        )
+
+    async def _load(self) -> dict[int, Program]:
+        """Make the programs of all tasks, in the compute thread."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._compute, self._make_programs)
+
+    def _make_programs(self) -> dict[int, Program]:
+        shared: dict[str, Any] = {}
+        programs = {}
+        for task in self._description["tasks"]:
+            module, name = task["program"].split(":")
+            program_class = getattr(importlib.import_module(module), name)
+            brief = TaskBrief(
+                name=task["name"],
+                kind=task["kind"],
+                iterations=task["iterations"],
+                inputs=tuple(edge_brief(e) for e in task["inputs"]),
+                outputs=tuple(edge_brief(e) for e in task["outputs"]),
+                settings=task["settings"],
+                job_settings=self._description["job_settings"],
+            )
+            programs[task["task"]] = cast("Program", program_class(brief, shared))
+        return programs
+
+    async def _connect(self, peers: Peers, pacer: Pacer) -> None:
+        for task in self._description["tasks"]:
+            for there in task["outputs"]:
+                host, port = peers.addresses[there["peer_process"]]
+                self._outputs[there["edge"]] = await open_edge(
+                    (host, port),
+                    there["edge"],
+                    token=self._description["token"],
+                    pacer=pacer,
+                    within=float(self._description["deadline"]),
+                )
+
+    def _make_runners(
+        self, programs: dict[int, Program], control: ControlConnection, holder: Holder
+    ) -> None:
+        if self._clock is None:
+            raise RuntimeError("the run has not begun")
+        around = Surroundings(
+            inbox=self._inbox,
+            outputs=self._outputs,
+            compute=self._compute,
+            holder=holder,
+            clock=self._clock,
+            tell=lambda message: control.send(pack(message)),
+            track=self._track,
+            byte_scale=float(self._description["byte_scale"]),
+            checksum=bool(self._description["job_settings"].get("checksum", False)),
+        )
+        for task in self._description["tasks"]:
+            program = programs[task["task"]]
+            self._runners[task["task"]] = TaskRunner(task, program, around)
+
+    async def _obey(self, control: ControlConnection) -> None:
+        """Run tasks as ordered, until the run is finished.
+
+        Raises
+        ------
+        NodeLost
+            When the coordinator ends the run early or goes away.
+        """
+        while True:
+            message = await self._next(control)
+            if isinstance(message, RunTask):
+                if message.task not in self._runners:
+                    raise MalformedFrame(f"task {message.task} is not run here")
+                self._track(self._runners[message.task].run(message))
+            elif isinstance(message, Stop):
+                raise NodeLost(f"the run was stopped: {message.reason}")
+            else:
+                expect(message, Finish)
+                return
+
+    async def _next(self, control: ControlConnection) -> Message:
+        """Return the next order; raise what has gone wrong in the meantime."""
+        failure = cast("asyncio.Future[None]", self._failure)
+        receiving = asyncio.ensure_future(control.receive())
+        done, _ = await asyncio.wait(
+            (receiving, failure), return_when=asyncio.FIRST_COMPLETED
+        )
+        if failure in done:
+            receiving.cancel()
+            failure.result()
+        return unpack(receiving.result())
+
+    def _track(self, work: Coroutine[Any, Any, None] | asyncio.Future[Any]) -> None:
+        """Run work beside the others; if it fails, the process does."""
+        handle = asyncio.ensure_future(work)
+        self._handles.add(handle)
+        handle.add_done_callback(self._done)
+
+    def _done(self, handle: asyncio.Future[Any]) -> None:
+        self._handles.discard(handle)
+        if not handle.cancelled() and (error := handle.exception()) is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is not None and not self._failure.done():
+            self._failure.set_exception(error)
+
+    async def _hand_over(
+        self, control: ControlConnection, server: DataServer, pacer: Pacer
+    ) -> None:
+        """Send results and statistics, then wait for the end of the run."""
+        for task, runner in self._runners.items():
+            for part in result_parts(task, runner.program):
+                control.send(pack(part))
+        control.send(pack(Outcome(self._statistics(server, pacer))))
+        with contextlib.suppress(NodeLost):
+            while not isinstance(unpack(await control.receive()), Stop):
+                pass
+
+    def _statistics(self, server: DataServer, pacer: Pacer) -> dict[str, Any]:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return {
+            "received": dataclasses.asdict(server.statistics()),
+            "memory": dataclasses.asdict(self._pool.statistics()),
+            "waiting": dataclasses.asdict(self._inbox.statistics()),
+            "pacer": dataclasses.asdict(pacer.statistics()),
+            "sent": [
+                dataclasses.asdict(edge.statistics()) for edge in self._outputs.values()
+            ],
+            "cpu_seconds": usage.ru_utime + usage.ru_stime,
+            "peak_memory": usage.ru_maxrss * 1024,
+        }
+
+
+def edge_brief(edge: dict[str, Any]) -> EdgeBrief:
+    """Return what a program is told of an edge."""
+    return EdgeBrief(
+        edge=edge["edge"],
+        peer=edge["peer"],
+        peer_kind=edge["peer_kind"],
+        lag=edge["lag"],
+    )
+
+
+def result_parts(task: int, program: Program) -> list[ResultPart]:
+    """Return a program's result cut into messages."""
+    parts = []
+    for name, array in program.result().items():
+        data = array.tobytes()
+        for start in range(0, max(len(data), 1), _PART):
+            parts.append(
+                ResultPart(
+                    task=task,
+                    name=name,
+                    dtype=array.dtype.str,
+                    shape=list(array.shape),
+                    total=len(data),
+                    data=data[start : start + _PART],
+                )
+            )
+    return parts

@@ -1,0 +1,166 @@
+"""One iteration of one task: inputs in, program, hold, outputs out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from emu.wire.messages import Message, RunTask, TaskEnded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from concurrent.futures import Executor
+
+    from emu.network import Inbox, OutEdge, RunClock
+    from nodes.holding import Holder
+    from nodes.program import Payload, Program
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the tasks of a process share.
+
+    Parameters
+    ----------
+    compute
+        The one compute thread of the process.
+    tell
+        Sends a message to the coordinator.
+    track
+        Takes over a coroutine that must be awaited, or the process fails.
+    byte_scale
+        Real bytes per emulated byte.
+    checksum
+        Whether payloads carry a checksum, verified on arrival.
+    """
+
+    inbox: Inbox
+    outputs: Mapping[int, OutEdge]
+    compute: Executor
+    holder: Holder
+    clock: RunClock
+    tell: Callable[[Message], None]
+    track: Callable[[Any], None]
+    byte_scale: float
+    checksum: bool
+
+
+class TaskRunner:
+    """Runs the iterations of one task as the coordinator orders them.
+
+    Parameters
+    ----------
+    description
+        The task's part of the process description (`emu.coordinator.plan`).
+    """
+
+    def __init__(
+        self, description: dict[str, Any], program: Program, around: Surroundings
+    ) -> None:
+        self.name: str = description["name"]
+        self.task: int = description["task"]
+        self.program = program
+        self._iterations: int = description["iterations"]
+        self._times: list[float] | None = description["times"]
+        self._inputs = [(e["edge"], e["lag"]) for e in description["inputs"]]
+        self._outputs = {e["edge"]: e for e in description["outputs"]}
+        self._around = around
+        self.doing = ""
+
+    async def run(self, order: RunTask) -> None:
+        """Run one iteration and report its end.
+
+        The task occupies [start, start + profiled time] of run time, however late the
+        order came; only when its real work takes longer does it end later.
+        """
+        around, n = self._around, order.iteration
+        self.doing = f"task {self.name}, iteration {n}"
+        arrived = {
+            edge: await around.inbox.get(edge, n - lag)
+            for edge, lag in self._inputs
+            if n >= lag
+        }
+        inputs = {edge: dict(delivery.payload) for edge, delivery in arrived.items()}
+        loop = asyncio.get_running_loop()
+        payloads, busy, cpu = await loop.run_in_executor(
+            around.compute, self._compute, n, inputs
+        )
+        for delivery in arrived.values():
+            delivery.release()
+        end, late = await self._hold(order.start, n)
+        self._report(order, end, late, busy, cpu, payloads)
+        self._send(n, payloads)
+
+    def _compute(
+        self, iteration: int, inputs: dict[int, Payload]
+    ) -> tuple[dict[int, Payload], float, float]:
+        """Run the program; in the compute thread."""
+        wall, cpu = time.monotonic(), time.thread_time()
+        payloads = self.program.run(iteration, inputs)
+        return payloads, time.monotonic() - wall, time.thread_time() - cpu
+
+    async def _hold(self, start: float, iteration: int) -> tuple[float, float]:
+        """Wait for the profiled end; return the end and how late it came."""
+        clock = self._around.clock
+        if self._times is None:
+            return max(clock.now(), start), 0.0
+        end = start + self._times[iteration]
+        late = clock.now() - end
+        if late > 0:
+            return end + late, late
+        await self._around.holder.until(clock.to_wall(end))
+        return end, 0.0
+
+    def _report(
+        self,
+        order: RunTask,
+        end: float,
+        late: float,
+        busy: float,
+        cpu: float,
+        payloads: dict[int, Payload],
+    ) -> None:
+        edges = [e for e in self._outputs if self._sends(e, order.iteration)]
+        self._around.tell(
+            TaskEnded(
+                task=self.task,
+                iteration=order.iteration,
+                start=order.start,
+                end=end,
+                edges=edges,
+                volumes=[
+                    payload_bytes(payloads[e]) / self._around.byte_scale for e in edges
+                ],
+                busy=busy,
+                cpu=cpu,
+                late=late,
+                report=self.program.report(),
+            )
+        )
+
+    def _sends(self, edge: int, iteration: int) -> bool:
+        return iteration + int(self._outputs[edge]["lag"]) < self._iterations
+
+    def _send(self, iteration: int, payloads: dict[int, Payload]) -> None:
+        """Queue every payload at its edge; small ones of no bytes are not shaped."""
+        for edge, description in self._outputs.items():
+            if not self._sends(edge, iteration):
+                continue
+            payload = payloads[edge]
+            shaped = description["shaped"] and payload_bytes(payload) > 0
+            self._around.track(
+                self._around.outputs[edge].send(
+                    iteration,
+                    payload,
+                    shaped=shaped,
+                    version=iteration,
+                    checksum=self._around.checksum,
+                )
+            )
+
+
+def payload_bytes(payload: Payload) -> int:
+    """Return the bytes of a flow: those of its tensors, headers apart."""
+    return sum(array.nbytes for array in payload.values())

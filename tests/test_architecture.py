@@ -1,0 +1,69 @@
+"""Rules of the house that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for package in ("emu", "nodes", "tools")
+    for path in (ROOT / package).rglob("*.py")
+)
+TOP_LEVEL = {"pyproject.toml", "emu", "nodes", "tests", "scenarios", "tools"}
+TOP_LEVEL |= {"Makefile", "LICENSE"}
+MAX_LINES, MAX_FUNCTION = 400, 40
+SAYING_NOTHING = {"utils", "util", "helpers", "common", "misc", "base", "manager"}
+
+
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Count the lines of a function without its docstring and signature."""
+    body = function.body
+    if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        body = body[1:]
+    if not body:
+        return 0
+    return (body[-1].end_lineno or 0) - body[0].lineno + 1
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_files_are_short_and_named(path: str) -> None:
+    text = (ROOT / path).read_text()
+
+    assert text.count("\n") <= MAX_LINES, "split it along its words"
+    assert not SAYING_NOTHING & set(Path(path).with_suffix("").parts)
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_functions_are_short(path: str) -> None:
+    tree = ast.parse((ROOT / path).read_text())
+    lengths = {
+        node.name: code_lines(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+
+    assert {n: lines for n, lines in lengths.items() if lines > MAX_FUNCTION} == {}
+
+
+def test_every_package_has_tests() -> None:
+    packages = {path.parent.name for path in (ROOT / "emu").glob("*/__init__.py")}
+    tested = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()}
+
+    assert packages - tested == set()
+
+
+def test_top_level_is_tidy() -> None:
+    listing = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listing.returncode:
+        pytest.skip("not a git checkout")
+    names = {line.split("/")[0] for line in listing.stdout.splitlines()}
+    extra = {n for n in names - TOP_LEVEL if not n.startswith(".") and n[-3:] != ".md"}
+
+    assert extra == set()
