@@ -1,1 +1,45 @@
-"""network."""
+"""The asyncio edge: connections, shaped sending, wall clock, rate board.
+
+Everything above speaks emulated seconds and bytes; only here they become wall seconds
+(times ``time_scale``) and real bytes (times ``byte_scale``). Must not know: tasks,
+policies, what a payload means.
+"""
+
+from emu.network.clock import Alarm, RunClock
+from emu.network.control import ControlConnection, ControlStatistics
+from emu.network.control_server import ControlServer, connect_control
+from emu.network.data_server import DataServer, DataServerStatistics, Rejection
+from emu.network.inbox import Delivery, Inbox, InboxStatistics
+from emu.network.opening import open_edge
+from emu.network.out_edge import OutEdge, OutEdgeStatistics, SendRecord
+from emu.network.pacer import Pacer, PacerStatistics
+from emu.network.pool import BufferPool, PooledBuffer, PoolStatistics
+from emu.network.rate_board import RateBoard
+from emu.network.tuning import tune_process, tune_socket
+
+__all__ = [
+    "Alarm",
+    "BufferPool",
+    "ControlConnection",
+    "ControlServer",
+    "ControlStatistics",
+    "DataServer",
+    "DataServerStatistics",
+    "Delivery",
+    "Inbox",
+    "InboxStatistics",
+    "OutEdge",
+    "OutEdgeStatistics",
+    "Pacer",
+    "PacerStatistics",
+    "PoolStatistics",
+    "PooledBuffer",
+    "RateBoard",
+    "Rejection",
+    "RunClock",
+    "SendRecord",
+    "connect_control",
+    "open_edge",
+    "tune_process",
+    "tune_socket",
+]

@@ -1,1 +1,9 @@
-"""shaping."""
+"""How many bytes a paced sender may send now, and when to look again.
+
+Pure arithmetic on a fluid line. Any consistent units do: the asyncio edge hands it
+wall seconds and real bytes. Must not know: sockets, timers, the rate board.
+"""
+
+from emu.shaping.pacing import Depth, FluidLine, allowance, fluid_end, next_look
+
+__all__ = ["Depth", "FluidLine", "allowance", "fluid_end", "next_look"]

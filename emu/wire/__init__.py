@@ -1,1 +1,38 @@
-"""wire."""
+"""Frames on a connection: what the bytes mean, never how they travel.
+
+A frame is a fixed prefix, a msgpack header and a body. Data frames carry tensors back
+to back; messages carry one msgpack map. Must not know: sockets, loops, clocks, pools.
+Every length is checked against a limit before memory is taken for it.
+"""
+
+from emu.wire.decoding import FrameReader
+from emu.wire.encoding import Outgoing, encode_data, encode_message
+from emu.wire.layout import (
+    DATA_KINDS,
+    MESSAGE_KINDS,
+    PREFIX_BYTES,
+    VERSION,
+    DataHeader,
+    Frame,
+    Kind,
+    Message,
+    TensorSpec,
+    WireLimits,
+)
+
+__all__ = [
+    "DATA_KINDS",
+    "MESSAGE_KINDS",
+    "PREFIX_BYTES",
+    "VERSION",
+    "DataHeader",
+    "Frame",
+    "FrameReader",
+    "Kind",
+    "Message",
+    "Outgoing",
+    "TensorSpec",
+    "WireLimits",
+    "encode_data",
+    "encode_message",
+]

@@ -1,0 +1,268 @@
+"""Control connections: messages between coordinator, agents and node processes.
+
+Both sides are the same object. A connection begins with a handshake that proves the
+run's token; pings are answered where they arrive, so that clocks can be compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from typing_extensions import override
+
+from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
+from emu.network.tuning import tune_socket
+from emu.wire import FrameReader, Kind, Message, WireLimits, encode_message
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+Fields: TypeAlias = dict[str, Any]
+
+#: Messages that may wait before the peer is not read any more.
+QUEUE = 4096
+#: Bytes the peer may leave unread before it counts as stuck.
+UNREAD = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ControlStatistics:
+    """Messages both ways, and most that waited to be received."""
+
+    sent: int
+    received: int
+    high_water: int
+
+
+class ControlConnection(asyncio.BufferedProtocol):
+    """One control connection, either side.
+
+    Iterate over it, or `receive`, for the peer's messages; iteration ends when the
+    peer closes. Made by `connect_control` and `ControlServer`.
+
+    Parameters
+    ----------
+    limits
+        ``message`` bounds the size of one message.
+    owner, peer
+        Who we are and who is at the other end, for messages.
+    """
+
+    def __init__(
+        self,
+        *,
+        limits: WireLimits | None = None,
+        owner: str = "this process",
+        peer: str = "the peer",
+        on_made: Callable[[ControlConnection], None] | None = None,
+    ) -> None:
+        self.owner, self.peer = owner, peer
+        self._reader = FrameReader(_no_memory, kinds={Kind.CONTROL}, limits=limits)
+        self._queue: deque[Fields] = deque()
+        self._arrived = asyncio.Event()
+        self._error: EmulatorError | None = None
+        self._transport: asyncio.Transport | None = None
+        self._pongs: deque[tuple[float, float]] = deque()
+        self._on_made = on_made
+        self._paused = False
+        self._sent = self._received = self._high_water = 0
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._error is not None
+
+    def raise_limits(self, limits: WireLimits) -> None:
+        """Trust the peer with larger messages, once it has shown the token."""
+        self._reader.limits = limits
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send one message, in order, without waiting.
+
+        Parameters
+        ----------
+        message
+            Text keys, values of msgpack's own types.
+
+        Raises
+        ------
+        NodeLost
+            If the connection has ended.
+        NodeMisbehaved
+            If the peer has not read its last 64 MB.
+        TypeError
+            If a value is not of a type that msgpack knows.
+        """
+        frame = encode_message(Kind.CONTROL, message)
+        if self._error is not None or self._transport is None:
+            raise NodeLost(f"{self.peer} has gone: {self._error}")
+        if self._transport.get_write_buffer_size() > UNREAD:
+            self._fail(NodeMisbehaved(f"{self.peer} does not read its messages"))
+            raise NodeMisbehaved(f"{self.peer} does not read its messages")
+        self._transport.write(frame)
+        self._sent += 1
+
+    async def receive(
+        self, within: float | None = None, *, waiting_for: str = "a message"
+    ) -> Fields:
+        """Return the peer's next message.
+
+        Parameters
+        ----------
+        within
+            Wall seconds; None waits without end.
+        waiting_for
+            What, for the message of the error.
+
+        Raises
+        ------
+        DeadlineExceeded
+            If none came in time.
+        NodeLost
+            If the peer has gone and all it sent was received.
+        WireError
+            If it sent what is no message.
+        """
+        try:
+            async with asyncio.timeout(within):
+                while not self._queue:
+                    if self._error is not None:
+                        raise self._error
+                    self._arrived.clear()
+                    await self._arrived.wait()
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"{self.owner} waited {within:g} s for {waiting_for} from {self.peer}"
+            ) from None
+        message = self._queue.popleft()
+        if self._paused and len(self._queue) < QUEUE // 2 and self._transport:
+            self._paused = False
+            self._transport.resume_reading()
+        return message
+
+    async def __aiter__(self) -> AsyncIterator[Fields]:
+        """Yield the peer's messages until it closes.
+
+        Raises
+        ------
+        WireError
+            If it sent what is no message, or ended inside one.
+        """
+        while True:
+            try:
+                message = await self.receive()
+            except NodeLost:
+                return
+            yield message
+
+    async def measure_offset(self, rounds: int = 16, *, within: float = 5.0) -> float:
+        """Return the peer's clock minus ours, seconds, by the fastest of some pings.
+
+        The error is at most half of that round trip (some 20 us on one host).
+
+        Raises
+        ------
+        DeadlineExceeded
+            If the peer does not answer.
+        NodeLost
+            If it has gone.
+        """
+        best, offset = float("inf"), 0.0
+        for _ in range(rounds):
+            begun = time.monotonic()
+            self.send({"_ping": begun})
+            try:
+                async with asyncio.timeout(within):
+                    while not self._pongs:
+                        if self._error is not None:
+                            raise self._error
+                        self._arrived.clear()
+                        await self._arrived.wait()
+            except TimeoutError:
+                raise DeadlineExceeded(
+                    f"{self.owner} waited {within:g} s for {self.peer} to answer a ping"
+                ) from None
+            theirs, ended = self._pongs.popleft()
+            if ended - begun < best:
+                best, offset = ended - begun, theirs - (begun + ended) / 2
+        return offset
+
+    def statistics(self) -> ControlStatistics:
+        """Return how much was said."""
+        return ControlStatistics(self._sent, self._received, self._high_water)
+
+    async def aclose(self) -> None:
+        """Send what is queued and close; the peer sees a clean end."""
+        self._fail(NodeLost(f"the connection to {self.peer} was closed"), clean=True)
+        await asyncio.sleep(0)
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        tune_socket(transport.get_extra_info("socket"))
+        if self._on_made is not None:
+            self._on_made(self)
+
+    @override
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer()
+
+    @override
+    def buffer_updated(self, nbytes: int) -> None:
+        wall = time.monotonic()
+        try:
+            received = self._reader.received(nbytes)
+        except EmulatorError as error:
+            self._fail(error)
+            return
+        if isinstance(received, Message):
+            self._message(received.fields, wall)
+
+    @override
+    def eof_received(self) -> bool:
+        return False
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        try:
+            self._reader.end()
+        except EmulatorError as error:
+            self._fail(error)
+        cause = f": {exc}" if exc is not None else ""
+        self._fail(NodeLost(f"{self.peer} closed its connection{cause}"))
+
+    def _message(self, fields: Fields, wall: float) -> None:
+        self._received += 1
+        if "_ping" in fields:
+            if not self.closed:
+                self.send({"_pong": wall})
+            return
+        if "_pong" in fields:
+            if isinstance(fields["_pong"], float):
+                self._pongs.append((fields["_pong"], wall))
+                self._arrived.set()
+            return
+        self._queue.append(fields)
+        self._high_water = max(self._high_water, len(self._queue))
+        self._arrived.set()
+        if len(self._queue) >= QUEUE and not self._paused and self._transport:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _fail(self, error: EmulatorError, *, clean: bool = False) -> None:
+        if self._error is None:
+            self._error = error
+            self._arrived.set()
+        if self._transport is not None and not self._transport.is_closing():
+            if clean:
+                self._transport.close()
+            else:
+                self._transport.abort()
+
+
+def _no_memory(size: int) -> memoryview:
+    raise ValueError(f"a control connection carries no body of {size} bytes")

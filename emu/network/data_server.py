@@ -1,0 +1,346 @@
+"""The receiving end of data connections: one listening port, one connection per edge.
+
+Whoever connects is a stranger until its hello carries the run's token and an edge that
+ends here. A stranger who sends anything else is dropped and remembered in
+``rejections``; the others live on, and nothing was allocated for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from typing_extensions import override
+
+from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
+from emu.network.inbox import Delivery, Inbox
+from emu.network.tuning import tune_socket
+from emu.wire import (
+    DATA_KINDS,
+    Frame,
+    FrameReader,
+    Kind,
+    Message,
+    WireLimits,
+    encode_message,
+)
+
+if TYPE_CHECKING:
+    from emu.network.pool import BufferPool, PooledBuffer
+
+#: (edge, iteration, wall time of the last byte, payload bytes, shaped)
+OnArrival: TypeAlias = Callable[[int, int, float, int, bool], None]
+#: (edge, error): an accepted connection broke.
+OnFailure: TypeAlias = Callable[[int, EmulatorError], None]
+
+_STRANGER_LIMITS = WireLimits(header=0, body=0, message=4096)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A connection that was dropped: who, why, and when (wall seconds)."""
+
+    peer: str
+    reason: str
+    wall: float
+
+
+@dataclass(frozen=True, slots=True)
+class DataServerStatistics:
+    """What arrived over accepted connections."""
+
+    connections: int
+    frames: int
+    payload_bytes: int
+    header_bytes: int
+    rejections: int
+
+
+class DataServer:
+    """Receives the frames of the edges that end in this process.
+
+    Parameters
+    ----------
+    token
+        Of the run; a hello without it is refused.
+    edges
+        Edges that may connect, each once.
+    inbox, pool
+        Where payloads go and the memory they arrive in.
+    on_arrival
+        Called for each frame after it was put into the inbox.
+    on_failure
+        Called when an accepted connection ends inside a frame or sends what it must
+        not; waiters of the edge get the same error.
+    limits
+        Of frames on accepted connections.
+    hello_timeout
+        Wall seconds a stranger has to introduce itself.
+    """
+
+    def __init__(
+        self,
+        *,
+        token: str,
+        edges: Collection[int],
+        inbox: Inbox,
+        pool: BufferPool,
+        on_arrival: OnArrival | None = None,
+        on_failure: OnFailure | None = None,
+        limits: WireLimits | None = None,
+        hello_timeout: float = 10.0,
+    ) -> None:
+        self.token, self.edges = token, frozenset(edges)
+        self.inbox, self.pool = inbox, pool
+        self.on_arrival, self.on_failure = on_arrival, on_failure
+        self.limits = limits or WireLimits()
+        self.hello_timeout = hello_timeout
+        self.connected: dict[int, DataProtocol] = {}
+        self.protocols: set[DataProtocol] = set()
+        self.rejections: deque[Rejection] = deque(maxlen=100)
+        self.frames = self.payload_bytes = self.header_bytes = self.rejected = 0
+        self._server: asyncio.Server | None = None
+        self._changed = asyncio.Event()
+
+    async def start(self, host: str, port: int = 0) -> tuple[str, int]:
+        """Listen; return the address, with the port that port 0 became.
+
+        Raises
+        ------
+        OSError
+            If the port is in use or the address is not of this host.
+        """
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: DataProtocol(self), host, port, backlog=1024
+        )
+        return cast("tuple[str, int]", self._server.sockets[0].getsockname()[:2])
+
+    async def wait_connected(self, *, within: float) -> None:
+        """Wait until every edge has its connection.
+
+        Raises
+        ------
+        DeadlineExceeded
+            If some did not connect within ``within`` wall seconds; names them.
+        """
+        try:
+            async with asyncio.timeout(within):
+                while missing := self.edges - self.connected.keys():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            missing = self.edges - self.connected.keys()
+            raise DeadlineExceeded(
+                f"{self.inbox.owner} waited {within:g} s for the senders of edges "
+                f"{sorted(missing)} to connect"
+            ) from None
+
+    def accept(self, edge: int, protocol: DataProtocol) -> None:
+        """Note the connection of an edge (called by `DataProtocol`)."""
+        self.connected[edge] = protocol
+        self._changed.set()
+
+    def reject(self, peer: str, reason: str) -> None:
+        """Record a dropped stranger (called by `DataProtocol`)."""
+        self.rejected += 1
+        self.rejections.append(Rejection(peer, reason, time.monotonic()))
+
+    def fail(self, edge: int, error: EmulatorError) -> None:
+        """Spread the end of an accepted connection (called by `DataProtocol`)."""
+        self.inbox.fail(edge, error)
+        if self.on_failure is not None:
+            self.on_failure(edge, error)
+
+    def statistics(self) -> DataServerStatistics:
+        """Return what arrived so far."""
+        return DataServerStatistics(
+            len(self.connected),
+            self.frames,
+            self.payload_bytes,
+            self.header_bytes,
+            self.rejected,
+        )
+
+    async def aclose(self) -> None:
+        """Stop listening and drop every connection, silently."""
+        if self._server is not None:
+            self._server.close()
+        for protocol in list(self.protocols):
+            protocol.drop()
+        if self._server is not None:
+            await self._server.wait_closed()
+            self._server = None
+        await asyncio.sleep(0)  # let connection_lost run, so that sockets are closed
+
+
+class DataProtocol(asyncio.BufferedProtocol):
+    """One incoming data connection: a stranger first, then an edge."""
+
+    def __init__(self, server: DataServer) -> None:
+        self._server = server
+        self._reader = FrameReader(
+            self._allocate, kinds={Kind.HELLO}, limits=_STRANGER_LIMITS
+        )
+        self._buffer: PooledBuffer | None = None
+        self._edge: int | None = None
+        self._newest = -1
+        self._peer = "unknown"
+        self._transport: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._dropped = False
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._server.protocols.add(self)
+        self._peer = _name(transport.get_extra_info("peername"))
+        tune_socket(transport.get_extra_info("socket"))
+        self._deadline = asyncio.get_running_loop().call_later(
+            self._server.hello_timeout, self._too_late
+        )
+
+    @override
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer()
+
+    @override
+    def buffer_updated(self, nbytes: int) -> None:
+        wall = time.monotonic()  # first thing: this is when the bytes had arrived
+        try:
+            received = self._reader.received(nbytes)
+            if isinstance(received, Frame):
+                self._frame(received, wall)
+            elif isinstance(received, Message):
+                self._hello(received.fields)
+        except EmulatorError as error:
+            self._fail(error)
+
+    @override
+    def eof_received(self) -> bool:
+        return False
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.protocols.discard(self)
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if not self._dropped:
+            self._ended(exc)
+        if self._buffer is not None:
+            self._buffer.release()
+            self._buffer = None
+
+    def drop(self) -> None:
+        """Close at once, without an error."""
+        self._dropped = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _allocate(self, size: int) -> memoryview:
+        self._buffer = self._server.pool.acquire(size)
+        return self._buffer.view
+
+    def _hello(self, fields: dict[str, Any]) -> None:
+        server, edge = self._server, fields.get("edge")
+        if self._edge is not None:
+            raise NodeMisbehaved("a second hello on one connection")
+        if not _same_token(fields.get("token"), server.token):
+            raise NodeMisbehaved("the hello does not carry the token of this run")
+        if type(edge) is not int or edge not in server.edges:
+            raise NodeMisbehaved(f"edge {edge!r:.50} does not end here")
+        if edge in server.connected:
+            raise NodeMisbehaved(f"edge {edge} is connected already")
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._edge = edge
+        self._reader = FrameReader(
+            self._allocate, kinds=DATA_KINDS, limits=server.limits
+        )
+        self._answer({"accepted": edge})
+        server.accept(edge, self)
+
+    def _frame(self, frame: Frame, wall: float) -> None:
+        header, server = frame.header, self._server
+        if header.edge != self._edge:
+            raise NodeMisbehaved(
+                f"a frame of edge {header.edge} on the connection of edge {self._edge}"
+            )
+        if header.iteration <= self._newest:
+            raise NodeMisbehaved(
+                f"edge {header.edge} sent iteration {header.iteration} after "
+                f"{self._newest}"
+            )
+        self._newest = header.iteration
+        volume = header.body_bytes
+        server.frames += 1
+        server.payload_bytes += volume
+        server.header_bytes += frame.overhead
+        buffer, self._buffer = self._buffer, None
+        server.inbox.deliver(
+            Delivery(
+                header.edge,
+                header.iteration,
+                frame.arrays,
+                wall,
+                header.version,
+                buffer,
+            )
+        )
+        if server.on_arrival is not None:
+            server.on_arrival(
+                header.edge, header.iteration, wall, volume, header.shaped
+            )
+
+    def _answer(self, fields: dict[str, Any]) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(encode_message(Kind.HELLO, fields))
+
+    def _too_late(self) -> None:
+        self._fail(NodeMisbehaved(f"no hello in {self._server.hello_timeout:g} s"))
+
+    def _fail(self, error: EmulatorError) -> None:
+        if self._dropped:
+            return
+        self._dropped = True
+        if self._edge is None:
+            self._server.reject(self._peer, str(error))
+            self._answer({"refused": str(error)})
+            if self._transport is not None:
+                self._transport.close()
+        else:
+            self._server.fail(self._edge, error)
+            if self._transport is not None:
+                self._transport.abort()
+
+    def _ended(self, cause: Exception | None) -> None:
+        try:
+            self._reader.end()
+        except EmulatorError as error:
+            if self._edge is None:
+                self._server.reject(self._peer, str(error))
+            else:
+                self._server.fail(self._edge, error)
+            return
+        if self._edge is None:
+            self._server.reject(self._peer, "the connection ended without a hello")
+            return
+        reason = f" ({cause})" if cause is not None else ""
+        self._server.inbox.fail(
+            self._edge, NodeLost(f"the sender of edge {self._edge} has gone{reason}")
+        )
+
+
+def _same_token(given: Any, token: str) -> bool:
+    return isinstance(given, str) and hmac.compare_digest(
+        given.encode(), token.encode()
+    )
+
+
+def _name(address: Sequence[Any] | None) -> str:
+    return f"{address[0]}:{address[1]}" if address else "unknown"

@@ -1,0 +1,156 @@
+"""The rate board: shared memory in which every sender finds its fluid line.
+
+One entry per edge, one writer per host. An entry is framed by two counters: the writer
+counts the last one up, writes the line, then counts the first one up; a reader loads
+them in the other order and takes the line only if they agree. The board has no name:
+it is gone with the last process that holds it, however that process ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import struct
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.shaping import FluidLine
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+#: Loaded and stored from low to high address; 64 bytes, one cache line per edge.
+_ENTRY = np.dtype(
+    [
+        ("ended", "u8"),
+        ("iteration", "i8"),
+        ("served", "f8"),
+        ("rate", "f8"),
+        ("since", "f8"),
+        ("begun", "u8"),
+        ("unused", "u8", (2,)),
+    ]
+)
+_READ = struct.Struct("=QqdddQ")
+#: A writer holds an entry for some microseconds; a reader that meets a writer stopped
+#: in the middle gives up and looks again at its next poll.
+_ATTEMPTS = 1000
+
+
+class RateBoard:
+    """Fluid lines of all edges, in emulated bytes and seconds.
+
+    Made by `create` or `open`. A board passed on by ``fork`` works in the child.
+    """
+
+    def __init__(self, fd: int, path: str, *, writable: bool, owner: bool) -> None:
+        self._fd, self.path, self._owner = fd, path, owner
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        self._memory = mmap.mmap(fd, 0, access=access)
+        self._entries: NDArray[Any] = np.frombuffer(self._memory, _ENTRY)
+        self.edges = len(self._entries)
+
+    @classmethod
+    def create(cls, edges: int) -> RateBoard:
+        """Return a new board without lines, writable, for this many edges.
+
+        Its ``path`` opens it in any process of the same user on this host, for as long
+        as this process holds the board. Where there is no memfd, ``path`` is a
+        temporary file until `forget_name`.
+        """
+        if edges < 1:
+            raise ValueError(f"a board needs an edge, not {edges}")
+        if hasattr(os, "memfd_create"):
+            fd = os.memfd_create("emu-rates", os.MFD_CLOEXEC)
+            path, owner = f"/proc/{os.getpid()}/fd/{fd}", False
+        else:
+            fd, path = tempfile.mkstemp(prefix="emu-rates-")
+            owner = True
+        os.ftruncate(fd, edges * _ENTRY.itemsize)
+        board = cls(fd, path, writable=True, owner=owner)
+        board._entries["iteration"] = -1
+        return board
+
+    @classmethod
+    def open(cls, path: str, *, writable: bool = False) -> RateBoard:
+        """Return the board at a path.
+
+        Raises
+        ------
+        OSError
+            If it is not there (its creator has ended) or not ours to open.
+        """
+        fd = os.open(path, os.O_RDWR if writable else os.O_RDONLY)
+        return cls(fd, path, writable=writable, owner=False)
+
+    def publish(
+        self,
+        edges: ArrayLike,
+        iterations: ArrayLike,
+        served: ArrayLike,
+        rates: ArrayLike,
+        since: ArrayLike,
+    ) -> None:
+        """Replace the lines of some edges, lowered rates first.
+
+        Parameters
+        ----------
+        edges, iterations
+            Integers, shape (lines,); no edge twice.
+        served, rates
+            Emulated bytes and bytes per second, shape (lines,).
+        since
+            Emulated seconds, shape (lines,) or a scalar.
+        """
+        where = np.atleast_1d(np.asarray(edges, dtype=np.int64))
+        if not where.size:
+            return
+        new = np.broadcast_to(np.asarray(rates, dtype=np.float64), where.shape)
+        same = self._entries["iteration"][where] == np.asarray(iterations)
+        lowered = same & (new < self._entries["rate"][where])
+        order = np.argsort(~lowered, kind="stable")
+
+        def ordered(values: ArrayLike) -> NDArray[Any]:
+            return np.broadcast_to(np.asarray(values), where.shape)[order]
+
+        where = where[order]
+        entries = self._entries
+        count = entries["ended"][where] + np.uint64(1)
+        entries["begun"][where] = count
+        entries["iteration"][where] = ordered(iterations)
+        entries["served"][where] = ordered(served)
+        entries["rate"][where] = ordered(new)
+        entries["since"][where] = ordered(since)
+        entries["ended"][where] = count
+
+    def read(self, edge: int) -> FluidLine | None:
+        """Return the newest line of an edge, None if it has none yet (about 1 us)."""
+        offset = edge * 64
+        for _ in range(_ATTEMPTS):
+            ended, iteration, served, rate, since, begun = _READ.unpack_from(
+                self._memory, offset
+            )
+            if ended == begun:
+                break
+        else:
+            return None
+        return FluidLine(iteration, served, rate, since) if iteration >= 0 else None
+
+    def forget_name(self) -> None:
+        """Remove the temporary file, once everybody has opened it; else do nothing."""
+        if self._owner:
+            with contextlib.suppress(FileNotFoundError):
+                Path(self.path).unlink()
+            self._owner = False
+
+    def close(self) -> None:
+        """Let go of the memory; the last holder's close frees it."""
+        self.forget_name()
+        del self._entries
+        with contextlib.suppress(BufferError):  # a caller's view keeps it until it goes
+            self._memory.close()
+        os.close(self._fd)

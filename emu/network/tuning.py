@@ -1,0 +1,77 @@
+"""Linux-only settings that transport and pacing gain from: probed, never required.
+
+What was applied is returned for the manifest, so that a run on another platform says
+what it went without.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import socket
+import struct
+import sys
+
+SLICE_NS = 100_000
+SWITCH_INTERVAL = 0.0002
+_PR_SET_TIMERSLACK = 29
+_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
+_TCP_CONGESTION: int | None = getattr(socket, "TCP_CONGESTION", None)
+
+
+def tune_socket(sock: socket.socket) -> dict[str, str]:
+    """Set what a data or control connection wants; return what was applied.
+
+    No Nagle delay, and congestion control reno: bbr, the default of many hosts, paces
+    on loopback too (0.62 of the throughput at 1.56 times the CPU time). Buffers stay at
+    their defaults: 64 KB ones stall on delayed acknowledgements.
+    """
+    applied = {}
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    applied["tcp_nodelay"] = "1"
+    if _TCP_CONGESTION is not None:
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, _TCP_CONGESTION, b"reno")
+        except OSError as error:
+            applied["tcp_congestion"] = f"default ({error.strerror})"
+        else:
+            applied["tcp_congestion"] = "reno"
+    return applied
+
+
+def tune_process() -> dict[str, str]:
+    """Set what the calling thread, which runs the loop, wants; return what was applied.
+
+    An EEVDF slice of 100 us takes the 5 ms p99 of a wake-up on a loaded machine to
+    0.05 ms, a timer slack of 1 ns takes 10 us off each; a short switch interval lets
+    the loop have the interpreter back from a compute thread.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    return {
+        "scheduler_slice": _set_slice(),
+        "timer_slack": _set_timer_slack(),
+        "switch_interval": f"{SWITCH_INTERVAL:g} s",
+    }
+
+
+def _set_slice() -> str:
+    number = _SCHED_SETATTR.get(platform.machine())
+    if sys.platform != "linux" or number is None:
+        return "unavailable"
+    # struct sched_attr: size, policy, flags, nice, priority, runtime, deadline, period
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    attributes = struct.pack("=IIQiIQQQ", 48, 0, 0, nice, 0, SLICE_NS, 0, 0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(number, 0, ctypes.c_char_p(attributes), 0) != 0:
+        return f"refused ({os.strerror(ctypes.get_errno())})"
+    return f"{SLICE_NS} ns"
+
+
+def _set_timer_slack() -> str:
+    if sys.platform != "linux":
+        return "unavailable"
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(1), 0, 0, 0) != 0:
+        return f"refused ({os.strerror(ctypes.get_errno())})"
+    return "1 ns"

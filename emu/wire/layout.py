@@ -1,0 +1,132 @@
+"""The layout of a frame, shared by the encoding and the decoding side.
+
+    offset  0  4 bytes  magic "emuF"
+            4  u16      version of this layout
+            6  u16      kind
+            8  u32      length of the header
+           12  u64      length of the body
+           20           header (msgpack map), then body
+
+All prefix integers are in network byte order, tensors in little-endian order.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MAGIC = b"emuF"
+VERSION = 1
+PREFIX = struct.Struct(">4sHHIQ")
+PREFIX_BYTES = PREFIX.size
+
+
+class Kind(enum.IntEnum):
+    """What a frame is for."""
+
+    HELLO = 1  # message: the first frame of a data connection, and the answer to it
+    DATA = 2  # tensors: one iteration of one edge
+    CONTROL = 3  # message: coordinator, agents and node processes
+
+
+MESSAGE_KINDS = frozenset({Kind.HELLO, Kind.CONTROL})
+DATA_KINDS = frozenset({Kind.HELLO, Kind.DATA})
+
+#: Name on the wire -> what it is in memory. Nothing else is ever constructed.
+DTYPES: dict[str, np.dtype[Any]] = {
+    name: np.dtype(name).newbyteorder("<")
+    for name in ("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WireLimits:
+    """Lengths beyond which a frame is refused before anything is allocated, bytes."""
+
+    header: int = 1 << 16
+    body: int = 1 << 30
+    message: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One tensor of a data frame.
+
+    Parameters
+    ----------
+    name
+        Key in the payload.
+    dtype
+        Name as in `DTYPES`, e.g. "f4".
+    shape
+        Extents; () is a scalar.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the wire and in memory (no padding)."""
+        return math.prod(self.shape) * DTYPES[self.dtype].itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class DataHeader:
+    """What a data frame says of itself.
+
+    Parameters
+    ----------
+    edge, iteration
+        Which flow or handoff this is.
+    version
+        Of the parameters carried, 0 where it means nothing.
+    shaped
+        Whether the sender paced it; False for handoffs within a machine.
+    tensors
+        In the order of the body: falling item size, so that each tensor is aligned
+        to its own items without padding.
+    checksum
+        CRC-32 of the body, or None.
+    """
+
+    edge: int
+    iteration: int
+    version: int
+    shaped: bool
+    tensors: tuple[TensorSpec, ...]
+    checksum: int | None = None
+
+    @property
+    def body_bytes(self) -> int:
+        """Sum of the tensors' bytes: the length of the body."""
+        return sum(spec.nbytes for spec in self.tensors)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A complete data frame; ``arrays`` view the memory the allocator handed out.
+
+    ``overhead`` counts the bytes of prefix and header, which no flow volume contains.
+    """
+
+    header: DataHeader
+    arrays: dict[str, NDArray[Any]]
+    overhead: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A complete message frame: one map with text keys."""
+
+    kind: Kind
+    fields: dict[str, Any] = field(default_factory=dict)
