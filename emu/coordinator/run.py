@@ -14,6 +14,7 @@ import uvloop
 from emu.coordinator.online import OnlineRun
 from emu.coordinator.plan import describe_processes, process_hosts
 from emu.coordinator.record import Recorder
+from emu.coordinator.rehearsal import rehearse
 from emu.coordinator.roster import Roster
 from emu.coordinator.watch import Watch
 from emu.errors import NodeMisbehaved
@@ -152,6 +153,7 @@ class Coordinator:
         log: Path,
         observer: Observer | None = None,
     ) -> None:
+        rehearse(policy)
         self._problem, self._settings = problem, settings
         self._times = None if settings.compute == "real" else times
         self._roster = Roster(settings, log)

@@ -78,7 +78,9 @@ class Agent:
         connection = await self._join()
         beat = asyncio.create_task(self._beat(connection))
         try:
-            launch = expect(unpack(await connection.receive()), Launch)
+            launch = await self._order(connection)
+            if launch is None:
+                return
             with contextlib.closing(RateBoard.create(max(launch.edges, 1))) as board:
                 connection.send(pack(BoardReady(board.path)))
                 await self._launch(launch, board, connection)
@@ -105,6 +107,16 @@ class Agent:
             else:
                 connection.send(pack(AgentHello(describe_host())))
                 return connection
+
+    @staticmethod
+    async def _order(connection: ControlConnection) -> Launch | None:
+        """Return what to launch, None when the run ended before it began."""
+        while True:
+            message = unpack(await connection.receive(_SILENCE))
+            if isinstance(message, Stop):
+                return None
+            if not isinstance(message, Beat):
+                return expect(message, Launch)
 
     async def _launch(
         self, launch: Launch, board: RateBoard, connection: ControlConnection

@@ -76,6 +76,20 @@ class ControlConnection(asyncio.BufferedProtocol):
         """Whether nothing can be sent any more."""
         return self._error is not None
 
+    @property
+    def local_address(self) -> str:
+        """Address of this host by which the peer is reached."""
+        return self._address("sockname")
+
+    @property
+    def peer_address(self) -> str:
+        """Address of the peer's host."""
+        return self._address("peername")
+
+    def _address(self, end: str) -> str:
+        found = self._transport.get_extra_info(end) if self._transport else None
+        return str(found[0]) if found else ""
+
     def raise_limits(self, limits: WireLimits) -> None:
         """Trust the peer with larger messages, once it has shown the token."""
         self._reader.limits = limits
