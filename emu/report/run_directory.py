@@ -4,11 +4,12 @@
 
 - ``manifest.json``   the scenario as resolved, versions, hosts, seeds
 - ``problem.json``    machines, tasks, edges and where everything stands
-- ``schedule.json``   the emulated run: makespan, tasks, flows (`Schedule.to_json`)
 - ``simulated.json``  the simulation replayed with the run's own times and volumes
 - ``rates.npz``       assigned rates: arrays time, edge, iteration, rate
 - ``training.csv``    run time, task, iteration and figures (loss) per training step
-- ``result.json``     the numbers; its keys are documented in README and stable
+- ``processes.json``  hosts, what was tuned there, and what every process counted
+- ``result.json``     the numbers, and the emulated schedule: makespan, tasks, flows;
+                      written last, its keys are documented in README and stable
 - ``agent.log``       what the processes printed
 """
 
@@ -137,7 +138,7 @@ def read_json(path: Path) -> Any:
         raise DataError(f"cannot be read: {error}", path=str(path)) from error
 
 
-def read_schedule(run: Path, name: str = "schedule.json") -> Schedule:
+def read_schedule(run: Path, name: str = "result.json") -> Schedule:
     """Return a schedule of a run directory.
 
     Raises

@@ -1,0 +1,247 @@
+"""From a scenario to a run directory: place, emulate, replay, predict, write down."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.coordinator.run import EmulatedRun, Observer, emulate
+from emu.coordinator.settings import EmulationSettings
+from emu.errors import PlacementError
+from emu.problem import Problem, Realization
+from emu.report.result import (
+    VERSION,
+    fidelity,
+    flow_error,
+    flow_table,
+    port_table,
+    task_table,
+    training_curve,
+)
+from emu.scenario import build_job, place, realize
+from emu.simulation import simulate
+
+if TYPE_CHECKING:
+    from emu.report.run_directory import RunDirectory
+    from emu.scenario import Scenario
+    from emu.schedule import Schedule
+
+_VERSIONS = ("numpy", "torch", "dgl", "uvloop", "msgpack", "numba")
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """A scenario made concrete: what will be run, and what it should cost.
+
+    Parameters
+    ----------
+    predicted
+        Times and volumes stated, profiled or counted before the run.
+    """
+
+    scenario: Scenario
+    problem: Problem
+    predicted: Realization
+    settings: EmulationSettings
+
+    @property
+    def policy(self) -> str:
+        """Rate policy of the run."""
+        return str(self.scenario.schedule.policy)
+
+
+def prepare(scenario: Scenario, **overrides: Any) -> Experiment:
+    """Return the experiment that a scenario describes.
+
+    Parameters
+    ----------
+    overrides
+        Fields of `EmulationSettings` that the command line decides.
+
+    Raises
+    ------
+    ScenarioError, DataError
+        When times, the profile or the data set are missing or damaged.
+    PlacementError
+        When there is no placement, or the stated one breaks a constraint.
+    """
+    job = build_job(scenario, emulated=True)
+    cluster = scenario.to_cluster()
+    predicted = realize(scenario, job)
+    placement = place(scenario, job, cluster)
+    broken = placement.violations(job, cluster)
+    if broken:
+        raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")
+    emulation = scenario.emulation
+    settings = EmulationSettings(
+        time_scale=emulation.time_scale,
+        byte_scale=emulation.byte_scale,
+        compute=emulation.compute,
+        deadline=emulation.deadline,
+        **(
+            {"memory_limit": emulation.memory_limit}
+            if emulation.memory_limit is not None
+            else {}
+        ),
+        seed=scenario.seed,
+        **overrides,
+    )
+    return Experiment(scenario, Problem(cluster, job, placement), predicted, settings)
+
+
+@dataclass(frozen=True, eq=False)
+class ExperimentOutcome:
+    """An emulated run, the two simulations beside it, and the numbers of all three."""
+
+    experiment: Experiment
+    run: EmulatedRun
+    replayed: Schedule
+    predicted: Schedule
+    result: dict[str, Any]
+
+
+def carry_out(
+    experiment: Experiment, directory: RunDirectory, observer: Observer | None = None
+) -> ExperimentOutcome:
+    """Emulate an experiment, simulate it twice, and write everything down.
+
+    Raises
+    ------
+    RunError
+        When the run could not be finished; the directory then holds its beginning.
+    DataError
+        When the directory cannot be written.
+    """
+    problem = experiment.problem
+    directory.write_json("manifest.json", manifest(experiment))
+    directory.write_problem(problem)
+    run = emulate(
+        problem,
+        experiment.policy,
+        experiment.settings,
+        experiment.predicted.times,
+        log=directory.path / "agent.log",
+        observer=observer,
+    )
+    replayed = simulate(problem, run.realization, experiment.policy)
+    predicted = simulate(problem, experiment.predicted, experiment.policy)
+    result = summary(experiment, run, replayed, predicted)
+    accuracy = evaluate_accuracy(experiment, run)
+    if accuracy:
+        result["accuracy"] = accuracy
+    write_down(directory, run, replayed, result)
+    return ExperimentOutcome(experiment, run, replayed, predicted, result)
+
+
+def manifest(experiment: Experiment) -> dict[str, Any]:
+    """Return what it takes to run this again."""
+    settings = experiment.settings
+    return {
+        "version": VERSION,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "scenario": experiment.scenario.to_json(),
+        "emulation": {
+            "time_scale": settings.time_scale,
+            "byte_scale": settings.byte_scale,
+            "compute": settings.compute,
+            "agents": settings.agents,
+        },
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "versions": {name: importlib.metadata.version(name) for name in _VERSIONS},
+    }
+
+
+def summary(
+    experiment: Experiment, run: EmulatedRun, replayed: Schedule, predicted: Schedule
+) -> dict[str, Any]:
+    """Return the content of result.json; the README documents its keys."""
+    problem, emulated = experiment.problem, run.schedule
+    curve = training_curve(run.reports)
+    return {
+        "version": VERSION,
+        "scenario": experiment.scenario.name,
+        "policy": experiment.policy,
+        "placement": experiment.scenario.placement.policy,
+        "iterations": problem.job.iterations,
+        "processes": len(problem.job.processes),
+        "simulated_makespan": replayed.makespan,
+        "fidelity": fidelity(emulated.makespan, replayed.makespan),
+        "predicted_makespan": predicted.makespan,
+        "prediction_error": fidelity(emulated.makespan, predicted.makespan),
+        "wall_seconds": run.wall,
+        "startup": run.startup,
+        "flow_end_apart": flow_error(emulated, replayed),
+        "kinds": task_table(problem, run.realization.times, run.late),
+        "edges": flow_table(emulated, replayed),
+        "ports": port_table(emulated),
+        "memory": memory_figures(run),
+        "transport": transport_figures(run),
+        "training": curve,
+        **emulated.to_json(),
+    }
+
+
+def memory_figures(run: EmulatedRun) -> dict[str, float]:
+    """Return received bytes in flight (real): greatest in one process, and its limit."""
+    pools = [figures["memory"] for figures in run.statistics.values()]
+    return {
+        "high_water": float(max(pool["high_water"] for pool in pools)),
+        "total_high_water": float(sum(pool["high_water"] for pool in pools)),
+        "limit": float(min(pool["limit"] for pool in pools)),
+    }
+
+
+def transport_figures(run: EmulatedRun) -> dict[str, float]:
+    """Return what crossed the sockets (real bytes) and how late it left (wall)."""
+    sent = [edge for figures in run.statistics.values() for edge in figures["sent"]]
+    return {
+        "payload_bytes": float(sum(edge["payload_bytes"] for edge in sent)),
+        "header_bytes": float(sum(edge["header_bytes"] for edge in sent)),
+        "late_sends": int(sum(edge["late_sends"] for edge in sent)),
+        "max_behind_wall_seconds": max((e["max_behind"] for e in sent), default=0.0),
+        "cpu_seconds": float(sum(f["cpu_seconds"] for f in run.statistics.values())),
+    }
+
+
+def evaluate_accuracy(experiment: Experiment, run: EmulatedRun) -> dict[str, float]:
+    """Return the accuracy of what was trained, by split; empty when nothing was."""
+    settings = experiment.problem.job.settings
+    if experiment.settings.compute == "timed" or "model" not in settings:
+        return {}
+    from emu.training import evaluate, joined_parameters  # noqa: PLC0415 -- torch
+
+    return evaluate(settings, joined_parameters(run.results))
+
+
+def write_down(
+    directory: RunDirectory,
+    run: EmulatedRun,
+    replayed: Schedule,
+    result: dict[str, Any],
+) -> None:
+    """Write everything that the run left; result.json last, so that it means all."""
+    directory.write_json("simulated.json", replayed.to_json())
+    directory.write_json(
+        "processes.json",
+        {"hosts": run.hosts, "tuning": run.tuning, "statistics": run.statistics},
+    )
+    if run.schedule.rates is not None:
+        directory.write_rates(run.schedule.rates)
+    directory.write_lines("training.csv", training_lines(run))
+    directory.write_json("result.json", result)
+
+
+def training_lines(run: EmulatedRun) -> list[str]:
+    """Return the lines of training.csv: run time, task, iteration, figure, value."""
+    lines = ["time,task,iteration,figure,value"]
+    for when, task, iteration, figures in run.reports:
+        for figure, value in figures.items():
+            if np.isfinite(value):
+                lines.append(f"{when:.6f},{task},{iteration},{figure},{value:.8g}")
+    return lines
