@@ -1,1 +1,22 @@
-"""scenario."""
+"""Scenario files: what a user writes becomes a problem, or a clear error.
+
+Must not know: sockets, node processes, how a schedule is made.
+"""
+
+from emu.scenario.load import find_errors, load
+from emu.scenario.profile_file import ProfileFile, read_profile, write_profile
+from emu.scenario.realize import build_job, realize
+from emu.scenario.scenario import CreditWindow, Scenario, json_schema
+
+__all__ = [
+    "CreditWindow",
+    "ProfileFile",
+    "Scenario",
+    "build_job",
+    "find_errors",
+    "json_schema",
+    "load",
+    "read_profile",
+    "realize",
+    "write_profile",
+]

@@ -1,0 +1,185 @@
+"""Placements to compare with: given ones, random ones, one machine after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.errors import InfeasiblePlacement, PlacementError
+from emu.placement.ifs import fill
+from emu.placement.infeasible import infeasibility
+from emu.placement.space import Space
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Cluster, Job, Placement
+
+ATTEMPTS = 20
+
+
+def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Placement:
+    """Return the placement that ``tasks`` spells out.
+
+    Parameters
+    ----------
+    tasks
+        Machine name by task name, or by process name for all tasks of the process.
+        Pinned tasks may be left out.
+
+    Raises
+    ------
+    PlacementError
+        When a name is unknown, a task is left out, or a process would be torn apart.
+    InfeasiblePlacement
+        When a capacity or a pin is broken; the error says which and by how much.
+    """
+    space = Space(job, cluster)
+    machine_of = space.fixed.tolist()
+    names = {machine.name: m for m, machine in enumerate(cluster.machines)}
+    for name, machine in tasks.items():
+        members = _named(job, name)
+        if machine not in names:
+            raise PlacementError(
+                f"task {name} is placed on {machine}, "
+                f"which is no machine; there are {', '.join(names)}"
+            )
+        for task in members:
+            if machine_of[task] not in {-1, names[machine]}:
+                there = cluster.machines[machine_of[task]].name
+                raise PlacementError(
+                    f"task {name} is placed on {machine}, but "
+                    f"{job.tasks[task].name} must stand on {there} "
+                    "(pinned, or of the same process)"
+                )
+            machine_of[task] = names[machine]
+    missing = [t.name for t, m in zip(job.tasks, machine_of, strict=True) if m < 0]
+    if missing:
+        raise PlacementError(f"the placement leaves out {', '.join(missing[:8])}")
+    placement = space.placement([machine_of[unit.tasks[0]] for unit in space.units])
+    _check_capacities(space, placement)
+    return placement
+
+
+def _named(job: Job, name: str) -> tuple[int, ...]:
+    """Return the tasks of the process that ``name`` is, or belongs to."""
+    if name in job.processes:
+        return job.processes[name]
+    for task in job.tasks:
+        if task.name == name:
+            return job.processes[task.process_name]
+    raise PlacementError(f"the placement names {name}, which is no task of the job")
+
+
+def _check_capacities(space: Space, placement: Placement) -> None:
+    for machine, used in zip(
+        space.cluster.machines, placement.usage(space.job, space.cluster), strict=True
+    ):
+        for resource in space.resources:
+            capacity = machine.resources.get(resource, np.inf)
+            amount = used.get(resource, 0.0)
+            if amount > capacity * (1 + 1e-12):
+                raise InfeasiblePlacement(
+                    f"machine {machine.name} has {capacity:g} {resource}, the tasks "
+                    f"placed on it need {amount:g} ({amount - capacity:g} more)",
+                    resource=resource,
+                    shortfall=float(amount - capacity),
+                )
+
+
+def place_random(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placement:
+    """Return a random feasible placement.
+
+    Units are taken in random order, each to a random machine among those with room.
+
+    Raises
+    ------
+    InfeasiblePlacement
+        When no placement exists.
+    """
+    space = Space(job, cluster)
+
+    def attempt(*, cautious: bool) -> NDArray[np.int64] | None:
+        order = rng.permutation(len(space.units)).tolist()
+        return _one_by_one(
+            space,
+            order,
+            lambda: rng.permutation(len(cluster.machines)).tolist(),
+            cautious=cautious,
+        )
+
+    for _ in range(ATTEMPTS):
+        machines = attempt(cautious=False)
+        if machines is not None:
+            return space.placement(machines)
+    return _placed(space, attempt(cautious=True))
+
+
+def place_round_robin(job: Job, cluster: Cluster) -> Placement:
+    """Return the placement that deals units to one machine after the other.
+
+    Units in the order of the job, machines in the order of the file; a machine without
+    room is passed over.
+
+    Raises
+    ------
+    InfeasiblePlacement
+        When no placement exists.
+    """
+    space = Space(job, cluster)
+    count = len(cluster.machines)
+
+    def attempt(*, cautious: bool) -> NDArray[np.int64] | None:
+        turn = -1
+
+        def machines_in_turn() -> list[int]:
+            nonlocal turn
+            turn += 1
+            return [(turn + m) % count for m in range(count)]
+
+        order = list(range(len(space.units)))
+        return _one_by_one(space, order, machines_in_turn, cautious=cautious)
+
+    machines = attempt(cautious=False)
+    return _placed(space, attempt(cautious=True) if machines is None else machines)
+
+
+def _placed(space: Space, machines: NDArray[np.int64] | None) -> Placement:
+    if machines is None:
+        raise infeasibility(space)
+    return space.placement(machines)
+
+
+def _one_by_one(
+    space: Space,
+    order: list[int],
+    preference: Callable[[], list[int]],
+    *,
+    cautious: bool,
+) -> NDArray[np.int64] | None:
+    """Give every unit the first machine of ``preference()`` with room, or None.
+
+    ``cautious`` also asks, by IFS, whether the units after it can still be placed, so
+    that it ends in None only when there is no placement at all.
+    """
+    machines = np.full(len(space.units), -1, dtype=np.int64)
+    for unit in order:
+        for machine in preference():
+            machines[unit] = machine
+            if _possible(space, machines, cautious=cautious):
+                break
+        else:
+            return None
+    return machines
+
+
+def _possible(space: Space, machines: NDArray[np.int64], *, cautious: bool) -> bool:
+    placed = np.nonzero(machines >= 0)[0]
+    if not cautious:
+        used = np.zeros_like(space.free)
+        np.add.at(used, machines[placed], space.demand[placed])
+        return bool((used <= space.free + space.slack).all())
+    return fill(space, list(range(len(space.free))), placed=machines) is not None

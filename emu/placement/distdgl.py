@@ -1,0 +1,276 @@
+"""The DistDGL baseline: as many samplers as possible beside their worker, exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.errors import PlacementError
+from emu.placement.ifs import fill
+from emu.placement.infeasible import infeasibility
+from emu.placement.packing import Packing
+from emu.placement.space import Space
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from emu.placement.packing import Counts
+    from emu.problem import Cluster, Job, Placement
+
+
+def place_distdgl(job: Job, cluster: Cluster) -> Placement:
+    """Return the placement that keeps most (worker, sampler) pairs on one machine.
+
+    Exact: with a workers of k samplers each and b samplers, a machine holds at most
+    min(a k, b) pairs, and names can always be given so that it does; the dynamic
+    program of IFS maximises the sum. Among equals the first machines are filled first
+    (workers before samplers); everything else, the parameter servers, comes last, each
+    to the machine where one more flow would get the largest rate.
+
+    Raises
+    ------
+    PlacementError
+        When the job has no workers with samplers, workers differ in demands or number
+        of samplers, or some of them are pinned.
+    InfeasiblePlacement
+        When no placement exists.
+
+    References
+    ----------
+    .. [1] Luo, Bao, Wu, INFOCOM 2022, VI-A: DistDGL "maximally colocates each worker
+       with its associated samplers". Ties are left open there.
+    """
+    space = Space(job, cluster)
+    teams = find_teams(space)
+    counts = _Colocation(space, teams).counts()
+    if counts is None:
+        raise infeasibility(space)
+    machines = np.full(len(space.units), -1, dtype=np.int64)
+    _name(machines, teams, counts)
+    for unit in np.nonzero(machines < 0)[0].tolist():
+        _place_on_best_share(space, machines, unit)
+    return space.placement(machines)
+
+
+def colocated_pairs(job: Job, placement: Placement) -> tuple[int, int]:
+    """Return how many (worker, sampler) pairs share a machine, and how many there are.
+
+    A pair is an edge from a task of kind ``sampler`` to one of kind ``worker``.
+    """
+    pairs = [
+        (edge.source, edge.destination)
+        for edge in job.edges
+        if not edge.credit
+        and job.tasks[edge.source].kind == "sampler"
+        and job.tasks[edge.destination].kind == "worker"
+    ]
+    machine_of = placement.machine_of
+    together = sum(machine_of[source] == machine_of[worker] for source, worker in pairs)
+    return together, len(pairs)
+
+
+@dataclass(frozen=True)
+class Teams:
+    """Units of workers and, for each, the units of its samplers."""
+
+    workers: tuple[int, ...]
+    samplers: tuple[tuple[int, ...], ...]
+
+    @property
+    def per_worker(self) -> int:
+        """Samplers of one worker."""
+        return len(self.samplers[0])
+
+
+def find_teams(space: Space) -> Teams:
+    """Return the workers of the job with their samplers.
+
+    Raises
+    ------
+    PlacementError
+        When there are none, or they are not all alike.
+    """
+    job = space.job
+    unit_of = {task: u for u, unit in enumerate(space.units) for task in unit.tasks}
+    teams: dict[int, list[int]] = {}
+    for edge in job.edges:
+        source, worker = job.tasks[edge.source], job.tasks[edge.destination]
+        if edge.credit or (source.kind, worker.kind) != ("sampler", "worker"):
+            continue
+        for task in (edge.source, edge.destination):
+            if task not in unit_of:
+                raise PlacementError(
+                    f"distdgl places workers and samplers itself, but "
+                    f"{job.tasks[task].name} is pinned"
+                )
+        teams.setdefault(unit_of[edge.destination], []).append(unit_of[edge.source])
+    _check_alike(space, teams)
+    workers = tuple(sorted(teams))
+    return Teams(workers, tuple(tuple(sorted(teams[w])) for w in workers))
+
+
+def _check_alike(space: Space, teams: dict[int, list[int]]) -> None:
+    if not teams:
+        raise PlacementError("distdgl needs workers with samplers; the job has none")
+    samplers = [s for team in teams.values() for s in team]
+    for what, units in (("workers", list(teams)), ("samplers", samplers)):
+        if (space.demand[units] != space.demand[units[0]]).any():
+            raise PlacementError(f"distdgl needs {what} of equal demands")
+    if len({len(team) for team in teams.values()}) > 1:
+        raise PlacementError("distdgl needs as many samplers for every worker")
+
+
+class _Colocation:
+    """The dynamic program: counts of (workers, samplers, others...) per machine."""
+
+    def __init__(self, space: Space, teams: Teams) -> None:
+        samplers = [s for team in teams.samplers for s in team]
+        placed = {*teams.workers, *samplers}
+        others = [[u for u in group if u not in placed] for group in space.groups]
+        groups = [list(teams.workers), samplers, *filter(None, others)]
+        self.k = teams.per_worker
+        self.sizes: Counts = tuple(len(group) for group in groups)
+        packing = Packing(
+            space.demand[[group[0] for group in groups]],
+            self.sizes,
+            space.free + space.slack,
+        )
+        self.machines = len(space.free)
+        self.room = bool((space.free >= -space.slack).all())
+        self.options = [packing.options(m) for m in range(self.machines)]
+
+    def counts(self) -> list[tuple[int, int]] | None:
+        """Return (workers, samplers) of every machine, or None when nothing fits."""
+        if not self.room:
+            return None
+        best = self._pairs_to_come()
+        start = (0,) * len(self.sizes)
+        if best[0][start] < 0:
+            return None
+        found, states = [], {start}
+        for machine in range(self.machines):
+            pair, states = self._first_best(machine, states, best)
+            found.append(pair)
+        return found
+
+    def _pairs(self, option: NDArray[np.int64]) -> int:
+        return int(min(self.k * option[0], option[1]))
+
+    def _pairs_to_come(self) -> list[NDArray[np.int64]]:
+        """Return the most pairs that machines m.. can add to a state; -1: impossible.
+
+        One array per machine and one for the end, shape sizes + 1.
+        """
+        shape = tuple(size + 1 for size in self.sizes)
+        after = np.full(shape, -1, dtype=np.int64)
+        after[self.sizes] = 0
+        best = [after]
+        for options in reversed(self.options):
+            here = np.full(shape, -1, dtype=np.int64)
+            for option in options:
+                target = tuple(slice(count, None) for count in option.tolist())
+                source = tuple(
+                    slice(0, size - count)
+                    for size, count in zip(shape, option.tolist(), strict=True)
+                )
+                value = np.where(
+                    after[target] >= 0, after[target] + self._pairs(option), -1
+                )
+                np.maximum(here[source], value, out=here[source])
+            best.append(here)
+            after = here
+        return best[::-1]
+
+    def _first_best(
+        self, machine: int, states: set[Counts], best: list[NDArray[np.int64]]
+    ) -> tuple[tuple[int, int], set[Counts]]:
+        """Return the largest (workers, samplers) on an optimal way, and where it leads.
+
+        ``states`` agree on workers and samplers and differ in the others, whose
+        machines are decided later.
+        """
+        wanted = max(int(best[machine][state]) for state in states)
+        for option in self.options[machine][::-1]:
+            reached = self._reached(machine, states, option, wanted, best)
+            if not reached:
+                continue
+            pair = int(option[0]), int(option[1])
+            for other in self.options[machine]:
+                if (int(other[0]), int(other[1])) == pair:
+                    reached |= self._reached(machine, states, other, wanted, best)
+            return pair, reached
+        raise AssertionError  # some option led to the value wanted
+
+    def _reached(
+        self,
+        machine: int,
+        states: set[Counts],
+        option: NDArray[np.int64],
+        wanted: int,
+        best: list[NDArray[np.int64]],
+    ) -> set[Counts]:
+        reached = set()
+        for state in states:
+            after = tuple(int(q + c) for q, c in zip(state, option, strict=True))
+            if any(q > size for q, size in zip(after, self.sizes, strict=True)):
+                continue
+            value = int(best[machine + 1][after])
+            if value >= 0 and value + self._pairs(option) == wanted:
+                reached.add(after)
+        return reached
+
+
+def _name(
+    machines: NDArray[np.int64], teams: Teams, counts: list[tuple[int, int]]
+) -> None:
+    """Give out names: first each machine's samplers of its own workers, then the rest.
+
+    Own samplers first leaves a machine either without surplus samplers or without
+    wants, so that surplus ones never split a pair that could be together.
+    """
+    surplus: list[int] = []
+    orphans: list[int] = []
+    first = 0
+    for machine, (workers, samplers) in enumerate(counts):
+        own = range(first, first + workers)
+        first += workers
+        for team in own:
+            machines[teams.workers[team]] = machine
+        wanted = [s for team in own for s in teams.samplers[team]]
+        machines[wanted[:samplers]] = machine
+        orphans += wanted[samplers:]
+        surplus += [machine] * (samplers - len(wanted))
+    machines[orphans] = surplus
+
+
+def _place_on_best_share(space: Space, machines: NDArray[np.int64], unit: int) -> None:
+    """Put ``unit`` where one more flow would get most, min(Bin, Bout) / (flows + 1).
+
+    Only where the units after it can still be placed.
+    """
+    shares = _shares(space, machines)
+    for machine in np.argsort(-shares, kind="stable").tolist():
+        machines[unit] = machine
+        if fill(space, list(range(len(space.free))), placed=machines) is not None:
+            return
+    raise AssertionError  # the dynamic program made sure of a place
+
+
+def _shares(space: Space, machines: NDArray[np.int64]) -> NDArray[np.float64]:
+    machine_of = space.fixed.copy()
+    for unit, machine in zip(space.units, machines, strict=True):
+        machine_of[list(unit.tasks)] = machine
+    flows = np.zeros((len(space.free), 2))
+    for edge in space.job.edges:
+        source, destination = machine_of[edge.source], machine_of[edge.destination]
+        if edge.credit or source == destination or min(source, destination) < 0:
+            continue
+        flows[source, 0] += 1
+        flows[destination, 1] += 1
+    bandwidth = np.array(
+        [(m.bandwidth_out, m.bandwidth_in) for m in space.cluster.machines]
+    )
+    shares: NDArray[np.float64] = (bandwidth / (flows + 1)).min(axis=1)
+    return shares

@@ -1,0 +1,93 @@
+"""What a placement asks of every machine and every port."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from emu.problem import Cluster, Job, Placement, Problem, Realization
+
+
+@dataclass(frozen=True)
+class ResourceLoad:
+    """Use of one resource of one machine, in the resource's unit.
+
+    Parameters
+    ----------
+    capacity
+        Infinite where the machine does not limit it.
+    """
+
+    machine: str
+    resource: str
+    used: float
+    capacity: float
+
+    @property
+    def fraction(self) -> float:
+        """Used part of the capacity; infinite when something uses a capacity of 0."""
+        if self.capacity == 0:
+            return np.inf if self.used else 0.0
+        return self.used / self.capacity
+
+
+def resource_loads(
+    job: Job, cluster: Cluster, placement: Placement
+) -> tuple[ResourceLoad, ...]:
+    """Return the load of every machine and resource, machine by machine.
+
+    Listed are the resources that some task demands or some machine limits, sorted.
+    """
+    demanded = {resource for task in job.tasks for resource in task.demands}
+    resources = sorted(demanded | set(cluster.resource_names()))
+    usage = placement.usage(job, cluster)
+    return tuple(
+        ResourceLoad(
+            machine.name,
+            resource,
+            used.get(resource, 0.0),
+            machine.resources.get(resource, np.inf),
+        )
+        for machine, used in zip(cluster.machines, usage, strict=True)
+        for resource in resources
+    )
+
+
+def port_seconds(problem: Problem, realization: Realization) -> NDArray[np.float64]:
+    """Return how long every port needs for its bytes alone, seconds, shape (ports,).
+
+    Ports as in `Problem.capacities`. The largest entry is a lower bound of the makespan
+    of every schedule of this placement.
+
+    Raises
+    ------
+    ValueError
+        When the realization does not have the shape of the job.
+    """
+    realization.check_shapes(problem.job)
+    load = np.zeros_like(problem.capacities)
+    sent = sent_bytes(problem.job, realization)
+    for hops, volume in zip(problem.hops, sent, strict=True):
+        load[list(hops)] += volume
+    seconds: NDArray[np.float64] = load / problem.capacities
+    return seconds
+
+
+def sent_bytes(job: Job, realization: Realization) -> NDArray[np.float64]:
+    """Return the bytes that every edge sends in the whole run, shape (edges,).
+
+    Credit edges carry nothing, and what nobody would receive is not sent.
+    """
+    return np.array(
+        [
+            0.0
+            if edge.credit
+            else realization.volumes[e, : max(0, job.iterations - edge.lag)].sum()
+            for e, edge in enumerate(job.edges)
+        ]
+    )

@@ -1,0 +1,145 @@
+"""What a placement may decide: which units can move, and what every machine has left.
+
+The common ground of all placement algorithms. Must not know: times, volumes, searches.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.problem import Placement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Cluster, Job
+
+TOLERANCE = 1e-12  # relative, of a capacity; the same as in Placement.violations
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The tasks of one unpinned process, which move together.
+
+    Parameters
+    ----------
+    name
+        Name of the process.
+    tasks
+        Positions in ``Job.tasks``.
+    kinds
+        Their kinds, in the same order.
+    """
+
+    name: str
+    tasks: tuple[int, ...]
+    kinds: tuple[str, ...]
+
+
+class Space:
+    """The units of a job, the machines of a cluster and the room on them.
+
+    Attributes
+    ----------
+    resources
+        Names of the resources that some task demands and some machine limits, sorted;
+        the others cannot decide anything.
+    capacity
+        C_m^r, infinite where unlimited, shape (machines, resources).
+    free
+        Capacity less the demands of pinned tasks, C'_m^r of the paper, same shape;
+        negative where the pinned tasks alone are too much.
+    units
+        What can move, in the order of the tasks.
+    demand
+        Summed w_j^r of every unit, shape (units, resources).
+    fixed
+        Machine of every pinned task, -1 for the others, shape (tasks,).
+
+    Raises
+    ------
+    ValueError
+        When a task is pinned to a machine that is not in the cluster.
+    """
+
+    def __init__(self, job: Job, cluster: Cluster) -> None:
+        self.job, self.cluster = job, cluster
+        demanded = {r for task in job.tasks for r in task.demands}
+        self.resources = tuple(r for r in cluster.resource_names() if r in demanded)
+        self.capacity: NDArray[np.float64] = np.array(
+            [
+                [machine.resources.get(r, np.inf) for r in self.resources]
+                for machine in cluster.machines
+            ],
+            dtype=np.float64,
+        ).reshape(len(cluster.machines), len(self.resources))
+        self.free = self.capacity.copy()
+        self.fixed: NDArray[np.int64] = np.full(len(job.tasks), -1, dtype=np.int64)
+        units = []
+        for process, tasks in job.processes.items():
+            pins = {job.tasks[t].pinned for t in tasks} - {None}
+            if pins:
+                machine = cluster.index(str(pins.pop()))
+                self.fixed[list(tasks)] = machine
+                self.free[machine] -= self._demand(tasks)
+            else:
+                kinds = tuple(job.tasks[t].kind for t in tasks)
+                units.append(Unit(process, tasks, kinds))
+        self.units = tuple(units)
+        self.demand: NDArray[np.float64] = np.array(
+            [self._demand(unit.tasks) for unit in units], dtype=np.float64
+        ).reshape(len(units), len(self.resources))
+
+    def _demand(self, tasks: Sequence[int]) -> list[float]:
+        return [
+            sum(self.job.tasks[t].demands.get(r, 0.0) for t in tasks)
+            for r in self.resources
+        ]
+
+    @cached_property
+    def slack(self) -> NDArray[np.float64]:
+        """What rounding may exceed a capacity by, shape (machines, resources)."""
+        limited: NDArray[np.float64] = np.where(
+            np.isfinite(self.capacity), self.capacity, 0.0
+        )
+        return limited * TOLERANCE
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Positions of interchangeable units: same kinds, equal demands on everything.
+
+        All demands count, also those that no machine of this cluster limits.
+        """
+        members: dict[object, list[int]] = defaultdict(list)
+        for position, unit in enumerate(self.units):
+            demands = tuple(
+                tuple(sorted(self.job.tasks[t].demands.items())) for t in unit.tasks
+            )
+            members[unit.kinds, demands].append(position)
+        return tuple(tuple(units) for units in members.values())
+
+    def fits(self, machines: NDArray[np.int64]) -> bool:
+        """Tell whether units on ``machines`` (shape (units,)) respect (2)."""
+        used = np.zeros_like(self.free)
+        np.add.at(used, machines, self.demand)
+        return bool((used <= self.free + self.slack).all())
+
+    def placement(self, machines: Sequence[int] | NDArray[np.int64]) -> Placement:
+        """Return the placement of all tasks that puts unit u on ``machines[u]``."""
+        machine_of = self.fixed.copy()
+        for unit, machine in zip(self.units, machines, strict=True):
+            machine_of[list(unit.tasks)] = machine
+        return Placement(tuple(machine_of.tolist()))
+
+    def machines(self, placement: Placement) -> NDArray[np.int64]:
+        """Return the machine of every unit under ``placement``, shape (units,)."""
+        return np.array(
+            [placement.machine_of[unit.tasks[0]] for unit in self.units], dtype=np.int64
+        )

@@ -1,0 +1,177 @@
+"""What must hold between keys that are right each by itself."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from emu.scenario.cluster_section import MachineSection
+from emu.scenario.custom_section import CustomJobSection
+from emu.scenario.wording import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from emu.scenario.dgtp_section import DgtpJobSection
+    from emu.scenario.document import Trail
+    from emu.scenario.scenario import Scenario
+    from emu.scenario.section import Resources
+
+_MACHINE_KEYS = [*MachineSection.model_fields]
+
+
+def misspelt_keys(data: dict[str, Any]) -> Iterator[tuple[Trail, str]]:
+    """Yield keys of machines that look like a known key but are not.
+
+    Machines may have any further resource, so ``memroy`` would pass as one.
+    """
+    cluster = data.get("cluster")
+    machines = cluster.get("machines") if isinstance(cluster, dict) else None
+    for position, machine in enumerate(machines if isinstance(machines, list) else ()):
+        for key in machine if isinstance(machine, dict) else ():
+            close = difflib.get_close_matches(key, _MACHINE_KEYS, n=1, cutoff=0.7)
+            if key not in _MACHINE_KEYS and close:
+                problem = f"unknown key {key!r}, did you mean {close[0]!r}?"
+                yield ("cluster", "machines", position, key), problem
+
+
+def contradictions(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    """Yield (where, what is wrong and what would be right)."""
+    yield from _machines(scenario)
+    if isinstance(scenario.job, CustomJobSection):
+        yield from _custom(scenario.job)
+    else:
+        yield from _dgtp(scenario.job)
+    yield from _resources(scenario)
+    yield from _expectations(scenario)
+
+
+def _machines(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    seen: set[str] = set()
+    for name, position in scenario.cluster.named():
+        if name in seen:
+            yield ("cluster", "machines", position), f"a second machine called {name!r}"
+        seen.add(name)
+
+
+def _custom(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
+    counts = Counter(task.name for task in job.tasks)
+    for position, task in enumerate(job.tasks):
+        trail: Trail = ("job", "tasks", position)
+        if counts[task.name] > 1:
+            yield (*trail, "name"), f"{task.name!r} occurs {counts[task.name]} times"
+        yield from _enough(task.time, job.iterations, (*trail, "time"))
+    for position, flow in enumerate(job.flows):
+        trail = ("job", "flows", position)
+        for key, name in (("from", flow.source), ("to", flow.destination)):
+            if name not in counts:
+                yield (*trail, key), f"no task {name!r}, {nearest(name, counts)}"
+        yield from _enough(flow.volume, job.iterations, (*trail, "volume"))
+
+
+def _enough(
+    values: float | tuple[float, ...], iterations: int, trail: Trail
+) -> Iterator[tuple[Trail, str]]:
+    if isinstance(values, tuple) and len(values) < iterations:
+        problem = (
+            f"found {len(values)} values for {iterations} iterations, "
+            f"write {iterations} or a single one"
+        )
+        yield trail, problem
+
+
+def _dgtp(job: DgtpJobSection) -> Iterator[tuple[Trail, str]]:
+    if len(job.fanouts) != job.model.layers:
+        problem = (
+            f"found {len(job.fanouts)} for a model of {job.model.layers} layers, "
+            "write one per layer"
+        )
+        yield ("job", "fanouts"), problem
+    if job.batch_size % job.samplers_per_worker:
+        smaller = job.batch_size - job.batch_size % job.samplers_per_worker
+        problem = (
+            f"{job.batch_size} seeds cannot be shared evenly by "
+            f"{job.samplers_per_worker} samplers, "
+            f"write {smaller + job.samplers_per_worker}"
+        )
+        yield ("job", "batch_size"), problem
+    if (job.iterations is None) == (job.epochs is None):
+        found = "neither" if job.iterations is None else "both"
+        yield ("job",), f"found {found} of iterations and epochs, write one of them"
+
+
+def _resources(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    offered = {key for m in scenario.cluster.machines for key in m.amounts()}
+    demanded: set[str] = set()
+    for trail, resources in _demands(scenario):
+        demanded |= resources.amounts().keys()
+        for resource in resources.further():
+            if resource not in offered:
+                known = sorted({"cpu", "gpu", "memory"} | offered)
+                problem = f"no machine has {resource!r}, {nearest(resource, known)}"
+                yield (*trail, resource), problem
+    for position, machine in enumerate(scenario.cluster.machines):
+        for resource in machine.further():
+            if resource not in demanded:
+                problem = (
+                    f"neither a key of machines nor a resource that a task demands, "
+                    f"{nearest(resource, sorted({*_MACHINE_KEYS, *demanded}))}"
+                )
+                yield ("cluster", "machines", position, resource), problem
+
+
+def _demands(scenario: Scenario) -> Iterator[tuple[Trail, Resources]]:
+    if isinstance(scenario.job, CustomJobSection):
+        for position, task in enumerate(scenario.job.tasks):
+            yield ("job", "tasks", position, "demands"), task.demands
+    else:
+        for kind, resources in scenario.job.demands:
+            yield ("job", "demands", kind), resources
+
+
+def _expectations(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    if isinstance(scenario.job, CustomJobSection):
+        for key in ("accuracy", "loss"):
+            if getattr(scenario.expect, key) is not None:
+                yield ("expect", key), "a custom job trains nothing, remove this key"
+    elif scenario.emulation.compute == "timed" and scenario.expect.accuracy is not None:
+        problem = "timed tasks compute nothing, write emulation.compute: padded or real"
+        yield ("expect", "accuracy"), problem
+
+
+def structure_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    """Yield what only the built job shows: cycles, pins and placements to nowhere.
+
+    Call it on a scenario without `contradictions`.
+    """
+    try:
+        job = scenario.to_job(train_vertices=1)
+    except ValueError as error:
+        yield ("job",), str(error)
+        return
+    machines = [name for name, _ in scenario.cluster.named()]
+    if isinstance(scenario.job, CustomJobSection):
+        for position, task in enumerate(scenario.job.tasks):
+            if task.pin is not None and task.pin not in machines:
+                problem = f"no machine {task.pin!r}, {nearest(task.pin, machines)}"
+                yield ("job", "tasks", position, "pin"), problem
+    if scenario.placement.policy != "explicit":
+        return
+    names = [*job.processes, *(task.name for task in job.tasks)]
+    for name, machine in scenario.placement.tasks.items():
+        trail: Trail = ("placement", "tasks", name)
+        if name not in names:
+            yield trail, f"no task {name!r}, {nearest(name, job.processes)}"
+        if machine not in machines:
+            yield trail, f"no machine {machine!r}, {nearest(machine, machines)}"
+    stated = scenario.placement.tasks
+    missing = [
+        process
+        for process, members in job.processes.items()
+        if job.tasks[members[0]].pinned is None
+        and not stated.keys() & {process, *(job.tasks[t].name for t in members)}
+    ]
+    if missing:
+        problem = f"no machine for {', '.join(missing[:8])}"
+        yield ("placement", "tasks"), problem

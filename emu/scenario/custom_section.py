@@ -1,0 +1,98 @@
+"""Section ``job`` of ``system: custom``: any graph of timed tasks and flows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from emu.scenario.quantities import (
+    Count,
+    DurationPerIteration,
+    Index,
+    Name,
+    SizePerIteration,
+)
+from emu.scenario.section import Resources, Section
+from emu.workloads import CustomFlow, CustomTask, custom_job, custom_realization
+
+if TYPE_CHECKING:
+    from emu.problem import Job, Realization
+
+
+class CustomTaskSection(Section):
+    """One task; it runs once per iteration."""
+
+    name: Name
+    """Unique in the job."""
+    kind: Name = "task"
+    """``graph_store``, ``sampler``, ``worker``, ``parameter_server`` or any word."""
+    time: DurationPerIteration
+    """Execution time, one or one per iteration."""
+    demands: Resources = Resources()
+    """What the task needs of its machine."""
+    pin: Name | None = None
+    """The machine that the task must stand on; without it placement decides."""
+
+
+class FlowSection(Section):
+    """One edge: ``to`` in iteration n needs what ``from`` produced in n - lag."""
+
+    source: Name = Field(alias="from")
+    """Task that sends."""
+    destination: Name = Field(alias="to")
+    """Task that waits."""
+    lag: Index = 0
+    """Iterations between sending and needing."""
+    volume: SizePerIteration
+    """Bytes, one or one per iteration of the source."""
+
+
+class CustomJobSection(Section):
+    """A job of the user's own."""
+
+    system: Literal["custom"]
+    """Kind of job."""
+    iterations: Count
+    """Times that every task runs."""
+    tasks: tuple[CustomTaskSection, ...] = Field(min_length=1)
+    """The tasks."""
+    flows: tuple[FlowSection, ...] = ()
+    """The flows between them."""
+    credit_window: Count | Literal["unlimited"] | None = None
+    """Stores wait for the end of their workers' iteration n - K."""
+
+    def _tasks(self) -> list[CustomTask]:
+        return [
+            CustomTask(
+                task.name, task.time, task.kind, task.demands.amounts(), task.pin
+            )
+            for task in self.tasks
+        ]
+
+    def _flows(self) -> list[CustomFlow]:
+        return [
+            CustomFlow(flow.source, flow.destination, flow.volume, flow.lag)
+            for flow in self.flows
+        ]
+
+    def build(self, *, window: int | None, byte_scale: float | None, seed: int) -> Job:
+        """Return the job; see `custom_job`.
+
+        Raises
+        ------
+        ValueError
+            When it is not a job: a cycle without lag, too few values.
+        """
+        return custom_job(
+            self._tasks(),
+            self._flows(),
+            self.iterations,
+            window=window,
+            byte_scale=byte_scale,
+            settings={"compute": "timed", "seed": seed},
+        )
+
+    def realize(self, job: Job) -> Realization:
+        """Return the stated times and volumes for ``job``."""
+        return custom_realization(job, self._tasks(), self._flows())

@@ -1,0 +1,173 @@
+"""Scenario files as plain data that remembers where everything stands.
+
+ruamel.yaml rather than PyYAML: its loader keeps the line of every key, refuses a key
+that occurs twice, and reads YAML 1.2, where ``none`` and ``on`` are words.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.scalarbool import ScalarBoolean
+
+from emu.errors import ScenarioError
+
+#: Keys and list positions from the top of the file down to a value.
+Trail: TypeAlias = tuple[str | int, ...]
+
+# A file of aliases to aliases grows without bound when written out; workload B, the
+# largest real one, has 40,000 values.
+_MOST_VALUES = 2_000_000
+_DEEPEST = 40
+
+
+@dataclass
+class Document:
+    """The data of a scenario file and where each value was written.
+
+    Parameters
+    ----------
+    file
+        As the user called it.
+    data
+        Mappings, lists, text, numbers, truth values, None.
+    lines
+        Trail -> line, from 1.
+    options
+        Trail -> the ``--set`` option that wrote it.
+    """
+
+    file: str
+    data: dict[str, Any]
+    lines: dict[Trail, int] = field(default_factory=dict)
+    options: dict[Trail, str] = field(default_factory=dict)
+
+    def where(self, trail: Trail) -> tuple[str, int]:
+        """Return file (or option) and line (or 0) of ``trail`` or what contains it."""
+        for length in range(len(trail), -1, -1):
+            part = trail[:length]
+            if part in self.options:
+                return self.options[part], 0
+            if part in self.lines:
+                return self.file, self.lines[part]
+        return self.file, 0
+
+    def error(self, trail: Trail, problem: str) -> ScenarioError:
+        """Return the error that ``problem`` is at ``trail``."""
+        file, line = self.where(trail)
+        return ScenarioError(problem, file=file, line=line, key=dotted(trail))
+
+
+def dotted(trail: Trail) -> str:
+    """Return ``job.tasks[2].time``."""
+    text = ""
+    for step in trail:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return text.removeprefix(".")
+
+
+def read_document(path: str | Path) -> Document:
+    """Read a YAML or JSON file.
+
+    Raises
+    ------
+    ScenarioError
+        When it cannot be read, is not YAML or JSON, or is not a mapping.
+    """
+    file = str(path)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ScenarioError(f"cannot be read: {error.strerror}", file=file) from error
+    except UnicodeDecodeError as error:
+        raise ScenarioError("is not text in UTF-8", file=file) from error
+    if file.endswith(".json"):
+        return _read_json(file, text)
+    return _read_yaml(file, text)
+
+
+def _read_json(file: str, text: str) -> Document:
+    try:
+        data = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        line = getattr(error, "lineno", 0)
+        problem = f"is not JSON: {getattr(error, 'msg', 'nested too deep')}"
+        raise ScenarioError(problem, file=file, line=line) from error
+    return Document(file, _as_mapping(file, data))
+
+
+def _read_yaml(file: str, text: str) -> Document:
+    try:
+        loaded = YAML(pure=True).load(StringIO(text))
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 0
+        problem = (error.problem or error.context or "cannot be parsed").splitlines()[0]
+        raise ScenarioError(f"is not YAML: {problem}", file=file, line=line) from error
+    except (YAMLError, RecursionError, ValueError) as error:
+        problem = str(error).splitlines()[0] if str(error) else "cannot be parsed"
+        raise ScenarioError(f"is not YAML: {problem}", file=file) from error
+    document = Document(file, {})
+    document.data = _as_mapping(file, _Plain(document).of(loaded, ()))
+    return document
+
+
+def _as_mapping(file: str, data: Any) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        found = "nothing" if data is None else type(data).__name__
+        raise ScenarioError(
+            f"found {found}, write a mapping with the keys cluster and job", file=file
+        )
+    return data
+
+
+class _Plain:
+    """Turns what ruamel.yaml loads into plain data, noting lines in ``document``."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._values = 0
+
+    def of(self, node: Any, trail: Trail) -> Any:
+        self._values += 1
+        if self._values > _MOST_VALUES or len(trail) > _DEEPEST:
+            raise self._document.error(trail, "has too many values or levels")
+        if isinstance(node, CommentedMap):
+            return {key: self._entry(node, key, trail) for key in node}
+        if isinstance(node, CommentedSeq):
+            return [self._item(node, position, trail) for position in range(len(node))]
+        return self._scalar(node, trail)
+
+    def _entry(self, node: CommentedMap, key: Any, trail: Trail) -> Any:
+        if not isinstance(key, str):
+            raise self._document.error(
+                trail, f"found the key {key!r}, keys are text; put it in quotes"
+            )
+        below = (*trail, key)
+        if key in (node.lc.data or {}):  # merged keys (<<) have no line of their own
+            self._document.lines[below] = node.lc.key(key)[0] + 1
+        return self.of(node[key], below)
+
+    def _item(self, node: CommentedSeq, position: int, trail: Trail) -> Any:
+        below = (*trail, position)
+        self._document.lines[below] = node.lc.item(position)[0] + 1
+        return self.of(node[position], below)
+
+    def _scalar(self, node: Any, trail: Trail) -> Any:
+        if isinstance(node, bool | ScalarBoolean):
+            return bool(node)
+        for plain in (str, int, float):
+            if isinstance(node, plain):
+                return plain(node)
+        if node is None:
+            return None
+        raise self._document.error(
+            trail, f"found {node!s}, which YAML reads as a {type(node).__name__}"
+        )

@@ -1,0 +1,76 @@
+"""``--set job.iterations=5``: keys of a scenario from the command line."""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from emu.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from emu.scenario.document import Document, Trail
+
+_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+
+
+def _trail(keys: str) -> Trail:
+    return tuple(name or int(position) for name, position in _STEP.findall(keys))
+
+
+def _value(text: str, option: str) -> Any:
+    try:
+        return YAML(typ="safe", pure=True).load(StringIO(text))
+    except (YAMLError, ValueError) as error:
+        raise ScenarioError("what follows = is not YAML", file=option) from error
+
+
+def apply_overrides(document: Document, overrides: Sequence[str]) -> None:
+    """Write every ``key.key=value`` into ``document``; values are read as YAML.
+
+    Sections that are missing are made, items of lists are named ``tasks[2]``.
+
+    Raises
+    ------
+    ScenarioError
+        When an override has no ``=``, or leads through something without keys. Unknown
+        keys are found later, as those of the file; the error then names the option.
+    """
+    for override in overrides:
+        option = f"--set {override}"
+        keys, equals, text = override.partition("=")
+        trail = _trail(keys.strip())
+        if not (equals and trail):
+            raise ScenarioError("write --set key.key=value", file=option)
+        _write(document.data, trail, _value(text, option), option)
+        document.options[trail] = option
+        for known in [
+            known for known in document.lines if known[: len(trail)] == trail
+        ]:
+            del document.lines[known]
+
+
+def _write(place: Any, trail: Trail, value: Any, option: str) -> None:
+    for depth, step in enumerate(trail):
+        last = depth == len(trail) - 1
+        if isinstance(place, dict) and isinstance(step, str):
+            if last:
+                place[step] = value
+            elif place.get(step) is None:
+                place[step] = {}
+        elif isinstance(place, list) and isinstance(step, int) and step < len(place):
+            if last:
+                place[step] = value
+        else:
+            found = (
+                f"a list of {len(place)}" if isinstance(place, list) else repr(place)
+            )
+            above = ".".join(map(str, trail[:depth])) or "the scenario"
+            raise ScenarioError(f"{above} is {found}, it has no {step}", file=option)
+        if not last:
+            place = place[step]

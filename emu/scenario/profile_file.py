@@ -1,0 +1,165 @@
+"""Files of measured times and volumes, ``emu profile`` writes them.
+
+JSON: ``{"version": 1, "tasks": {name: [seconds, ...]}, "edges": {"g0->s0": [bytes,
+...]}, "settings": {...}}``, one value per profiled iteration, credit edges left out.
+``settings`` are those of the job that was measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.errors import DataError
+from emu.problem import Profile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Job
+
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class ProfileFile:
+    """A profile by names, so that it fits any placement and order of tasks.
+
+    Parameters
+    ----------
+    tasks
+        Task -> seconds per profiled iteration.
+    edges
+        ``source->destination`` -> bytes per profiled iteration.
+    settings
+        Settings of the job that was measured.
+    path
+        Where it was read from, for errors.
+    """
+
+    tasks: Mapping[str, NDArray[np.float64]]
+    edges: Mapping[str, NDArray[np.float64]]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    path: str = ""
+
+    @classmethod
+    def of(cls, job: Job, profile: Profile) -> ProfileFile:
+        """Return ``profile`` of ``job`` by names."""
+        tasks = {t.name: row for t, row in zip(job.tasks, profile.times, strict=True)}
+        edges = {
+            job.edge_name(edge): row
+            for edge, row in zip(job.edges, profile.volumes, strict=True)
+            if not edge.credit
+        }
+        return cls(tasks, edges, dict(job.settings))
+
+    def profile(self, job: Job) -> Profile:
+        """Return the profile in the order of ``job``; credit edges carry 0.
+
+        Raises
+        ------
+        DataError
+            When a task or edge of the job was not measured.
+        """
+        names = [job.edge_name(edge) for edge in job.edges]
+        carrying = [
+            name for name, edge in zip(names, job.edges, strict=True) if not edge.credit
+        ]
+        wanted = [task.name for task in job.tasks]
+        for known, asked in ((self.tasks, wanted), (self.edges, carrying)):
+            missing = [name for name in asked if name not in known]
+            if missing:
+                problem = f"was measured on another job, it has no {missing[0]}"
+                raise DataError(problem, path=self.path)
+        nothing = np.zeros_like(next(iter(self.tasks.values())))
+        times = np.array([self.tasks[name] for name in wanted])
+        rows = [
+            nothing if edge.credit else self.edges[name]
+            for name, edge in zip(names, job.edges, strict=True)
+        ]
+        volumes = np.array(rows).reshape(len(rows), nothing.size)
+        return Profile(times, volumes)
+
+
+def write_profile(path: str | Path, profile: ProfileFile) -> None:
+    """Write a profile, whole or not at all.
+
+    Raises
+    ------
+    DataError
+        When it cannot be written.
+    """
+    content = {
+        "version": VERSION,
+        "tasks": {name: row.tolist() for name, row in profile.tasks.items()},
+        "edges": {name: row.tolist() for name, row in profile.edges.items()},
+        "settings": dict(profile.settings),
+    }
+    path = Path(path)
+    try:
+        # Beside the target: a rename is atomic within one file system only.
+        with NamedTemporaryFile(
+            "w", dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as part:
+            partial = Path(part.name)
+            json.dump(content, part)
+            part.flush()
+            os.fsync(part.fileno())
+        partial.replace(path)
+    except OSError as error:
+        problem = f"cannot be written: {error.strerror}"
+        raise DataError(problem, path=str(path)) from error
+
+
+def read_profile(path: str | Path) -> ProfileFile:
+    """Read a profile.
+
+    Raises
+    ------
+    DataError
+        When it cannot be read, is of another version, or is damaged: a value that is
+        not finite and positive or zero, rows of different lengths, no tasks.
+    """
+    file = str(path)
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", path=file) from error
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise DataError(f"is not a profile: {error}", path=file) from error
+    if not isinstance(content, dict) or content.get("version") != VERSION:
+        found = content.get("version") if isinstance(content, dict) else content
+        problem = f"is not a profile of version {VERSION}, found {found!r:.40}"
+        raise DataError(problem, path=file)
+    parts = [content.get(key) for key in ("tasks", "edges", "settings")]
+    if not all(isinstance(part, dict) for part in parts) or not parts[0]:
+        problem = "is not a profile: it needs tasks, edges and settings"
+        raise DataError(problem, path=file)
+    tasks, edges = _rows(content["tasks"], file), _rows(content["edges"], file)
+    if len({row.size for row in [*tasks.values(), *edges.values()]}) > 1:
+        problem = "is damaged: its rows differ in length"
+        raise DataError(problem, path=file)
+    return ProfileFile(tasks, edges, content["settings"], file)
+
+
+def _rows(stated: dict[str, Any], file: str) -> dict[str, NDArray[np.float64]]:
+    rows = {}
+    for name, values in stated.items():
+        try:
+            row = np.array(values, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            problem = f"is damaged: {name} is not a list of numbers"
+            raise DataError(problem, path=file) from error
+        if row.ndim != 1 or not row.size or not (np.isfinite(row) & (row >= 0)).all():
+            problem = f"is damaged: {name} has values that cannot be"
+            raise DataError(problem, path=file)
+        rows[name] = row
+    return rows

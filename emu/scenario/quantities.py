@@ -1,0 +1,152 @@
+"""Field types of scenario files: text with a unit outside, floats inside.
+
+Each type parses with `emu.units`, writes itself back as text that parses to the same
+float, and describes itself in the JSON Schema, so that editors complete units.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    Strict,
+    WithJsonSchema,
+)
+
+from emu.units import DURATION, RATE, RATIO, SIZE, Quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_NUMBER_PATTERN = r"^\s*\+?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*"
+
+
+def _text_schema(quantity: Quantity, example: str) -> dict[str, Any]:
+    units = "|".join(sorted(filter(None, quantity.units), key=len, reverse=True))
+    return {
+        "type": "string",
+        "pattern": f"{_NUMBER_PATTERN}({units})\\s*$",
+        "examples": [example],
+        "description": f"{quantity.what}, for example {example!r}",
+    }
+
+
+def _positive(value: float) -> float:
+    if not value > 0:
+        raise ValueError("found zero, write more than that")
+    return value
+
+
+def _each(quantity: Quantity) -> Callable[[object], float | tuple[float, ...]]:
+    def parse(found: object) -> float | tuple[float, ...]:
+        if not isinstance(found, list | tuple):
+            return quantity.parse(found)
+        if not found:
+            raise ValueError("found an empty list, write one value per iteration")
+        values = []
+        for iteration, text in enumerate(found):
+            try:
+                values.append(quantity.parse(text))
+            except ValueError as error:
+                raise ValueError(f"iteration {iteration}: {error}") from error
+        return tuple(values)
+
+    return parse
+
+
+def _each_exact(
+    quantity: Quantity,
+) -> Callable[[float | tuple[float, ...]], str | list[str]]:
+    def write(value: float | tuple[float, ...]) -> str | list[str]:
+        if isinstance(value, tuple):
+            return [quantity.exact(one) for one in value]
+        return quantity.exact(value)
+
+    return write
+
+
+def _either_schema(quantity: Quantity, example: str) -> dict[str, Any]:
+    one = _text_schema(quantity, example)
+    return {
+        "anyOf": [one, {"type": "array", "items": one, "minItems": 1}],
+        "description": f"{quantity.what}, one for all iterations or one per iteration",
+    }
+
+
+def _amount(found: object) -> float:
+    if isinstance(found, str):
+        return SIZE.parse(found)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise ValueError(  # noqa: TRY004 - pydantic collects ValueErrors
+            f"found {found!r}, write a number or a size such as '48 GB'"
+        )
+    if not (math.isfinite(found) and found >= 0):
+        raise ValueError(f"found {found}, write a number that is not negative")
+    return float(found)
+
+
+Rate: TypeAlias = Annotated[
+    float,
+    BeforeValidator(RATE.parse),
+    AfterValidator(_positive),
+    PlainSerializer(RATE.exact, return_type=str),
+    WithJsonSchema(_text_schema(RATE, "50 Gbit/s")),
+]
+Size: TypeAlias = Annotated[
+    float,
+    BeforeValidator(SIZE.parse),
+    PlainSerializer(SIZE.exact, return_type=str),
+    WithJsonSchema(_text_schema(SIZE, "48 GB")),
+]
+Duration: TypeAlias = Annotated[
+    float,
+    BeforeValidator(DURATION.parse),
+    PlainSerializer(DURATION.exact, return_type=str),
+    WithJsonSchema(_text_schema(DURATION, "15 ms")),
+]
+#: ``2 %`` or 0.02.
+Ratio: TypeAlias = Annotated[
+    float,
+    BeforeValidator(RATIO.parse),
+    PlainSerializer(RATIO.exact, return_type=str),
+    WithJsonSchema(
+        {"anyOf": [_text_schema(RATIO, "2 %"), {"type": "number", "minimum": 0}]}
+    ),
+]
+#: Amount of a resource: a number, or a size in bytes.
+Amount: TypeAlias = Annotated[
+    float,
+    BeforeValidator(_amount),
+    WithJsonSchema(
+        {"anyOf": [{"type": "number", "minimum": 0}, _text_schema(SIZE, "1 TB")]}
+    ),
+]
+DurationPerIteration: TypeAlias = Annotated[
+    float | tuple[float, ...],
+    BeforeValidator(_each(DURATION)),
+    PlainSerializer(_each_exact(DURATION), return_type=str | list[str]),
+    WithJsonSchema(_either_schema(DURATION, "15 ms")),
+]
+SizePerIteration: TypeAlias = Annotated[
+    float | tuple[float, ...],
+    BeforeValidator(_each(SIZE)),
+    PlainSerializer(_each_exact(SIZE), return_type=str | list[str]),
+    WithJsonSchema(_either_schema(SIZE, "40 B")),
+]
+
+#: Whole numbers: no text, no truth values, no 2.5.
+Count: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=10**7)]
+#: Of machines or processes: 10,000 of a kind are beyond any host, not beyond a typo.
+Few: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=10_000)]
+Index: TypeAlias = Annotated[int, Strict(), Field(ge=0, le=10**7)]
+Seed: TypeAlias = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
+Positive: TypeAlias = Annotated[
+    float, Strict(), Field(gt=0, allow_inf_nan=False, le=1e12)
+]
+Fraction: TypeAlias = Annotated[float, Strict(), Field(ge=0, le=1)]
+Name: TypeAlias = Annotated[str, Strict(), Field(min_length=1, max_length=100)]

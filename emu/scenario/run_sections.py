@@ -1,0 +1,77 @@
+"""Sections on how a job is run: placement, schedule, emulation, expect."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from emu.scenario.quantities import (
+    Count,
+    Duration,
+    Fraction,
+    Name,
+    Positive,
+    Ratio,
+    Size,
+)
+from emu.scenario.section import Section
+
+
+class PlacementSection(Section):
+    """Which task stands on which machine."""
+
+    policy: Literal["explicit", "ifs", "etp", "distdgl", "random", "round_robin"] = (
+        "ifs"
+    )
+    """``explicit``: see ``tasks``; ``ifs``: a feasible one; ``etp``: the paper's
+    search; ``distdgl``: samplers beside their workers."""
+    tasks: dict[Name, Name] = Field(default_factory=dict)
+    """Task -> machine for ``explicit``; pinned tasks may be left out."""
+    iterations: Count = 10_000
+    """Candidates of ``etp``, I of the paper."""
+    simulated_iterations: Count = 20
+    """Iterations that ``etp`` simulates for the makespan of a candidate."""
+    beta: Positive = 0.1
+    """Inverse temperature of ``etp``."""
+    tolerance: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = 1.0
+    """By which share ``etp`` may overload a machine on its way, mu of the paper."""
+
+
+class ScheduleSection(Section):
+    """Who may send how fast."""
+
+    policy: Literal["oes", "maxmin", "none"] = "oes"
+    """``oes`` of the paper, ``maxmin``, or ``none``: TCP shares the emulated NICs."""
+
+
+class EmulationSection(Section):
+    """How emulated quantities become real ones on this computer."""
+
+    time_scale: Positive = 1.0
+    """Wall seconds per emulated second."""
+    byte_scale: Positive = 1.0
+    """Real bytes per emulated byte."""
+    compute: Literal["timed", "real", "padded"] = "timed"
+    """``timed`` holds the profiled time, ``real`` computes, ``padded`` does both."""
+    deadline: Duration = 30.0
+    """Wall time after which a wait ends the run with an error."""
+    memory_limit: Size | None = None
+    """Of bytes in flight, real; more ends the run with an error."""
+
+
+class ExpectSection(Section):
+    """What must come out; a miss ends the command with exit code 6."""
+
+    makespan: Duration | None = None
+    """Simulated makespan, met to within ``tolerance``."""
+    tolerance: Ratio = 1e-9
+    """Relative, of ``makespan``."""
+    fidelity: Ratio | None = None
+    """Largest share by which emulated and simulated makespan may differ."""
+    prediction: Ratio | None = None
+    """Largest share by which the prediction from the profile may be off."""
+    accuracy: Fraction | None = None
+    """Smallest test accuracy at the end."""
+    loss: Positive | None = None
+    """Largest training loss at the end."""

@@ -1,0 +1,131 @@
+"""The scenario: all sections of a file, and the problem that they state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from emu.scenario.cluster_section import ClusterSection
+from emu.scenario.custom_section import CustomJobSection
+from emu.scenario.dgtp_section import DgtpJobSection
+from emu.scenario.quantities import Name, Seed
+from emu.scenario.run_sections import (
+    EmulationSection,
+    ExpectSection,
+    PlacementSection,
+    ScheduleSection,
+)
+from emu.scenario.section import Section
+from emu.workloads import dgtp_job
+
+if TYPE_CHECKING:
+    from emu.problem import Cluster, Job
+
+#: As bounded as DistDGL and GLT are by default (specs, A1).
+EMULATED_WINDOW = 4
+
+
+@dataclass(frozen=True)
+class CreditWindow:
+    """A resolved credit window.
+
+    Parameters
+    ----------
+    size
+        K, or None for unlimited.
+    origin
+        Where the value comes from, for reports.
+    """
+
+    size: int | None
+    origin: str
+
+
+class Scenario(Section):
+    """One experiment: a job on a cluster, how it is run, and what should come out."""
+
+    name: Name
+    """Of the run directory; default is the name of the file."""
+    cluster: ClusterSection
+    """The emulated machines."""
+    job: Annotated[DgtpJobSection | CustomJobSection, Field(discriminator="system")]
+    """What is run."""
+    placement: PlacementSection = PlacementSection()
+    """Which task stands on which machine."""
+    schedule: ScheduleSection = ScheduleSection()
+    """Who may send how fast."""
+    emulation: EmulationSection = EmulationSection()
+    """How emulated quantities become real ones."""
+    expect: ExpectSection = ExpectSection()
+    """What must come out."""
+    seed: Seed = 0
+    """Of everything random."""
+    profile: Name | None = None
+    """File of measured times and volumes, relative to the scenario file."""
+
+    def credit_window(self, *, emulated: bool) -> CreditWindow:
+        """Return the credit window, and whether the file or a default says so."""
+        stated = self.job.credit_window
+        if stated == "unlimited":
+            return CreditWindow(None, "the scenario")
+        if stated is not None:
+            return CreditWindow(stated, "the scenario")
+        if emulated:
+            return CreditWindow(EMULATED_WINDOW, "the default of emulation")
+        return CreditWindow(None, "the default of simulation")
+
+    def to_cluster(self) -> Cluster:
+        """Return the machines."""
+        return self.cluster.build()
+
+    def to_job(self, *, emulated: bool = False, train_vertices: int = 0) -> Job:
+        """Return the job.
+
+        Parameters
+        ----------
+        emulated
+            Whether it will be run over sockets: decides the default credit window, and
+            whether custom tasks are told their payloads.
+        train_vertices
+            Size of the training set, needed where the job counts in epochs.
+
+        Raises
+        ------
+        ValueError
+            When the job counts in epochs and ``train_vertices`` is not given.
+        """
+        window = self.credit_window(emulated=emulated).size
+        if isinstance(self.job, CustomJobSection):
+            byte_scale = self.emulation.byte_scale if emulated else None
+            return self.job.build(window=window, byte_scale=byte_scale, seed=self.seed)
+        if self.job.epochs is not None and train_vertices < 1:
+            raise ValueError("epochs are counted in training vertices: how many?")
+        config = self.job.config(
+            [name for name, _ in self.cluster.named()],
+            iterations=self.job.count_iterations(train_vertices),
+            window=window,
+            compute=self.emulation.compute,
+            seed=self.seed,
+        )
+        return dgtp_job(config)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the resolved scenario, loadable again and then equal."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of scenario files, for editors."""
+    schema = Scenario.model_json_schema(by_alias=True)
+    schema["required"] = [key for key in schema["required"] if key != "name"]
+    shorthands: dict[tuple[str, str], dict[str, Any]] = {
+        ("MachineSection", "nic"): {"type": "string", "examples": ["50 Gbit/s"]},
+        ("DgtpJobSection", "dataset"): {"type": "string"},
+        ("DgtpJobSection", "optimizer"): {"enum": ["adam", "sgd"]},
+    }
+    for (section, key), short in shorthands.items():
+        properties = schema["$defs"][section]["properties"]
+        properties[key] = {"anyOf": [short, properties[key]]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,0 +1,52 @@
+"""What every section of a scenario file shares: frozen, and no key unknown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from emu.scenario.quantities import Amount, Size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Section(BaseModel):
+    """A mapping of a scenario file whose keys are all known."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        serialize_by_alias=True,
+        use_attribute_docstrings=True,
+    )
+
+
+class Resources(Section):
+    """Amounts of resources: ``cpu``, ``gpu``, ``memory``, and any further one."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Amount] = Field(init=False)
+
+    cpu: Amount | None = None
+    """Cores; without it unlimited (machine) or none needed (task)."""
+    gpu: Amount | None = None
+    """Pieces."""
+    memory: Size | None = None
+    """Size with its unit."""
+
+    def amounts(self) -> dict[str, float]:
+        """Return resource -> amount, of those that are stated."""
+        return dict(self._stated())
+
+    def _stated(self) -> Iterator[tuple[str, float]]:
+        for resource in ("cpu", "gpu", "memory"):
+            amount = getattr(self, resource)
+            if amount is not None:
+                yield resource, amount
+        yield from self.further().items()
+
+    def further(self) -> dict[str, float]:
+        """Return the amounts of resources that emu has no word for."""
+        return dict(self.__pydantic_extra__ or {})

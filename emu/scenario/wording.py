@@ -1,0 +1,139 @@
+"""Validation errors of pydantic in the words of scenario files."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from emu.scenario.scenario import json_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pydantic_core import ErrorDetails
+
+    from emu.scenario.document import Trail
+
+_KINDS = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "tuple_type": "a list",
+    "list_type": "a list",
+}
+_BOUNDS = {
+    "greater_than": ("gt", "more than {}"),
+    "greater_than_equal": ("ge", "{} or more"),
+    "less_than": ("lt", "less than {}"),
+    "less_than_equal": ("le", "{} or less"),
+}
+
+
+def nearest(found: str, known: Iterable[str]) -> str:
+    """Return a hint: the known word most like ``found``, or all of them."""
+    known = list(known)
+    close = difflib.get_close_matches(found, known, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"known: {', '.join(known)}"
+
+
+def shown(found: object) -> str:
+    """Return ``found`` as an error shows it, short."""
+    text = repr(found)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def trail_of(error: ErrorDetails, data: object) -> Trail:
+    """Return where in ``data`` an error is.
+
+    pydantic adds the tag of the job's system, and goes on below a shorthand such as
+    ``nic: 50 Gbit/s``; neither is in the file.
+    """
+    steps = [step for step in error["loc"] if step != "[key]"]
+    if len(steps) > 1 and steps[0] == "job" and steps[1] in ("dgtp", "custom"):
+        del steps[1]
+    if error["type"].startswith("union_tag"):
+        steps.append("system")
+    for depth, step in enumerate(steps):
+        if not isinstance(data, dict | list):
+            return tuple(steps[:depth])
+        if isinstance(data, dict):
+            data = data.get(step, {})
+        elif isinstance(step, int):
+            data = data[step]
+    return tuple(steps)
+
+
+def describe(error: ErrorDetails) -> str:
+    """Return what was found and what would be right."""
+    kind, found = error["type"], shown(error.get("input"))
+    context: Mapping[str, Any] = error.get("ctx", {})
+    if kind in _SPECIAL:
+        return _SPECIAL[kind](error, context)
+    if kind in _BOUNDS:
+        key, words = _BOUNDS[kind]
+        return f"found {found}, write {words.format(context[key])}"
+    if kind in _KINDS:
+        return f"found {found}, write {_KINDS[kind]}"
+    return f"found {found}: {error['msg']}"
+
+
+def _unknown_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
+    step = str(error["loc"][-1])
+    return f"unknown key {step!r}, {nearest(step, _known_keys(error['loc']))}"
+
+
+def _unknown_system(_: ErrorDetails, context: Mapping[str, Any]) -> str:
+    known = context["expected_tags"].replace("'", "").split(", ")
+    return f"found system {context['tag']!r}, {nearest(str(context['tag']), known)}"
+
+
+def _unknown_word(error: ErrorDetails, context: Mapping[str, Any]) -> str:
+    known = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+    return f"found {shown(error['input'])}, {nearest(str(error['input']), known)}"
+
+
+_SPECIAL: dict[str, Callable[[ErrorDetails, Mapping[str, Any]], str]] = {
+    "extra_forbidden": _unknown_key,
+    "missing": lambda *_: "this key is missing",
+    "value_error": lambda _, context: str(context["error"]),
+    "union_tag_not_found": lambda *_: (
+        "the key 'system' is missing, write system: dgtp or system: custom"
+    ),
+    "union_tag_invalid": _unknown_system,
+    "literal_error": _unknown_word,
+    "too_short": lambda _, context: f"write at least {context['min_length']}",
+    "string_too_short": lambda *_: "found empty text",
+}
+
+
+def _known_keys(steps: tuple[str | int, ...]) -> list[str]:
+    """Return the keys that the schema knows beside the last of ``steps``."""
+    schema = json_schema()
+    place: dict[str, Any] = schema
+    for step in steps[:-1]:
+        place = _resolved(place, schema)
+        if isinstance(step, int):
+            place = place["items"]
+        elif step in place.get("properties", {}):
+            place = place["properties"][step]
+        elif "discriminator" in place:
+            place = {"$ref": place["discriminator"]["mapping"][step]}
+    return list(_resolved(place, schema).get("properties", {}))
+
+
+def _resolved(place: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """Follow references, and of alternatives take the mapping."""
+    for option in place.get("anyOf", ()):
+        if "$ref" in option:
+            place = option
+    while "$ref" in place:
+        place = schema["$defs"][place["$ref"].rsplit("/", 1)[1]]
+    return place

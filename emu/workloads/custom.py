@@ -1,0 +1,120 @@
+"""Custom jobs: any graph of timed tasks and flows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from emu.problem import Edge, Job, Realization, Task
+from emu.workloads.credit import credit_edges
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+#: One value for all iterations, or one per iteration (more than needed is allowed).
+PerIteration: TypeAlias = float | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class CustomTask:
+    """One task of a custom job; ``time`` in seconds."""
+
+    name: str
+    time: PerIteration
+    kind: str = "task"
+    demands: Mapping[str, float] = field(default_factory=dict)
+    pinned: str | None = None
+
+
+@dataclass(frozen=True)
+class CustomFlow:
+    """One edge of a custom job by task names; ``volume`` in bytes per iteration."""
+
+    source: str
+    destination: str
+    volume: PerIteration
+    lag: int = 0
+
+
+def _rows(values: Sequence[PerIteration], iterations: int) -> NDArray[np.float64]:
+    rows = np.empty((len(values), iterations))
+    for row, value in zip(rows, values, strict=True):
+        if isinstance(value, tuple) and len(value) < iterations:
+            raise ValueError(f"{len(value)} values for {iterations} iterations")
+        row[:] = value[:iterations] if isinstance(value, tuple) else value
+    return rows
+
+
+def custom_job(
+    tasks: Sequence[CustomTask],
+    flows: Sequence[CustomFlow],
+    iterations: int,
+    *,
+    window: int | None = None,
+    byte_scale: float | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Job:
+    """Return the job: edges in the order of the flows, then the credit edges.
+
+    Parameters
+    ----------
+    window
+        Credit window K, None for unlimited.
+    byte_scale
+        Real bytes per emulated byte. Given for an emulation: every task is then told
+        in its settings the ``payload_bytes`` to send, one row per out-edge in the order
+        of ``Job.edges``, one whole number of real bytes per iteration.
+
+    Raises
+    ------
+    ValueError
+        As `Job` and `credit_edges`, when a flow names an unknown task, or when there
+        are fewer values than iterations.
+    """
+    positions = {task.name: position for position, task in enumerate(tasks)}
+    for flow in flows:
+        for name in (flow.source, flow.destination):
+            if name not in positions:
+                raise ValueError(f"a flow names task {name}, which is not there")
+    payload: dict[str, list[list[int]]] = {task.name: [] for task in tasks}
+    if byte_scale is not None:
+        volumes = _rows([flow.volume for flow in flows], iterations)
+        real = np.rint(volumes * byte_scale).astype(np.int64)
+        for flow, row in zip(flows, real.tolist(), strict=True):
+            payload[flow.source].append(row)
+    built = tuple(
+        Task(
+            name=task.name,
+            kind=task.kind,
+            demands=task.demands,
+            pinned=task.pinned,
+            settings={"payload_bytes": payload[task.name]} if byte_scale else {},
+        )
+        for task in tasks
+    )
+    edges = tuple(
+        Edge(positions[flow.source], positions[flow.destination], flow.lag)
+        for flow in flows
+    )
+    credits_ = credit_edges(built, edges, window)
+    return Job(built, edges + credits_, iterations, settings=settings or {})
+
+
+def custom_realization(
+    job: Job, tasks: Sequence[CustomTask], flows: Sequence[CustomFlow]
+) -> Realization:
+    """Return times and volumes for ``job`` as `custom_job` built it; credits carry 0.
+
+    Raises
+    ------
+    ValueError
+        When there are fewer values than iterations, or a value is negative or NaN.
+    """
+    times = _rows([task.time for task in tasks], job.iterations)
+    volumes = np.zeros((len(job.edges), job.iterations))
+    volumes[: len(flows)] = _rows([flow.volume for flow in flows], job.iterations)
+    return Realization(times, volumes)

@@ -1,0 +1,202 @@
+"""The DGTP job: graph stores, samplers, workers and parameter servers.
+
+Names g0.., s0.., w0.., ps0..; sampler i serves worker i // samplers_per_worker. One
+store per machine, pinned there.
+
+One-shot sampling: every store sends each sampler the features it owns of the batch.
+Multi-round sampling (DistDGL): the process of a sampler asks the stores hop by hop,
+tasks ``s0.hop1`` .. ``s0.hopL``, ``s0.fetch``, then ``s0`` assembles; the process of a
+store answers in ``g0.hop1`` .. ``g0.hopL`` and sends features in ``g0``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from emu.problem import Edge, Job, Task
+from emu.workloads.credit import credit_edges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+#: What ``nodes`` runs for each kind; ``emu`` never imports it.
+PROGRAMS = {
+    "graph_store": "nodes.graph_store:GraphStore",
+    "graph_store_hop": "nodes.graph_store:GraphStore",
+    "sampler": "nodes.sampler:Sampler",
+    "sampler_hop": "nodes.sampler:Sampler",
+    "sampler_fetch": "nodes.sampler:Sampler",
+    "worker": "nodes.worker:Worker",
+    "parameter_server": "nodes.parameter_server:ParameterServer",
+}
+
+
+@dataclass(frozen=True)
+class DgtpConfig:
+    """Shape of a DGTP job.
+
+    Parameters
+    ----------
+    machines
+        Names of the machines, one graph store each.
+    hops
+        Layers of the model = hops of sampling, L.
+    demands
+        Kind of process -> amount per resource.
+    window
+        Credit window K, None for unlimited.
+    settings
+        Handed to every node program as it is.
+    """
+
+    machines: tuple[str, ...]
+    workers: int
+    samplers_per_worker: int
+    parameter_servers: int
+    iterations: int
+    hops: int
+    sampling: Literal["oneshot", "multiround"] = "oneshot"
+    window: int | None = None
+    demands: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def samplers(self) -> int:
+        """Number of sampler processes."""
+        return self.workers * self.samplers_per_worker
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of task that occur, each of which needs a time."""
+        if self.sampling == "oneshot":
+            return tuple(k for k in PROGRAMS if not k.endswith(("_hop", "_fetch")))
+        return tuple(PROGRAMS)
+
+
+def _task(name: str, kind: str, config: DgtpConfig, **settings: int) -> Task:
+    return Task(
+        name=name,
+        kind=kind,
+        demands=config.demands.get(kind, {}),
+        program=PROGRAMS[kind],
+        settings=settings,
+    )
+
+
+def _rounds(main: Task, kind: str, config: DgtpConfig) -> Iterator[Task]:
+    """Yield the hop tasks of a process, none of which demands anything of its own."""
+    if config.sampling == "oneshot":
+        return
+    for hop in range(1, config.hops + 1):
+        yield replace(
+            main,
+            name=f"{main.name}.hop{hop}",
+            kind=kind,
+            demands={},
+            process=main.name,
+            settings={**main.settings, "hop": hop},
+        )
+
+
+def _tasks(config: DgtpConfig) -> Iterator[Task]:
+    for i, machine in enumerate(config.machines):
+        store = replace(_task(f"g{i}", "graph_store", config, store=i), pinned=machine)
+        yield store
+        yield from _rounds(store, "graph_store_hop", config)
+    for i in range(config.samplers):
+        worker = i // config.samplers_per_worker
+        sampler = _task(f"s{i}", "sampler", config, sampler=i, worker=worker)
+        yield sampler
+        yield from _rounds(sampler, "sampler_hop", config)
+        if config.sampling == "multiround":
+            yield replace(
+                sampler,
+                name=f"s{i}.fetch",
+                kind="sampler_fetch",
+                demands={},
+                process=f"s{i}",
+            )
+    for i in range(config.workers):
+        yield _task(f"w{i}", "worker", config, worker=i)
+    for i in range(config.parameter_servers):
+        yield _task(f"ps{i}", "parameter_server", config, server=i)
+
+
+def _iteration_edges(config: DgtpConfig) -> Iterator[tuple[str, str, int]]:
+    """Yield (source, destination, lag): what features and gradients travel on."""
+    stores = [f"g{i}" for i in range(len(config.machines))]
+    samplers = [f"s{i}" for i in range(config.samplers)]
+    workers = [f"w{i}" for i in range(config.workers)]
+    servers = [f"ps{i}" for i in range(config.parameter_servers)]
+    yield from ((g, s, 0) for g, s in product(stores, samplers))
+    for i, sampler in enumerate(samplers):
+        yield sampler, workers[i // config.samplers_per_worker], 0
+    yield from ((w, p, 0) for w, p in product(workers, servers))
+    yield from ((p, w, 1) for p, w in product(servers, workers))
+
+
+def _request_edges(config: DgtpConfig) -> Iterator[tuple[str, str, int]]:
+    """Yield the edges that multi-round sampling adds, hop by hop."""
+    stores = [f"g{i}" for i in range(len(config.machines))]
+    samplers = [f"s{i}" for i in range(config.samplers)]
+    steps = [f"hop{hop}" for hop in range(1, config.hops + 1)]
+    for hop, following in pairwise([*steps, "fetch"]):
+        for s, g in product(samplers, stores):
+            yield f"{s}.{hop}", f"{g}.{hop}", 0
+        for g, s in product(stores, samplers):
+            yield f"{g}.{hop}", f"{s}.{following}", 0
+    for s, g in product(samplers, stores):
+        yield f"{s}.fetch", g, 0
+
+
+def _named_edges(config: DgtpConfig) -> Iterator[tuple[str, str, int]]:
+    yield from _iteration_edges(config)
+    if config.sampling == "multiround":
+        yield from _request_edges(config)
+
+
+def dgtp_job(config: DgtpConfig) -> Job:
+    """Return the job of ``config``.
+
+    Edges in this order: every g -> s (store-major), s -> its w, every w -> ps
+    (worker-major), every ps -> w with lag 1 (server-major); with multi-round sampling,
+    hop by hop, every s.hop -> g.hop (sampler-major) and its answers g.hop -> s
+    (store-major), then every s.fetch -> g; last the credit edges.
+
+    Task settings tell a program its place: ``store``, ``sampler`` and ``worker`` (of a
+    sampler: the worker it serves), ``server``; a hop task also its ``hop``, from 1.
+
+    Raises
+    ------
+    ValueError
+        As `Job` and `credit_edges`.
+    """
+    tasks = tuple(_tasks(config))
+    positions = {task.name: position for position, task in enumerate(tasks)}
+    edges = tuple(
+        Edge(positions[source], positions[destination], lag)
+        for source, destination, lag in _named_edges(config)
+    )
+    credits_ = credit_edges(tasks, edges, config.window)
+    return Job(tasks, edges + credits_, config.iterations, settings=config.settings)
+
+
+def dgtp_times(job: Job, times: Mapping[str, float]) -> NDArray[np.float64]:
+    """Return seconds of (task, iteration) from the time of each kind of task.
+
+    Raises
+    ------
+    ValueError
+        When a kind of the job has no time.
+    """
+    missing = {task.kind for task in job.tasks} - times.keys()
+    if missing:
+        raise ValueError(f"no time for {', '.join(sorted(missing))}")
+    column = np.array([times[task.kind] for task in job.tasks])
+    return np.repeat(column[:, None], job.iterations, axis=1)

@@ -1,0 +1,149 @@
+"""Bytes of a DGTP job's flows, as functions of what was sampled.
+
+Formulas of the paper's implementation: features and parameters in the precision of the
+job, labels int32, block edges as two int32, vertex ids and structure on request int64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Job, Task
+
+LABEL_BYTES = 4
+BLOCK_EDGE_BYTES = 8
+VERTEX_ID_BYTES = 8
+ANSWERED_EDGE_BYTES = 16
+
+
+@dataclass(frozen=True)
+class SampleCounts:
+    """What one sampler sampled in one iteration.
+
+    Parameters
+    ----------
+    owned
+        #(S_0 ∩ owned(g)): input vertices that each store owns.
+    edges
+        Sum of #E_l over the blocks.
+    seeds
+        B_s.
+    frontier_owned, answered
+        Only multi-round sampling, per hop and store: vertices of the hop's frontier
+        that the store owns, edges that it answers.
+    """
+
+    owned: tuple[int, ...]
+    edges: int
+    seeds: int
+    frontier_owned: tuple[tuple[int, ...], ...] = ()
+    answered: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def inputs(self) -> int:
+        """#S_0: every input vertex has one owner."""
+        return sum(self.owned)
+
+    def batch_bytes(self, feature_length: int, itemsize: int) -> int:
+        """Return the bytes of the assembled mini-batch, sampler to worker."""
+        return (
+            itemsize * feature_length * self.inputs
+            + BLOCK_EDGE_BYTES * self.edges
+            + LABEL_BYTES * self.seeds
+        )
+
+
+def parameter_count(feature_length: int, hidden: int, classes: int, layers: int) -> int:
+    """Return the parameters of GraphSAGE-mean: sum of 2 f_(l-1) f_l + f_l.
+
+    Two weight matrices (self and neighbours) and one bias per layer.
+    """
+    widths = [feature_length, *[hidden] * (layers - 1), classes]
+    return sum(2 * before * after + after for before, after in pairwise(widths))
+
+
+def shard_sizes(parameters: int, servers: int) -> tuple[int, ...]:
+    """Return the parameters held by each server, as numpy's array_split cuts them."""
+    size, longer = divmod(parameters, servers)
+    return tuple(size + (server < longer) for server in range(servers))
+
+
+def _edge_bytes(
+    source: Task,
+    destination: Task,
+    counts: SampleCounts,
+    feature_length: int,
+    itemsize: int,
+) -> int:
+    place: dict[str, int] = {
+        **destination.settings,
+        **source.settings,
+    }  # the hop is the source's
+    match source.kind:
+        case "graph_store":
+            return itemsize * feature_length * counts.owned[place["store"]]
+        case "sampler":
+            return counts.batch_bytes(feature_length, itemsize)
+        case "sampler_fetch":
+            return VERTEX_ID_BYTES * counts.owned[place["store"]]
+        case "sampler_hop":
+            frontier = counts.frontier_owned[place["hop"] - 1]
+            return VERTEX_ID_BYTES * frontier[place["store"]]
+        case "graph_store_hop":
+            answered = counts.answered[place["hop"] - 1]
+            return ANSWERED_EDGE_BYTES * answered[place["store"]]
+        case kind:
+            raise ValueError(f"a {kind} sends nothing that was sampled")
+
+
+def dgtp_volumes(
+    job: Job,
+    counts: Sequence[Sequence[SampleCounts]],
+    *,
+    feature_length: int,
+    parameters: int,
+    itemsize: int = 4,
+) -> NDArray[np.float64]:
+    """Return real bytes of (edge, iteration) for a job of `dgtp_job`; credits carry 0.
+
+    Parameters
+    ----------
+    counts
+        Of each sampler, of each iteration of the job.
+    feature_length
+        F.
+    parameters
+        Parameters of the model, sharded over the servers.
+    itemsize
+        Bytes of a feature and of a parameter: 4 in float32, 8 in float64.
+
+    Raises
+    ------
+    ValueError
+        When an edge is not one of a DGTP job.
+    """
+    servers = sum(task.kind == "parameter_server" for task in job.tasks)
+    shards = shard_sizes(parameters, servers)
+    volumes = np.zeros((len(job.edges), job.iterations))
+    for row, edge in zip(volumes, job.edges, strict=True):
+        if edge.credit:
+            continue
+        source, destination = job.tasks[edge.source], job.tasks[edge.destination]
+        ends = {**destination.settings, **source.settings}
+        if "server" in ends:
+            row[:] = itemsize * shards[ends["server"]]
+            continue
+        row[:] = [
+            _edge_bytes(source, destination, sampled, feature_length, itemsize)
+            for sampled in counts[ends["sampler"]][: job.iterations]
+        ]
+    return volumes
