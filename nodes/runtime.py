@@ -311,15 +311,15 @@ def result_parts(task: int, program: Program) -> list[ResultPart]:
     parts = []
     for name, array in program.result().items():
         data = array.tobytes()
-        for start in range(0, max(len(data), 1), _PART):
-            parts.append(
-                ResultPart(
-                    task=task,
-                    name=name,
-                    dtype=array.dtype.str,
-                    shape=list(array.shape),
-                    total=len(data),
-                    data=data[start : start + _PART],
-                )
+        parts += [
+            ResultPart(
+                task=task,
+                name=name,
+                dtype=array.dtype.str,
+                shape=list(array.shape),
+                total=len(data),
+                data=data[start : start + _PART],
             )
+            for start in range(0, max(len(data), 1), _PART)
+        ]
     return parts

@@ -1,1 +1,25 @@
-"""coordinator."""
+"""The online run: an asynchronous shell around the scheduler, and what it leaves.
+
+Must not know: how rates are chosen, what a program computes, how results are drawn.
+"""
+
+from emu.coordinator.experiment import (
+    Experiment,
+    ExperimentOutcome,
+    carry_out,
+    prepare,
+)
+from emu.coordinator.run import Coordinator, EmulatedRun, Observer, emulate
+from emu.coordinator.settings import EmulationSettings
+
+__all__ = [
+    "Coordinator",
+    "EmulatedRun",
+    "EmulationSettings",
+    "Experiment",
+    "ExperimentOutcome",
+    "Observer",
+    "carry_out",
+    "emulate",
+    "prepare",
+]

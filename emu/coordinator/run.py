@@ -66,6 +66,9 @@ class Observer:
     def task_ended(self, message: TaskEnded) -> None:
         """Hear that a task ended."""
 
+    def flow_ended(self, message: FlowEnded) -> None:
+        """Hear that a flow arrived."""
+
     def decided(self, decisions: Decisions, time: float) -> None:
         """Hear what the scheduler decided at run time ``time``."""
 
@@ -264,6 +267,7 @@ class Coordinator:
             self._observer.task_ended(message)
             return message
         if isinstance(message, FlowEnded):
+            self._observer.flow_ended(message)
             return message
         raise NodeMisbehaved(f"{process} sent {type(message).__name__} during the run")
 

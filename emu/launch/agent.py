@@ -29,8 +29,9 @@ from emu.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from emu.network import ControlConnection
     from multiprocessing.context import ForkServerProcess
+
+    from emu.network import ControlConnection
 
 _BEAT = 1.0  # wall seconds between two signs of life
 _SILENCE = 5.0  # wall seconds without one after which the coordinator counts as gone

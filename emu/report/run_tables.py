@@ -1,0 +1,129 @@
+"""What a person sees after an emulated run: tables of at most 100 columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+
+from emu.units import format_duration, format_rate, format_ratio, format_size
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def run_tables(result: dict[str, Any]) -> RenderableType:
+    """Return the headline and the tables per kind of task, of edge, and per port.
+
+    Parameters
+    ----------
+    result
+        Content of result.json.
+    """
+    return Group(
+        headline(result), kinds_table(result), edges_table(result), ports_table(result)
+    )
+
+
+def headline(result: dict[str, Any]) -> Table:
+    """Return the numbers that the run was for."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column(justify="right", style="bold")
+    table.add_column()
+    title = (
+        f"{result['iterations']} iterations, {result['processes']} processes, "
+        f"placed by {result['placement']}, rates by {result['policy']}"
+    )
+    table.add_row("scenario", result["scenario"], title)
+    table.add_row("emulated makespan", format_duration(result["makespan"]), "")
+    table.add_row(
+        "simulated makespan",
+        format_duration(result["simulated_makespan"]),
+        f"the same times and volumes: emulated is {format_ratio(result['fidelity'])}",
+    )
+    table.add_row(
+        "predicted makespan",
+        format_duration(result["predicted_makespan"]),
+        f"before the run: emulated is {format_ratio(result['prediction_error'])}",
+    )
+    if result["training"]:
+        first, last = result["training"][0], result["training"][-1]
+        table.add_row(
+            "training loss", f"{last['loss']:.4f}", f"from {first['loss']:.4f} at first"
+        )
+    for split, accuracy in result.get("accuracy", {}).items():
+        table.add_row(f"{split} accuracy", f"{accuracy:.4f}", "")
+    startup = result["startup"]
+    memory = format_size(startup["memory"]) if startup["memory"] else "unknown"
+    table.add_row(
+        "this computer",
+        format_duration(result["wall_seconds"]),
+        f"wall time, after {format_duration(startup['seconds'], 2)} to start; "
+        f"processes hold {memory}",
+    )
+    return table
+
+
+def kinds_table(result: dict[str, Any]) -> Table:
+    """Return what the tasks did, per kind."""
+    table = Table(title="tasks", box=box.SIMPLE_HEAD, title_justify="left")
+    table.add_column("kind")
+    for name in ("tasks", "mean time", "longest", "late", "latest by"):
+        table.add_column(name, justify="right")
+    for kind, row in result["kinds"].items():
+        late = row["late_iterations"]
+        table.add_row(
+            kind,
+            str(row["tasks"]),
+            format_duration(row["mean_seconds"]),
+            format_duration(row["max_seconds"]),
+            str(late) if late else "",
+            format_duration(row["max_late_seconds"]) if late else "",
+        )
+    return table
+
+
+def edges_table(result: dict[str, Any]) -> Table:
+    """Return what crossed the network, per kind of edge."""
+    table = Table(
+        title="flows between machines", box=box.SIMPLE_HEAD, title_justify="left"
+    )
+    table.add_column("from")
+    table.add_column("to")
+    for name in ("flows", "bytes", "mean time", "simulated", "apart"):
+        table.add_column(name, justify="right")
+    for row in result["edges"]:
+        emulated, simulated = row["mean_seconds"], row["simulated_mean_seconds"]
+        apart = emulated / simulated - 1 if simulated else 0.0
+        table.add_row(
+            row["from"],
+            row["to"],
+            str(row["flows"]),
+            format_size(row["bytes"]),
+            format_duration(emulated),
+            format_duration(simulated),
+            format_ratio(apart),
+        )
+    return table
+
+
+def ports_table(result: dict[str, Any]) -> Table:
+    """Return how busy every direction of every NIC was."""
+    table = Table(title="network interfaces", box=box.SIMPLE_HEAD, title_justify="left")
+    table.add_column("port")
+    for name in ("capacity", "bytes", "used"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for row in result["ports"]:
+        bar = "█" * round(30 * min(row["used"], 1.0))
+        table.add_row(
+            row["port"],
+            format_rate(row["bytes_per_second"]),
+            format_size(row["bytes"]),
+            f"{100 * row['used']:.0f} %",
+            f"[blue]{bar}[/]",
+        )
+    return table
