@@ -78,7 +78,7 @@ class _Queued:
 
 
 class OutEdge:
-    """Sends the frames of one edge, first in first out. Made by `emu.network.open_edge`."""
+    """Sends the frames of one edge, first in first out. Made by `open_edge`."""
 
     def __init__(
         self, sock: socket.socket, edge: int, *, pacer: Pacer | None = None

@@ -109,10 +109,9 @@ class RateBoard:
         where = np.atleast_1d(np.asarray(edges, dtype=np.int64))
         if not where.size:
             return
-        new = np.broadcast_to(np.asarray(rates, dtype=np.float64), where.shape)
-        same = self._entries["iteration"][where] == np.asarray(iterations)
-        lowered = same & (new < self._entries["rate"][where])
-        order = np.argsort(~lowered, kind="stable")
+        order = lowered_first(
+            self._entries[where], np.asarray(iterations), np.asarray(rates)
+        )
 
         def ordered(values: ArrayLike) -> NDArray[Any]:
             return np.broadcast_to(np.asarray(values), where.shape)[order]
@@ -123,7 +122,7 @@ class RateBoard:
         entries["begun"][where] = count
         entries["iteration"][where] = ordered(iterations)
         entries["served"][where] = ordered(served)
-        entries["rate"][where] = ordered(new)
+        entries["rate"][where] = ordered(rates)
         entries["since"][where] = ordered(since)
         entries["ended"][where] = count
 
@@ -154,3 +153,22 @@ class RateBoard:
         with contextlib.suppress(BufferError):  # a caller's view keeps it until it goes
             self._memory.close()
         os.close(self._fd)
+
+
+def lowered_first(
+    before: NDArray[Any], iterations: NDArray[np.int64], rates: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Return the order of publication: flows whose rate falls, then the others.
+
+    Whoever sees a raised rate then sees it beside lowered ones, so that a port is not
+    over-used in between.
+
+    Parameters
+    ----------
+    before
+        Present entries, shape (lines,).
+    iterations, rates
+        The new ones, shape (lines,) or scalars.
+    """
+    lowered = (before["iteration"] == iterations) & (rates < before["rate"])
+    return np.argsort(~lowered, kind="stable")

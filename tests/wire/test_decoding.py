@@ -1,0 +1,290 @@
+"""The reader against a peer who may send anything."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from emu.errors import FrameTooLarge, MalformedFrame, TruncatedFrame, WireError
+from emu.wire import (
+    DATA_KINDS,
+    PREFIX_BYTES,
+    Frame,
+    FrameReader,
+    Kind,
+    Message,
+    WireLimits,
+    encode_data,
+    encode_message,
+)
+
+LIMITS = WireLimits(header=4096, body=1 << 16, message=4096)
+GOOD: dict[str, Any] = {
+    "edge": 1,
+    "iteration": 2,
+    "version": 0,
+    "shaped": False,
+    "tensors": [["x", "f4", [2, 3]]],
+}
+
+
+class Recorder:
+    """An allocator that remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def __call__(self, size: int) -> memoryview:
+        """Return memory of that size."""
+        self.sizes.append(size)
+        return memoryview(bytearray(size))
+
+
+def reader_of(allocate: Recorder) -> FrameReader:
+    return FrameReader(allocate, kinds=DATA_KINDS, limits=LIMITS)
+
+
+def feed(
+    reader: FrameReader, data: bytes, pieces: list[int] | None = None
+) -> list[Frame | Message]:
+    """Hand over the bytes in pieces of the given sizes, then as large as it goes."""
+    found, sizes = [], iter(pieces or [])
+    while data:
+        room = reader.get_buffer()
+        count = min(len(room), len(data), next(sizes, len(data)))
+        room[:count] = data[:count]
+        data = data[count:]
+        received = reader.received(count)
+        if received is not None:
+            found.append(received)
+    return found
+
+
+def frame_of(header: Any, body: bytes = b"", *, length: int | None = None) -> bytes:
+    packed = header if isinstance(header, bytes) else msgpack.packb(header)
+    size = len(body) if length is None else length
+    return struct.pack(">4sHHIQ", b"emuF", 1, 2, len(packed), size) + packed + body
+
+
+def prefix_of(
+    magic: bytes = b"emuF",
+    version: int = 1,
+    kind: int = 2,
+    header: int = 9,
+    body: int = 0,
+) -> bytes:
+    return struct.pack(">4sHHIQ", magic, version, kind, header, body)
+
+
+payloads = st.dictionaries(
+    st.text(max_size=8),
+    hnp.arrays(
+        st.sampled_from([np.dtype(n) for n in ("f4", "f8", "i4", "i8", "u1", "?")]),
+        hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5),
+    ),
+    max_size=4,
+)
+pieces = st.lists(st.integers(1, 64), max_size=30)
+
+
+@given(st.lists(st.tuples(payloads, st.booleans()), max_size=4), pieces)
+def test_frames_survive_any_chunking(
+    sent: list[tuple[dict[str, Any], bool]], pieces: list[int]
+) -> None:
+    data = b"".join(
+        b"".join(encode_data(3, n, payload, checksum=checksum))
+        for n, (payload, checksum) in enumerate(sent)
+    )
+    reader = reader_of(Recorder())
+
+    frames = feed(reader, data, pieces)
+    reader.end()
+
+    assert len(frames) == len(sent)
+    for n, (frame, (payload, _)) in enumerate(zip(frames, sent, strict=True)):
+        assert isinstance(frame, Frame)
+        assert (frame.header.edge, frame.header.iteration) == (3, n)
+        assert frame.arrays.keys() == payload.keys()
+        for name, array in payload.items():
+            assert frame.arrays[name].shape == array.shape
+            assert frame.arrays[name].tobytes() == array.tobytes()
+
+
+@given(st.binary(min_size=1, max_size=200), pieces)
+def test_random_bytes_raise_wire_errors_only(data: bytes, pieces: list[int]) -> None:
+    allocate = Recorder()
+    reader = reader_of(allocate)
+
+    with contextlib.suppress(WireError):
+        feed(reader, data, pieces)
+        reader.end()
+
+    assert allocate.sizes == []
+
+
+@given(st.data())
+def test_a_damaged_frame_is_refused_or_another_frame(data: st.DataObject) -> None:
+    """Flipped bits anywhere raise a WireError, and never cost more than the limit."""
+    good = b"".join(encode_data(1, 2, {"x": np.arange(6), "y": np.zeros(3)}))
+    damaged = bytearray(good)
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(good) - 49))
+        damaged[at] ^= data.draw(st.integers(1, 255))
+    allocate = Recorder()
+    reader = reader_of(allocate)
+
+    with contextlib.suppress(WireError):
+        feed(reader, bytes(damaged))
+        reader.end()
+
+    assert sum(allocate.sizes) <= LIMITS.body
+
+
+@given(st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats()
+    | st.text(max_size=5) | st.binary(max_size=5),
+    lambda inner: st.lists(inner, max_size=4)
+    | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    max_leaves=12,
+), st.sampled_from([*GOOD, "crc32"]))  # fmt: skip
+def test_any_value_under_any_key_raises_wire_errors_only(value: Any, key: str) -> None:
+    allocate = Recorder()
+    body = bytes(24)
+
+    with contextlib.suppress(WireError):
+        feed(reader_of(allocate), frame_of({**GOOD, key: value}, body))
+
+    assert sum(allocate.sizes) <= LIMITS.body
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (prefix_of(magic=b"HTTP"), "starts with b'HTTP'"),
+        (prefix_of(version=2), "version 2, ours is 1"),
+        (prefix_of(kind=3), "kind 3 has no place"),
+        (prefix_of(kind=77), "kind 77 has no place"),
+        (prefix_of(header=0), "the header is empty"),
+        (prefix_of(kind=1, header=1), "a message has no header"),
+        (prefix_of(kind=1, header=0, body=0), "the message is empty"),
+        (frame_of(b"\xc1"), "not a msgpack map"),
+        (frame_of(b"\x91\x01"), "not a msgpack map with text keys"),
+        (frame_of({1: 2}), "not a msgpack map"),
+        (frame_of(b"\xdf\xff\xff\xff\xff"), "not a msgpack map"),
+        (frame_of(b"\x91" * 2000), "not a msgpack map"),
+        (frame_of(b"\x81\xa1\xff\x00"), "not a msgpack map"),
+        (frame_of({**GOOD, "more": 1}), "has the keys"),
+        (frame_of({"edge": 1}), "has the keys"),
+        (frame_of({**GOOD, "edge": -1}), "edge is -1"),
+        (frame_of({**GOOD, "edge": True}), "edge is True"),
+        (frame_of({**GOOD, "iteration": 1.0}), "iteration is 1.0"),
+        (frame_of({**GOOD, "version": 2**63}), "version is"),
+        (frame_of({**GOOD, "shaped": 1}), "shaped is 1"),
+        (frame_of({**GOOD, "crc32": 2**32}), "crc32 is"),
+        (frame_of({**GOOD, "tensors": {}}), "tensors is no list"),
+        (frame_of({**GOOD, "tensors": [0] * 1025}), "tensors is no list"),
+        (frame_of({**GOOD, "tensors": [["x", "f4"]]}), "a tensor is described"),
+        (frame_of({**GOOD, "tensors": [[1, "f4", []]]}), "tensor 1 of dtype"),
+        (frame_of({**GOOD, "tensors": [["x", "O", []]]}), "of dtype 'O'"),
+        (frame_of({**GOOD, "tensors": [["x", [], []]]}), "tensor 'x' of dtype"),
+        (frame_of({**GOOD, "tensors": [["x", "f4", 3]]}), "has shape 3"),
+        (frame_of({**GOOD, "tensors": [["x", "f4", [-1]]]}), "has shape"),
+        (frame_of({**GOOD, "tensors": [["x", "f4", [True]]]}), "has shape"),
+        (frame_of({**GOOD, "tensors": [["x", "f4", [1] * 17]]}), "has shape"),
+        (
+            frame_of({**GOOD, "tensors": [["x", "f4", [1]], ["x", "f4", [1]]]}),
+            "two tensors have one name",
+        ),
+        (
+            frame_of({**GOOD, "tensors": [["x", "u1", [4]], ["y", "f4", [1]]]}),
+            "order of falling item size",
+        ),
+        (frame_of(GOOD, length=25), "take 24 bytes, the body has 25"),
+        (frame_of(GOOD, length=0), "take 24 bytes, the body has 0"),
+    ],
+)
+def test_malformed(data: bytes, message: str) -> None:
+    """Refused with its own reason, before anything was allocated."""
+    allocate = Recorder()
+
+    with pytest.raises(MalformedFrame, match=message):
+        feed(reader_of(allocate), data)
+
+    assert allocate.sizes == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        prefix_of(header=4097),
+        prefix_of(body=(1 << 16) + 1),
+        prefix_of(body=2**64 - 1),
+        prefix_of(kind=1, header=0, body=4097),
+        frame_of({**GOOD, "tensors": [["x", "f8", [1 << 31, 1 << 31]]]}),
+        frame_of({**GOOD, "tensors": [["x", "f8", [0, 2**62]]]}),
+        frame_of({**GOOD, "tensors": [["x", "f8", [2**64 - 1] * 16]]}),
+    ],
+    ids=["header", "body", "u64", "message", "product", "zero", "overflow"],
+)
+def test_too_large(data: bytes) -> None:
+    allocate = Recorder()
+
+    with pytest.raises(FrameTooLarge):
+        feed(reader_of(allocate), data)
+
+    assert allocate.sizes == []
+
+
+@pytest.mark.parametrize("cut", [1, PREFIX_BYTES, PREFIX_BYTES + 1, 90, 120])
+def test_truncated(cut: int) -> None:
+    data = b"".join(encode_data(1, 2, {"x": np.arange(8)}))[:cut]
+    reader = reader_of(Recorder())
+    feed(reader, data)
+
+    with pytest.raises(TruncatedFrame, match="ended inside a frame"):
+        reader.end()
+
+
+def test_the_end_between_frames_is_clean() -> None:
+    reader = reader_of(Recorder())
+    reader.end()
+    feed(reader, encode_message(Kind.HELLO, {"edge": 1}))
+
+    reader.end()
+
+    assert not reader.inside
+
+
+def test_a_wrong_checksum_is_named() -> None:
+    data = bytearray(b"".join(encode_data(4, 9, {"x": np.arange(8)}, checksum=True)))
+    data[-1] ^= 1
+
+    with pytest.raises(MalformedFrame, match="edge 4, iteration 9: checksum"):
+        feed(reader_of(Recorder()), bytes(data), [7] * 100)
+
+
+def test_an_error_stays() -> None:
+    reader = reader_of(Recorder())
+    with pytest.raises(MalformedFrame):
+        feed(reader, prefix_of(version=9))
+
+    with pytest.raises(MalformedFrame, match="version 9"):
+        reader.get_buffer()
+
+
+def test_misuse_is_not_the_peers_fault() -> None:
+    reader = reader_of(Recorder())
+    with pytest.raises(ValueError, match="21 bytes received where 20"):
+        reader.received(PREFIX_BYTES + 1)
+
+    short = FrameReader(lambda _: memoryview(b""), kinds=DATA_KINDS)
+    with pytest.raises(ValueError, match="the allocator"):
+        feed(short, frame_of(GOOD, bytes(24)))
