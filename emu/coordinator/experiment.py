@@ -25,6 +25,7 @@ from emu.report.result import (
 )
 from emu.scenario import build_job, place, realize
 from emu.simulation import simulate
+from emu.training import evaluate
 
 if TYPE_CHECKING:
     from emu.report.run_directory import RunDirectory
@@ -214,9 +215,12 @@ def evaluate_accuracy(experiment: Experiment, run: EmulatedRun) -> dict[str, flo
     settings = experiment.problem.job.settings
     if experiment.settings.compute == "timed" or "model" not in settings:
         return {}
-    from emu.training import evaluate, joined_parameters  # noqa: PLC0415 -- torch
-
-    return evaluate(settings, joined_parameters(run.results))
+    shards = [
+        run.results[task.name]["parameters"]
+        for task in experiment.problem.job.tasks
+        if task.kind == "parameter_server"
+    ]
+    return evaluate(settings, np.concatenate(shards))
 
 
 def write_down(
