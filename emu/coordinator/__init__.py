@@ -9,6 +9,8 @@ from emu.coordinator.experiment import (
     carry_out,
     prepare,
 )
+from emu.coordinator.expectations import missed_expectations
+from emu.coordinator.profiling import measure_profile, prepare_profile
 from emu.coordinator.run import Coordinator, EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings
 
@@ -21,5 +23,8 @@ __all__ = [
     "Observer",
     "carry_out",
     "emulate",
+    "measure_profile",
+    "missed_expectations",
     "prepare",
+    "prepare_profile",
 ]

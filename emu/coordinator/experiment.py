@@ -78,21 +78,23 @@ def prepare(scenario: Scenario, **overrides: Any) -> Experiment:
     broken = placement.violations(job, cluster)
     if broken:
         raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")
-    emulation = scenario.emulation
-    settings = EmulationSettings(
-        time_scale=emulation.time_scale,
-        byte_scale=emulation.byte_scale,
-        compute=emulation.compute,
-        deadline=emulation.deadline,
-        **(
-            {"memory_limit": emulation.memory_limit}
-            if emulation.memory_limit is not None
-            else {}
-        ),
-        seed=scenario.seed,
-        **overrides,
-    )
+    settings = emulation_settings(scenario, **overrides)
     return Experiment(scenario, Problem(cluster, job, placement), predicted, settings)
+
+
+def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSettings:
+    """Return how a scenario wants to be emulated; ``overrides`` win."""
+    emulation = scenario.emulation
+    stated: dict[str, Any] = {
+        "time_scale": emulation.time_scale,
+        "byte_scale": emulation.byte_scale,
+        "compute": emulation.compute,
+        "deadline": emulation.deadline,
+        "seed": scenario.seed,
+    }
+    if emulation.memory_limit is not None:
+        stated["memory_limit"] = emulation.memory_limit
+    return EmulationSettings(**{**stated, **overrides})
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,123 @@
+"""``emu run``, ``emu profile`` and ``emu agent``: what starts processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from emu.cli.app import app
+from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
+from emu.cli.progress import ProgressLine
+from emu.coordinator import (
+    carry_out,
+    measure_profile,
+    missed_expectations,
+    prepare,
+    prepare_profile,
+)
+from emu.errors import ExpectationMissed
+from emu.report import terminal
+from emu.report.run_directory import RunDirectory
+from emu.report.run_tables import run_tables
+from emu.scenario import load, write_profile
+
+Runs = Annotated[
+    Path, typer.Option("--runs", help="Directory that takes the run directories.")
+]
+
+
+@app.command()
+def run(
+    file: ScenarioFile,
+    overrides: Overrides = None,
+    runs: Runs = Path("runs"),
+    agents: Annotated[
+        int, typer.Option(help="Agents to wait for on other hosts; 0 starts one here.")
+    ] = 0,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST[:PORT]", help="Where agents reach this run.")
+    ] = "127.0.0.1",
+    json_target: JsonTarget = None,
+) -> None:
+    """Run a scenario over real sockets and compare it with its simulation.
+
+    Agents on other hosts join with ``emu agent HOST:PORT``; the token that admits them
+    is taken from the environment variable EMU_TOKEN on both sides.
+    """
+    signal.signal(signal.SIGTERM, _interrupted)
+    scenario = load(file, overrides or [])
+    host, _, port = listen.partition(":")
+    experiment = prepare(
+        scenario,
+        agents=agents,
+        listen=host,
+        port=int(port or 0),
+        token=os.environ.get("EMU_TOKEN", "") if agents else "",
+    )
+    directory = RunDirectory.create(scenario.name, runs)
+    progress = terminal(stderr=True)
+    with ProgressLine(experiment.problem.job, progress) as line:
+        outcome = carry_out(experiment, directory, line)
+    if emit(json_target, outcome.result):
+        terminal().print(run_tables(outcome.result))
+    progress.print(f"written to {directory.path}/", highlight=False)
+    missed = missed_expectations(scenario, outcome.result)
+    if missed:
+        raise ExpectationMissed("; ".join(missed))
+
+
+@app.command()
+def profile(
+    file: ScenarioFile,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Profile to write (JSON).")],
+    overrides: Overrides = None,
+    iterations: Annotated[int, typer.Option(min=1, help="Iterations to measure.")] = 50,
+    runs: Runs = Path("runs"),
+) -> None:
+    """Measure task times and volumes by running the job with real computation.
+
+    A time is the CPU time that one (task, iteration) takes on this host, so that other
+    processes on its cores do not count; volumes are what really crossed the sockets.
+    """
+    signal.signal(signal.SIGTERM, _interrupted)
+    scenario = load(file, [*(overrides or []), f"job.iterations={iterations}"])
+    experiment = prepare_profile(scenario)
+    directory = RunDirectory.create(f"{scenario.name}-profile", runs)
+    console = terminal(stderr=True)
+    with ProgressLine(experiment.problem.job, console) as line:
+        measured = measure_profile(experiment, directory, line)
+    write_profile(out, measured)
+    console.print(f"written to {out}; use it with --set profile={out}")
+
+
+@app.command()
+def agent(
+    coordinator: Annotated[
+        str, typer.Argument(metavar="HOST:PORT", help="Where emu run listens.")
+    ],
+    bind: Annotated[
+        str, typer.Option(help="Address of this host on which processes take data.")
+    ] = "",
+    patience: Annotated[
+        float, typer.Option(help="Seconds to keep trying to reach the coordinator.")
+    ] = 60.0,
+) -> None:
+    """Join a run as one of its hosts; the token comes from EMU_TOKEN.
+
+    Replaces this process by ``python -m emu.launch``: what an agent's interpreter has
+    as its main module would be imported again by every process it forks.
+    """
+    arguments = [sys.executable, "-m", "emu.launch", coordinator]
+    arguments += ["--patience", str(patience)]
+    if bind:
+        arguments += ["--bind", bind]
+    os.execv(sys.executable, arguments)  # noqa: S606 -- our own module
+
+
+def _interrupted(*_: Any) -> None:
+    raise KeyboardInterrupt
