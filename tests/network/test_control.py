@@ -1,0 +1,302 @@
+"""Control connections, both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from emu.errors import (
+    DeadlineExceeded,
+    FrameTooLarge,
+    MalformedFrame,
+    NodeLost,
+    NodeMisbehaved,
+    TruncatedFrame,
+    WireError,
+)
+from emu.network import ControlConnection, ControlServer, connect_control
+from emu.wire import Kind, WireLimits, encode_message
+
+Serve = Callable[[ControlConnection, dict[str, Any]], Awaitable[None]]
+HELLO = encode_message(Kind.CONTROL, {"token": "secret", "name": "w0"})
+
+
+async def echo(connection: ControlConnection, who: dict[str, Any]) -> None:
+    with contextlib.suppress(FrameTooLarge):
+        async for message in connection:
+            connection.send({"to": who["name"], "echo": message})
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    serve: Serve = echo, *, limits: WireLimits | None = None, hello: float = 10.0
+) -> AsyncIterator[tuple[ControlServer, tuple[str, int]]]:
+    server = ControlServer(
+        token="secret",  # noqa: S106
+        on_connection=serve,
+        limits=limits,
+        hello_timeout=hello,
+    )
+    address = await server.start("127.0.0.1")
+    try:
+        yield server, address
+    finally:
+        await server.aclose()
+
+
+def connect(address: tuple[str, int], **more: Any) -> Awaitable[ControlConnection]:
+    return connect_control(address, **{"token": "secret", "name": "w0", **more})
+
+
+async def until(condition: Callable[[], object]) -> None:
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it never came true")
+
+
+async def test_messages_both_ways_in_order() -> None:
+    async with serving() as (server, address):
+        connection = await connect(address, details={"edges": [1, 2]})
+        said = [{"n": n, "text": "é" * n, "list": [1.5, None, b"x"]} for n in range(50)]
+        for message in said:
+            connection.send(message)
+        heard = [await connection.receive(10) for _ in said]
+        await connection.aclose()
+
+        assert heard == [{"to": "w0", "echo": message} for message in said]
+        assert connection.statistics().sent == 51
+        assert not server.rejections
+
+
+async def test_the_handshake_says_who() -> None:
+    seen: list[dict[str, Any]] = []
+
+    async def note(_: ControlConnection, who: dict[str, Any]) -> None:
+        seen.append(who)
+
+    async with serving(note) as (_, address):
+        connection = await connect(address, details={"pid": 7})
+        with pytest.raises(NodeLost, match="the coordinator closed its connection"):
+            await connection.receive(10)
+        await connection.aclose()
+
+    assert seen == [{"name": "w0", "pid": 7}]
+
+
+async def test_iteration_ends_with_the_peer() -> None:
+    async def count(connection: ControlConnection, _: dict[str, Any]) -> None:
+        for n in range(3):
+            connection.send({"n": n})
+
+    async with serving(count) as (_, address):
+        connection = await connect(address)
+        heard = [message async for message in connection]
+        await connection.aclose()
+
+        assert heard == [{"n": 0}, {"n": 1}, {"n": 2}]
+        assert connection.closed
+        with pytest.raises(NodeLost):
+            connection.send({})
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"token": "wrong"}, "token of this run"),
+        ({"token": "wröng"}, "token of this run"),
+        ({"name": None}, "does not say who"),
+    ],
+)
+async def test_strangers_are_refused_with_a_reason(
+    change: dict[str, Any], reason: str
+) -> None:
+    async with serving() as (server, address):
+        with pytest.raises(NodeMisbehaved, match=f"refused .*: .*{reason}"):
+            await connect(address, **change)
+
+        assert reason in server.rejections[0][1]
+
+
+BAD = {
+    "random": (bytes(range(3, 90)), "starts with"),
+    "wrong version": (struct.pack(">4sHHIQ", b"emuF", 2, 3, 0, 9), "version 2"),
+    "data": (struct.pack(">4sHHIQ", b"emuF", 1, 2, 10, 10), "kind 2"),
+    "oversized": (struct.pack(">4sHHIQ", b"emuF", 1, 3, 0, 1 << 50), "at most 4096"),
+    "not a map": (
+        struct.pack(">4sHHIQ", b"emuF", 1, 3, 0, 1) + b"\x01",
+        "not a msgpack map",
+    ),
+    "truncated": (HELLO[:-1], "ended inside a frame"),
+    "silent": (b"", "closed its connection"),
+}
+
+
+@pytest.mark.parametrize("name", list(BAD))
+async def test_bad_bytes_into_the_port_are_recorded_and_the_rest_lives_on(
+    name: str,
+) -> None:
+    data, reason = BAD[name]
+    async with serving() as (server, address):
+        good = await connect(address)
+        _, writer = await asyncio.open_connection(*address)
+        writer.write(data)
+        writer.close()
+        await until(lambda: server.rejections)
+        good.send({"still": "here"})
+        answer = await good.receive(10)
+        await good.aclose()
+
+        assert [text for _, text in server.rejections if reason in text]
+        assert answer["echo"] == {"still": "here"}
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"x" * 20, MalformedFrame),
+        (struct.pack(">4sHHIQ", b"emuF", 1, 3, 0, 1 << 40), FrameTooLarge),
+        (HELLO[:-1], TruncatedFrame),
+    ],
+    ids=["random", "oversized", "truncated"],
+)
+async def test_bad_bytes_after_the_handshake_reach_who_listens(
+    data: bytes, kind: type[WireError]
+) -> None:
+    caught: list[WireError] = []
+
+    async def listen(connection: ControlConnection, _: dict[str, Any]) -> None:
+        try:
+            async for message in connection:
+                raise AssertionError(message)
+        except WireError as error:
+            caught.append(error)
+
+    async with serving(listen) as (_, address):
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(HELLO)
+        await reader.readexactly(20)
+        writer.write(data)
+        writer.close()
+        await until(lambda: caught)
+
+    assert [type(error) for error in caught] == [kind]
+
+
+async def test_larger_messages_are_for_those_who_know_the_token() -> None:
+    async with serving(limits=WireLimits(message=1 << 16)) as (_, address):
+        connection = await connect(address)
+        connection.send({"x": b"y" * 60_000})
+        assert (await connection.receive(10))["echo"] == {"x": b"y" * 60_000}
+        connection.send({"x": b"y" * 70_000})
+        with pytest.raises(NodeLost):
+            await connection.receive(10)
+        await connection.aclose()
+
+
+async def test_a_deadline_names_who_waits_for_whom() -> None:
+    async with serving() as (_, address):
+        connection = await connect(address)
+        with pytest.raises(
+            DeadlineExceeded,
+            match=r"w0 waited 0.01 s for the start of task s0 from the coordinator",
+        ):
+            await connection.receive(0.01, waiting_for="the start of task s0")
+        connection.send({"alive": 1})
+        assert await connection.receive(10)
+        await connection.aclose()
+
+
+async def test_a_silent_stranger_has_a_deadline() -> None:
+    async with serving(hello=0.01) as (server, address):
+        reader, writer = await asyncio.open_connection(*address)
+        await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+
+        assert "waited 0.01 s for a handshake" in server.rejections[0][1]
+
+
+async def test_a_server_that_never_answers_has_a_deadline() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        pytest.raises(DeadlineExceeded, match="w0 waited"),
+    ):
+        await connect(silent.getsockname(), within=0.02)
+
+
+async def test_nobody_listens() -> None:
+    async with serving() as (_, address):
+        pass
+    with pytest.raises(NodeLost, match="w0 cannot reach the coordinator"):
+        await connect(address)
+
+
+async def test_the_offset_of_a_clock_to_itself_is_small_beside_the_round_trip() -> None:
+    async with serving() as (_, address):
+        connection = await connect(address)
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        offset = await connection.measure_offset(rounds=8)
+        took = loop.time() - begun
+        await connection.aclose()
+
+        assert abs(offset) <= took + 0.002
+
+
+async def test_pings_do_not_disturb_messages() -> None:
+    async with serving() as (_, address):
+        connection = await connect(address)
+        connection.send({"before": 1})
+        await connection.measure_offset(rounds=2)
+        connection.send({"after": 2})
+        heard = [await connection.receive(10) for _ in range(2)]
+        await connection.aclose()
+
+        assert [m["echo"] for m in heard] == [{"before": 1}, {"after": 2}]
+
+
+async def test_a_slow_reader_slows_the_sender_and_loses_nothing() -> None:
+    """The queue is bounded: what does not fit waits in the socket."""
+    count = 20_000
+    released = asyncio.Event()
+    heard: list[int] = []
+    highest: list[int] = []
+
+    async def slow(connection: ControlConnection, _: dict[str, Any]) -> None:
+        await released.wait()
+        async for message in connection:
+            heard.append(message["n"])
+            highest.append(connection.statistics().high_water)
+
+    async with serving(slow) as (_, address):
+        connection = await connect(address)
+        for n in range(count):
+            connection.send({"n": n, "ballast": b"x" * 500})
+        await asyncio.sleep(0.05)
+        released.set()
+        await until(lambda: len(heard) == count)
+        await connection.aclose()
+
+    assert heard == list(range(count))
+    assert max(highest) < 6000
+
+
+async def test_what_serving_raises_is_raised_at_the_end() -> None:
+    async def fail(_: ControlConnection, who: dict[str, Any]) -> None:
+        raise RuntimeError(who["name"])
+
+    server = ControlServer(token="secret", on_connection=fail)  # noqa: S106
+    connection = await connect(await server.start("127.0.0.1"))
+    with pytest.raises(NodeLost):
+        await connection.receive(10)
+    await connection.aclose()
+
+    with pytest.raises(RuntimeError, match="w0"):
+        await server.aclose()

@@ -1,0 +1,529 @@
+"""Data connections: what arrives, what is refused, and what pacing promises."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+import struct
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from emu.errors import (
+    DeadlineExceeded,
+    EmulatorError,
+    FrameTooLarge,
+    MalformedFrame,
+    NodeLost,
+    NodeMisbehaved,
+    RunError,
+    TruncatedFrame,
+)
+from emu.network import (
+    BufferPool,
+    DataServer,
+    Inbox,
+    OutEdge,
+    Pacer,
+    RateBoard,
+    RunClock,
+    open_edge,
+)
+from emu.wire import Kind, WireLimits, encode_data, encode_message
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+LIMITS = WireLimits(header=4096, body=1 << 26, message=4096)
+Address = tuple[str, int]
+
+
+@dataclass
+class Receiver:
+    """A data server for edges 0 to 2 that remembers what it was told."""
+
+    address: Address
+    server: DataServer
+    arrivals: list[tuple[int, int, float, int, bool]]
+    failures: list[tuple[int, EmulatorError]]
+    edges: list[OutEdge] = field(default_factory=list)
+
+    async def open(self, edge: int, pacer: Pacer | None = None) -> OutEdge:
+        """Return a connected edge that is closed with the receiver."""
+        self.edges.append(
+            await open_edge(self.address, edge, token="secret", pacer=pacer)  # noqa: S106
+        )
+        return self.edges[-1]
+
+
+@asynccontextmanager
+async def receiving(
+    pool: BufferPool | None = None, hello_timeout: float = 10.0
+) -> AsyncIterator[Receiver]:
+    arrivals: list[tuple[int, int, float, int, bool]] = []
+    failures: list[tuple[int, EmulatorError]] = []
+    server = DataServer(
+        token="secret",  # noqa: S106
+        edges={0, 1, 2},
+        inbox=Inbox("w0"),
+        pool=pool or BufferPool(),
+        on_arrival=lambda *seen: arrivals.append(seen),
+        on_failure=lambda *seen: failures.append(seen),
+        limits=LIMITS,
+        hello_timeout=hello_timeout,
+    )
+    address = await server.start("127.0.0.1")
+    receiver = Receiver(address, server, arrivals, failures)
+    try:
+        yield receiver
+    finally:
+        for edge in receiver.edges:
+            await edge.aclose()
+        await server.aclose()
+    assert not server.protocols
+    assert server.pool.statistics().in_use == 0
+
+
+async def say(address: Address, data: bytes) -> bytes:
+    """Return what the port answers to raw bytes, until it closes."""
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(data)
+    if not data:
+        writer.write_eof()
+    try:
+        return await asyncio.wait_for(reader.read(), 10)
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def introduced(
+    address: Address, edge: int
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return a raw connection that was accepted for an edge."""
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(encode_message(Kind.HELLO, {"token": "secret", "edge": edge}))
+    answer = encode_message(Kind.HELLO, {"accepted": edge})
+    assert await reader.readexactly(len(answer)) == answer
+    return reader, writer
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until something holds that other callbacks bring about."""
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it never came true")
+
+
+async def test_a_payload_arrives_whole() -> None:
+    rng = np.random.default_rng(1)
+    payload: dict[str, Any] = {
+        "features": rng.standard_normal((300_000, 8)).astype(np.float32),
+        "vertices": rng.integers(0, 1 << 40, 100),
+        "mask": rng.integers(0, 2, 33).astype(bool),
+    }
+    async with receiving() as receiver:
+        edge = await receiver.open(1)
+        left = edge.send(4, payload, shaped=False, version=9, checksum=True)
+        delivery = await receiver.server.inbox.get(1, 4, within=10)
+        record = await left
+
+        assert delivery.version == 9
+        for name, array in payload.items():
+            np.testing.assert_array_equal(delivery.payload[name], array)
+        assert delivery.nbytes == 9_600_000 + 800 + 33 == record.payload_bytes
+        assert receiver.arrivals == [(1, 4, delivery.arrived, delivery.nbytes, False)]
+        statistics = receiver.server.statistics()
+        assert statistics.payload_bytes == delivery.nbytes
+        assert statistics.header_bytes == edge.statistics().header_bytes > 20
+        assert receiver.server.pool.statistics().in_use >= delivery.nbytes
+        delivery.release()
+
+
+async def test_frames_keep_their_order_and_their_edge() -> None:
+    sizes = [5, 3_000_000, 0, 1, 200_000]
+    async with receiving() as receiver:
+        edges = [await receiver.open(e) for e in range(3)]
+        left = [
+            edge.send(n, {"x": np.full(size, n, dtype=np.uint8)}, shaped=False)
+            for n, size in enumerate(sizes)
+            for edge in edges
+        ]
+        await asyncio.gather(*left)
+        await until(lambda: len(receiver.arrivals) == 15)
+
+        for edge in range(3):
+            mine = [seen[1:4:2] for seen in receiver.arrivals if seen[0] == edge]
+            assert mine == list(enumerate(sizes))
+            for n, size in enumerate(sizes):
+                delivery = await receiver.server.inbox.get(edge, n)
+                assert delivery.payload["x"].tolist() == [n] * size
+                delivery.release()
+
+
+STRANGERS = {
+    "nothing": (b"", "ended without a hello"),
+    "random": (bytes(range(7, 200)), "starts with"),
+    "http": (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "starts with b'GET '"),
+    "wrong version": (
+        struct.pack(">4sHHIQ", b"emuF", 9, 1, 0, 5) + b"hello",
+        "version 9",
+    ),
+    "oversized": (struct.pack(">4sHHIQ", b"emuF", 1, 1, 0, 1 << 60), "at most 4096"),
+    "data first": (b"".join(encode_data(0, 0, {"x": np.zeros(3)})), "kind 2"),
+    "no token": (encode_message(Kind.HELLO, {"edge": 0}), "token of this run"),
+    "wrong token": (
+        encode_message(Kind.HELLO, {"edge": 0, "token": "sécret"}),
+        "token of this run",
+    ),
+    "unknown edge": (
+        encode_message(Kind.HELLO, {"edge": 7, "token": "secret"}),
+        "edge 7 does not end here",
+    ),
+    "edge of no type": (
+        encode_message(Kind.HELLO, {"edge": [0], "token": "secret"}),
+        "does not end here",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(STRANGERS))
+async def test_a_stranger_is_dropped_and_the_rest_lives_on(name: str) -> None:
+    data, reason = STRANGERS[name]
+    async with receiving() as receiver:
+        edge = await receiver.open(0)
+        await say(receiver.address, data)
+        await until(lambda: receiver.server.rejections)
+        _ = edge.send(0, {"x": np.zeros(3)}, shaped=False)
+        (await receiver.server.inbox.get(0, 0, within=10)).release()
+
+        (rejection,) = receiver.server.rejections
+        assert reason in rejection.reason
+        assert rejection.peer.startswith("127.0.0.1:")
+        assert receiver.failures == []
+        assert receiver.server.pool.statistics().high_water <= 4096
+
+
+async def test_a_truncated_hello_is_recorded() -> None:
+    async with receiving() as receiver:
+        _, writer = await asyncio.open_connection(*receiver.address)
+        writer.write(encode_message(Kind.HELLO, {"edge": 0, "token": "secret"})[:-3])
+        writer.close()
+        await until(lambda: receiver.server.rejections)
+
+        assert "ended inside a frame" in receiver.server.rejections[0].reason
+
+
+async def test_a_silent_stranger_has_a_deadline() -> None:
+    async with receiving(hello_timeout=0.01) as receiver:
+        reader, writer = await asyncio.open_connection(*receiver.address)
+        await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+
+        assert [r.reason for r in receiver.server.rejections] == ["no hello in 0.01 s"]
+
+
+GOOD = b"".join(encode_data(0, 0, {"x": np.arange(1000)}))
+SHAPES_DISAGREE = bytearray(GOOD)
+SHAPES_DISAGREE[19] ^= 8
+
+BROKEN = {
+    "truncated": (GOOD[:-1], TruncatedFrame, "7999 of 8000 bytes of its body"),
+    "random": (bytes(range(100)), MalformedFrame, "starts with"),
+    "oversized": (
+        struct.pack(">4sHHIQ", b"emuF", 1, 2, 10, 1 << 40),
+        FrameTooLarge,
+        "at most 67108864",
+    ),
+    "shapes disagree": (bytes(SHAPES_DISAGREE), MalformedFrame, "the body has 8008"),
+    "another edge": (
+        b"".join(encode_data(1, 0, {})),
+        NodeMisbehaved,
+        "edge 1 on the connection of edge 0",
+    ),
+    "backwards": (GOOD + GOOD, NodeMisbehaved, "iteration 0 after 0"),
+    "second hello": (
+        encode_message(Kind.HELLO, {"token": "secret", "edge": 2}),
+        NodeMisbehaved,
+        "second hello",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(BROKEN))
+async def test_a_broken_sender_fails_its_edge_only(name: str) -> None:
+    data, kind, reason = BROKEN[name]
+    async with receiving() as receiver:
+        other = await receiver.open(1)
+        _, writer = await introduced(receiver.address, 0)
+        waiter = asyncio.ensure_future(receiver.server.inbox.get(0, 5, within=10))
+        writer.write(data)
+        writer.close()
+        with pytest.raises(kind, match=reason):
+            await waiter
+        _ = other.send(0, {"x": np.zeros(3)}, shaped=False)
+        (await receiver.server.inbox.get(1, 0, within=10)).release()
+        if name == "backwards":
+            (await receiver.server.inbox.get(0, 0)).release()
+
+        assert [(edge, type(error)) for edge, error in receiver.failures] == [(0, kind)]
+
+
+async def test_a_full_pool_fails_the_edge_with_a_clear_error() -> None:
+    async with receiving(BufferPool(1 << 16)) as receiver:
+        edge = await receiver.open(0)
+        left = edge.send(0, {"x": np.zeros(1 << 17, dtype=np.uint8)}, shaped=False)
+        with pytest.raises(RunError, match="receive memory are in use"):
+            await receiver.server.inbox.get(0, 0, within=10)
+        await asyncio.wait([left])
+
+        assert len(receiver.failures) == 1
+
+
+async def test_a_sender_that_ends_between_frames_is_only_missed_by_waiters() -> None:
+    async with receiving() as receiver:
+        _, writer = await introduced(receiver.address, 0)
+        writer.write(GOOD)
+        writer.close()
+        (await receiver.server.inbox.get(0, 0, within=10)).release()
+        with pytest.raises(NodeLost, match="the sender of edge 0 has gone"):
+            await receiver.server.inbox.get(0, 1, within=10)
+
+        assert receiver.failures == []
+
+
+async def test_an_edge_connects_once() -> None:
+    async with receiving() as receiver:
+        await receiver.open(2)
+        with pytest.raises(NodeMisbehaved, match=r"refused edge 2: .* already"):
+            await receiver.open(2)
+
+
+async def test_nobody_listens() -> None:
+    async with receiving() as receiver:
+        address = receiver.address
+    with pytest.raises(NodeLost, match=r"edge 0 cannot reach 127\.0\.0\.1"):
+        await open_edge(address, 0, token="secret")  # noqa: S106
+
+
+async def test_a_receiver_that_never_answers_has_a_deadline() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = silent.getsockname()
+        with pytest.raises(
+            DeadlineExceeded, match=r"the sender of edge 3 waited 0\.01 s for 127"
+        ):
+            await open_edge(address, 3, token="secret", within=0.01)  # noqa: S106
+
+
+async def test_missing_senders_are_named() -> None:
+    async with receiving() as receiver:
+        await receiver.open(1)
+        with pytest.raises(
+            DeadlineExceeded,
+            match=r"w0 waited 0.01 s for the senders of edges \[0, 2\]",
+        ):
+            await receiver.server.wait_connected(within=0.01)
+        await receiver.open(0)
+        await receiver.open(2)
+        await receiver.server.wait_connected(within=10)
+
+
+async def test_a_lost_receiver_fails_what_is_queued_and_what_follows() -> None:
+    async with receiving() as receiver:
+        edge = await receiver.open(0)
+        blocked = edge.send(0, {"x": np.zeros(1 << 26, dtype=np.uint8)}, shaped=False)
+        queued = edge.send(1, {}, shaped=False)
+        await receiver.server.aclose()
+        for left in (blocked, queued):
+            with pytest.raises(NodeLost, match="the receiver of edge 0"):
+                await left
+        with pytest.raises(NodeLost):
+            _ = edge.send(2, {}, shaped=False)
+
+
+async def test_shaped_frames_need_a_pacer() -> None:
+    async with receiving() as receiver:
+        edge = await receiver.open(0)
+        with pytest.raises(ValueError, match="no pacer"):
+            _ = edge.send(0, {"x": np.zeros(4)}, shaped=True)
+
+
+@dataclass
+class Shaped:
+    """One shaped edge with its board, half a wall second per emulated second."""
+
+    board: RateBoard
+    pacer: Pacer
+    clock: RunClock
+    edge: OutEdge
+    receiver: Receiver
+
+
+@asynccontextmanager
+async def shaping(*, byte_scale: float = 0.5) -> AsyncIterator[Shaped]:
+    board = RateBoard.create(3)
+    pacer = Pacer(board, byte_scale=byte_scale)
+    async with receiving() as receiver:
+        edge = await receiver.open(1, pacer)
+        clock = RunClock(time.monotonic(), time_scale=0.5)
+        pacer.start(clock)
+        yield Shaped(board, pacer, clock, edge, receiver)
+    pacer.close()
+    board.close()
+
+
+def block(size: int) -> dict[str, Any]:
+    return {"x": np.arange(size, dtype=np.uint64).astype(np.uint8)}
+
+
+async def arrived(run: Shaped, iteration: int, size: int) -> float:
+    """Return the emulated time of the last byte, after checking every byte."""
+    delivery = await run.receiver.server.inbox.get(1, iteration, within=20)
+    np.testing.assert_array_equal(delivery.payload["x"], block(size)["x"])
+    delivery.release()
+    assert run.receiver.arrivals[-1][3:] == (size, True)
+    return run.clock.to_emulated(delivery.arrived)
+
+
+async def test_a_shaped_flow_ends_when_its_fluid_does_or_later() -> None:
+    async with shaping() as run:
+        left = run.edge.send(0, block(1_000_000), shaped=True)
+        since = run.clock.now()
+        # 1 MB real is 2 MB emulated; 20 MB/s takes 0.1 emulated seconds.
+        run.board.publish([1], [0], [0.0], [20e6], since)
+        end = await arrived(run, 0, 1_000_000)
+        record = await left
+
+        assert end >= since + 0.1 * (1 - 1e-6)
+        assert record.behind >= 0
+        statistics = run.edge.statistics()
+        assert statistics.payload_bytes == 1_000_000
+        # 2 ms of 20 MB/s emulated = 20 MB/s wall: 40 kB, plus the clock's rounding.
+        assert 16384 <= statistics.max_lead_bytes <= 40_001
+        assert run.pacer.statistics().wakes > 0
+
+
+async def test_rates_may_change_and_stop() -> None:
+    async with shaping() as run:
+        left = run.edge.send(0, block(200_000), shaped=True)
+        start = run.clock.now()
+        served, now = 0.0, start
+        for rate in (4e6, 0.0, 1e6, 0.0):
+            run.board.publish([1], [0], [served], [rate], now)
+            await asyncio.sleep(0.01)
+            served, now = served + rate * (run.clock.now() - now), run.clock.now()
+        assert not left.done()
+        assert served < 400_000
+        sent = run.edge.statistics()
+        run.board.publish([1], [0], [served], [10e6], now)
+        end = await arrived(run, 0, 200_000)
+
+        assert sent.frames == 0
+        assert end >= now + (400_000 - served) / 10e6 - 1e-6
+
+
+async def test_a_stopped_flow_sends_no_more_than_its_lead() -> None:
+    async with shaping() as run:
+        _ = run.edge.send(0, block(1_000_000), shaped=True)
+        run.board.publish([1], [0], [100_000.0], [0.0], 0.0)
+        before = run.pacer.statistics().wakes
+        await until(lambda: run.pacer.statistics().wakes > before + 5)
+
+        assert run.edge.statistics().max_lead_bytes <= 16384
+        assert run.receiver.arrivals == []
+
+
+async def test_a_frame_waits_for_the_line_of_its_own_iteration() -> None:
+    async with shaping() as run:
+        lefts = [run.edge.send(n, block(50_000), shaped=True) for n in range(2)]
+        run.board.publish([1], [0], [0.0], [1e9], run.clock.now())
+        await arrived(run, 0, 50_000)
+        wakes = run.pacer.statistics().wakes
+        await until(lambda: run.pacer.statistics().wakes > wakes + 5)
+        assert [left.done() for left in lefts] == [True, False]
+        run.board.publish([1], [1], [0.0], [1e9], run.clock.now())
+        await arrived(run, 1, 50_000)
+
+
+async def test_shaped_and_unshaped_frames_share_one_order() -> None:
+    async with shaping() as run:
+        _ = run.edge.send(0, block(1000), shaped=True)
+        _ = run.edge.send(1, {}, shaped=True)
+        _ = run.edge.send(2, block(1000), shaped=False)
+        run.board.publish([1], [0], [0.0], [1e9], run.clock.now())
+        await until(lambda: len(run.receiver.arrivals) == 3)
+        for n in range(3):
+            (await run.receiver.server.inbox.get(1, n)).release()
+
+        assert [seen[1] for seen in run.receiver.arrivals] == [0, 1, 2]
+        assert [seen[4] for seen in run.receiver.arrivals] == [True, True, False]
+
+
+async def test_an_idle_pacer_does_not_wake() -> None:
+    async with shaping() as run:
+        run.board.publish([1], [0], [0.0], [1e9], run.clock.now())
+        _ = run.edge.send(0, block(1000), shaped=True)
+        await arrived(run, 0, 1000)
+        wakes = run.pacer.statistics().wakes
+        await asyncio.sleep(0.02)
+
+        assert run.pacer.statistics().wakes == wakes
+
+
+async def test_nothing_shaped_leaves_before_the_start() -> None:
+    board = RateBoard.create(3)
+    pacer = Pacer(board)
+    async with receiving() as receiver:
+        edge = await receiver.open(1, pacer)
+        board.publish([1], [0], [1e9], [1e9], 0.0)
+        left = edge.send(0, block(100), shaped=True)
+        await asyncio.sleep(0.01)
+        assert not left.done()
+        pacer.start(RunClock(time.monotonic(), 1.0))
+        await left
+        (await receiver.server.inbox.get(1, 0, within=10)).release()
+    pacer.close()
+    board.close()
+
+
+async def test_many_flows_of_one_pacer_all_end_on_time() -> None:
+    """Finish order follows the fluids', whatever the order of sending."""
+    board = RateBoard.create(3)
+    pacer = Pacer(board)
+    async with receiving() as receiver:
+        edges = [await receiver.open(e, pacer) for e in range(3)]
+        clock = RunClock(time.monotonic(), 1.0)
+        pacer.start(clock)
+        since = clock.now()
+        rates = [1e6, 4e6, 2e6]
+        board.publish([0, 1, 2], [0, 0, 0], [0.0] * 3, rates, since)
+        for edge in edges:
+            _ = edge.send(0, block(100_000), shaped=True)
+        await until(lambda: len(receiver.arrivals) == 3)
+        for e in range(3):
+            (await receiver.server.inbox.get(e, 0)).release()
+
+        assert [seen[0] for seen in receiver.arrivals] == [1, 2, 0]
+        for e, _, wall, _, _ in receiver.arrivals:
+            assert clock.to_emulated(wall) >= since + 100_000 / rates[e] - 1e-9
+        ends = [seen[2] for seen in receiver.arrivals]
+        assert all(a <= b for a, b in itertools.pairwise(ends))
+    pacer.close()
+    board.close()
+
+
+def test_a_pacer_refuses_a_poll_longer_than_its_lead() -> None:
+    board = RateBoard.create(1)
+    with pytest.raises(ValueError, match="quantum"):
+        Pacer(board, quantum=0.003)
+    with pytest.raises(ValueError, match="byte_scale"):
+        Pacer(board, byte_scale=0.0)
+    board.close()
