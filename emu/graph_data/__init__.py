@@ -1,1 +1,36 @@
-"""graph_data."""
+"""Graphs: sources, partitions, the prepared cache, deterministic sampling, volumes.
+
+Must not know: sockets, schedules, training. torch and dgl only inside METIS.
+"""
+
+from emu.graph_data.batches import BatchPlan, batch_counts
+from emu.graph_data.dataset import Dataset, open_dataset, open_for
+from emu.graph_data.partitioning import edge_cut, partition
+from emu.graph_data.sampling import (
+    GrowingBatch,
+    SampledBatch,
+    Structure,
+    relabel,
+    sample_batch,
+    sample_neighbours,
+    stream_key,
+)
+from emu.graph_data.volumes import realize_volumes
+
+__all__ = [
+    "BatchPlan",
+    "Dataset",
+    "GrowingBatch",
+    "SampledBatch",
+    "Structure",
+    "batch_counts",
+    "edge_cut",
+    "open_dataset",
+    "open_for",
+    "partition",
+    "realize_volumes",
+    "relabel",
+    "sample_batch",
+    "sample_neighbours",
+    "stream_key",
+]

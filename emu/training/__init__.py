@@ -1,1 +1,24 @@
-"""GraphSAGE, its parameters, optimiser and evaluation."""
+"""GraphSAGE, its flat parameters, optimisers, the one-process reference, evaluation.
+
+torch and dgl are imported inside functions: parameter servers and timed workers run
+without them.
+"""
+
+from emu.training.evaluation import evaluate
+from emu.training.graph_sage import GraphSage, dgl_blocks
+from emu.training.mini_batch import MiniBatch
+from emu.training.optimizers import make_optimizer, mean_gradient
+from emu.training.parameters import initial_parameters, shard_bounds
+from emu.training.reference import reference_training
+
+__all__ = [
+    "GraphSage",
+    "MiniBatch",
+    "dgl_blocks",
+    "evaluate",
+    "initial_parameters",
+    "make_optimizer",
+    "mean_gradient",
+    "reference_training",
+    "shard_bounds",
+]

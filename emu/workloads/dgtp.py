@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 #: What ``nodes`` runs for each kind; ``emu`` never imports it.
 PROGRAMS = {
     "graph_store": "nodes.graph_store:GraphStore",
-    "graph_store_hop": "nodes.graph_store:GraphStore",
+    "graph_store_hop": "nodes.graph_store:GraphStoreHop",
     "sampler": "nodes.sampler:Sampler",
-    "sampler_hop": "nodes.sampler:Sampler",
-    "sampler_fetch": "nodes.sampler:Sampler",
+    "sampler_hop": "nodes.sampler:SamplerHop",
+    "sampler_fetch": "nodes.sampler:SamplerFetch",
     "worker": "nodes.worker:Worker",
     "parameter_server": "nodes.parameter_server:ParameterServer",
 }
@@ -100,6 +100,7 @@ def _rounds(main: Task, kind: str, config: DgtpConfig) -> Iterator[Task]:
             kind=kind,
             demands={},
             process=main.name,
+            program=PROGRAMS[kind],
             settings={**main.settings, "hop": hop},
         )
 
@@ -121,6 +122,7 @@ def _tasks(config: DgtpConfig) -> Iterator[Task]:
                 kind="sampler_fetch",
                 demands={},
                 process=f"s{i}",
+                program=PROGRAMS["sampler_fetch"],
             )
     for i in range(config.workers):
         yield _task(f"w{i}", "worker", config, worker=i)

@@ -1,0 +1,215 @@
+"""Which vertices a sampler learns in an iteration, and how large its batch becomes.
+
+Every process derives the same answer from the job's settings alone (specs A3): stores
+need not be told what the samplers drew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+
+from emu.graph_data.sampling import (
+    SampledBatch,
+    Structure,
+    _mixed,
+    sample_batch,
+    stream_key,
+)
+from emu.workloads import SampleCounts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+_SEEDS, _NEIGHBOURS = 1, 2  # separate streams of one job seed
+_ROUNDS = 6
+
+
+@numba.njit(cache=True, nogil=True)
+def _permuted(first: int, last: int, count: int, key: np.uint64) -> NDArray[np.int64]:
+    # A Feistel network permutes 0..4^h - 1; walking a cycle until it re-enters
+    # 0..count - 1 permutes that range, and no permutation is ever stored: one of
+    # papers100M's training set would take 10 MB per sampler and process.
+    half = np.uint64(1)
+    while np.uint64(1) << (np.uint64(2) * half) < np.uint64(count):
+        half += np.uint64(1)
+    mask = (np.uint64(1) << half) - np.uint64(1)
+    images = np.empty(last - first, np.int64)
+    for position in range(first, last):
+        image = np.uint64(position)
+        while True:
+            left, right = image >> half, image & mask
+            for number in range(_ROUNDS):
+                turn = _mixed(key + (right << np.uint64(8)) + np.uint64(number))
+                left, right = right, left ^ (turn & mask)
+            image = (left << half) | right
+            if image < np.uint64(count):
+                break
+        images[position - first] = np.int64(image)
+    return images
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """Seeds and sampling of every (sampler, iteration) of a job.
+
+    Parameters
+    ----------
+    seed
+        Of the job.
+    samplers
+        Number of samplers, over all workers.
+    batch_size
+        Seeds per sampler and iteration, B_s.
+    fanouts
+        In DGL's order: the last number belongs to the seeds' hop.
+    epoch
+        ``replicate``: each sampler walks a permutation of the whole training set (the
+        paper, A4); ``shard``: of its own 1/samplers of it.
+
+    Raises
+    ------
+    ValueError
+        When a number is below 1 or ``epoch`` is another word.
+    """
+
+    seed: int
+    samplers: int
+    batch_size: int
+    fanouts: tuple[int, ...]
+    epoch: str = "replicate"
+
+    def __post_init__(self) -> None:
+        if min(self.samplers, self.batch_size, *self.fanouts) < 1 or not self.fanouts:
+            raise ValueError("samplers, batch size and fanouts must be at least 1")
+        if self.epoch not in {"replicate", "shard"}:
+            raise ValueError(f"epoch is {self.epoch}, not replicate or shard")
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> BatchPlan:
+        """Return the plan of a job, from ``Job.settings``.
+
+        Raises
+        ------
+        ValueError
+            When the worker's batch does not divide among its samplers; as the class.
+        """
+        each, remainder = divmod(
+            settings["batch_size"], settings["samplers_per_worker"]
+        )
+        if remainder:
+            raise ValueError(
+                f"a batch of {settings['batch_size']} does not divide among "
+                f"{settings['samplers_per_worker']} samplers"
+            )
+        return cls(
+            seed=settings["seed"],
+            samplers=settings["workers"] * settings["samplers_per_worker"],
+            batch_size=each,
+            fanouts=tuple(settings["fanouts"]),
+            epoch=settings["epoch"],
+        )
+
+    def _walked(self, train: int) -> int:
+        # Shards differ by at most one vertex; all walk the shortest length, so that
+        # every worker has as many seeds as any other (dgl#3538 hangs otherwise).
+        walked = train if self.epoch == "replicate" else train // self.samplers
+        if walked < 1:
+            raise ValueError(
+                f"{train} training vertices are too few for {self.samplers} samplers"
+            )
+        return walked
+
+    def steps_per_epoch(self, train: int) -> int:
+        """Return the iterations of one epoch over ``train`` training vertices.
+
+        Raises
+        ------
+        ValueError
+            When a sampler would have no training vertex.
+        """
+        return -(-self._walked(train) // self.batch_size)
+
+    def seeds(
+        self, train: NDArray[np.int64], sampler: int, iteration: int
+    ) -> NDArray[np.int64]:
+        """Return the distinct seeds of one mini-batch; an epoch's last may be short.
+
+        Parameters
+        ----------
+        train
+            The training vertices, int64, in the same order everywhere.
+
+        Raises
+        ------
+        ValueError
+            When a sampler would have no training vertex.
+        """
+        walked = self._walked(len(train))
+        epoch, step = divmod(iteration, self.steps_per_epoch(len(train)))
+        own = train
+        if self.epoch == "shard":
+            bounds = np.arange(self.samplers + 1) * len(train) // self.samplers
+            own = train[bounds[sampler] : bounds[sampler + 1]]
+        first = step * self.batch_size
+        last = min(first + self.batch_size, walked)
+        key = stream_key(self.seed, _SEEDS, sampler, epoch)
+        return np.asarray(own)[_permuted(first, last, len(own), key)]
+
+    def stream(self, sampler: int, iteration: int) -> np.uint64:
+        """Return the key of the neighbour draws of one mini-batch."""
+        return stream_key(self.seed, _NEIGHBOURS, sampler, iteration)
+
+    def hop_fanout(self, hop: int) -> int:
+        """Return the fanout of a hop; hop 1 is next to the seeds."""
+        return self.fanouts[-hop]
+
+    def batch(
+        self,
+        structure: Structure,
+        train: NDArray[np.int64],
+        sampler: int,
+        iteration: int,
+    ) -> SampledBatch:
+        """Sample the mini-batch of one (sampler, iteration).
+
+        Raises
+        ------
+        ValueError
+            When a sampler would have no training vertex.
+        """
+        return sample_batch(
+            structure,
+            self.seeds(train, sampler, iteration),
+            fanouts=self.fanouts,
+            stream=self.stream(sampler, iteration),
+        )
+
+
+def batch_counts(
+    batch: SampledBatch, owner: NDArray[np.int32], stores: int
+) -> SampleCounts:
+    """Count what each store owns of a mini-batch, without touching features.
+
+    Parameters
+    ----------
+    owner
+        Store of every vertex of the graph.
+    """
+
+    def per_store(positions: slice | NDArray[np.int32]) -> tuple[int, ...]:
+        return tuple(np.bincount(owners[positions], minlength=stores).tolist())
+
+    owners = np.asarray(owner)[batch.vertices]
+    return SampleCounts(
+        owned=per_store(slice(None)),
+        edges=sum(len(source) for source, _ in batch.edges),
+        seeds=batch.sizes[-1],
+        frontier_owned=tuple(per_store(slice(n)) for n in batch.sizes[:0:-1]),
+        answered=tuple(per_store(reached) for _, reached in batch.edges[::-1]),
+    )

@@ -1,0 +1,260 @@
+"""A partitioned data set, mapped from the cache: what every process of a job opens."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.errors import DataError
+from emu.graph_data.partitioning import partition
+from emu.graph_data.prepared import PreparedArrays, prepare
+from emu.graph_data.raw_graph import CHUNK
+from emu.graph_data.sampling import Structure
+from emu.graph_data.sources import cache_home, find_source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from emu.graph_data.raw_graph import RawGraph
+
+_LAYOUT = 1  # of the prepared form; part of the cache key
+
+
+@dataclass(frozen=True)
+class DatasetSpec:
+    """What makes two prepared data sets the same, apart from the source's content."""
+
+    name: str
+    scale: float = 1.0
+    seed: int = 0
+    normalise: bool = False
+    partitioner: str = "metis"
+    parts: int = 1
+
+
+class Dataset:
+    """Structure, labels, split and partitioned features of one graph.
+
+    Every array is checked and mapped when it is first asked for; a worker that asks
+    for none reads only the manifest.
+
+    Parameters
+    ----------
+    prepared
+        The directory that `open_dataset` found or made.
+    """
+
+    def __init__(self, prepared: PreparedArrays) -> None:
+        self._prepared = prepared
+        facts = prepared.facts
+        self.vertices: int = facts["vertices"]
+        self.edges: int = facts["edges"]
+        self.classes: int = facts["classes"]
+        self.feature_length: int = facts["feature_length"]
+        self.parts: int = facts["parts"]
+        self.train_count: int = facts["train"]
+
+    @property
+    def folder(self) -> Path:
+        """Directory of the prepared form."""
+        return self._prepared.folder
+
+    @cached_property
+    def structure(self) -> Structure:
+        """In-neighbours of every vertex."""
+        array = self._prepared.array
+        return Structure(array("indptr"), array("indices"))
+
+    @cached_property
+    def labels(self) -> NDArray[np.int32]:
+        """Class of every vertex, -1 where unknown."""
+        return self._prepared.array("labels")
+
+    @cached_property
+    def owner(self) -> NDArray[np.int32]:
+        """Partition of every vertex."""
+        return self._prepared.array("owner")
+
+    @cached_property
+    def local(self) -> NDArray[np.int64]:
+        """Row of every vertex within its partition's features."""
+        return self._prepared.array("local")
+
+    @cached_property
+    def train(self) -> NDArray[np.int64]:
+        """Training vertices, sorted."""
+        return self._prepared.array("train")
+
+    @cached_property
+    def valid(self) -> NDArray[np.int64]:
+        """Validation vertices, sorted."""
+        return self._prepared.array("valid")
+
+    @cached_property
+    def test(self) -> NDArray[np.int64]:
+        """Test vertices, sorted."""
+        return self._prepared.array("test")
+
+    @cached_property
+    def _features(self) -> dict[int, NDArray[np.float32]]:
+        return {}
+
+    def features(self, part: int) -> NDArray[np.float32]:
+        """Map the features of one partition, float32, shape (owned, feature_length).
+
+        Raises
+        ------
+        ValueError
+            When there is no such partition.
+        """
+        if not 0 <= part < self.parts:
+            raise ValueError(f"no partition {part}, there are {self.parts}")
+        if part not in self._features:
+            self._features[part] = self._prepared.array(f"features_{part}")
+        return self._features[part]
+
+    def gather(self, vertices: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Copy the features of any vertices, from every partition that owns one."""
+        rows = np.empty((len(vertices), self.feature_length), np.float32)
+        owners = self.owner[vertices]
+        for part in range(self.parts):
+            mine = owners == part
+            rows[mine] = self.features(part)[self.local[vertices[mine]]]
+        return rows
+
+
+def open_dataset(
+    name: str,
+    *,
+    scale: float = 1.0,
+    seed: int = 0,
+    normalise: bool = False,
+    partitioner: str = "metis",
+    parts: int = 1,
+    root: str = "",
+) -> Dataset:
+    """Open a data set, prepared on first use and cached by content.
+
+    Parameters
+    ----------
+    name
+        A synthetic preset (``products-like``, ...), an OGB name, or the folder of an
+        npz graph.
+    scale
+        Share of the published vertices; synthetic presets only.
+    seed
+        Of generator, random split and hash partition.
+    normalise
+        Scale every feature row to L2 length 1.
+    partitioner, parts
+        See `partition`.
+    root
+        Folder of the data files, instead of the one in ``EMU_DATA``.
+
+    Raises
+    ------
+    DataError
+        When the data is missing, damaged, or wrong (NaN, vertex out of range).
+    ValueError
+        When the partitioner is unknown or there are no parts.
+    """
+    spec = DatasetSpec(name, scale, seed, normalise, partitioner, parts)
+    source = find_source(name, scale=scale, seed=seed, root=root)
+    content = f"{_LAYOUT} {sorted(asdict(spec).items())} {source.fingerprint}"
+    key = hashlib.sha256(content.encode()).hexdigest()[:16]
+    folder = cache_home() / "prepared" / f"{name}-{key}"
+    return Dataset(
+        prepare(folder, lambda partial: _write(partial, source.load(), spec))
+    )
+
+
+def open_for(settings: Mapping[str, Any]) -> Dataset:
+    """Open the data set of a job from ``Job.settings``.
+
+    Raises
+    ------
+    DataError, ValueError
+        As `open_dataset`.
+    """
+    dataset = settings["dataset"]
+    return open_dataset(
+        dataset["name"],
+        scale=dataset.get("scale") or 1.0,
+        seed=dataset.get("seed") or 0,
+        normalise=bool(dataset.get("normalise")),
+        root=dataset.get("root") or "",
+        partitioner=settings["partitioner"],
+        parts=settings["parts"],
+    )
+
+
+def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
+    owner = partition(graph.structure, spec.parts, spec.partitioner, seed=spec.seed)
+    local = np.empty(len(owner), np.int64)
+    for part in range(spec.parts):
+        members = owner == part
+        local[members] = np.arange(int(members.sum()))
+    arrays = {
+        "indptr": graph.structure.indptr,
+        "indices": graph.structure.indices,
+        "labels": graph.labels,
+        "train": graph.train,
+        "valid": graph.valid,
+        "test": graph.test,
+        "owner": owner,
+        "local": local,
+    }
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array, allow_pickle=False)
+    _write_features(folder, graph, owner, spec)
+    return {
+        **asdict(spec),
+        "vertices": graph.structure.vertices,
+        "edges": len(graph.structure.indices),
+        "classes": graph.classes,
+        "feature_length": graph.feature_length,
+        "train": len(graph.train),
+    }
+
+
+def _write_features(
+    folder: Path, graph: RawGraph, owner: NDArray[np.int32], spec: DatasetSpec
+) -> None:
+    files = [
+        np.lib.format.open_memmap(
+            folder / f"features_{part}.npy",
+            mode="w+",
+            dtype=np.float32,
+            shape=(int((owner == part).sum()), graph.feature_length),
+        )
+        for part in range(spec.parts)
+    ]
+    written = [0] * spec.parts
+    for start in range(0, len(owner), CHUNK):
+        rows = graph.rows(start, min(start + CHUNK, len(owner)))
+        _check_finite(rows, start, graph.origin)
+        if spec.normalise:
+            length = np.linalg.norm(rows, axis=1, keepdims=True)
+            rows = rows / np.maximum(length, np.finfo(np.float32).tiny)
+        for part in range(spec.parts):
+            mine = rows[owner[start : start + CHUNK] == part]
+            files[part][written[part] : written[part] + len(mine)] = mine
+            written[part] += len(mine)
+    for file in files:
+        file.flush()
+
+
+def _check_finite(rows: NDArray[np.float32], start: int, origin: str) -> None:
+    if not np.isfinite(rows).all():
+        row, column = np.argwhere(~np.isfinite(rows))[0]
+        raise DataError(
+            f"feature {column} of vertex {start + row} is {rows[row, column]}",
+            path=origin,
+        )

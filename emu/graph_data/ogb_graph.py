@@ -1,0 +1,152 @@
+"""OGB node-property data sets, read from ``raw/`` as the ``ogb`` package leaves them.
+
+ogb itself is not used: it asks questions on standard input, reloads pickles, and holds
+papers100M in memory at once (ogb issues 46, 306, 404). Layouts: ogbn-products is text
+(csv.gz), ogbn-papers100M one npz whose members are mapped when they are stored.
+"""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zipfile
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.errors import DataError
+from emu.graph_data.raw_graph import RawGraph, Source, build_structure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_LOCAL_HEADER = struct.Struct("<26xHH")  # lengths of name and extra field, at 26
+
+
+def ogb_source(folder: Path) -> Source:
+    """Return the graph in ``folder``, for example ``dataset/ogbn_products``.
+
+    Raises
+    ------
+    DataError
+        When ``raw/`` or ``split/`` is not there.
+    """
+    files = sorted([*folder.glob("raw/*"), *folder.glob("split/*/*.csv.gz")])
+    if not any(file.name == "train.csv.gz" for file in files):
+        raise DataError("holds no split/*/train.csv.gz", path=str(folder))
+    # Sizes and times instead of content: papers100M has 57 GB.
+    stats = [
+        (file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files
+    ]
+    return Source(f"ogb {stats}", lambda: _load(folder))
+
+
+def _load(folder: Path) -> RawGraph:
+    raw = folder / "raw"
+    packed = raw / "data.npz"
+    reader = _read_packed if packed.exists() else _read_text
+    edges, features, labels = reader(raw)
+    vertices = len(labels)
+    origin = str(packed if packed.exists() else raw / "edge.csv.gz")
+    if len(features) != vertices:
+        raise DataError(
+            f"{len(features)} feature rows for {vertices} labels", path=str(raw)
+        )
+    return RawGraph(
+        build_structure(
+            edges[0], edges[1], vertices=vertices, symmetrise=True, origin=origin
+        ),
+        labels,
+        train=_split(folder, "train", vertices),
+        valid=_split(folder, "valid", vertices),
+        test=_split(folder, "test", vertices),
+        classes=int(labels.max()) + 1,
+        feature_length=features.shape[1],
+        rows=lambda start, stop: np.asarray(features[start:stop], np.float32),
+        origin=origin,
+    )
+
+
+_Parts = tuple["NDArray[Any]", "NDArray[Any]", "NDArray[np.int32]"]
+
+
+def _read_text(raw: Path) -> _Parts:
+    edges = _table(raw / "edge.csv.gz", np.int64)
+    if edges.ndim != 2 or edges.shape[1] != 2:
+        raise DataError("a line is not src,dst", path=str(raw / "edge.csv.gz"))
+    features = _table(raw / "node-feat.csv.gz", np.float32)
+    labels = _table(raw / "node-label.csv.gz", np.float64)
+    return edges.T, features, _integer_labels(labels)
+
+
+def _read_packed(raw: Path) -> _Parts:
+    labels = _member(raw / "node-label.npz", "node_label")
+    return (
+        _member(raw / "data.npz", "edge_index"),
+        _member(raw / "data.npz", "node_feat"),
+        _integer_labels(np.asarray(labels)),
+    )
+
+
+def _integer_labels(labels: NDArray[Any]) -> NDArray[np.int32]:
+    flat = labels.reshape(-1).astype(np.float64)
+    return np.where(np.isnan(flat), -1, flat).astype(np.int32)
+
+
+def _table(path: Path, dtype: Any) -> NDArray[Any]:
+    try:
+        with gzip.open(path, "rt", encoding="ascii") as lines:
+            return np.loadtxt(lines, dtype=dtype, delimiter=",", ndmin=2)
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        raise DataError(f"cannot be read: {error}", path=str(path)) from error
+
+
+def _split(folder: Path, part: str, vertices: int) -> NDArray[np.int64]:
+    path = sorted(folder.glob(f"split/*/{part}.csv.gz"))
+    if not path:
+        raise DataError(f"holds no split/*/{part}.csv.gz", path=str(folder))
+    ids = _table(path[0], np.int64).reshape(-1)
+    if len(ids) and not (ids.min() >= 0 and ids.max() < vertices):
+        line = int(np.argmax((ids < 0) | (ids >= vertices)))
+        raise DataError(
+            f"line {line + 1} names vertex {ids[line]}, "
+            f"there are only 0..{vertices - 1}",
+            path=str(path[0]),
+        )
+    return np.unique(ids)
+
+
+def _member(path: Path, name: str) -> NDArray[Any]:
+    """Map a stored npz member; read a deflated one. np.load maps neither."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            info = archive.getinfo(f"{name}.npy")
+            if info.compress_type != zipfile.ZIP_STORED:
+                with archive.open(info) as stream:
+                    array: NDArray[Any] = np.lib.format.read_array(stream)
+                return array
+        with path.open("rb") as file:
+            file.seek(info.header_offset)
+            lengths = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
+            file.seek(sum(lengths), 1)
+            return _mapped(file, path)
+    except KeyError as error:
+        raise DataError(f"holds no {name}", path=str(path)) from error
+    except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"is damaged: {error}", path=str(path)) from error
+
+
+def _mapped(file: Any, path: Path) -> NDArray[Any]:
+    version = np.lib.format.read_magic(file)
+    read_header = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
+    shape, fortran, dtype = read_header(file)
+    if dtype.hasobject:
+        raise ValueError("object arrays are not read")
+    return np.memmap(path, dtype, "r", file.tell(), shape, "F" if fortran else "C")

@@ -1,0 +1,79 @@
+"""Which graph store owns which vertex."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.graph_data.sampling import stream_key
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from emu.graph_data.sampling import Structure
+
+PARTITIONERS = ("metis", "hash")
+
+
+def partition(
+    structure: Structure, parts: int, partitioner: str, *, seed: int = 0
+) -> NDArray[np.int32]:
+    """Assign every vertex to one of ``parts`` stores.
+
+    Parameters
+    ----------
+    structure
+        Symmetric.
+    partitioner
+        ``metis``: few edges between parts of about equal size; ``hash``: by a hash of
+        the vertex, as P3 does.
+    seed
+        Of the hash. METIS always starts from its own fixed seed.
+
+    Returns
+    -------
+    owner
+        int32, shape (vertices,).
+
+    Raises
+    ------
+    ValueError
+        When the partitioner is unknown or there are no parts.
+    """
+    if partitioner not in PARTITIONERS:
+        raise ValueError(f"no partitioner is called {partitioner}; {PARTITIONERS}")
+    if parts < 1:
+        raise ValueError(f"{parts} parts cannot hold a graph")
+    if parts == 1:
+        return np.zeros(structure.vertices, np.int32)
+    if partitioner == "metis":
+        return _metis(structure, parts)
+    mixed = np.arange(structure.vertices, dtype=np.uint64) + stream_key(seed)
+    mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return ((mixed >> np.uint64(33)) % np.uint64(parts)).astype(np.int32)
+
+
+def _metis(structure: Structure, parts: int) -> NDArray[np.int32]:
+    import dgl
+    import torch
+
+    indptr = torch.from_numpy(np.array(structure.indptr))
+    indices = torch.from_numpy(structure.indices.astype(np.int64))
+    graph = dgl.graph(("csc", (indptr, indices, torch.empty(0, dtype=torch.int64))))
+    # dgl prints its timings, and leaves /proc/self/status open for the collector.
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        owner: Any = dgl.metis_partition_assignment(graph, parts)
+    assigned: NDArray[np.int32] = owner.numpy().astype(np.int32)
+    return assigned
+
+
+def edge_cut(structure: Structure, owner: NDArray[Any]) -> float:
+    """Return the share of edges whose ends have different owners."""
+    destinations = np.repeat(np.arange(structure.vertices), np.diff(structure.indptr))
+    return float(np.mean(owner[structure.indices] != owner[destinations]))

@@ -1,0 +1,174 @@
+"""Directories of arrays that are complete and unchanged, or refused.
+
+A directory is built under another name, synced, and renamed into place with its
+manifest: what stands under the final name was once whole. Every array is compared with
+the manifest's size and CRC-32 before it is mapped, so that a later change is noticed by
+whoever opens it (1 GB/s; a store reads its own partition only).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_MANIFEST = "manifest.json"
+
+
+def file_checksum(path: Path) -> int:
+    """Return the CRC-32 of a file's content.
+
+    Raises
+    ------
+    OSError
+        When it cannot be read.
+    """
+    checksum = 0
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            checksum = zlib.crc32(piece, checksum)
+    return checksum
+
+
+class PreparedArrays:
+    """A finished directory, opened for reading.
+
+    Parameters
+    ----------
+    folder
+        Made by `prepare`.
+
+    Raises
+    ------
+    DataError
+        When the manifest is missing or damaged, or a file has the wrong size.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        manifest = folder / _MANIFEST
+        try:
+            content = json.loads(manifest.read_bytes())
+            body = content["body"]
+            if content["crc32"] != _body_checksum(body):
+                raise self._damage(manifest, "its content changed")
+            self.facts: dict[str, Any] = body["facts"]
+            self._files: dict[str, dict[str, int]] = body["files"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise self._damage(manifest, str(error)) from error
+        for name, expected in self._files.items():
+            path = folder / name
+            size = path.stat().st_size if path.exists() else 0
+            if size != expected["bytes"]:
+                raise self._damage(path, f"{size} bytes, not {expected['bytes']}")
+
+    def _damage(self, path: Path, what: str) -> DataError:
+        return DataError(
+            f"prepared data is damaged ({what}); delete {self.folder} and it will be "
+            "made again",
+            path=str(path),
+        )
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Map an array read-only after comparing it with its checksum.
+
+        Raises
+        ------
+        DataError
+            When its content changed or it cannot be read.
+        """
+        path = self.folder / f"{name}.npy"
+        try:
+            if file_checksum(path) != self._files[path.name]["crc32"]:
+                raise self._damage(path, "its content changed")
+            return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        except (OSError, ValueError, KeyError) as error:
+            raise self._damage(path, str(error)) from error
+
+
+def _body_checksum(body: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(body, sort_keys=True).encode())
+
+
+def prepare(folder: Path, build: Callable[[Path], dict[str, Any]]) -> PreparedArrays:
+    """Open ``folder``, made by ``build`` if it is not there yet.
+
+    Any number of processes may ask at once: one builds, the others wait for it. What a
+    killed builder left behind is removed by the next one.
+
+    Parameters
+    ----------
+    build
+        Writes ``*.npy`` files into the directory that it is given; returns facts for
+        the manifest, JSON values.
+
+    Raises
+    ------
+    DataError
+        When what is there is damaged, or nothing can be written.
+    """
+    if not folder.exists():
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with _locked(folder.with_suffix(".lock")):
+                if not folder.exists():
+                    _build(folder, build)
+        except OSError as error:
+            raise DataError(
+                f"prepared data cannot be written: {error.strerror or error}",
+                path=str(folder),
+            ) from error
+    return PreparedArrays(folder)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # the kernel lets go when the holder dies
+        yield
+
+
+def _build(folder: Path, build: Callable[[Path], dict[str, Any]]) -> None:
+    partial = folder.with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    try:
+        facts = build(partial)
+        files = {
+            path.name: {
+                "bytes": path.stat().st_size,
+                "crc32": file_checksum(path),
+            }
+            for path in sorted(partial.glob("*.npy"))
+        }
+        body = {"facts": facts, "files": files}
+        manifest = {"body": body, "crc32": _body_checksum(body)}
+        (partial / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+        for path in (*partial.iterdir(), partial):
+            _sync(path)
+        partial.rename(folder)
+        _sync(folder.parent)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,161 @@
+"""A graph as it comes from its source, before it is partitioned and cached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+
+from emu.errors import DataError
+from emu.graph_data.sampling import Structure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class RawGraph:
+    """Structure, labels, split, and features that can be read in slices.
+
+    Parameters
+    ----------
+    labels
+        int32, shape (vertices,); -1 where there is none.
+    train, valid, test
+        Distinct vertex ids, int64, sorted.
+    rows
+        ``rows(start, stop)`` returns the features of these vertices, float32, shape
+        (stop - start, feature_length); asked in slices of `CHUNK` rows.
+    origin
+        The file or generator that the features come from, for messages.
+    """
+
+    structure: Structure
+    labels: NDArray[np.int32]
+    train: NDArray[np.int64]
+    valid: NDArray[np.int64]
+    test: NDArray[np.int64]
+    classes: int
+    feature_length: int
+    rows: Callable[[int, int], NDArray[np.float32]]
+    origin: str
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a graph comes from.
+
+    Parameters
+    ----------
+    fingerprint
+        Changes whenever the content may have changed.
+    load
+        Reads or generates the graph.
+    """
+
+    fingerprint: str
+    load: Callable[[], RawGraph]
+
+
+#: Feature rows are read, generated and written in slices of so many vertices.
+CHUNK = 4096
+
+
+@numba.njit(cache=True)
+def _compressed(
+    sources: NDArray[Any],
+    destinations: NDArray[Any],
+    vertices: int,
+    both: bool,  # noqa: FBT001 -- numba takes no keyword-only arguments
+    indices: NDArray[Any],
+) -> NDArray[np.int64]:
+    # Counting sort by destination, then each row sorted and freed of duplicates.
+    # Touches `sources` and `destinations` twice in order, so they may be mapped files.
+    ends = np.zeros(vertices + 1, np.int64)
+    for edge in range(len(sources)):
+        if sources[edge] != destinations[edge]:
+            ends[destinations[edge] + 1] += 1
+            if both:
+                ends[sources[edge] + 1] += 1
+    ends = np.cumsum(ends)
+    fill = ends[:-1].copy()
+    for edge in range(len(sources)):
+        source, destination = sources[edge], destinations[edge]
+        if source != destination:
+            indices[fill[destination]] = source
+            fill[destination] += 1
+            if both:
+                indices[fill[source]] = destination
+                fill[source] += 1
+    indptr = np.zeros(vertices + 1, np.int64)
+    end = 0
+    for vertex in range(vertices):
+        row = np.sort(indices[ends[vertex] : ends[vertex + 1]])
+        for number in range(len(row)):
+            if number == 0 or row[number] != row[number - 1]:
+                indices[end] = row[number]
+                end += 1
+        indptr[vertex + 1] = end
+    return indptr
+
+
+def build_structure(
+    sources: NDArray[Any],
+    destinations: NDArray[Any],
+    *,
+    vertices: int,
+    symmetrise: bool,
+    origin: str,
+) -> Structure:
+    """Compress an edge list by destination, without loops and duplicates.
+
+    Parameters
+    ----------
+    sources, destinations
+        Vertex ids of the edges, integers of one length.
+    symmetrise
+        Add the reverse of every edge.
+    origin
+        The file that the edges come from, for messages.
+
+    Raises
+    ------
+    DataError
+        When an edge names a vertex that does not exist; says which edge.
+    """
+    for ends in (sources, destinations):
+        for start in range(0, len(ends), 1 << 24):
+            part = np.asarray(ends[start : start + (1 << 24)])
+            wrong = (part < 0) | (part >= vertices)
+            if wrong.any():
+                edge = int(np.argmax(wrong))
+                raise DataError(
+                    f"edge {start + edge} names vertex {part[edge]}, "
+                    f"there are only 0..{vertices - 1}",
+                    path=origin,
+                )
+    small = vertices <= np.iinfo(np.int32).max
+    indices = np.empty(
+        len(sources) * (2 if symmetrise else 1), np.int32 if small else np.int64
+    )
+    indptr = _compressed(
+        np.asarray(sources), np.asarray(destinations), vertices, symmetrise, indices
+    )
+    return Structure(indptr, indices[: indptr[-1]])
+
+
+def random_split(
+    vertices: int, shares: tuple[int, int, int], rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return sorted train, valid and test ids, as many of each as ``shares`` says."""
+    order = rng.permutation(vertices)
+    first, second, third = np.cumsum(shares)
+    return (
+        np.sort(order[:first]),
+        np.sort(order[first:second]),
+        np.sort(order[second:third]),
+    )

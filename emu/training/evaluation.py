@@ -1,0 +1,92 @@
+"""Accuracy with every neighbour, layer by layer over the whole graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.graph_data import open_for, relabel
+from emu.training.graph_sage import GraphSage, as_tensor, dgl_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from emu.graph_data import Dataset, Structure
+
+_SLICE = 16_384  # destinations at a time: bounds memory beside the layer's own output
+
+
+def evaluate(settings: Mapping[str, Any], parameters: NDArray[Any]) -> dict[str, float]:
+    """Return the accuracy on the train, valid and test vertices.
+
+    Full neighbourhoods, so the figure does not depend on any sample. Holds one value
+    per (vertex, hidden unit) in memory.
+
+    Parameters
+    ----------
+    parameters
+        Flat, all shards joined.
+
+    Raises
+    ------
+    DataError
+        As `open_for`.
+    ValueError
+        When the parameters do not fit the model.
+    """
+    dataset = open_for(settings)
+    predicted = predict(settings, dataset, parameters)
+    return {
+        name: float(np.mean(predicted[vertices] == dataset.labels[vertices]))
+        for name, vertices in (
+            ("train", dataset.train),
+            ("valid", dataset.valid),
+            ("test", dataset.test),
+        )
+        if len(vertices)
+    }
+
+
+def predict(
+    settings: Mapping[str, Any], dataset: Dataset, parameters: NDArray[Any]
+) -> NDArray[np.int64]:
+    """Return the predicted class of every vertex.
+
+    Raises
+    ------
+    ValueError
+        When the parameters do not fit the model.
+    """
+    import torch
+
+    model = GraphSage(settings, dataset)
+    model.load(parameters)
+    hidden = dataset.gather(np.arange(dataset.vertices))
+    hidden = hidden.astype(settings["precision"])
+    with torch.no_grad():
+        for number, convolution in enumerate(model.convolutions):
+            outputs = [
+                convolution(block, as_tensor(hidden[vertices]))
+                for vertices, block in _full_blocks(dataset.structure)
+            ]
+            layer = torch.cat(outputs)
+            last = number == len(model.convolutions) - 1
+            hidden = (layer if last else layer.relu()).numpy()
+    predicted: NDArray[np.int64] = hidden.argmax(1)
+    return predicted
+
+
+def _full_blocks(structure: Structure) -> Any:
+    for first in range(0, structure.vertices, _SLICE):
+        last = min(first + _SLICE, structure.vertices)
+        bounds = structure.indptr[first : last + 1]
+        neighbours = structure.indices[bounds[0] : bounds[-1]].astype(np.int64)
+        vertices, source = relabel(np.arange(first, last), neighbours)
+        destination = np.repeat(
+            np.arange(last - first, dtype=np.int32), np.diff(bounds)
+        )
+        sizes = len(vertices), last - first
+        yield vertices, dgl_blocks(sizes, [(source, destination)])[0]

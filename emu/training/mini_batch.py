@@ -1,0 +1,86 @@
+"""A mini-batch as a worker receives it: features, blocks, labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from emu.graph_data import SampledBatch
+
+
+@dataclass(frozen=True, eq=False)
+class MiniBatch:
+    """What GraphSAGE learns from in one step of one sampler.
+
+    Parameters
+    ----------
+    features
+        Rows of S_0, float32 or float64, shape (#S_0, feature_length).
+    labels
+        int32, shape (#S_L,).
+    sizes, edges
+        As in `SampledBatch`.
+    """
+
+    features: NDArray[Any]
+    labels: NDArray[np.int32]
+    sizes: tuple[int, ...]
+    edges: tuple[tuple[NDArray[np.int32], NDArray[np.int32]], ...]
+
+    @classmethod
+    def of(
+        cls, batch: SampledBatch, features: NDArray[Any], labels: NDArray[np.int32]
+    ) -> MiniBatch:
+        """Join a sampled batch with its rows and labels."""
+        return cls(features, labels, batch.sizes, batch.edges)
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that travel, exactly d of the edge sampler -> worker."""
+        named: dict[str, NDArray[Any]] = {
+            "features": self.features,
+            "labels": self.labels,
+        }
+        for number, (source, destination) in enumerate(self.edges):
+            named[f"source_{number}"] = source
+            named[f"destination_{number}"] = destination
+        return named
+
+    @classmethod
+    def from_tensors(cls, named: Mapping[str, NDArray[Any]], layers: int) -> MiniBatch:
+        """Rebuild a mini-batch from what `tensors` returned.
+
+        The sizes need not travel: S_L has a label each, and a block's sources are its
+        destinations and whoever else an edge starts from (see `SampledBatch`).
+
+        Raises
+        ------
+        ValueError
+            When a tensor is missing or they contradict each other.
+        """
+        missing = {"features", "labels"} - named.keys()
+        edges = tuple(
+            (named[f"source_{number}"], named[f"destination_{number}"])
+            for number in range(layers)
+            if f"source_{number}" in named and f"destination_{number}" in named
+        )
+        if missing or len(edges) < layers:
+            raise ValueError(f"a mini-batch of {layers} blocks is not {sorted(named)}")
+        sizes = [len(named["labels"])]
+        for source, destination in reversed(edges):
+            if len(source) != len(destination) or (
+                len(destination) and int(destination.max()) >= sizes[-1]
+            ):
+                raise ValueError("a block's edges leave its destinations")
+            reach = int(source.max()) + 1 if len(source) else 0
+            sizes.append(max(sizes[-1], reach))
+        if len(named["features"]) != sizes[-1]:
+            raise ValueError(
+                f"{len(named['features'])} feature rows for {sizes[-1]} input vertices"
+            )
+        return cls(named["features"], named["labels"], tuple(sizes[::-1]), edges)

@@ -1,0 +1,69 @@
+"""The same training in one process: what every distributed run must equal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.graph_data import BatchPlan, open_for
+from emu.training.graph_sage import GraphSage
+from emu.training.mini_batch import MiniBatch
+from emu.training.optimizers import make_optimizer, mean_gradient
+from emu.training.parameters import initial_parameters
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from emu.graph_data import Dataset
+
+
+def reference_training(
+    settings: Mapping[str, Any], iterations: int
+) -> tuple[NDArray[Any], list[float]]:
+    """Train as the workers and servers of a job would, without any of them.
+
+    Gradients are averaged over workers in rank order, each worker's being that of its
+    mean loss (specs section 2c). Nothing else may influence the weights.
+
+    Returns
+    -------
+    parameters, losses
+        Flat parameters after the last step; mean loss over workers per iteration.
+
+    Raises
+    ------
+    DataError, ValueError
+        As `open_for` and `BatchPlan.from_settings`.
+    """
+    dataset = open_for(settings)
+    plan = BatchPlan.from_settings(settings)
+    parameters = initial_parameters(settings, dataset)
+    optimizer = make_optimizer(settings, parameters)
+    model = GraphSage(settings, dataset)
+    each = settings["samplers_per_worker"]
+    losses = []
+    for iteration in range(iterations):
+        model.load(parameters)
+        results = [
+            model.gradient(
+                [
+                    _mini_batch(dataset, plan, worker * each + number, iteration)
+                    for number in range(each)
+                ]
+            )
+            for worker in range(settings["workers"])
+        ]
+        optimizer.step(mean_gradient([gradient for gradient, _, _ in results]))
+        losses.append(float(np.mean([loss for _, loss, _ in results])))
+    return parameters, losses
+
+
+def _mini_batch(
+    dataset: Dataset, plan: BatchPlan, sampler: int, iteration: int
+) -> MiniBatch:
+    batch = plan.batch(dataset.structure, dataset.train, sampler, iteration)
+    features = dataset.gather(batch.vertices)
+    return MiniBatch.of(batch, features, dataset.labels[batch.seeds])

@@ -1,0 +1,53 @@
+"""What every program of a training job knows of it: data set, batches, briefs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import NodeMisbehaved
+from emu.graph_data import BatchPlan, Dataset, open_for
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from nodes.program import EdgeBrief, Payload, TaskBrief
+
+
+class JobData:
+    """Data set and batch plan, opened once per process.
+
+    Parameters
+    ----------
+    brief
+        Of any task of the process.
+    process
+        Shared by the tasks of one process.
+    """
+
+    dataset: Dataset
+    plan: BatchPlan
+
+    def __init__(self, brief: TaskBrief, process: dict[str, Any]) -> None:
+        if "dataset" not in process:
+            process["dataset"] = open_for(brief.job_settings)
+        self.dataset = process["dataset"]
+        self.plan = BatchPlan.from_settings(brief.job_settings)
+        self.precision: str = brief.job_settings["precision"]
+
+
+def tensor(payload: Payload, name: str, sender: EdgeBrief) -> NDArray[Any]:
+    """Return one tensor of an input.
+
+    Raises
+    ------
+    NodeMisbehaved
+        When the sender left it out.
+    """
+    if name not in payload:
+        raise NodeMisbehaved(f"{sender.peer} sent {sorted(payload)}, not {name}")
+    return payload[name]
+
+
+def sends(brief: TaskBrief, output: EdgeBrief, iteration: int) -> bool:
+    """Tell whether an out-edge carries anything for ``iteration``, as ``Job.sends``."""
+    return iteration < brief.iterations - output.lag

@@ -1,0 +1,159 @@
+"""Node programs one by one: what they refuse, and the bytes of custom jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from emu.errors import NodeMisbehaved
+from emu.workloads import CustomFlow, CustomTask, custom_job
+
+if TYPE_CHECKING:
+    from nodes.program import Payload
+
+Fixture = Any
+
+
+def payloads_into(run: Any, task: str, iteration: int) -> dict[int, Payload]:
+    """Return what ``task`` received in a finished run."""
+    job = run.job
+    return {
+        edge: run.payloads[edge, iteration - job.edges[edge].lag]
+        for edge in job.in_edges(job.index(task))
+        if (edge, iteration - job.edges[edge].lag) in run.payloads
+    }
+
+
+def replaced(inputs: dict[int, Payload], edge: int, **tensors: Any) -> Any:
+    return {**inputs, edge: {**inputs[edge], **tensors}}
+
+
+def test_a_sampler_refuses_rows_that_do_not_fit(
+    drive: Fixture, build: Fixture, small_job: Fixture
+) -> None:
+    job = small_job(1)
+    inputs = payloads_into(drive(job), "s0", 0)
+    edge = min(inputs)
+    sampler = build(job).programs["s0"]
+
+    with pytest.raises(NodeMisbehaved, match="g0 sent s0 features"):
+        sampler.run(0, replaced(inputs, edge, features=inputs[edge]["features"][1:]))
+    with pytest.raises(NodeMisbehaved, match="not features"):
+        sampler.run(0, {**inputs, edge: {}})
+
+
+def test_a_worker_refuses_parameters_of_another_version(
+    drive: Fixture, build: Fixture, small_job: Fixture
+) -> None:
+    job = small_job(3)
+    run = drive(job)
+    worker = build(job).programs["w0"]
+    stale = {**payloads_into(run, "w0", 2)}
+    parameters = next(e for e in stale if job.edges[e].lag == 1)
+    stale[parameters] = run.payloads[parameters, 0]
+
+    with pytest.raises(NodeMisbehaved, match=r"parameters\.0.*not parameters\.1"):
+        worker.run(2, stale)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"labels": np.zeros(2, np.int32)},
+        {"source_0": np.array([10**6], np.int32)},
+        {"features": np.zeros((3, 100), np.float32)},
+    ],
+)
+def test_a_worker_refuses_blocks_that_contradict_each_other(
+    drive: Fixture, build: Fixture, small_job: Fixture, wrong: dict[str, Any]
+) -> None:
+    job = small_job(1)
+    inputs = payloads_into(drive(job), "w1", 0)
+    edge = min(inputs)
+
+    with pytest.raises(NodeMisbehaved, match="s2"):
+        build(job).programs["w1"].run(0, replaced(inputs, edge, **wrong))
+
+
+def test_a_server_refuses_a_gradient_of_another_size(
+    drive: Fixture, build: Fixture, small_job: Fixture
+) -> None:
+    job = small_job(1)
+    inputs = payloads_into(drive(job), "ps0", 0)
+    wrong = replaced(inputs, min(inputs), gradient=np.zeros(3, np.float32))
+
+    with pytest.raises(NodeMisbehaved, match="w0 sent ps0 a gradient"):
+        build(job).programs["ps0"].run(0, wrong)
+
+
+@pytest.mark.parametrize("vertex", [-1, 10**9])
+def test_a_store_refuses_vertices_that_are_not_there(
+    drive: Fixture, build: Fixture, small_job: Fixture, vertex: int
+) -> None:
+    job = small_job(1, sampling="multiround")
+    run, fresh = drive(job), build(job)
+    for task, name in (("g1", "vertices"), ("g1.hop1", "frontier")):
+        inputs = payloads_into(run, task, 0)
+        wrong = replaced(inputs, min(inputs), **{name: np.array([vertex])})
+
+        with pytest.raises(NodeMisbehaved):
+            fresh.programs[task].run(0, wrong)
+
+
+def test_a_sampler_refuses_edges_to_vertices_it_never_asked_for(
+    drive: Fixture, build: Fixture, small_job: Fixture
+) -> None:
+    job = small_job(1, sampling="multiround")
+    run, fresh = drive(job), build(job)
+    fresh.programs["s0.hop1"].run(0, {})
+    inputs = payloads_into(run, "s0.hop2", 0)
+    edge = min(inputs)
+    strangers = np.full_like(inputs[edge]["destination"], 2**40)
+
+    with pytest.raises(NodeMisbehaved, match="not in the frontier"):
+        fresh.programs["s0.hop2"].run(0, replaced(inputs, edge, destination=strangers))
+
+
+def test_iterations_may_overlap_in_a_multiround_sampler(
+    drive: Fixture, build: Fixture, small_job: Fixture
+) -> None:
+    """The credit window lets hop 1 of n + 1 run before the batch of n is done."""
+    job = small_job(2, sampling="multiround")
+    run, fresh = drive(job), build(job)
+    for task in ("s0.hop1", "s0.hop2"):
+        for n in (0, 1):
+            fresh.programs[task].run(n, payloads_into(run, task, n))
+    for n in (0, 1):
+        fresh.programs["s0.fetch"].run(n, payloads_into(run, "s0.fetch", n))
+        sent = fresh.programs["s0"].run(n, payloads_into(run, "s0", n))
+        ((edge, payload),) = sent.items()
+        for name, array in payload.items():
+            np.testing.assert_array_equal(array, run.payloads[edge, n][name])
+
+
+def test_custom_payloads_are_seeded_bytes_of_the_prescribed_length(
+    drive: Fixture,
+) -> None:
+    tasks = [CustomTask("a", 1.0), CustomTask("b", 1.0)]
+    flows = [
+        CustomFlow("a", "b", (40.0, 3_000_000.0, 0.0)),
+        CustomFlow("b", "a", 7.0, lag=1),
+    ]
+    job = custom_job(tasks, flows, 3, byte_scale=0.5, settings={"seed": 5})
+    run = drive(job)
+
+    np.testing.assert_array_equal(run.volumes, [[20, 1_500_000, 0], [4, 4, 0]])
+    first, second = run.payloads[0, 0]["bytes"], run.payloads[0, 1]["bytes"]
+    assert not np.array_equal(first, second[:20])
+    np.testing.assert_array_equal(drive(job).payloads[0, 1]["bytes"], second)
+    assert len(np.unique(second)) == 256
+
+
+def test_a_timed_task_must_know_what_to_send(build: Fixture) -> None:
+    tasks = [CustomTask("a", 1.0), CustomTask("b", 1.0)]
+    job = custom_job(tasks, [CustomFlow("a", "b", 1.0)], 1)
+
+    with pytest.raises(ValueError, match="a has 0 rows"):
+        build(job)

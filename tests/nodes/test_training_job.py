@@ -1,0 +1,131 @@
+"""Node programs together: the weights and the bytes of a whole job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from emu.graph_data import BatchPlan, open_for, realize_volumes
+from emu.training import reference_training
+
+if TYPE_CHECKING:
+    from nodes.program import Payload
+
+DriveJob = Any  # the fixtures of conftest.py: its types cannot be imported by name
+
+
+@pytest.mark.parametrize("sampling", ["oneshot", "multiround"])
+@pytest.mark.parametrize("servers", [1, 2])
+@pytest.mark.parametrize(
+    ("precision", "tolerance"), [("float32", 1e-5), ("float64", 1e-12)]
+)
+def test_weights_equal_the_reference(
+    drive: DriveJob,
+    small_job: DriveJob,
+    sampling: str,
+    servers: int,
+    precision: str,
+    tolerance: float,
+) -> None:
+    job = small_job(
+        20, sampling=sampling, parameter_servers=servers, precision=precision
+    )
+    run = drive(job)
+    expected, losses = reference_training(job.settings, 20)
+
+    assert run.parameters.dtype == precision
+    np.testing.assert_allclose(run.parameters, expected, rtol=tolerance, atol=0)
+    reported = np.mean([run.reports["w0", 19]["loss"], run.reports["w1", 19]["loss"]])
+    assert reported == pytest.approx(losses[19], rel=tolerance)
+    assert losses[19] < losses[0]
+
+
+def test_weights_do_not_depend_on_the_partitioner(
+    drive: DriveJob, small_job: DriveJob
+) -> None:
+    metis = drive(small_job(2, partitioner="metis", parts=2))
+    hashed = drive(small_job(2))
+
+    np.testing.assert_array_equal(metis.parameters, hashed.parameters)
+
+
+def test_weights_depend_on_the_batches(small_job: DriveJob) -> None:
+    """The tolerances above mean something: other batches, other weights."""
+    job = small_job(2, precision="float64")
+    weights, _ = reference_training(job.settings, 2)
+    others, _ = reference_training({**job.settings, "batch_size": 14}, 2)
+
+    assert not np.allclose(weights, others, rtol=1e-5)
+
+
+@pytest.mark.parametrize("sampling", ["oneshot", "multiround"])
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("compute", ["timed", "real"])
+def test_sent_bytes_are_the_realized_volumes(
+    drive: DriveJob, small_job: DriveJob, sampling: str, precision: str, compute: str
+) -> None:
+    job = small_job(
+        2,
+        sampling=sampling,
+        precision=precision,
+        compute=compute,
+        parameter_servers=2,
+        epoch="shard",
+    )
+    run = drive(job)
+    volumes = realize_volumes(job, open_for(job.settings))
+    for edge in range(len(job.edges)):
+        for n in range(job.iterations):
+            if not job.sends(edge, n) or job.edges[edge].credit:
+                assert (edge, n) not in run.payloads
+                volumes[edge, n] = 0
+
+    np.testing.assert_array_equal(run.volumes, volumes)
+
+
+def test_multiround_sends_the_same_mini_batches(
+    drive: DriveJob, small_job: DriveJob
+) -> None:
+    runs = [drive(small_job(2, sampling=s)) for s in ("oneshot", "multiround")]
+
+    def sent(run: Any) -> list[Payload]:
+        names = [run.job.edge_name(edge) for edge in run.job.edges]
+        return [
+            run.payloads[names.index(f"s{i}->w{i // 2}"), n]
+            for i in range(4)
+            for n in range(2)
+        ]
+
+    for oneshot, multiround in zip(*map(sent, runs), strict=True):
+        assert oneshot.keys() == multiround.keys()
+        for name, array in oneshot.items():
+            np.testing.assert_array_equal(array, multiround[name])
+
+
+def test_the_stores_rows_are_the_features_of_the_batch(
+    drive: DriveJob, small_job: DriveJob
+) -> None:
+    """Union over stores == X[S_0], and no row comes twice."""
+    job = small_job(1)
+    run, dataset = drive(job), open_for(job.settings)
+    plan = BatchPlan.from_settings(job.settings)
+    batch = plan.batch(dataset.structure, dataset.train, 2, 0)
+    names = [job.edge_name(edge) for edge in job.edges]
+    rows = [run.payloads[names.index(f"g{g}->s2"), 0]["features"] for g in range(3)]
+    by_owner = np.argsort(dataset.owner[batch.vertices], kind="stable")
+
+    np.testing.assert_array_equal(
+        np.concatenate(rows), dataset.gather(batch.vertices[by_owner])
+    )
+
+
+def test_timed_workers_send_zeros_and_report_no_loss(
+    drive: DriveJob, small_job: DriveJob
+) -> None:
+    run = drive(small_job(2, compute="timed"))
+    names = [run.job.edge_name(edge) for edge in run.job.edges]
+
+    assert not run.payloads[names.index("w0->ps0"), 1]["gradient"].any()
+    assert run.reports["w0", 1] == {}
