@@ -1,1 +1,19 @@
-"""report."""
+"""What a run looks like in a terminal: tables of at most 100 columns.
+
+Must not know: how a schedule was made, files, the command line.
+"""
+
+from emu.report.comparison import Candidate, comparison_table
+from emu.report.flows import flow_table, port_table
+from emu.report.placement import placement_table
+from emu.report.terminal import WIDTH, terminal
+
+__all__ = [
+    "WIDTH",
+    "Candidate",
+    "comparison_table",
+    "flow_table",
+    "placement_table",
+    "port_table",
+    "terminal",
+]

@@ -4,9 +4,11 @@ Must not know: sockets, node processes, how a schedule is made.
 """
 
 from emu.scenario.load import find_errors, load
+from emu.scenario.placing import place
 from emu.scenario.profile_file import ProfileFile, read_profile, write_profile
-from emu.scenario.realize import build_job, realize
+from emu.scenario.realize import build_job, profile_of, realize
 from emu.scenario.scenario import CreditWindow, Scenario, json_schema
+from emu.scenario.whole_file import write_whole
 
 __all__ = [
     "CreditWindow",
@@ -16,7 +18,10 @@ __all__ = [
     "find_errors",
     "json_schema",
     "load",
+    "place",
+    "profile_of",
     "read_profile",
     "realize",
     "write_profile",
+    "write_whole",
 ]

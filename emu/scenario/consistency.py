@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.scenario.cluster_section import MachineSection
 from emu.scenario.custom_section import CustomJobSection
-from emu.scenario.wording import nearest
+from emu.scenario.suggestion import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

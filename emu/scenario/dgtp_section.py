@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from emu.scenario.quantities import Count, Duration, Few, Index, Name, Positive, Seed
+from emu.scenario.quantities import Count, Duration, Few, Name, Positive, Seed
 from emu.scenario.section import Resources, Section
 from emu.workloads import DgtpConfig
 
@@ -128,8 +128,6 @@ class DgtpJobSection(Section):
     """``adam``, ``sgd`` or ``{name: ..., lr: ...}``."""
     precision: Literal["float32", "float64"] = "float32"
     """Of features and parameters."""
-    evaluate_every: Index = 0
-    """Iterations between test accuracies; 0 is only at the end."""
 
     @property
     def sampler_batch(self) -> int:
@@ -196,7 +194,6 @@ class DgtpJobSection(Section):
             "sampling": self.sampling,
             "precision": self.precision,
             "epoch": self.epoch,
-            "evaluate_every": self.evaluate_every,
             "compute": compute,
             "seed": seed,
         }

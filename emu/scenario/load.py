@@ -87,6 +87,7 @@ def _read(path: Path, overrides: Sequence[str]) -> Document:
     if workload is not None:
         document = workload_document(document)
     apply_overrides(document, overrides)
+    _drop_nulls(document.data)
     data = document.data
     if workload is not None:
         expect_listed_makespan(data, workload)
@@ -95,6 +96,17 @@ def _read(path: Path, overrides: Sequence[str]) -> Document:
     if isinstance(data.get("profile"), str):
         data["profile"] = str(path.parent / data["profile"])
     return document
+
+
+def _drop_nulls(data: object) -> None:
+    """Remove keys without a value, so that ``--set key=null`` means the default."""
+    if isinstance(data, dict):
+        for key in [key for key, value in data.items() if value is None]:
+            del data[key]
+    for value in data.values() if isinstance(data, dict) else ():
+        _drop_nulls(value)
+    for value in data if isinstance(data, list) else ():
+        _drop_nulls(value)
 
 
 def _located(

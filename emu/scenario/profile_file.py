@@ -8,16 +8,15 @@ JSON: ``{"version": 1, "tasks": {name: [seconds, ...]}, "edges": {"g0->s0": [byt
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.errors import DataError
 from emu.problem import Profile
+from emu.scenario.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,20 +102,7 @@ def write_profile(path: str | Path, profile: ProfileFile) -> None:
         "edges": {name: row.tolist() for name, row in profile.edges.items()},
         "settings": dict(profile.settings),
     }
-    path = Path(path)
-    try:
-        # Beside the target: a rename is atomic within one file system only.
-        with NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as part:
-            partial = Path(part.name)
-            json.dump(content, part)
-            part.flush()
-            os.fsync(part.fileno())
-        partial.replace(path)
-    except OSError as error:
-        problem = f"cannot be written: {error.strerror}"
-        raise DataError(problem, path=str(path)) from error
+    write_whole(path, json.dumps(content))
 
 
 def read_profile(path: str | Path) -> ProfileFile:

@@ -1,7 +1,7 @@
 """Times and volumes of a scenario's job: stated, profiled, or counted in its graph.
 
-The seam to `emu.graph_data`: everything about a data set that a simulation needs goes
-through this file.
+The seam to `emu.graph_data`: whatever a simulation needs of a data set goes through
+this file, and a data set is opened only where its numbers are needed.
 """
 
 from __future__ import annotations
@@ -11,37 +11,41 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.errors import ScenarioError
+from emu.graph_data import open_for, realize_volumes
 from emu.problem import Profile, Realization
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.profile_file import read_profile
+from emu.workloads import dgtp_times
 
 if TYPE_CHECKING:
     from emu.problem import Job
     from emu.scenario.scenario import Scenario
 
-#: Random streams of one scenario seed; placement has its own.
+#: Random stream of the scenario's seed; placement has another.
 _DRAW_STREAM = 1
 
 
 def build_job(scenario: Scenario, *, emulated: bool = False) -> Job:
-    """Return the job, opening its data set only where it counts in epochs.
+    """Return the job; its data set is opened only where it counts in epochs.
 
     Raises
     ------
     DataError
         When the data set is missing or damaged.
     """
-    job = scenario.job
-    if isinstance(job, CustomJobSection) or job.epochs is None:
+    if isinstance(scenario.job, CustomJobSection) or scenario.job.epochs is None:
         return scenario.to_job(emulated=emulated)
-    raise ScenarioError("epochs need the data set", key="job.epochs")
+    settings = scenario.to_job(train_vertices=1).settings
+    train = open_for(settings).train_count
+    return scenario.to_job(emulated=emulated, train_vertices=train)
 
 
 def realize(scenario: Scenario, job: Job) -> Realization:
     """Return the times and volumes that ``job`` is predicted to have.
 
     Those stated in a custom job; else drawn from the profile, with the scenario's seed;
-    else the stated times of each kind of task, and volumes from sampling the data set.
+    else the stated time of each kind of task, and the volumes of what its samplers will
+    really sample: sampling is a function of the seed, so those are exact.
 
     Parameters
     ----------
@@ -58,9 +62,16 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     if scenario.profile is not None:
         rng = np.random.default_rng([scenario.seed, _DRAW_STREAM])
         return profile_of(scenario, job).draw(rng, job.iterations)
-    if isinstance(scenario.job, CustomJobSection):
-        return scenario.job.realize(job)
-    raise ScenarioError("a profile is needed", key="profile")
+    section = scenario.job
+    if isinstance(section, CustomJobSection):
+        return section.realize(job)
+    times = section.times.stated()
+    for task in job.tasks:
+        if task.kind not in times:
+            problem = "found neither this time nor a profile, write for example 20 ms"
+            raise ScenarioError(problem, key=f"job.times.{task.kind}")
+    volumes = realize_volumes(job, open_for(job.settings))
+    return Realization(dgtp_times(job, times), volumes / scenario.emulation.byte_scale)
 
 
 def profile_of(scenario: Scenario, job: Job) -> Profile:

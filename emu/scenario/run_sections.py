@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from emu.scenario.quantities import (
     Count,
@@ -16,6 +16,19 @@ from emu.scenario.quantities import (
     Size,
 )
 from emu.scenario.section import Section
+from emu.scenario.suggestion import nearest
+from emu.scheduling import POLICIES
+
+
+def _known_policy(name: str) -> str:
+    if name not in POLICIES:
+        raise ValueError(f"found {name!r}, {nearest(name, POLICIES)}")
+    return name
+
+
+RatePolicy: TypeAlias = Annotated[
+    str, AfterValidator(_known_policy), WithJsonSchema({"enum": [*POLICIES]})
+]
 
 
 class PlacementSection(Section):
@@ -33,7 +46,9 @@ class PlacementSection(Section):
     simulated_iterations: Count = 20
     """Iterations that ``etp`` simulates for the makespan of a candidate."""
     beta: Positive = 0.1
-    """Inverse temperature of ``etp``."""
+    """Inverse temperature of ``etp``, per unit of cost."""
+    beta_unit: Duration | None = None
+    """One unit of cost; default is 1 % of the first makespan."""
     tolerance: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = 1.0
     """By which share ``etp`` may overload a machine on its way, mu of the paper."""
 
@@ -41,7 +56,7 @@ class PlacementSection(Section):
 class ScheduleSection(Section):
     """Who may send how fast."""
 
-    policy: Literal["oes", "maxmin", "none"] = "oes"
+    policy: RatePolicy = "oes"
     """``oes`` of the paper, ``maxmin``, or ``none``: TCP shares the emulated NICs."""
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any
 
 from emu.scenario.scenario import json_schema
+from emu.scenario.suggestion import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from pydantic_core import ErrorDetails
 
@@ -33,15 +33,6 @@ _BOUNDS = {
     "less_than": ("lt", "less than {}"),
     "less_than_equal": ("le", "{} or less"),
 }
-
-
-def nearest(found: str, known: Iterable[str]) -> str:
-    """Return a hint: the known word most like ``found``, or all of them."""
-    known = list(known)
-    close = difflib.get_close_matches(found, known, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    return f"known: {', '.join(known)}"
 
 
 def shown(found: object) -> str:

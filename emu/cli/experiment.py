@@ -1,0 +1,62 @@
+"""A scenario made ready to simulate: job, placement, times and volumes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from emu.problem import Problem, Realization
+from emu.scenario import Scenario, build_job, load, place, realize
+from emu.simulation import simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from emu.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything that a simulation of ``scenario`` needs."""
+
+    scenario: Scenario
+    problem: Problem
+    realization: Realization
+
+    def simulate(self) -> Schedule:
+        """Return the schedule under the scenario's rate policy."""
+        policy = self.scenario.schedule.policy
+        return simulate(self.problem, self.realization, policy)
+
+    def result(self, schedule: Schedule) -> dict[str, Any]:
+        """Return ``schedule`` in its stable form, and what it is a schedule of.
+
+        Keys beyond `Schedule.to_json`: ``policy``, ``placement`` (task -> machine) and
+        ``scenario`` (as resolved), from which `emu audit` rebuilds the problem.
+        """
+        job, cluster = self.problem.job, self.problem.cluster
+        machine_of = self.problem.placement.machine_of
+        return {
+            **schedule.to_json(),
+            "policy": self.scenario.schedule.policy,
+            "placement": {
+                task.name: cluster.machines[machine].name
+                for task, machine in zip(job.tasks, machine_of, strict=True)
+            },
+            "scenario": self.scenario.to_json(),
+        }
+
+
+def prepare(file: Path, overrides: Sequence[str]) -> Experiment:
+    """Load, build, place and realize a scenario file.
+
+    Raises
+    ------
+    ScenarioError, PlacementError, DataError
+        As each step says.
+    """
+    scenario = load(file, overrides)
+    cluster, job = scenario.to_cluster(), build_job(scenario)
+    problem = Problem(cluster, job, place(scenario, job, cluster))
+    return Experiment(scenario, problem, realize(scenario, job))

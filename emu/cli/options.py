@@ -1,0 +1,50 @@
+"""Arguments and options that several commands share, and their output."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+from emu.scenario import write_whole
+
+ScenarioFile: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Scenario (YAML) or workload (JSON).")
+]
+Overrides: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override a key, e.g. job.iterations=5."
+    ),
+]
+JsonTarget: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--json", metavar="OUT", help="Write the result to a file; - prints it instead."
+    ),
+]
+
+
+def emit(target: str | None, content: object) -> bool:
+    """Write ``content`` as JSON where ``--json`` says.
+
+    Returns
+    -------
+    bool
+        Whether tables may still be printed: not beside JSON on standard output.
+
+    Raises
+    ------
+    DataError
+        When the file cannot be written.
+    """
+    if target is None:
+        return True
+    text = json.dumps(content, indent=None, allow_nan=False)
+    if target == "-":
+        typer.echo(text)
+        return False
+    write_whole(target, text + "\n")
+    return True

@@ -1,0 +1,57 @@
+"""``emu simulate``."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from emu.cli.app import app
+from emu.cli.experiment import prepare
+from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
+from emu.errors import ExpectationMissed
+from emu.report import flow_table, port_table, terminal
+from emu.units import format_duration
+
+if TYPE_CHECKING:
+    from emu.scenario import Scenario
+
+
+@app.command()
+def simulate(
+    file: ScenarioFile,
+    overrides: Overrides = None,
+    json_target: JsonTarget = None,
+) -> None:
+    """Simulate a scenario in virtual time."""
+    experiment = prepare(file, overrides or [])
+    schedule = experiment.simulate()
+    if emit(json_target, experiment.result(schedule)):
+        console = terminal()
+        for table in (flow_table(schedule), port_table(schedule)):
+            console.print(table)
+            console.print()
+        makespan = format_duration(schedule.makespan, 10)
+        job, scenario = experiment.problem.job, experiment.scenario
+        console.print(
+            f"{scenario.name}: makespan [bold]{makespan}[/bold], "
+            f"{job.iterations} iterations under {scenario.schedule.policy}, "
+            f"{len(schedule.flows()):,} flows"
+        )
+    check_makespan(experiment.scenario, schedule.makespan)
+
+
+def check_makespan(scenario: Scenario, makespan: float) -> None:
+    """Compare a simulated makespan with ``expect.makespan``.
+
+    Raises
+    ------
+    ExpectationMissed
+        When they differ by more than ``expect.tolerance``.
+    """
+    expected = scenario.expect.makespan
+    if expected is None:
+        return
+    if not math.isclose(makespan, expected, rel_tol=scenario.expect.tolerance):
+        raise ExpectationMissed(
+            f"expected a makespan of {expected!r} s, simulated is {makespan!r} s"
+        )

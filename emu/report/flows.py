@@ -1,0 +1,81 @@
+"""Where the bytes of a schedule went, and how busy the NICs were."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.report.terminal import plain_table
+from emu.units import format_duration, format_rate, format_size
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from rich.table import Table
+
+    from emu.schedule import Schedule
+
+
+def flow_table(schedule: Schedule) -> Table:
+    """Return one row per pair of task kinds: flows between machines, bytes, times."""
+    table = plain_table(
+        "Flows between machines",
+        "from",
+        "to",
+        ">flows",
+        ">bytes",
+        ">waiting",
+        ">moving",
+    )
+    job = schedule.problem.job
+    groups: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for edge, iteration in schedule.flows().tolist():
+        ends = job.edges[edge]
+        kinds = job.tasks[ends.source].kind, job.tasks[ends.destination].kind
+        groups.setdefault(kinds, []).append((edge, iteration))
+    for (source, destination), flows in groups.items():
+        at = tuple(np.array(flows).T)
+        started, ended = schedule.flow_start[at], schedule.flow_end[at]
+        table.add_row(
+            source,
+            destination,
+            f"{len(flows):,}",
+            format_size(float(schedule.flow_bytes[at].sum())),
+            format_duration(float(np.mean(started - schedule.flow_ready[at]))),
+            format_duration(float(np.mean(ended - started))),
+        )
+    return table
+
+
+def port_bytes(schedule: Schedule) -> NDArray[np.float64]:
+    """Return the bytes through every port, as in `Problem.capacities`."""
+    problem = schedule.problem
+    total = np.zeros_like(problem.capacities)
+    sent = np.nansum(schedule.flow_bytes, axis=1)
+    for hops, volume in zip(problem.hops, sent.tolist(), strict=True):
+        total[list(hops)] += volume
+    return total
+
+
+def port_table(schedule: Schedule) -> Table:
+    """Return one row per machine: bytes and mean use of its NIC in both directions."""
+    table = plain_table(
+        "NICs", "machine", ">out", ">sent", ">used", ">in", ">received", ">used"
+    )
+    through = port_bytes(schedule).reshape(-1, 2)
+    used = through / schedule.problem.capacities.reshape(-1, 2)
+    used /= schedule.makespan or np.inf
+    machines = schedule.problem.cluster.machines
+    for machine, (sent, received), (out_use, in_use) in zip(
+        machines, through.tolist(), used.tolist(), strict=True
+    ):
+        table.add_row(
+            machine.name,
+            format_rate(machine.bandwidth_out),
+            format_size(sent),
+            f"{out_use:.0%}",
+            format_rate(machine.bandwidth_in),
+            format_size(received),
+            f"{in_use:.0%}",
+        )
+    return table

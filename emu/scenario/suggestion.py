@@ -1,0 +1,18 @@
+"""What the writer of an unknown word may have meant."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def nearest(found: str, known: Iterable[str]) -> str:
+    """Return a hint: the known word most like ``found``, or all of them."""
+    known = list(known)
+    close = difflib.get_close_matches(found, known, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"known: {', '.join(known)}"
