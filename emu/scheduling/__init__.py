@@ -1,1 +1,10 @@
-"""scheduling."""
+"""Decides what starts, which flow is active and what rate it gets.
+
+Pure state on flat arrays, driven by virtual time (`emu.simulation`) or by messages
+(`emu.coordinator`). Must not know: who drives it, and why.
+"""
+
+from emu.scheduling.policies import POLICIES, Policy, policy_named
+from emu.scheduling.scheduler import Decisions, Lines, Scheduler
+
+__all__ = ["POLICIES", "Decisions", "Lines", "Policy", "Scheduler", "policy_named"]

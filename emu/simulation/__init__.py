@@ -1,1 +1,9 @@
-"""simulation."""
+"""What a run would take: virtual time drives `emu.scheduling`.
+
+Must not know: sockets, wall clocks, files.
+"""
+
+from emu.simulation.evaluator import MakespanEvaluator
+from emu.simulation.simulate import makespan, simulate
+
+__all__ = ["MakespanEvaluator", "makespan", "simulate"]

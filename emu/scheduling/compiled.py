@@ -1,0 +1,66 @@
+"""How the scheduler is compiled: numba, with a cache where one can be written.
+
+Every function under these decorators is plain Python on flat arrays; with
+``NUMBA_DISABLE_JIT=1`` it runs uncompiled and gives the same result.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numba
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _sources() -> tuple[tuple[str, int, int], ...]:
+    """Return name, time and size of every file that holds compiled functions."""
+    package = Path(__file__).parents[1]
+    return tuple(
+        (path.name, path.stat().st_mtime_ns, path.stat().st_size)
+        for layer in ("scheduling", "simulation", "placement")
+        for path in sorted((package / layer).glob("*.py"))
+    )
+
+
+_SOURCES = _sources()
+
+
+_Function = TypeVar("_Function", bound="Callable[..., Any]")
+
+
+def _jit(function: _Function, **options: Any) -> _Function:
+    dispatcher: Any = numba.njit(nogil=True, error_model="numpy", **options)(function)
+    if not hasattr(dispatcher, "enable_caching"):  # NUMBA_DISABLE_JIT=1
+        return function
+    try:
+        dispatcher.enable_caching()
+    except RuntimeError:  # neither the package nor the home directory is writable
+        return cast("_Function", dispatcher)
+    # numba compares the time of the function's own file only: after an edit to a
+    # function that was compiled into it, it would go on to run the old one.
+    index = dispatcher._cache._cache_file  # noqa: SLF001 - there is no public way
+    index._source_stamp = (index._source_stamp, _SOURCES)  # noqa: SLF001
+    return cast("_Function", dispatcher)
+
+
+def compiled(function: _Function) -> _Function:
+    """Compile ``function`` on its first call; the result is kept on disk."""
+    return _jit(function)
+
+
+def inlined(function: _Function) -> _Function:
+    """Compile ``function`` into its compiled callers; it must not allocate arrays.
+
+    A call that hands over the three dozen arrays of layout and state costs more than
+    most of these functions do, and so does counting references to each array it
+    touches: workload A took 680 us with both, see ``tests/benchmarks``.
+    """
+    return _jit(function, forceinline=True, _nrt=False)
+
+
+def hot(function: _Function) -> _Function:
+    """Compile ``function`` without counting references; it must not allocate arrays."""
+    return _jit(function, _nrt=False)

@@ -1,0 +1,56 @@
+"""A binary heap of (key, item) in a slice of two arrays, smallest key first.
+
+heapq knows neither numba nor removal from the middle, which a flow that ends before
+its fluid does needs (`Scheduler.flow_ended`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.scheduling.compiled import inlined
+
+if TYPE_CHECKING:
+    from emu.scheduling.layout import Floats, Ints
+
+
+@inlined
+def push(
+    keys: Floats, items: Ints, first: int, size: int, key: float, item: int
+) -> None:
+    """Add to the heap of ``size`` entries that begins at ``first``."""
+    hole = size
+    while hole > 0:
+        parent = (hole - 1) >> 1
+        if keys[first + parent] <= key:
+            break
+        keys[first + hole] = keys[first + parent]
+        items[first + hole] = items[first + parent]
+        hole = parent
+    keys[first + hole] = key
+    items[first + hole] = item
+
+
+@inlined
+def remove(keys: Floats, items: Ints, first: int, size: int, hole: int) -> None:
+    """Remove the entry at ``hole`` from the heap of ``size`` at ``first``."""
+    last = size - 1
+    key = keys[first + last]
+    item = items[first + last]
+    while hole > 0 and keys[first + ((hole - 1) >> 1)] > key:
+        keys[first + hole] = keys[first + ((hole - 1) >> 1)]
+        items[first + hole] = items[first + ((hole - 1) >> 1)]
+        hole = (hole - 1) >> 1
+    while True:
+        child = 2 * hole + 1
+        if child >= last:
+            break
+        if child + 1 < last and keys[first + child + 1] < keys[first + child]:
+            child += 1
+        if keys[first + child] >= key:
+            break
+        keys[first + hole] = keys[first + child]
+        items[first + hole] = items[first + child]
+        hole = child
+    keys[first + hole] = key
+    items[first + hole] = item

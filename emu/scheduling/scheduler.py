@@ -1,0 +1,283 @@
+"""The compiled scheduler with a Python face, for events that come from outside."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.errors import SchedulingError
+from emu.scheduling import progress
+from emu.scheduling.compiled import compiled
+from emu.scheduling.layout import Floats, Ints, Layout, job_arrays, lay_out
+from emu.scheduling.policies import policy_named
+from emu.scheduling.rates import set_rates
+from emu.scheduling.state import BEGUN, OPENED, State, new_state
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Problem
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Fluid lines: bytes served at the settle time, and the rate from then on.
+
+    Parameters
+    ----------
+    edge, iteration
+        The flow, int64, shape (lines,).
+    served, rate
+        Bytes and bytes per second, float64, shape (lines,).
+    """
+
+    edge: Ints
+    iteration: Ints
+    served: Floats
+    rate: Floats
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What follows from the events of one instant.
+
+    Parameters
+    ----------
+    tasks
+        (task, iteration) that start now.
+    flows
+        (edge, iteration) between machines that became active now.
+    lines
+        Every active flow whose fluid line changed, new ones included; flows that are
+        slowed down come before those that are sped up, so that a port is never
+        over-used in between.
+    """
+
+    tasks: list[tuple[int, int]]
+    flows: list[tuple[int, int]]
+    lines: Lines
+
+
+@compiled
+def _begin(layout: Layout, state: State) -> None:
+    progress.begin(layout, state)
+
+
+@compiled
+def _end_task(layout: Layout, state: State, task: int, now: float) -> None:
+    progress.end_task(layout, state, task, now)
+
+
+@compiled
+def _end_flow(layout: Layout, state: State, edge: int, now: float) -> None:
+    progress.end_flow(layout, state, edge, now)
+
+
+@compiled
+def _settle(layout: Layout, state: State, volumes: Floats, now: float) -> None:
+    state.length[BEGUN] = 0
+    state.length[OPENED] = 0
+    progress.settle(layout, state, volumes, now)
+    set_rates(layout, state, now)
+
+
+@compiled
+def _changed_lines(
+    layout: Layout, state: State, known_iteration: Ints, known_rate: Floats, now: float
+) -> tuple[Ints, Floats, NDArray[np.bool_]]:
+    """Return edge, bytes served and "slowed down" of every flow with a new line."""
+    edges = np.empty(layout.source.size, np.int64)
+    served = np.empty(layout.source.size)
+    slower = np.empty(layout.source.size, np.bool_)
+    lines = 0
+    for group in range(state.active.size):
+        first, rate = layout.slot[group], state.rate[group]
+        for place in range(first, first + state.active[group]):
+            edge = state.mark_edge[place]
+            fresh = known_iteration[edge] != state.delivered[edge]
+            if fresh or rate != known_rate[edge]:
+                edges[lines] = edge
+                served[lines] = (
+                    state.service[group]
+                    + rate * (now - state.since[group])
+                    - state.base[edge]
+                )
+                slower[lines] = not fresh and rate < known_rate[edge]
+                known_iteration[edge] = state.delivered[edge]
+                known_rate[edge] = rate
+                lines += 1
+    return edges[:lines], served[:lines], slower[:lines]
+
+
+class Scheduler:
+    """One schedule, driven event by event.
+
+    Tell it every end with `task_ended` and `flow_ended`, then call `settle` once per
+    instant. Time never runs backwards: an event reported late counts as now.
+
+    Parameters
+    ----------
+    problem
+        What is to be scheduled.
+    policy
+        Name of the rate policy, see `emu.scheduling.POLICIES`.
+
+    Raises
+    ------
+    ValueError
+        When there is no such policy.
+    """
+
+    def __init__(self, problem: Problem, policy: str) -> None:
+        job = problem.job
+        self._job = job
+        arrays = job_arrays(
+            job, problem.cluster, policy_named(policy).code, per_flow=False
+        )
+        machine_of = np.array(problem.placement.machine_of, dtype=np.int64)
+        self._layout: Layout = lay_out(arrays, machine_of)
+        self._state: State = new_state(self._layout, 0)
+        self._volumes = np.zeros((len(job.edges), job.iterations))
+        self._known_iteration = np.full(len(job.edges), -1, dtype=np.int64)
+        self._known_rate = np.zeros(len(job.edges))
+        self._now = 0.0
+
+    def begin(self) -> Decisions:
+        """Return what starts at time 0.
+
+        Raises
+        ------
+        SchedulingError
+            When the schedule has begun already.
+        """
+        if self._state.started.any():
+            raise SchedulingError("the schedule has begun already")
+        _begin(self._layout, self._state)
+        return self.settle(0.0)
+
+    def task_ended(
+        self, task: int, iteration: int, volumes: Mapping[int, float], time: float
+    ) -> None:
+        """Take in that ``iteration`` of ``task`` ended at ``time``.
+
+        Parameters
+        ----------
+        volumes
+            Bytes per out-edge; an edge that is absent has nothing to send.
+
+        Raises
+        ------
+        SchedulingError
+            When that iteration is not running, an edge is not one of the task's, or a
+            volume or the time is not a number that can be.
+        """
+        state = self._state
+        name = self._task_name(task)
+        if not state.ended[task] == iteration < state.started[task]:
+            raise SchedulingError(
+                f"{name} ended iteration {iteration}, but it has started "
+                f"{state.started[task]} and ended {state.ended[task]} iterations"
+            )
+        for edge, volume in volumes.items():
+            if not 0 <= edge < len(self._job.edges) or (
+                self._job.edges[edge].source != task
+            ):
+                raise SchedulingError(f"{name} sent over edge {edge}, not one of its")
+            if not (math.isfinite(volume) and volume >= 0):
+                raise SchedulingError(
+                    f"{self._flow_name(edge, iteration)} has {volume} bytes"
+                )
+        now = self._clamped(time)
+        for edge, volume in volumes.items():
+            self._volumes[edge, iteration] = volume
+        _end_task(self._layout, state, task, now)
+
+    def flow_ended(self, edge: int, iteration: int, time: float) -> None:
+        """Take in that the flow ``iteration`` of ``edge`` ended at ``time``.
+
+        Raises
+        ------
+        SchedulingError
+            When that flow is not active, or the time is not a number.
+        """
+        if not 0 <= edge < len(self._job.edges):
+            raise SchedulingError(f"a flow of edge {edge} ended, which is not there")
+        state = self._state
+        if not (
+            state.delivered[edge] == iteration == self._known_iteration[edge]
+            and state.ready[edge] > iteration
+        ):
+            raise SchedulingError(
+                f"{self._flow_name(edge, iteration)} ended, but it was not active: "
+                f"{state.ready[edge]} were produced, {state.delivered[edge]} delivered"
+            )
+        _end_flow(self._layout, state, edge, self._clamped(time))
+
+    def settle(self, time: float) -> Decisions:
+        """Return what follows from the events told since the last call.
+
+        Raises
+        ------
+        SchedulingError
+            When the time is not a number.
+        """
+        now = self._clamped(time)
+        layout, state = self._layout, self._state
+        _settle(layout, state, self._volumes, now)
+        edge, served, slower = _changed_lines(
+            layout, state, self._known_iteration, self._known_rate, now
+        )
+        order = np.argsort(~slower, kind="stable")
+        edge = edge[order]
+        begun = state.begun[: state.length[BEGUN]].tolist()
+        opened = state.opened[: state.length[OPENED]].tolist()
+        return Decisions(
+            tasks=[(task, int(state.started[task]) - 1) for task in begun],
+            flows=[(e, int(state.delivered[e])) for e in opened],
+            lines=Lines(
+                edge, state.delivered[edge], served[order], self._known_rate[edge]
+            ),
+        )
+
+    def served(self, edge: int, time: float) -> float:
+        """Return the bytes that the fluid of the active flow of ``edge`` has served.
+
+        The rates of the last settling go on until ``time``; the volume is the most.
+
+        Raises
+        ------
+        SchedulingError
+            When no flow of ``edge`` is active.
+        """
+        state = self._state
+        iteration = int(state.delivered[edge])
+        if self._known_iteration[edge] != iteration:
+            raise SchedulingError(f"{self._flow_name(edge, iteration)} is not active")
+        group = self._layout.group[edge]
+        ahead = state.rate[group] * max(0.0, time - state.since[group])
+        served = state.service[group] + ahead - state.base[edge]
+        return min(float(served), float(self._volumes[edge, iteration]))
+
+    @property
+    def finished(self) -> bool:
+        """Whether every iteration of every task ended."""
+        return bool((self._state.ended == self._job.iterations).all())
+
+    def _clamped(self, time: float) -> float:
+        if not math.isfinite(time):
+            raise SchedulingError(f"an event at time {time}")
+        self._now = max(self._now, time)
+        return self._now
+
+    def _task_name(self, task: int) -> str:
+        if not 0 <= task < len(self._job.tasks):
+            raise SchedulingError(f"task number {task} ended, which is not there")
+        return self._job.tasks[task].name
+
+    def _flow_name(self, edge: int, iteration: int) -> str:
+        return f"flow {self._job.edge_name(self._job.edges[edge])} of {iteration}"

@@ -1,0 +1,94 @@
+"""Rates by fair sharing: the paper's equal shares, and (weighted) max-min.
+
+``oes``, Algorithm 1 of the paper: a flow gets the smallest, over its hops, of capacity
+divided by the number of active flows there. Idle capacity stays idle.
+
+Max-min by progressive filling: the rates of all flows rise together, in proportion to
+their weights; where a port is full its flows are frozen. Every flow gets at least its
+``oes`` rate if the weights are equal: its bottleneck port is full, no flow there has
+more, so it has capacity / flows or more.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from emu.scheduling.compiled import inlined
+from emu.scheduling.fluid import set_rate
+from emu.scheduling.state import DIRTY, Scratch, State
+
+if TYPE_CHECKING:
+    from emu.scheduling.layout import Layout
+
+
+@inlined
+def share_equally(layout: Layout, state: State, now: float) -> None:
+    """Set the ``oes`` rate of every group that crosses a port whose degree changed."""
+    for i in range(state.length[DIRTY]):
+        port = state.dirty[i]
+        if state.degree[port] > 0:
+            state.share[port] = layout.capacity[port] / state.degree[port]
+    for i in range(state.length[DIRTY]):
+        port = state.dirty[i]
+        for j in range(layout.port_start[port], layout.port_start[port + 1]):
+            group = layout.port_group[j]
+            if state.active[group] > 0:
+                rate = math.inf
+                for k in range(layout.hop_start[group], layout.hop_start[group + 1]):
+                    rate = min(rate, state.share[layout.hop[k]])
+                set_rate(layout, state, group, rate, now)
+
+
+@inlined
+def _fullest_port(scratch: Scratch) -> int:
+    """Return the port that progressive filling fills next, -1 when none is left."""
+    fullest, level = -1, math.inf
+    for port in range(scratch.residual.size):
+        if (
+            scratch.unfrozen[port] > 0
+            and scratch.residual[port] < level * scratch.load[port]
+        ):
+            level = scratch.residual[port] / scratch.load[port]
+            fullest = port
+    return fullest
+
+
+@inlined
+def _freeze(layout: Layout, state: State, group: int, level: float) -> None:
+    scratch, flows = state.scratch, state.active[group]
+    scratch.frozen[group] = True
+    given = level * scratch.weight[group]
+    scratch.rate[group] += given
+    for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
+        port = layout.hop[i]
+        scratch.unfrozen[port] -= flows
+        scratch.load[port] -= flows * scratch.weight[group]
+        scratch.residual[port] -= flows * given
+
+
+@inlined
+def fill_up(layout: Layout, state: State) -> None:
+    """Share ``scratch.residual`` max-min fairly by ``scratch.weight`` (positive).
+
+    What flows get is added to ``scratch.rate`` and subtracted from the residual.
+    """
+    scratch = state.scratch
+    for port in range(scratch.residual.size):
+        scratch.unfrozen[port] = 0
+        scratch.load[port] = 0.0
+    for group in range(state.active.size):
+        flows = state.active[group]
+        scratch.frozen[group] = flows == 0
+        for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
+            scratch.unfrozen[layout.hop[i]] += flows
+            scratch.load[layout.hop[i]] += flows * scratch.weight[group]
+    while True:
+        port = _fullest_port(scratch)
+        if port < 0:
+            return
+        level = max(scratch.residual[port], 0.0) / scratch.load[port]
+        for i in range(layout.port_start[port], layout.port_start[port + 1]):
+            group = layout.port_group[i]
+            if not scratch.frozen[group]:
+                _freeze(layout, state, group, level)

@@ -1,0 +1,119 @@
+"""Makespans for search: arrays made once, then many placements."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.scheduling.compiled import compiled
+from emu.scheduling.layout import Floats, Ints, JobArrays, job_arrays, lay_out
+from emu.scheduling.policies import policy_named
+from emu.scheduling.state import new_state
+from emu.simulation.events import run
+
+if TYPE_CHECKING:
+    from emu.problem import Cluster, Job, Realization
+
+
+@compiled
+def run_makespan(
+    arrays: JobArrays, machine_of: Ints, times: Floats, volumes: Floats, limit: float
+) -> float:
+    """Return the makespan of a placement, infinity if it is longer than ``limit``.
+
+    Nothing is checked: callable from compiled code, see `MakespanEvaluator`.
+    """
+    layout = lay_out(arrays, machine_of)
+    return run(layout, new_state(layout, 0), times, volumes, limit)
+
+
+@compiled
+def nic_bound(arrays: JobArrays, machine_of: Ints, volumes: Floats) -> float:
+    """Return the time that the busiest port needs for its bytes alone, seconds."""
+    machines = round(np.sqrt(arrays.path_start.size - 1))
+    load = np.zeros(arrays.capacity.size)
+    for edge in range(arrays.source.size):
+        if arrays.credit[edge]:
+            continue
+        source = machine_of[arrays.source[edge]]
+        pair = source * machines + machine_of[arrays.destination[edge]]
+        first, end = arrays.path_start[pair], arrays.path_start[pair + 1]
+        if first < end:
+            volume = 0.0
+            for iteration in range(arrays.iterations - arrays.lag[edge]):
+                volume += volumes[edge, iteration]
+            for i in range(first, end):
+                load[arrays.path_port[i]] += volume
+    bound = 0.0
+    for port in range(load.size):
+        bound = max(bound, load[port] / arrays.capacity[port])
+    return bound
+
+
+class MakespanEvaluator:
+    """Evaluates placements of one job on one cluster.
+
+    Parameters
+    ----------
+    job, cluster
+        What is placed where.
+    policy
+        Name of the rate policy.
+
+    Attributes
+    ----------
+    arrays
+        What `run_makespan` and `nic_bound` take from compiled code.
+
+    Raises
+    ------
+    ValueError
+        When there is no such policy.
+    """
+
+    def __init__(self, job: Job, cluster: Cluster, policy: str = "oes") -> None:
+        self._job = job
+        self._machines = len(cluster.machines)
+        self.arrays = job_arrays(
+            job, cluster, policy_named(policy).code, per_flow=False
+        )
+
+    def makespan(
+        self, machine_of: Ints, realization: Realization, limit: float = math.inf
+    ) -> float:
+        """Return the makespan in seconds, infinity if it is longer than ``limit``.
+
+        Raises
+        ------
+        ValueError
+            When ``machine_of`` or ``realization`` does not fit the job.
+        """
+        self._check(machine_of, realization)
+        return float(
+            run_makespan(
+                self.arrays, machine_of, realization.times, realization.volumes, limit
+            )
+        )
+
+    def nic_bound(self, machine_of: Ints, realization: Realization) -> float:
+        """Return a lower bound on the makespan: the busiest port's bytes, seconds.
+
+        Raises
+        ------
+        ValueError
+            When ``machine_of`` or ``realization`` does not fit the job.
+        """
+        self._check(machine_of, realization)
+        return float(nic_bound(self.arrays, machine_of, realization.volumes))
+
+    def _check(self, machine_of: Ints, realization: Realization) -> None:
+        realization.check_shapes(self._job)
+        if machine_of.dtype != np.int64 or machine_of.shape != (len(self._job.tasks),):
+            raise ValueError(
+                f"machine_of must be int64 of shape ({len(self._job.tasks)},), "
+                f"not {machine_of.dtype} of {machine_of.shape}"
+            )
+        if not ((machine_of >= 0) & (machine_of < self._machines)).all():
+            raise ValueError(f"machine_of names a machine beyond {self._machines - 1}")

@@ -1,0 +1,71 @@
+"""Problems with known answers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
+
+
+def two_machine_example(
+    iterations: int,
+    *,
+    second_nic: float = 10.0,
+    together: bool = False,
+    credit: int | None = None,
+) -> tuple[Problem, Realization]:
+    """Return a DGTP job of six tasks on two machines, small enough to do by hand.
+
+    m0 holds store g0, sampler s0, worker w0; m1 holds g1, s1 and parameter server p0.
+    Stores send 40 bytes to each sampler, samplers 60 to the worker, worker and
+    parameter server exchange 10; g, s and p take 1 s, w takes 3 s. NICs carry 10 bytes
+    per second.
+
+    Parameters
+    ----------
+    second_nic
+        Both directions of the NIC of m1, bytes per second.
+    together
+        True puts all tasks but g1 on m0.
+    credit
+        The stores wait for the end of the worker's iteration n - credit.
+    """
+    names = ["g0", "g1", "s0", "s1", "w0", "p0"]
+    kinds = {"g": "graph_store", "s": "sampler", "w": "worker", "p": "parameter_server"}
+    flows = [
+        ("g0", "s0", 0, 40.0),
+        ("g0", "s1", 0, 40.0),
+        ("g1", "s0", 0, 40.0),
+        ("g1", "s1", 0, 40.0),
+        ("s0", "w0", 0, 60.0),
+        ("s1", "w0", 0, 60.0),
+        ("w0", "p0", 0, 10.0),
+        ("p0", "w0", 1, 10.0),
+    ]
+    edges = [Edge(names.index(a), names.index(b), lag) for a, b, lag, _ in flows]
+    volumes = [volume for *_, volume in flows]
+    if credit is not None:
+        edges += [Edge(4, store, credit, credit=True) for store in (0, 1)]
+        volumes += [0.0, 0.0]
+    job = Job(
+        tuple(Task(name, kinds[name[0]]) for name in names), tuple(edges), iterations
+    )
+    cluster = Cluster(
+        (Machine("m0", 10.0, 10.0), Machine("m1", second_nic, second_nic))
+    )
+    machine_of = (0, 1, 0, 0, 0, 0) if together else (0, 1, 0, 1, 0, 1)
+    times = np.array([1.0, 1.0, 1.0, 1.0, 3.0, 1.0])
+    realization = Realization(
+        np.repeat(times[:, None], iterations, axis=1),
+        np.repeat(np.array(volumes)[:, None], iterations, axis=1),
+    )
+    return Problem(cluster, job, Placement(machine_of)), realization
