@@ -157,7 +157,7 @@ class Agent:
         try:
             self._processes = await asyncio.to_thread(fork_processes, descriptions)
         except (OSError, EOFError) as error:
-            lost = NodeLost(f"the fork server died before it had forked: {error!r}")
+            lost = NodeLost(f"cannot fork node processes: {error!r}; see the log")
             with contextlib.suppress(EmulatorError):
                 connection.send(pack(Failed("ForkServerLost", str(lost), "")))
             raise lost from error
