@@ -61,10 +61,10 @@ def run(
             set_rates(layout, state, now)
             flow_end = _next_flow_end(state.finish)
             now = min(flow_end, end_time[0]) if running > 0 else flow_end
-            if now > limit:
-                return math.inf
             if now == math.inf:
                 break
+            if now > limit:
+                return math.inf
             instant = now * (1.0 + TIE)
             if flow_end <= instant:
                 for group in range(state.finish.size):
