@@ -74,7 +74,9 @@ def run(
 @app.command()
 def profile(
     file: ScenarioFile,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Profile to write (JSON).")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="Profile to write (JSON).")
+    ],
     overrides: Overrides = None,
     iterations: Annotated[int, typer.Option(min=1, help="Iterations to measure.")] = 50,
     runs: Runs = Path("runs"),
