@@ -60,12 +60,12 @@ def run(
         token=os.environ.get("EMU_TOKEN", "") if agents else "",
     )
     directory = RunDirectory.create(scenario.name, runs)
-    progress = terminal(stderr=True)
+    progress = terminal(sys.stderr)
     with ProgressLine(experiment.problem.job, progress) as line:
         outcome = carry_out(experiment, directory, line)
     if emit(json_target, outcome.result):
         terminal().print(run_tables(outcome.result))
-    progress.print(f"written to {directory.path}/", highlight=False)
+    progress.print(f"written to {directory.path}/")
     missed = missed_expectations(scenario, outcome.result)
     if missed:
         raise ExpectationMissed("; ".join(missed))
@@ -74,7 +74,9 @@ def run(
 @app.command()
 def profile(
     file: ScenarioFile,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Profile to write (JSON).")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="Profile to write (JSON).")
+    ],
     overrides: Overrides = None,
     iterations: Annotated[int, typer.Option(min=1, help="Iterations to measure.")] = 50,
     runs: Runs = Path("runs"),
@@ -88,7 +90,7 @@ def profile(
     scenario = load(file, [*(overrides or []), f"job.iterations={iterations}"])
     experiment = prepare_profile(scenario)
     directory = RunDirectory.create(f"{scenario.name}-profile", runs)
-    console = terminal(stderr=True)
+    console = terminal(sys.stderr)
     with ProgressLine(experiment.problem.job, console) as line:
         measured = measure_profile(experiment, directory, line)
     write_profile(out, measured)

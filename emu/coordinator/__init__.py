@@ -3,13 +3,13 @@
 Must not know: how rates are chosen, what a program computes, how results are drawn.
 """
 
+from emu.coordinator.expectations import missed_expectations
 from emu.coordinator.experiment import (
     Experiment,
     ExperimentOutcome,
     carry_out,
     prepare,
 )
-from emu.coordinator.expectations import missed_expectations
 from emu.coordinator.profiling import measure_profile, prepare_profile
 from emu.coordinator.run import Coordinator, EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings

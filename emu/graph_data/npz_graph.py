@@ -77,7 +77,8 @@ def _load(path: Path, seed: int) -> RawGraph:
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Opened here: np.load would leave a damaged file open.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             missing = [key for key in _KEYS if key not in file.files]
             if missing:
                 raise DataError(f"holds no {', '.join(missing)}", path=str(path))

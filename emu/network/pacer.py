@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from emu.network.rate_board import RateBoard
 
 
+#: Wall seconds between two looks at the board. 16 flows in 8 processes on 2 cores cost
+#: 1.4 CPU-s per GB with 1 ms and 1.0 with 2 ms, at the same median finish error.
+QUANTUM = 0.002
+
+
 @dataclass(frozen=True, slots=True)
 class PacerStatistics:
     """How often the pacer woke, and how late (wall seconds).
@@ -56,7 +61,7 @@ class Pacer:
         board: RateBoard,
         *,
         byte_scale: float = 1.0,
-        quantum: float = 0.001,
+        quantum: float = QUANTUM,
         depth: Depth | None = None,
         timerfd: bool = True,
     ) -> None:

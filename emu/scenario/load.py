@@ -15,7 +15,7 @@ from emu.scenario.consistency import (
 from emu.scenario.document import read_document
 from emu.scenario.overrides import apply_overrides
 from emu.scenario.scenario import Scenario
-from emu.scenario.wording import describe, trail_of
+from emu.scenario.wording import MISSING, describe, trail_of
 from emu.scenario.workload_file import (
     expect_listed_makespan,
     is_workload,
@@ -113,4 +113,5 @@ def _located(
     document: Document, found: Iterable[tuple[Trail, str]]
 ) -> list[ScenarioError]:
     errors = [document.error(trail, problem) for trail, problem in found]
-    return sorted(errors, key=lambda error: error.line)
+    # A key that is missing is often there, misspelt: the unknown one says more.
+    return sorted(errors, key=lambda error: (error.problem == MISSING, error.line))

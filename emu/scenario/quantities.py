@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _NUMBER_PATTERN = r"^\s*\+?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*"
 
 
-def _text_schema(quantity: Quantity, example: str) -> dict[str, Any]:
+def text_schema(quantity: Quantity, example: str) -> dict[str, Any]:
+    """Return the JSON Schema of a quantity written as text."""
     units = "|".join(sorted(filter(None, quantity.units), key=len, reverse=True))
     return {
         "type": "string",
@@ -71,7 +72,7 @@ def _each_exact(
 
 
 def _either_schema(quantity: Quantity, example: str) -> dict[str, Any]:
-    one = _text_schema(quantity, example)
+    one = text_schema(quantity, example)
     return {
         "anyOf": [one, {"type": "array", "items": one, "minItems": 1}],
         "description": f"{quantity.what}, one for all iterations or one per iteration",
@@ -95,27 +96,26 @@ Rate: TypeAlias = Annotated[
     BeforeValidator(RATE.parse),
     AfterValidator(_positive),
     PlainSerializer(RATE.exact, return_type=str),
-    WithJsonSchema(_text_schema(RATE, "50 Gbit/s")),
+    WithJsonSchema(text_schema(RATE, "50 Gbit/s")),
 ]
 Size: TypeAlias = Annotated[
     float,
     BeforeValidator(SIZE.parse),
     PlainSerializer(SIZE.exact, return_type=str),
-    WithJsonSchema(_text_schema(SIZE, "48 GB")),
+    WithJsonSchema(text_schema(SIZE, "48 GB")),
 ]
 Duration: TypeAlias = Annotated[
     float,
     BeforeValidator(DURATION.parse),
     PlainSerializer(DURATION.exact, return_type=str),
-    WithJsonSchema(_text_schema(DURATION, "15 ms")),
+    WithJsonSchema(text_schema(DURATION, "15 ms")),
 ]
 #: ``2 %`` or 0.02.
 Ratio: TypeAlias = Annotated[
     float,
     BeforeValidator(RATIO.parse),
-    PlainSerializer(RATIO.exact, return_type=str),
     WithJsonSchema(
-        {"anyOf": [_text_schema(RATIO, "2 %"), {"type": "number", "minimum": 0}]}
+        {"anyOf": [text_schema(RATIO, "2 %"), {"type": "number", "minimum": 0}]}
     ),
 ]
 #: Amount of a resource: a number, or a size in bytes.
@@ -123,7 +123,7 @@ Amount: TypeAlias = Annotated[
     float,
     BeforeValidator(_amount),
     WithJsonSchema(
-        {"anyOf": [{"type": "number", "minimum": 0}, _text_schema(SIZE, "1 TB")]}
+        {"anyOf": [{"type": "number", "minimum": 0}, text_schema(SIZE, "1 TB")]}
     ),
 ]
 DurationPerIteration: TypeAlias = Annotated[

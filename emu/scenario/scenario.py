@@ -10,7 +10,7 @@ from pydantic import Field
 from emu.scenario.cluster_section import ClusterSection
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.dgtp_section import DgtpJobSection
-from emu.scenario.quantities import Name, Seed
+from emu.scenario.quantities import Name, Seed, text_schema
 from emu.scenario.run_sections import (
     EmulationSection,
     ExpectSection,
@@ -18,6 +18,7 @@ from emu.scenario.run_sections import (
     ScheduleSection,
 )
 from emu.scenario.section import Section
+from emu.units import RATE
 from emu.workloads import dgtp_job
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def json_schema() -> dict[str, Any]:
     schema = Scenario.model_json_schema(by_alias=True)
     schema["required"] = [key for key in schema["required"] if key != "name"]
     shorthands: dict[tuple[str, str], dict[str, Any]] = {
-        ("MachineSection", "nic"): {"type": "string", "examples": ["50 Gbit/s"]},
+        ("MachineSection", "nic"): text_schema(RATE, "50 Gbit/s"),
         ("DgtpJobSection", "dataset"): {"type": "string"},
         ("DgtpJobSection", "optimizer"): {"enum": ["adam", "sgd"]},
     }

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from emu.scenario.document import Trail
 
+MISSING = "this key is missing"
+
 _KINDS = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
@@ -93,7 +95,7 @@ def _unknown_word(error: ErrorDetails, context: Mapping[str, Any]) -> str:
 
 _SPECIAL: dict[str, Callable[[ErrorDetails, Mapping[str, Any]], str]] = {
     "extra_forbidden": _unknown_key,
-    "missing": lambda *_: "this key is missing",
+    "missing": lambda *_: MISSING,
     "value_error": lambda _, context: str(context["error"]),
     "union_tag_not_found": lambda *_: (
         "the key 'system' is missing, write system: dgtp or system: custom"

@@ -113,7 +113,7 @@ class Quantity:
             text = f"{scaled:.12g} {unit}"
             if scaled >= 1 and self.parse(text) == value:
                 return text
-        return f"{value!r} {self.inside}"
+        return f"{value!r} {self.inside}".rstrip()
 
     def format(self, value: float, digits: int = 4) -> str:
         """Return ``value`` for people, with ``digits`` significant digits."""

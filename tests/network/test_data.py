@@ -1,12 +1,10 @@
-"""Data connections: what arrives, what is refused, and what pacing promises."""
+"""Data connections: what arrives, and what is refused."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import socket
 import struct
-import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -29,9 +27,6 @@ from emu.network import (
     DataServer,
     Inbox,
     OutEdge,
-    Pacer,
-    RateBoard,
-    RunClock,
     open_edge,
 )
 from emu.wire import Kind, WireLimits, encode_data, encode_message
@@ -53,11 +48,9 @@ class Receiver:
     failures: list[tuple[int, EmulatorError]]
     edges: list[OutEdge] = field(default_factory=list)
 
-    async def open(self, edge: int, pacer: Pacer | None = None) -> OutEdge:
+    async def open(self, edge: int) -> OutEdge:
         """Return a connected edge that is closed with the receiver."""
-        self.edges.append(
-            await open_edge(self.address, edge, token="secret", pacer=pacer)  # noqa: S106
-        )
+        self.edges.append(await open_edge(self.address, edge, token="secret"))  # noqa: S106
         return self.edges[-1]
 
 
@@ -354,176 +347,3 @@ async def test_shaped_frames_need_a_pacer() -> None:
         edge = await receiver.open(0)
         with pytest.raises(ValueError, match="no pacer"):
             _ = edge.send(0, {"x": np.zeros(4)}, shaped=True)
-
-
-@dataclass
-class Shaped:
-    """One shaped edge with its board, half a wall second per emulated second."""
-
-    board: RateBoard
-    pacer: Pacer
-    clock: RunClock
-    edge: OutEdge
-    receiver: Receiver
-
-
-@asynccontextmanager
-async def shaping(*, byte_scale: float = 0.5) -> AsyncIterator[Shaped]:
-    board = RateBoard.create(3)
-    pacer = Pacer(board, byte_scale=byte_scale)
-    async with receiving() as receiver:
-        edge = await receiver.open(1, pacer)
-        clock = RunClock(time.monotonic(), time_scale=0.5)
-        pacer.start(clock)
-        yield Shaped(board, pacer, clock, edge, receiver)
-    pacer.close()
-    board.close()
-
-
-def block(size: int) -> dict[str, Any]:
-    return {"x": np.arange(size, dtype=np.uint64).astype(np.uint8)}
-
-
-async def arrived(run: Shaped, iteration: int, size: int) -> float:
-    """Return the emulated time of the last byte, after checking every byte."""
-    delivery = await run.receiver.server.inbox.get(1, iteration, within=20)
-    np.testing.assert_array_equal(delivery.payload["x"], block(size)["x"])
-    delivery.release()
-    assert run.receiver.arrivals[-1][3:] == (size, True)
-    return run.clock.to_emulated(delivery.arrived)
-
-
-async def test_a_shaped_flow_ends_when_its_fluid_does_or_later() -> None:
-    async with shaping() as run:
-        left = run.edge.send(0, block(1_000_000), shaped=True)
-        since = run.clock.now()
-        # 1 MB real is 2 MB emulated; 20 MB/s takes 0.1 emulated seconds.
-        run.board.publish([1], [0], [0.0], [20e6], since)
-        end = await arrived(run, 0, 1_000_000)
-        record = await left
-
-        assert end >= since + 0.1 * (1 - 1e-6)
-        assert record.behind >= 0
-        statistics = run.edge.statistics()
-        assert statistics.payload_bytes == 1_000_000
-        # 2 ms of 20 MB/s emulated = 20 MB/s wall: 40 kB, plus the clock's rounding.
-        assert 16384 <= statistics.max_lead_bytes <= 40_001
-        assert run.pacer.statistics().wakes > 0
-
-
-async def test_rates_may_change_and_stop() -> None:
-    async with shaping() as run:
-        left = run.edge.send(0, block(200_000), shaped=True)
-        start = run.clock.now()
-        served, now = 0.0, start
-        for rate in (4e6, 0.0, 1e6, 0.0):
-            run.board.publish([1], [0], [served], [rate], now)
-            await asyncio.sleep(0.01)
-            served, now = served + rate * (run.clock.now() - now), run.clock.now()
-        assert not left.done()
-        assert served < 400_000
-        sent = run.edge.statistics()
-        run.board.publish([1], [0], [served], [10e6], now)
-        end = await arrived(run, 0, 200_000)
-
-        assert sent.frames == 0
-        assert end >= now + (400_000 - served) / 10e6 - 1e-6
-
-
-async def test_a_stopped_flow_sends_no_more_than_its_lead() -> None:
-    async with shaping() as run:
-        _ = run.edge.send(0, block(1_000_000), shaped=True)
-        run.board.publish([1], [0], [100_000.0], [0.0], 0.0)
-        before = run.pacer.statistics().wakes
-        await until(lambda: run.pacer.statistics().wakes > before + 5)
-
-        assert run.edge.statistics().max_lead_bytes <= 16384
-        assert run.receiver.arrivals == []
-
-
-async def test_a_frame_waits_for_the_line_of_its_own_iteration() -> None:
-    async with shaping() as run:
-        lefts = [run.edge.send(n, block(50_000), shaped=True) for n in range(2)]
-        run.board.publish([1], [0], [0.0], [1e9], run.clock.now())
-        await arrived(run, 0, 50_000)
-        wakes = run.pacer.statistics().wakes
-        await until(lambda: run.pacer.statistics().wakes > wakes + 5)
-        assert [left.done() for left in lefts] == [True, False]
-        run.board.publish([1], [1], [0.0], [1e9], run.clock.now())
-        await arrived(run, 1, 50_000)
-
-
-async def test_shaped_and_unshaped_frames_share_one_order() -> None:
-    async with shaping() as run:
-        _ = run.edge.send(0, block(1000), shaped=True)
-        _ = run.edge.send(1, {}, shaped=True)
-        _ = run.edge.send(2, block(1000), shaped=False)
-        run.board.publish([1], [0], [0.0], [1e9], run.clock.now())
-        await until(lambda: len(run.receiver.arrivals) == 3)
-        for n in range(3):
-            (await run.receiver.server.inbox.get(1, n)).release()
-
-        assert [seen[1] for seen in run.receiver.arrivals] == [0, 1, 2]
-        assert [seen[4] for seen in run.receiver.arrivals] == [True, True, False]
-
-
-async def test_an_idle_pacer_does_not_wake() -> None:
-    async with shaping() as run:
-        run.board.publish([1], [0], [0.0], [1e9], run.clock.now())
-        _ = run.edge.send(0, block(1000), shaped=True)
-        await arrived(run, 0, 1000)
-        wakes = run.pacer.statistics().wakes
-        await asyncio.sleep(0.02)
-
-        assert run.pacer.statistics().wakes == wakes
-
-
-async def test_nothing_shaped_leaves_before_the_start() -> None:
-    board = RateBoard.create(3)
-    pacer = Pacer(board)
-    async with receiving() as receiver:
-        edge = await receiver.open(1, pacer)
-        board.publish([1], [0], [1e9], [1e9], 0.0)
-        left = edge.send(0, block(100), shaped=True)
-        await asyncio.sleep(0.01)
-        assert not left.done()
-        pacer.start(RunClock(time.monotonic(), 1.0))
-        await left
-        (await receiver.server.inbox.get(1, 0, within=10)).release()
-    pacer.close()
-    board.close()
-
-
-async def test_many_flows_of_one_pacer_all_end_on_time() -> None:
-    """Finish order follows the fluids', whatever the order of sending."""
-    board = RateBoard.create(3)
-    pacer = Pacer(board)
-    async with receiving() as receiver:
-        edges = [await receiver.open(e, pacer) for e in range(3)]
-        clock = RunClock(time.monotonic(), 1.0)
-        pacer.start(clock)
-        since = clock.now()
-        rates = [1e6, 4e6, 2e6]
-        board.publish([0, 1, 2], [0, 0, 0], [0.0] * 3, rates, since)
-        for edge in edges:
-            _ = edge.send(0, block(100_000), shaped=True)
-        await until(lambda: len(receiver.arrivals) == 3)
-        for e in range(3):
-            (await receiver.server.inbox.get(e, 0)).release()
-
-        assert [seen[0] for seen in receiver.arrivals] == [1, 2, 0]
-        for e, _, wall, _, _ in receiver.arrivals:
-            assert clock.to_emulated(wall) >= since + 100_000 / rates[e] - 1e-9
-        ends = [seen[2] for seen in receiver.arrivals]
-        assert all(a <= b for a, b in itertools.pairwise(ends))
-    pacer.close()
-    board.close()
-
-
-def test_a_pacer_refuses_a_poll_longer_than_its_lead() -> None:
-    board = RateBoard.create(1)
-    with pytest.raises(ValueError, match="quantum"):
-        Pacer(board, quantum=0.003)
-    with pytest.raises(ValueError, match="byte_scale"):
-        Pacer(board, byte_scale=0.0)
-    board.close()

@@ -1,0 +1,246 @@
+"""What pacing promises: bounds and orders, never how fast this machine is."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from emu.errors import NodeLost
+from emu.network import (
+    BufferPool,
+    DataServer,
+    Inbox,
+    OutEdge,
+    Pacer,
+    RateBoard,
+    RunClock,
+    open_edge,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+
+@dataclass
+class Shaped:
+    """Three shaped edges with their board and receiver.
+
+    ``arrivals`` are (edge, iteration, wall time, bytes, shaped).
+    """
+
+    board: RateBoard
+    pacer: Pacer
+    clock: RunClock
+    edges: list[OutEdge]
+    inbox: Inbox
+    arrivals: list[tuple[int, int, float, int, bool]]
+
+    @property
+    def edge(self) -> OutEdge:
+        """The edge that most tests need: number 1."""
+        return self.edges[1]
+
+
+@asynccontextmanager
+async def shaping(
+    *, byte_scale: float = 0.5, time_scale: float = 0.5, started: bool = True
+) -> AsyncIterator[Shaped]:
+    board, inbox, pool = RateBoard.create(3), Inbox("w0"), BufferPool()
+    arrivals: list[tuple[int, int, float, int, bool]] = []
+    pacer = Pacer(board, byte_scale=byte_scale)
+    server = DataServer(
+        token="secret",  # noqa: S106
+        edges=range(3),
+        inbox=inbox,
+        pool=pool,
+        on_arrival=lambda *seen: arrivals.append(seen),
+    )
+    address = await server.start("127.0.0.1")
+    edges = [
+        await open_edge(address, e, token="secret", pacer=pacer)  # noqa: S106
+        for e in range(3)
+    ]
+    clock = RunClock(time.monotonic(), time_scale)
+    if started:
+        pacer.start(clock)
+    yield Shaped(board, pacer, clock, edges, inbox, arrivals)
+    for edge in edges:
+        await edge.aclose()
+    await server.aclose()
+    pacer.close()
+    board.close()
+    assert pool.statistics().in_use == 0
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until something holds that other callbacks bring about."""
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it never came true")
+
+
+def block(size: int) -> dict[str, Any]:
+    return {"x": np.arange(size, dtype=np.uint64).astype(np.uint8)}
+
+
+async def arrived(run: Shaped, iteration: int, size: int) -> float:
+    """Return the emulated time of the last byte, after checking every byte."""
+    delivery = await run.inbox.get(1, iteration, within=20)
+    np.testing.assert_array_equal(delivery.payload["x"], block(size)["x"])
+    delivery.release()
+    assert run.arrivals[-1][3:] == (size, True)
+    return run.clock.to_emulated(delivery.arrived)
+
+
+async def test_a_shaped_flow_ends_when_its_fluid_does_or_later() -> None:
+    async with shaping() as run:
+        left = run.edge.send(0, block(1_000_000), shaped=True)
+        since = run.clock.now()
+        # 1 MB real is 2 MB emulated; 20 MB/s takes 0.1 emulated seconds.
+        run.board.publish([1], [0], [0.0], [20e6], since)
+        end = await arrived(run, 0, 1_000_000)
+        record = await left
+
+        assert end >= since + 0.1 * (1 - 1e-6)
+        assert record.behind >= 0
+        statistics = run.edge.statistics()
+        assert statistics.payload_bytes == 1_000_000
+        # 2 ms of 20 MB/s emulated = 20 MB/s wall: 40 kB, plus the clock's rounding.
+        assert 16384 <= statistics.max_lead_bytes <= 40_001
+        assert run.pacer.statistics().wakes > 0
+
+
+async def test_rates_may_change_and_stop() -> None:
+    async with shaping() as run:
+        left = run.edge.send(0, block(200_000), shaped=True)
+        start = run.clock.now()
+        served, now = 0.0, start
+        for rate in (4e6, 0.0, 1e6, 0.0):
+            run.board.publish([1], [0], [served], [rate], now)
+            await asyncio.sleep(0.01)
+            served, now = served + rate * (run.clock.now() - now), run.clock.now()
+        assert not left.done()
+        assert served < 400_000
+        sent = run.edge.statistics()
+        run.board.publish([1], [0], [served], [10e6], now)
+        end = await arrived(run, 0, 200_000)
+
+        assert sent.frames == 0
+        assert end >= now + (400_000 - served) / 10e6 - 1e-6
+
+
+async def test_a_stopped_flow_sends_no_more_than_its_lead() -> None:
+    async with shaping() as run:
+        _ = run.edge.send(0, block(1_000_000), shaped=True)
+        run.board.publish([1], [0], [100_000.0], [0.0], 0.0)
+        before = run.pacer.statistics().wakes
+        await until(lambda: run.pacer.statistics().wakes > before + 5)
+
+        assert run.edge.statistics().max_lead_bytes <= 16384
+        assert run.arrivals == []
+
+
+async def test_a_frame_waits_for_the_line_of_its_own_iteration() -> None:
+    async with shaping() as run:
+        lefts = [run.edge.send(n, block(50_000), shaped=True) for n in range(2)]
+        run.board.publish([1], [0], [0.0], [1e9], run.clock.now())
+        await arrived(run, 0, 50_000)
+        wakes = run.pacer.statistics().wakes
+        await until(lambda: run.pacer.statistics().wakes > wakes + 5)
+        assert [left.done() for left in lefts] == [True, False]
+        run.board.publish([1], [1], [0.0], [1e9], run.clock.now())
+        await arrived(run, 1, 50_000)
+
+
+async def test_shaped_and_unshaped_frames_share_one_order() -> None:
+    async with shaping() as run:
+        _ = run.edge.send(0, block(1000), shaped=True)
+        _ = run.edge.send(1, {}, shaped=True)
+        _ = run.edge.send(2, block(1000), shaped=False)
+        run.board.publish([1], [0], [0.0], [1e9], run.clock.now())
+        await until(lambda: len(run.arrivals) == 3)
+        for n in range(3):
+            (await run.inbox.get(1, n)).release()
+
+        assert [seen[1] for seen in run.arrivals] == [0, 1, 2]
+        assert [seen[4] for seen in run.arrivals] == [True, True, False]
+
+
+async def test_an_idle_pacer_does_not_wake() -> None:
+    async with shaping() as run:
+        run.board.publish([1], [0], [0.0], [1e9], run.clock.now())
+        _ = run.edge.send(0, block(1000), shaped=True)
+        await arrived(run, 0, 1000)
+        wakes = run.pacer.statistics().wakes
+        await asyncio.sleep(0.02)
+
+        assert run.pacer.statistics().wakes == wakes
+
+
+async def test_nothing_shaped_leaves_before_the_start() -> None:
+    async with shaping(started=False) as run:
+        run.board.publish([1], [0], [1e9], [1e9], 0.0)
+        left = run.edge.send(0, block(100), shaped=True)
+        await asyncio.sleep(0.01)
+        assert not left.done()
+        run.pacer.start(run.clock)
+        await arrived(run, 0, 100)
+
+
+async def test_flows_of_one_pacer_end_in_the_order_of_their_fluids() -> None:
+    async with shaping(byte_scale=1.0, time_scale=1.0) as run:
+        since = run.clock.now()
+        rates = [1e6, 4e6, 2e6]
+        run.board.publish([0, 1, 2], [0, 0, 0], [0.0] * 3, rates, since)
+        for edge in run.edges:
+            _ = edge.send(0, block(100_000), shaped=True)
+        await until(lambda: len(run.arrivals) == 3)
+        for e in range(3):
+            (await run.inbox.get(e, 0)).release()
+
+        assert [seen[0] for seen in run.arrivals] == [1, 2, 0]
+        for e, _, wall, _, _ in run.arrivals:
+            assert run.clock.to_emulated(wall) >= since + 100_000 / rates[e] - 1e-9
+        ends = [seen[2] for seen in run.arrivals]
+        assert all(a <= b for a, b in itertools.pairwise(ends))
+
+
+async def test_a_closed_edge_leaves_the_pacer_to_the_others() -> None:
+    async with shaping() as run:
+        lost = run.edges[0].send(0, block(100_000), shaped=True)
+        _ = run.edge.send(0, block(100_000), shaped=True)
+        run.board.publish([0, 1], [0, 0], [0.0] * 2, [0.0, 20e6], run.clock.now())
+        await run.edges[0].aclose()
+        await arrived(run, 0, 100_000)
+
+        with pytest.raises(NodeLost, match="edge 0 was closed"):
+            await lost
+
+
+async def test_a_flow_larger_than_the_kernel_takes_is_not_lost() -> None:
+    """The socket fills up while the receiver is slow; the rest follows."""
+    async with shaping() as run:
+        run.board.publish([1], [0], [1e12], [0.0], 0.0)
+        left = run.edge.send(0, block(40_000_000), shaped=True)
+        await arrived(run, 0, 40_000_000)
+
+        assert (await left).payload_bytes == 40_000_000
+        assert run.edge.statistics().blocked > 0
+
+
+def test_a_pacer_refuses_a_poll_longer_than_its_lead() -> None:
+    board = RateBoard.create(1)
+    with pytest.raises(ValueError, match="quantum"):
+        Pacer(board, quantum=0.003)
+    with pytest.raises(ValueError, match="byte_scale"):
+        Pacer(board, byte_scale=0.0)
+    board.close()

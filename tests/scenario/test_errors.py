@@ -1,0 +1,263 @@
+"""Every error names file, line and key, what was found and what would be right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from emu.errors import ScenarioError
+from emu.scenario import find_errors, load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOOD = """\
+cluster:
+  machines:
+    - {name: a, cpu: 8, memory: 48 GB, nic: 50 Gbit/s}
+    - name: b
+      nic: {in: 10 Gbit/s, out: 5 Gbit/s}
+job:
+  system: custom
+  iterations: 3
+  tasks:
+    - {name: g0, kind: graph_store, time: 1 s}
+    - {name: s0, kind: sampler, time: [1 s, 2 s, 1 s], demands: {cpu: 2}}
+  flows:
+    - {from: g0, to: s0, volume: 40 B}
+placement:
+  policy: explicit
+  tasks: {g0: a, s0: b}
+expect:
+  makespan: 5 s
+"""
+
+DGTP = """\
+cluster:
+  machines: [{count: 2, nic: 10 Gbit/s}]
+job:
+  system: dgtp
+  dataset: {name: products-like, scale: 0.01}
+  model: {hidden: 16, layers: 2}
+  fanouts: [5, 10]
+  batch_size: 64
+  samplers_per_worker: 2
+  iterations: 3
+emulation:
+  compute: timed
+"""
+
+# (file, text to replace, replacement, line, key, message)
+BROKEN = [
+    (GOOD, "iterations: 3", "itertions: 3", 8, "job.itertions",
+     "unknown key 'itertions', did you mean 'iterations'?"),
+    (GOOD, "iterations: 3", "", 6, "job.iterations", "this key is missing"),
+    (GOOD, "iterations: 3", "iterations: 3.5", 8, "job.iterations",
+     "found 3.5, write a whole number"),
+    (GOOD, "iterations: 3", "iterations: yes please", 8, "job.iterations",
+     "found 'yes please', write a whole number"),
+    (GOOD, "iterations: 3", "iterations: true", 8, "job.iterations",
+     "found True, write a whole number"),
+    (GOOD, "iterations: 3", "iterations: 0", 8, "job.iterations",
+     "found 0, write 1 or more"),
+    (GOOD, "nic: 50 Gbit/s", "nic: 50", 3, "cluster.machines[0].nic",
+     "a bare number (50) does not say its unit, write 50 Gbit/s"),
+    (GOOD, "nic: 50 Gbit/s", "nic: 0 Gbit/s", 3, "cluster.machines[0].nic",
+     "found zero, write more than that"),
+    (GOOD, "in: 10 Gbit/s", "in: 10 GB", 5, "cluster.machines[1].nic.in",
+     "'GB' is not a unit of a rate, write 10 Gbit/s"),
+    (GOOD, ", out: 5 Gbit/s", "", 5, "cluster.machines[1].nic.out",
+     "this key is missing"),
+    (GOOD, "memory: 48 GB", "memory: 48", 3, "cluster.machines[0].memory",
+     "a bare number (48) does not say its unit, write 48 GB"),
+    (GOOD, "memory: 48 GB", "memroy: 48 GB", 3, "cluster.machines[0].memroy",
+     "unknown key 'memroy', did you mean 'memory'?"),
+    (GOOD, "cpu: 8", "fpga: 8", 3, "cluster.machines[0].fpga",
+     "neither a key of machines nor a resource that a task demands"),
+    (GOOD, "cpu: 8", "cpu: -8", 3, "cluster.machines[0].cpu",
+     "found -8, write a number that is not negative"),
+    (GOOD, "cpu: 2", "tpu: 2", 11, "job.tasks[1].demands.tpu",
+     "no machine has 'tpu', did you mean"),
+    (GOOD, "name: b", "name: a", 4, "cluster.machines[1]",
+     "a second machine called 'a'"),
+    (GOOD, "time: 1 s", "time: 1 hour", 10, "job.tasks[0].time",
+     "'hour' is not a unit of a time, write 1 s"),
+    (GOOD, "[1 s, 2 s, 1 s]", "[1 s, 2, 1 s]", 11, "job.tasks[1].time",
+     "iteration 1: a bare number (2) does not say its unit, write 2 s"),
+    (GOOD, "[1 s, 2 s, 1 s]", "[1 s, 2 s]", 11, "job.tasks[1].time",
+     "found 2 values for 3 iterations, write 3 or a single one"),
+    (GOOD, "to: s0", "to: s1", 13, "job.flows[0].to",
+     "no task 's1', known: g0, s0"),
+    (GOOD, "volume: 40 B", "volume: -40 B", 13, "job.flows[0].volume",
+     "a size cannot be negative, found '-40 B'"),
+    (GOOD, "volume: 40 B", "volume: 40 B, lag: -1", 13, "job.flows[0].lag",
+     "found -1, write 0 or more"),
+    (GOOD, "to: s0", "to: g0", 6, "job",
+     "edges without lag form a cycle through g0; give one of them lag 1"),
+    (GOOD, "name: s0", "name: g0", 10, "job.tasks[0].name", "'g0' occurs 2 times"),
+    (GOOD, "time: 1 s}", "time: 1 s, pin: c}", 10, "job.tasks[0].pin",
+     "no machine 'c', known: a, b"),
+    (GOOD, "system: custom", "system: costum", 7, "job.system",
+     "found system 'costum', did you mean 'custom'?"),
+    (GOOD, "  system: custom\n", "", 6, "job.system",
+     "the key 'system' is missing, write system: dgtp or system: custom"),
+    (GOOD, "policy: explicit", "policy: explict", 15, "placement.policy",
+     "found 'explict', did you mean 'explicit'?"),
+    (GOOD, "s0: b}", "s0: c}", 16, "placement.tasks.s0", "no machine 'c', known: a, b"),
+    (GOOD, "s0: b}", "s9: b}", 16, "placement.tasks.s9", "no task 's9', known: g0, s0"),
+    (GOOD, ", s0: b}", "}", 16, "placement.tasks", "no machine for s0"),
+    (GOOD, "makespan: 5 s", "accuracy: 0.9", 18, "expect.accuracy",
+     "a custom job trains nothing, remove this key"),
+    (GOOD, "makespan: 5 s", "fidelity: 2 percent", 18, "expect.fidelity",
+     "'percent' is not a unit of a share, write 2 %"),
+    (GOOD, "expect:", "schedule: {policy: oess}\nexpect:", 17, "schedule.policy",
+     "found 'oess', did you mean 'oes'?"),
+    (GOOD, "expect:", "emulaton: {}\nexpect:", 17, "emulaton",
+     "unknown key 'emulaton', did you mean 'emulation'?"),
+    (GOOD, "expect:", "expect:\n  makespan: 4 s", 19, "",
+     "is not YAML: found duplicate"),
+    (GOOD, "{g0: a, s0: b}", "{g0: a, s0: b", 17, "", "is not YAML: "),
+    (GOOD, "cluster:", "1: 2\ncluster:", 0, "", "found the key 1, keys are text"),
+    (DGTP, "[5, 10]", "[5, 10, 15]", 7, "job.fanouts",
+     "found 3 for a model of 2 layers, write one per layer"),
+    (DGTP, "batch_size: 64", "batch_size: 65", 8, "job.batch_size",
+     "65 seeds cannot be shared evenly by 2 samplers, write 66"),
+    (DGTP, "iterations: 3", "epochs: 1\n  iterations: 3", 3, "job",
+     "found both of iterations and epochs, write one of them"),
+    (DGTP, "  iterations: 3\n", "", 3, "job",
+     "found neither of iterations and epochs, write one of them"),
+    (DGTP, "hidden: 16", "hiden: 16", 6, "job.model.hiden",
+     "unknown key 'hiden', did you mean 'hidden'?"),
+    (DGTP, "scale: 0.01", "scale: 0", 5, "job.dataset.scale",
+     "found 0, write more than 0"),
+    (DGTP, "compute: timed", "compute: fast", 12, "emulation.compute",
+     "found 'fast', known: timed, real, padded"),
+    (DGTP, "emulation:", "expect: {accuracy: 0.9}\nemulation:", 11, "expect.accuracy",
+     "timed tasks compute nothing, write emulation.compute: padded or real"),
+    (DGTP, "iterations: 3", "iterations: 3\n  credit_window: 0", 11,
+     "job.credit_window", "found 0, write 1 or more"),
+    (DGTP, "iterations: 3", "iterations: 3\n  demands: {smpler: {cpu: 1}}", 11,
+     "job.demands.smpler", "unknown key 'smpler', did you mean 'sampler'?"),
+]  # fmt: skip
+
+
+def _written(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "broken.yaml"
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "line", "key", "message"),
+    BROKEN,
+    ids=[f"{key}: {message}"[:70] for *_, key, message in BROKEN],
+)
+def test_broken_file(
+    tmp_path: Path, text: str, old: str, new: str, line: int, key: str, message: str
+) -> None:
+    assert old in text
+    file = _written(tmp_path, text.replace(old, new, 1))
+
+    with pytest.raises(ScenarioError) as caught:
+        load(file)
+
+    error = caught.value
+    assert error.problem.startswith(message)
+    assert (error.file, error.line, error.key) == (str(file), line, key)
+    assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("text", [GOOD, DGTP])
+def test_good_file(tmp_path: Path, text: str) -> None:
+    assert find_errors(_written(tmp_path, text)) == []
+
+
+def test_an_error_reads_file_line_key_problem(tmp_path: Path) -> None:
+    file = _written(tmp_path, GOOD.replace("nic: 50 Gbit/s", "nic: 50"))
+
+    with pytest.raises(ScenarioError) as caught:
+        load(file)
+
+    assert str(caught.value) == (
+        f"{file}:3: cluster.machines[0].nic: "
+        "a bare number (50) does not say its unit, write 50 Gbit/s"
+    )
+
+
+def test_every_error_is_found_in_the_order_of_lines(tmp_path: Path) -> None:
+    text = GOOD.replace("50 Gbit/s", "50").replace("iterations: 3", "iterations: x")
+    text = text.replace("time: 1 s", "time: 1").replace("5 s", "5")
+
+    errors = find_errors(_written(tmp_path, text))
+
+    assert [error.line for error in errors] == [3, 8, 10, 18]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "found nothing, write a mapping"),
+        (b"- 1\n- 2\n", "found list, write a mapping"),
+        (b"just text", "found str, write a mapping"),
+        (b"a: \xff\xfe", "is not text in UTF-8"),
+        (b"when: 2026-01-01", "found 2026-01-01, which YAML reads as a"),
+        (b"a: " + b"[" * 50 + b"]" * 50, "has too many values or levels"),
+        (b"a: " + b"[" * 1500, "is not YAML: "),
+        (
+            b"""
+                a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
+                b: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a]
+                c: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b, *b]
+                d: &d [*c, *c, *c, *c, *c, *c, *c, *c, *c, *c]
+                e: [*d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d]
+                f: [*d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d]
+            """,
+            "has too many values or levels",
+        ),
+    ],
+)
+def test_what_is_not_a_scenario_at_all(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    file = tmp_path / "broken.yaml"
+    file.write_bytes(content)
+
+    with pytest.raises(ScenarioError) as caught:
+        load(file)
+
+    assert caught.value.problem.startswith(message)
+    assert caught.value.file == str(file)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="cannot be read: No such file"):
+        load(tmp_path / "nothing.yaml")
+
+
+@pytest.mark.parametrize(
+    ("override", "key", "message"),
+    [
+        ("job.itertions=5", "job.itertions", "unknown key 'itertions', did you mean"),
+        ("job.iterations=five", "job.iterations", "found 'five', write a whole number"),
+        ("expect.makespan=5", "expect.makespan", "a bare number (5) does not say its"),
+        ("job.iterations", "", "write --set key.key=value"),
+        ("=5", "", "write --set key.key=value"),
+        ("job.iterations=[", "", "what follows = is not YAML"),
+        ("job.tasks[7].time=1 s", "", "job.tasks is a list of 2, it has no 7"),
+        ("job.iterations.n=1", "", "job.iterations is 3, it has no n"),
+        ("job.iterations=9", "job.tasks[1].time", "found 3 values for 9 iterations"),
+    ],
+)
+def test_an_error_of_an_override_names_the_option(
+    tmp_path: Path, override: str, key: str, message: str
+) -> None:
+    file = _written(tmp_path, GOOD)
+
+    with pytest.raises(ScenarioError) as caught:
+        load(file, [override])
+
+    assert caught.value.problem.startswith(message)
+    assert caught.value.key == key
+    if key != "job.tasks[1].time":
+        assert caught.value.file == f"--set {override}"

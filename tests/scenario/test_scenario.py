@@ -1,0 +1,276 @@
+"""From a good file to cluster, job, settings and back."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.errors import ScenarioError
+from emu.scenario import Scenario, build_job, find_errors, json_schema, load, realize
+from emu.scenario.document import read_document
+
+SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").glob("*.yaml"))
+GOLDEN = next(path for path in SCENARIOS if path.stem == "golden")
+TESTBED = next(path for path in SCENARIOS if path.stem == "testbed_products")
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_every_shipped_scenario_is_good_and_survives_a_round_trip(
+    path: Path, tmp_path: Path
+) -> None:
+    assert find_errors(path) == []
+    scenario = load(path)
+    resolved = tmp_path / "resolved.json"
+    resolved.write_text(json.dumps(scenario.to_json()))
+
+    assert load(resolved) == scenario
+
+
+def test_machines_are_named_and_counted() -> None:
+    cluster = load(TESTBED).to_cluster()
+
+    assert [m.name for m in cluster.machines] == ["fast0", "fast1", "slow0", "slow1"]
+    assert [m.bandwidth_in for m in cluster.machines] == [6.25e9] * 2 + [1.25e9] * 2
+    assert cluster.machines[0].resources == {"cpu": 8, "gpu": 2, "memory": 48e9}
+
+
+def _scenario(**sections: Any) -> Scenario:
+    job = {"system": "custom", "iterations": 1, "tasks": [{"name": "a", "time": "1 s"}]}
+    defaults = {"name": "x", "cluster": {"machines": [{"nic": "1 B/s"}]}, "job": job}
+    return Scenario.model_validate(defaults | sections)
+
+
+def test_machines_without_a_name_are_numbered_through() -> None:
+    machines = [{"nic": "1 B/s", "count": 2}, {"nic": {"in": "2 B/s", "out": "3 B/s"}}]
+    cluster = _scenario(cluster={"machines": machines}).to_cluster()
+
+    assert [machine.name for machine in cluster.machines] == ["m0", "m1", "m2"]
+    assert cluster.machines[2].bandwidth_in == 2
+    assert cluster.machines[2].bandwidth_out == 3
+
+
+def test_further_resources_are_numbers_or_sizes() -> None:
+    machines = [{"nic": "1 B/s", "disk": "1 TB", "fpga": 2}]
+    cluster = _scenario(cluster={"machines": machines}).to_cluster()
+
+    assert cluster.machines[0].resources == {"disk": 1e12, "fpga": 2}
+
+
+def test_overrides_change_lists_sections_and_defaults() -> None:
+    scenario = load(
+        GOLDEN,
+        [
+            "job.iterations=10",
+            "job.tasks[0].time=[1 s, 2 s, 1 s, 1 s, 1 s, 1 s, 1 s, 1 s, 1 s, 1 s]",
+            "placement.tasks.w0=m1",
+            "emulation.deadline=1 s",
+            "expect=null",
+            "name=other",
+        ],
+    )
+
+    assert scenario.job.iterations == 10
+    assert realize(scenario, build_job(scenario)).times[0, 1] == 2
+    assert scenario.placement.tasks["w0"] == "m1"
+    assert scenario.emulation.deadline == 1
+    assert scenario.expect.makespan is None
+    assert scenario.name == "other"
+
+
+def test_a_credit_window_says_where_it_comes_from() -> None:
+    stated = load(GOLDEN, ["job.credit_window=2"])
+    unlimited = load(GOLDEN)
+    silent = load(GOLDEN, ["job.credit_window=null"])
+
+    assert stated.credit_window(emulated=True).size == 2
+    assert unlimited.credit_window(emulated=True).size is None
+    assert silent.credit_window(emulated=True).size == 4
+    assert silent.credit_window(emulated=True).origin == "the default of emulation"
+    assert silent.credit_window(emulated=False).size is None
+    assert silent.credit_window(emulated=False).origin == "the default of simulation"
+
+
+def test_only_an_emulated_job_is_told_its_payloads() -> None:
+    scenario = load(GOLDEN)
+
+    assert build_job(scenario).tasks[0].settings == {}
+    emulated = build_job(scenario, emulated=True)
+    assert emulated.tasks[0].settings == {"payload_bytes": [[2_000_000] * 3] * 2}
+
+
+def test_programs_are_told_what_they_need() -> None:
+    job = build_job(load(TESTBED, ["seed=7"]))
+
+    assert job.settings == {
+        "dataset": {
+            "name": "products-like",
+            "scale": 0.05,
+            "seed": 7,
+            "normalise": False,
+            "root": "",
+        },
+        "partitioner": "metis",
+        "model": {"hidden": 256, "layers": 3},
+        "fanouts": [5, 10, 15],
+        "batch_size": 100,
+        "sampler_batch_size": 50,
+        "parts": 4,
+        "workers": 6,
+        "samplers_per_worker": 2,
+        "parameter_servers": 1,
+        "optimizer": {"name": "adam", "lr": 0.001},
+        "sampling": "oneshot",
+        "precision": "float32",
+        "epoch": "replicate",
+        "compute": "timed",
+        "seed": 7,
+    }
+
+
+@pytest.mark.parametrize(
+    ("epoch", "train", "iterations"),
+    [("replicate", 1000, 2 * 20), ("replicate", 1001, 2 * 21), ("shard", 1000, 2 * 2)],
+)
+def test_epochs_become_iterations(epoch: str, train: int, iterations: int) -> None:
+    scenario = load(
+        TESTBED, ["job.iterations=null", "job.epochs=2", f"job.epoch={epoch}"]
+    )
+
+    assert scenario.to_job(train_vertices=train).iterations == iterations
+    with pytest.raises(ValueError, match="how many"):
+        scenario.to_job()
+
+
+def test_multiround_needs_times_of_its_hops() -> None:
+    scenario = load(TESTBED, ["job.sampling=multiround"])
+
+    with pytest.raises(ScenarioError) as caught:
+        realize(scenario, build_job(scenario))
+    assert caught.value.key == "job.times.graph_store_hop"
+
+
+names = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
+seconds = st.floats(0, 1e9).map(lambda value: f"{value!r} s")
+sizes = st.floats(0, 1e15).map(lambda value: f"{value!r} B")
+
+
+@st.composite
+def custom_scenarios(draw: st.DrawFn) -> dict[str, Any]:
+    iterations = draw(st.integers(1, 4))
+
+    def each(values: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
+        return values | st.lists(values, min_size=iterations, max_size=iterations)
+
+    tasks = draw(st.lists(names, min_size=1, max_size=5, unique=True))
+    rates = st.floats(1e-3, 1e12).map(lambda value: f"{value!r} B/s")
+    return {
+        "name": draw(names),
+        "seed": draw(st.integers(0, 2**40)),
+        "cluster": {"machines": [{"nic": draw(rates), "cpu": draw(st.floats(0, 99))}]},
+        "job": {
+            "system": "custom",
+            "iterations": iterations,
+            "tasks": [{"name": name, "time": draw(each(seconds))} for name in tasks],
+            "flows": [
+                {"from": first, "to": second, "volume": draw(each(sizes)), "lag": 1}
+                for first in tasks
+                for second in tasks[:2]
+            ],
+        },
+        "expect": {"fidelity": draw(st.floats(0, 1)), "makespan": draw(seconds)},
+    }
+
+
+@given(custom_scenarios())
+def test_a_resolved_scenario_loads_back_equal(data: dict[str, Any]) -> None:
+    scenario = Scenario.model_validate(data)
+    text = json.dumps(scenario.to_json(), allow_nan=False)
+
+    assert Scenario.model_validate(json.loads(text)) == scenario
+
+
+def _conforms(  # noqa: PLR0911 - one exit per keyword
+    value: Any, schema: dict[str, Any], root: dict[str, Any]
+) -> bool:
+    """Judge ``value`` by the part of JSON Schema that the schema uses."""
+    if "$ref" in schema:
+        return _conforms(value, root["$defs"][schema["$ref"].split("/")[-1]], root)
+    for words in ("anyOf", "oneOf"):
+        if words in schema:
+            return any(_conforms(value, option, root) for option in schema[words])
+    if "enum" in schema and value not in schema["enum"]:
+        return False
+    if "const" in schema and value != schema["const"]:
+        return False
+    kinds: dict[str, Any] = {
+        "object": dict, "array": list, "string": str, "integer": int,
+        "number": (int, float), "boolean": bool, "null": type(None),
+    }  # fmt: skip
+    if "type" in schema and not isinstance(value, kinds[schema["type"]]):
+        return False
+    if isinstance(value, dict):
+        known = schema.get("properties", {})
+        further = schema.get("additionalProperties", True)
+        return set(schema.get("required", ())) <= value.keys() and all(
+            _conforms(item, known.get(key, further), root)
+            if key in known or isinstance(further, dict)
+            else further
+            for key, item in value.items()
+        )
+    if isinstance(value, list):
+        return all(_conforms(item, schema.get("items", {}), root) for item in value)
+    if isinstance(value, str):
+        return re.search(schema.get("pattern", ""), value) is not None
+    return not isinstance(value, int | float) or value >= schema.get("minimum", value)
+
+
+def _plain(path: Path) -> Any:
+    return read_document(path).data
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_shipped_scenarios_conform_to_the_schema(path: Path) -> None:
+    schema = json_schema()
+    data = _plain(path)
+
+    assert _conforms(data, schema, schema)
+    assert _conforms(load(path).to_json(), schema, schema)
+
+
+@pytest.mark.parametrize(
+    ("trail", "value"),
+    [
+        (("cluster", "machines", 0, "nic"), "fast"),
+        (("cluster", "machines", 0, "nic"), 50),
+        (("job", "iterations"), 0),
+        (("job", "tasks", 0, "time"), 1),
+        (("job", "tasks", 0, "tme"), "1 s"),
+        (("schedule", "policy"), "oess"),
+        (("unknown",), 1),
+    ],
+)
+def test_the_schema_refuses_what_loading_refuses(
+    trail: tuple[str | int, ...], value: Any
+) -> None:
+    schema, data = json_schema(), _plain(GOLDEN)
+    place = data
+    for step in trail[:-1]:
+        place = place[step]
+    place[trail[-1]] = value
+
+    assert not _conforms(data, schema, schema)
+
+
+def test_every_reference_of_the_schema_leads_somewhere() -> None:
+    schema = json_schema()
+    text = json.dumps(schema)
+
+    for part in text.split('"$ref": "#/$defs/')[1:]:
+        assert part.split('"')[0] in schema["$defs"]
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"

@@ -1,0 +1,181 @@
+"""GraphSAGE on a flat vector: forward by hand, gradient by differences, learning."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emu.graph_data import BatchPlan, Dataset, open_for
+from emu.training import (
+    GraphSage,
+    MiniBatch,
+    evaluate,
+    initial_parameters,
+    reference_training,
+)
+from emu.training.parameters import layer_shapes, layer_widths
+from emu.workloads import parameter_count
+
+
+def first_batch(settings: dict[str, Any], dataset: Dataset, sampler: int) -> MiniBatch:
+    plan = BatchPlan.from_settings(settings)
+    batch = plan.batch(dataset.structure, dataset.train, sampler, 0)
+    features = dataset.gather(batch.vertices).astype(settings["precision"])
+    return MiniBatch.of(batch, features, dataset.labels[batch.seeds])
+
+
+def loss_by_hand(
+    settings: dict[str, Any], dataset: Dataset, flat: Any, batch: MiniBatch
+) -> float:
+    """Mean cross-entropy of GraphSAGE-mean, written out with numpy."""
+    shapes = list(layer_shapes(layer_widths(settings, dataset)))
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+    tensors = [
+        part.reshape(shape)
+        for part, shape in zip(np.split(flat, ends[:-1]), shapes, strict=True)
+    ]
+    hidden = batch.features
+    for layer, (source, destination) in enumerate(batch.edges):
+        neighbour, own, bias = tensors[3 * layer : 3 * layer + 3]
+        inner = batch.sizes[layer + 1]
+        total = np.zeros((inner, hidden.shape[1]))
+        np.add.at(total, destination, hidden[source])
+        count = np.maximum(np.bincount(destination, minlength=inner), 1)
+        mean = total / count[:, None]
+        hidden = mean @ neighbour.T + hidden[:inner] @ own.T + bias
+        if layer < len(batch.edges) - 1:
+            hidden = np.maximum(hidden, 0)
+    shifted = hidden - hidden.max(axis=1, keepdims=True)
+    log_sum = np.log(np.exp(shifted).sum(axis=1))
+    chosen = shifted[np.arange(len(batch.labels)), batch.labels]
+    return float(np.mean(log_sum - chosen))
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_loss_and_gradient_equal_a_hand_written_model(
+    settings: dict[str, Any], layers: int
+) -> None:
+    settings |= {"model": {"hidden": 5, "layers": layers}, "fanouts": [3] * layers}
+    dataset = open_for(settings)
+    batch = first_batch(settings, dataset, 0)
+    flat = initial_parameters(settings, dataset)
+    rng = np.random.default_rng(0)
+    flat += 0.1 * rng.normal(size=len(flat))  # biases too
+    model = GraphSage(settings, dataset)
+    model.load(flat)
+    gradient, loss, _ = model.gradient([batch])
+
+    assert loss == pytest.approx(loss_by_hand(settings, dataset, flat, batch))
+    for _ in range(5):
+        direction = rng.normal(size=len(flat))
+        ahead, behind = (
+            loss_by_hand(settings, dataset, flat + step * direction, batch)
+            for step in (1e-6, -1e-6)
+        )
+        slope = (ahead - behind) / 2e-6
+        assert gradient @ direction == pytest.approx(slope, rel=1e-4)
+
+
+def test_batches_of_several_samplers_count_by_their_seeds(
+    settings: dict[str, Any],
+) -> None:
+    dataset = open_for(settings)
+    batches = [first_batch(settings, dataset, sampler) for sampler in (0, 1)]
+    short = first_batch({**settings, "batch_size": 3}, dataset, 0)
+    batches.append(short)
+    model = GraphSage(settings, dataset)
+    model.load(initial_parameters(settings, dataset))
+    together, loss, accuracy = model.gradient(batches)
+    apart = [model.gradient([batch]) for batch in batches]
+    weights = [12 / 27, 12 / 27, 3 / 27]
+
+    expected = sum(w * g for w, (g, _, _) in zip(weights, apart, strict=True))
+    np.testing.assert_allclose(together, expected, rtol=1e-9, atol=1e-15)
+    for index, figure in ((1, loss), (2, accuracy)):
+        mean = sum(w * one[index] for w, one in zip(weights, apart, strict=True))
+        assert figure == pytest.approx(mean)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_first_parameters_follow_from_the_seed(
+    settings: dict[str, Any], precision: str
+) -> None:
+    settings["precision"] = precision
+    dataset = open_for(settings)
+    first = initial_parameters(settings, dataset)
+    count = parameter_count(100, 16, 47, 2)
+
+    assert first.dtype == precision
+    assert len(first) == count
+    np.testing.assert_array_equal(first, initial_parameters(settings, dataset))
+    other = initial_parameters({**settings, "seed": 8}, dataset)
+    assert not np.array_equal(first, other)
+
+
+def test_a_vector_of_another_length_is_refused(settings: dict[str, Any]) -> None:
+    model = GraphSage(settings, open_for(settings))
+
+    with pytest.raises(ValueError, match="3 parameters for a model of"):
+        model.load(np.zeros(3))
+
+
+def test_evaluation_equals_one_pass_over_the_whole_graph(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In slices of 500 vertices as in one, and as dgl computes it on the graph."""
+    import dgl
+    import torch
+
+    parameters, _ = reference_training(settings, 5)
+    whole = evaluate(settings, parameters)
+    monkeypatch.setattr("emu.training.evaluation._SLICE", 500)
+    sliced = evaluate(settings, parameters)
+    dataset = open_for(settings)
+    model = GraphSage(settings, dataset)
+    model.load(parameters)
+    indptr, indices = dataset.structure.indptr, dataset.structure.indices
+    destinations = np.repeat(np.arange(dataset.vertices), np.diff(indptr))
+    graph = dgl.graph(
+        (torch.tensor(indices.astype(np.int64)), torch.tensor(destinations))
+    )
+    features = torch.tensor(dataset.gather(np.arange(dataset.vertices))).double()
+    with torch.no_grad():
+        predicted = model.scores([graph, graph], features).argmax(1).numpy()
+    hits = predicted[dataset.test] == dataset.labels[dataset.test]
+
+    assert whole == sliced
+    assert whole["test"] == pytest.approx(float(np.mean(hits)))
+
+
+def test_training_learns(settings: dict[str, Any]) -> None:
+    """Labels follow from features and neighbours: far beyond the largest class."""
+    settings |= {"batch_size": 48, "precision": "float32"}
+    parameters, losses = reference_training(settings, 60)
+    accuracy = evaluate(settings, parameters)
+
+    largest = np.bincount(open_for(settings).labels).max() / 2449
+    assert np.mean(losses[-5:]) < 0.6 * losses[0]
+    assert accuracy["test"] > 1.4 * largest  # from 197 training vertices
+
+
+@pytest.mark.data
+@pytest.mark.slow
+@pytest.mark.skipif("EMU_DATA" not in os.environ, reason="EMU_DATA names no graphs")
+def test_amazon_computers_reaches_its_known_accuracy(settings: dict[str, Any]) -> None:
+    """Single-process training is known to reach 0.90: four workers of 32 as well."""
+    settings |= {
+        "dataset": {"name": "amazon_computers", "seed": 0, "normalise": True},
+        "model": {"hidden": 64, "layers": 2},
+        "fanouts": [10, 25],
+        "batch_size": 32,
+        "workers": 4,
+        "epoch": "shard",
+        "precision": "float32",
+        "seed": 0,
+    }
+    parameters, _ = reference_training(settings, 160)
+
+    assert evaluate(settings, parameters)["test"] >= 0.89
