@@ -24,13 +24,10 @@ class JobData:
         Shared by the tasks of one process.
     """
 
-    dataset: Dataset
-    plan: BatchPlan
-
     def __init__(self, brief: TaskBrief, process: dict[str, Any]) -> None:
         if "dataset" not in process:
             process["dataset"] = open_for(brief.job_settings)
-        self.dataset = process["dataset"]
+        self.dataset: Dataset = process["dataset"]
         self.plan = BatchPlan.from_settings(brief.job_settings)
         self.precision: str = brief.job_settings["precision"]
 
