@@ -88,6 +88,11 @@ class Pacer:
         """What keeps the time: "timerfd" or "loop"."""
         return self._alarm.device
 
+    @property
+    def busy(self) -> bool:
+        """Whether a shaped frame is waiting or on its way."""
+        return bool(self._active)
+
     def line(self, edge: int, iteration: int) -> FluidLine | None:
         """Return the fluid of a flow in real bytes and wall seconds, if it has one."""
         clock, line = self._clock, self._board.read(edge)
