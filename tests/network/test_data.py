@@ -163,7 +163,7 @@ async def test_frames_keep_their_order_and_their_edge() -> None:
 
 
 STRANGERS = {
-    "nothing": (b"", "it ended without a hello"),
+    "nothing": (b"", "ended without a hello"),
     "random": (bytes(range(7, 200)), "starts with"),
     "http": (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "starts with b'GET '"),
     "wrong version": (
