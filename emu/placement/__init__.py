@@ -5,18 +5,33 @@ say what its makespan is. Must not know: scenarios, sockets, clocks.
 """
 
 from emu.placement.baselines import place_explicit, place_random, place_round_robin
+from emu.placement.bound import placement_bound
 from emu.placement.distdgl import colocated_pairs, place_distdgl
+from emu.placement.draws import common_draws
+from emu.placement.etp import EtpOptions, search_etp
 from emu.placement.ifs import place_ifs
 from emu.placement.load import ResourceLoad, port_seconds, resource_loads
+from emu.placement.place import POLICIES, place
+from emu.placement.result import PlacementResult
+from emu.placement.search import SearchOptions, search
 
 __all__ = [
+    "POLICIES",
+    "EtpOptions",
+    "PlacementResult",
     "ResourceLoad",
+    "SearchOptions",
     "colocated_pairs",
+    "common_draws",
+    "place",
     "place_distdgl",
     "place_explicit",
     "place_ifs",
     "place_random",
     "place_round_robin",
+    "placement_bound",
     "port_seconds",
     "resource_loads",
+    "search",
+    "search_etp",
 ]

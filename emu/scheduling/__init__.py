@@ -4,7 +4,15 @@ Pure state on flat arrays, driven by virtual time (`emu.simulation`) or by messa
 (`emu.coordinator`). Must not know: who drives it, and why.
 """
 
-from emu.scheduling.policies import POLICIES, Policy, policy_named
+from emu.scheduling.policies import POLICIES, Policy, policy_named, rate_policy
 from emu.scheduling.scheduler import Decisions, Lines, Scheduler
 
-__all__ = ["POLICIES", "Decisions", "Lines", "Policy", "Scheduler", "policy_named"]
+__all__ = [
+    "POLICIES",
+    "Decisions",
+    "Lines",
+    "Policy",
+    "Scheduler",
+    "policy_named",
+    "rate_policy",
+]

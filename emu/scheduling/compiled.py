@@ -32,7 +32,9 @@ _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
 
 def _jit(function: _Function, **options: Any) -> _Function:
-    dispatcher: Any = numba.njit(nogil=True, error_model="numpy", **options)(function)
+    dispatcher: Any = numba.njit(
+        nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options
+    )(function)
     if not hasattr(dispatcher, "enable_caching"):  # NUMBA_DISABLE_JIT=1
         return function
     try:
@@ -54,11 +56,12 @@ def compiled(function: _Function) -> _Function:
 def inlined(function: _Function) -> _Function:
     """Compile ``function`` into its compiled callers; it must not allocate arrays.
 
-    A call that hands over the three dozen arrays of layout and state costs more than
-    most of these functions do, and so does counting references to each array it
-    touches: workload A took 680 us with both, see ``tests/benchmarks``.
+    A call that hands over the sixty arrays of layout and state costs more than most of
+    these functions do, and so does counting references to each array they touch:
+    workload A took 680 us with both, 73 us without. Callable from compiled code only,
+    as the wrappers for Python would take half of the compile time.
     """
-    return _jit(function, forceinline=True, _nrt=False)
+    return _jit(function, forceinline=True, _nrt=False, no_cpython_wrapper=True)
 
 
 def hot(function: _Function) -> _Function:

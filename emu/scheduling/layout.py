@@ -20,9 +20,20 @@ from emu.scheduling.compiled import compiled
 
 if TYPE_CHECKING:
     from emu.problem import Cluster
+    from emu.scheduling.policies import Policy
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+def plain(values: Floats) -> Floats:
+    """Return ``values`` contiguous and read-only.
+
+    Compiled functions are compiled anew for every kind of array they meet.
+    """
+    array = np.ascontiguousarray(values).view()
+    array.flags.writeable = False
+    return array
 
 
 class JobArrays(NamedTuple):
@@ -36,7 +47,7 @@ class JobArrays(NamedTuple):
         N of the paper.
     policy
         `Policy.code`.
-    per_flow
+    by_flow
         Whether the policy tells flows over the same hops apart.
     source, destination, lag
         Of every edge.
@@ -44,6 +55,8 @@ class JobArrays(NamedTuple):
         Whether the edge carries no bytes.
     out_start, out_edge, in_start, in_edge
         Edges out of and into every task.
+    order
+        The tasks, each after those that it needs in the same iteration.
     path_start, path_port
         Ports from machine a to b, entry ``a * machines + b``; empty within a machine.
     capacity
@@ -52,7 +65,7 @@ class JobArrays(NamedTuple):
 
     iterations: int
     policy: int
-    per_flow: bool
+    by_flow: bool
     source: Ints
     destination: Ints
     lag: Ints
@@ -61,6 +74,7 @@ class JobArrays(NamedTuple):
     out_edge: Ints
     in_start: Ints
     in_edge: Ints
+    order: Ints
     path_start: Ints
     path_port: Ints
     capacity: Floats
@@ -90,6 +104,7 @@ class Layout(NamedTuple):
     out_edge: Ints
     in_start: Ints
     in_edge: Ints
+    order: Ints
     capacity: Floats
     group: Ints
     slot: Ints
@@ -106,6 +121,23 @@ def _lists(owner: Ints, owners: int) -> tuple[Ints, Ints]:
     return start, np.argsort(owner, kind="stable").astype(np.int64)
 
 
+def _topological(job: Job) -> Ints:
+    """Return the tasks, each behind the sources of its in-edges without lag."""
+    waiting = np.zeros(len(job.tasks), dtype=np.int64)
+    followers: list[list[int]] = [[] for _ in job.tasks]
+    for edge in job.edges:
+        if edge.lag == 0:
+            waiting[edge.destination] += 1
+            followers[edge.source].append(edge.destination)
+    order = [task for task, count in enumerate(waiting) if count == 0]
+    for task in order:  # grows while it is walked
+        for follower in followers[task]:
+            waiting[follower] -= 1
+            if waiting[follower] == 0:
+                order.append(follower)
+    return np.array(order, dtype=np.int64)
+
+
 def _paths(cluster: Cluster) -> tuple[Ints, Ints]:
     """Return the ports between every two machines, as `Problem.hops` states them."""
     machines = range(len(cluster.machines))
@@ -119,21 +151,22 @@ def _paths(cluster: Cluster) -> tuple[Ints, Ints]:
     return start, np.array([port for path in hops for port in path], dtype=np.int64)
 
 
-def job_arrays(job: Job, cluster: Cluster, policy: int, *, per_flow: bool) -> JobArrays:
-    """Return the arrays of ``job`` on ``cluster`` under the policy of that code."""
+def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
+    """Return the arrays of ``job`` on ``cluster`` under ``policy``."""
     source = np.array([edge.source for edge in job.edges], dtype=np.int64)
     destination = np.array([edge.destination for edge in job.edges], dtype=np.int64)
     everywhere = Placement((0,) * len(job.tasks))
     return JobArrays(
         job.iterations,
-        policy,
-        per_flow,
+        policy.code,
+        policy.by_flow,
         source,
         destination,
         np.array([edge.lag for edge in job.edges], dtype=np.int64),
         np.array([edge.credit for edge in job.edges], dtype=np.bool_),
         *_lists(source, len(job.tasks)),
         *_lists(destination, len(job.tasks)),
+        _topological(job),
         *_paths(cluster),
         Problem(cluster, job, everywhere).capacities,
     )
@@ -156,7 +189,7 @@ def _groups(job: JobArrays, machine_of: Ints) -> tuple[Ints, Ints, Ints]:
         )
         if job.credit[edge] or job.path_start[pair] == job.path_start[pair + 1]:
             continue
-        if job.per_flow or known[pair] < 0:
+        if job.by_flow or known[pair] < 0:
             known[pair] = groups
             pair_of[groups] = pair
             groups += 1
@@ -200,6 +233,7 @@ def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
         job.out_edge,
         job.in_start,
         job.in_edge,
+        job.order,
         job.capacity,
         group,
         slot,

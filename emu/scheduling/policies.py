@@ -1,13 +1,37 @@
-"""The rate policies by name."""
+"""The rate policies by name: what each gives a flow, who says so, what it keeps.
+
+A policy keeps the paper's Theorem 1, T <= Delta * (optimum), if every flow always has
+at least its ``oes`` rate: Appendix B of the paper uses nothing else. Strict priorities
+and weights lose it, since they may starve a flow of the longest chain.
+
+Where sources are silent, this is our reading:
+
+- Rates are computed anew whenever a flow begins or ends, and at no other time.
+- ``none`` and ``fifo`` are the same to a scheduler: each edge sends its messages in
+  order and TCP shares the NICs, which is max-min fair in the long run.
+- "Remaining" is of the flow in question; the iteration served, the destination task and
+  the edge break ties. Remaining times are those of the flow alone on its hops.
+- Remaining paths (``oes_cp``, ``weighted_maxmin``) use expected times and volumes, as a
+  scheduler does not know the ones to come: the means of a profile.
+- Slack is the longest remaining path over all active flows less the flow's own, at
+  least one hundredth of that longest path, so that weights differ by at most 100.
+- A coflow is the active flows to one iteration of one task. The DGTP paper (section
+  VI-B) describes OMCoflow in one sentence; ``omcoflow`` takes it literally, the
+  variants repair what that leaves idle (``_wc``), replace the weights by those of a
+  bottleneck (``_gamma``) or predict once, at arrival (``_frozen``).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emu.scheduling.rates import MAXMIN, OES
+from emu.scheduling import rates
+
+#: `Policy.code` of the portfolio, which is no rule for rates but a choice of one.
+PORTFOLIO = -1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Policy:
     """One rate policy.
 
@@ -18,24 +42,129 @@ class Policy:
     code
         What the compiled code knows it by (`emu.scheduling.rates`).
     summary
-        One line for tables.
+        What it gives a flow, in one line.
+    source
+        Who says so.
     keeps_theorem
-        Whether every flow always gets at least its ``oes`` rate, which is all that the
-        paper's proof of T <= Delta * (longest path) uses.
+        Whether every flow always gets at least its ``oes`` rate.
+    by_flow
+        Whether flows over the same hops may have different rates.
+    looks_ahead
+        Whether it needs expected times and volumes.
     """
 
     name: str
     code: int
     summary: str
-    keeps_theorem: bool
+    source: str
+    keeps_theorem: bool = False
+    by_flow: bool = True
+    looks_ahead: bool = False
 
+
+_DGTP = "DGTP (INFOCOM 2022), Algorithm 1"
+_VARYS = "Varys (SIGCOMM 2014)"
+_OMCOFLOW = "OMCoflow (ToN 2019) as DGTP section VI-B describes it"
+_OURS = "this project"
 
 POLICIES: dict[str, Policy] = {
     policy.name: policy
     for policy in (
-        Policy("oes", OES, "equal shares of every port (the paper's)", True),
-        Policy("maxmin", MAXMIN, "max-min fair shares", True),
-        Policy("none", MAXMIN, "no application schedule: TCP shares the NICs", True),
+        Policy(
+            name="oes",
+            code=rates.OES,
+            summary="least of its equal shares of the ports it crosses",
+            source=_DGTP,
+            keeps_theorem=True,
+            by_flow=False,
+        ),
+        Policy(
+            name="maxmin",
+            code=rates.MAXMIN,
+            summary="max-min fair share",
+            source="Bertsekas and Gallager, Data Networks, section 6.5",
+            keeps_theorem=True,
+            by_flow=False,
+        ),
+        Policy(
+            name="none",
+            code=rates.MAXMIN,
+            summary="no application schedule: TCP shares the NICs (as maxmin)",
+            source=_OURS,
+            keeps_theorem=True,
+            by_flow=False,
+        ),
+        Policy(
+            name="fifo",
+            code=rates.MAXMIN,
+            summary="DistDGL's default: in order per edge, TCP shares (as maxmin)",
+            source="DistDGL (IA3 2020)",
+            keeps_theorem=True,
+            by_flow=False,
+        ),
+        Policy(
+            name="oes_cp",
+            code=rates.OES_CP,
+            summary="its oes rate, the rest by longest remaining path",
+            source=_OURS,
+            keeps_theorem=True,
+            looks_ahead=True,
+        ),
+        Policy(
+            name="weighted_maxmin",
+            code=rates.WEIGHTED_MAXMIN,
+            summary="max-min share weighted by 1 / slack",
+            source=_OURS,
+            looks_ahead=True,
+        ),
+        Policy(
+            name="mrtf",
+            code=rates.MRTF,
+            summary="least remaining time first, the others take what is left",
+            source="SRPT as in DGTP section VI-B",
+        ),
+        Policy(
+            name="mrtf_exclusive",
+            code=rates.MRTF_EXCLUSIVE,
+            summary="least remaining time first, one flow per port at a time",
+            source="pFabric (SIGCOMM 2013), ideal schedule",
+        ),
+        Policy(
+            name="omcoflow",
+            code=rates.OMCOFLOW,
+            summary="ports divided by 1 / predicted finish time within the coflow",
+            source=_OMCOFLOW,
+        ),
+        Policy(
+            name="omcoflow_wc",
+            code=rates.OMCOFLOW_WC,
+            summary="max-min weighted as omcoflow",
+            source=f"{_OMCOFLOW}, made work-conserving here",
+        ),
+        Policy(
+            name="omcoflow_gamma",
+            code=rates.OMCOFLOW_GAMMA,
+            summary="max-min; coflows weigh 1 / bottleneck time, flows end together",
+            source=f"{_OMCOFLOW}, finish time read as Varys' bottleneck",
+        ),
+        Policy(
+            name="omcoflow_frozen",
+            code=rates.OMCOFLOW_FROZEN,
+            summary="as omcoflow, finish times predicted from whole volumes",
+            source=f"{_OMCOFLOW}, predicting at arrival",
+        ),
+        Policy(
+            name="sebf_madd",
+            code=rates.SEBF_MADD,
+            summary="coflow with the smallest bottleneck first, its flows end together",
+            source=_VARYS,
+        ),
+        Policy(
+            name="portfolio",
+            code=PORTFOLIO,
+            summary="whichever other policy simulates best on the expected run",
+            source=_OURS,
+        ),
     )
 }
 
@@ -52,3 +181,20 @@ def policy_named(name: str) -> Policy:
         known = ", ".join(POLICIES)
         raise ValueError(f"no policy is called {name}; there are {known}")
     return POLICIES[name]
+
+
+def rate_policy(name: str) -> Policy:
+    """Return the policy called ``name``, which must be a rule for rates.
+
+    Raises
+    ------
+    ValueError
+        When there is none, or it is the portfolio, which has to be resolved first.
+    """
+    policy = policy_named(name)
+    if policy.code == PORTFOLIO:
+        raise ValueError(
+            "portfolio is a choice among policies: "
+            "resolve it with emu.simulation.best_policy first"
+        )
+    return policy

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.errors import SchedulingError
+from emu.problem import Profile
 from emu.scheduling import progress
 from emu.scheduling.compiled import compiled
-from emu.scheduling.layout import Floats, Ints, Layout, job_arrays, lay_out
-from emu.scheduling.policies import policy_named
-from emu.scheduling.rates import set_rates
+from emu.scheduling.layout import job_arrays, lay_out, plain
+from emu.scheduling.lines import Board, changed_lines, new_board
+from emu.scheduling.policies import rate_policy
+from emu.scheduling.rates import check_rows, expectation, set_rates
 from emu.scheduling.state import BEGUN, OPENED, State, new_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
     from emu.problem import Problem
+    from emu.scheduling.layout import Floats, Ints, Layout
 
 
 @dataclass(frozen=True)
@@ -79,39 +80,14 @@ def _end_flow(layout: Layout, state: State, edge: int, now: float) -> None:
 
 
 @compiled
-def _settle(layout: Layout, state: State, volumes: Floats, now: float) -> None:
+def _settle(
+    layout: Layout, state: State, volumes: Floats, board: Board, now: float
+) -> int:
     state.length[BEGUN] = 0
     state.length[OPENED] = 0
     progress.settle(layout, state, volumes, now)
     set_rates(layout, state, now)
-
-
-@compiled
-def _changed_lines(
-    layout: Layout, state: State, known_iteration: Ints, known_rate: Floats, now: float
-) -> tuple[Ints, Floats, NDArray[np.bool_]]:
-    """Return edge, bytes served and "slowed down" of every flow with a new line."""
-    edges = np.empty(layout.source.size, np.int64)
-    served = np.empty(layout.source.size)
-    slower = np.empty(layout.source.size, np.bool_)
-    lines = 0
-    for group in range(state.active.size):
-        first, rate = layout.slot[group], state.rate[group]
-        for place in range(first, first + state.active[group]):
-            edge = state.mark_edge[place]
-            fresh = known_iteration[edge] != state.delivered[edge]
-            if fresh or rate != known_rate[edge]:
-                edges[lines] = edge
-                served[lines] = (
-                    state.service[group]
-                    + rate * (now - state.since[group])
-                    - state.base[edge]
-                )
-                slower[lines] = not fresh and rate < known_rate[edge]
-                known_iteration[edge] = state.delivered[edge]
-                known_rate[edge] = rate
-                lines += 1
-    return edges[:lines], served[:lines], slower[:lines]
+    return changed_lines(layout, state, board, now)
 
 
 class Scheduler:
@@ -126,25 +102,35 @@ class Scheduler:
         What is to be scheduled.
     policy
         Name of the rate policy, see `emu.scheduling.POLICIES`.
+    profile
+        Times and volumes to expect, for a policy that looks ahead.
 
     Raises
     ------
     ValueError
-        When there is no such policy.
+        When there is no such policy or it is the portfolio, or it looks ahead and
+        there is no profile, or the profile does not fit the job.
     """
 
-    def __init__(self, problem: Problem, policy: str) -> None:
-        job = problem.job
+    def __init__(
+        self, problem: Problem, policy: str, profile: Profile | None = None
+    ) -> None:
+        rule, job = rate_policy(policy), problem.job
+        shape = (len(job.edges), job.iterations)
+        if profile is None:
+            if rule.looks_ahead:
+                raise ValueError(f"{policy} looks ahead: it needs a profile")
+            profile = Profile(np.zeros((len(job.tasks), 1)), np.zeros((shape[0], 1)))
+        check_rows(job, profile)
+        arrays = job_arrays(job, problem.cluster, rule)
         self._job = job
-        arrays = job_arrays(
-            job, problem.cluster, policy_named(policy).code, per_flow=False
+        self._layout = lay_out(
+            arrays, np.array(problem.placement.machine_of, dtype=np.int64)
         )
-        machine_of = np.array(problem.placement.machine_of, dtype=np.int64)
-        self._layout: Layout = lay_out(arrays, machine_of)
-        self._state: State = new_state(self._layout, 0)
-        self._volumes = np.zeros((len(job.edges), job.iterations))
-        self._known_iteration = np.full(len(job.edges), -1, dtype=np.int64)
-        self._known_rate = np.zeros(len(job.edges))
+        after = expectation(self._layout, plain(profile.times), plain(profile.volumes))
+        self._state = new_state(self._layout, after, 0)
+        self._volumes = np.zeros(shape)
+        self._board = new_board(shape[0])
         self._now = 0.0
 
     def begin(self) -> Decisions:
@@ -209,7 +195,7 @@ class Scheduler:
             raise SchedulingError(f"a flow of edge {edge} ended, which is not there")
         state = self._state
         if not (
-            state.delivered[edge] == iteration == self._known_iteration[edge]
+            state.delivered[edge] == iteration == self._board.iteration[edge]
             and state.ready[edge] > iteration
         ):
             raise SchedulingError(
@@ -228,19 +214,19 @@ class Scheduler:
         """
         now = self._clamped(time)
         layout, state = self._layout, self._state
-        _settle(layout, state, self._volumes, now)
-        edge, served, slower = _changed_lines(
-            layout, state, self._known_iteration, self._known_rate, now
-        )
-        order = np.argsort(~slower, kind="stable")
-        edge = edge[order]
+        lines = _settle(layout, state, self._volumes, self._board, now)
+        order = np.argsort(~self._board.slower[:lines], kind="stable")
+        edge = self._board.edge[order]
         begun = state.begun[: state.length[BEGUN]].tolist()
         opened = state.opened[: state.length[OPENED]].tolist()
         return Decisions(
             tasks=[(task, int(state.started[task]) - 1) for task in begun],
             flows=[(e, int(state.delivered[e])) for e in opened],
             lines=Lines(
-                edge, state.delivered[edge], served[order], self._known_rate[edge]
+                edge,
+                state.delivered[edge],
+                self._board.served[order],
+                self._board.rate[edge],
             ),
         )
 
@@ -256,7 +242,7 @@ class Scheduler:
         """
         state = self._state
         iteration = int(state.delivered[edge])
-        if self._known_iteration[edge] != iteration:
+        if self._board.iteration[edge] != iteration:
             raise SchedulingError(f"{self._flow_name(edge, iteration)} is not active")
         group = self._layout.group[edge]
         ahead = state.rate[group] * max(0.0, time - state.since[group])

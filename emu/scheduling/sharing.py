@@ -46,7 +46,7 @@ def _fullest_port(scratch: Scratch) -> int:
     fullest, level = -1, math.inf
     for port in range(scratch.residual.size):
         if (
-            scratch.unfrozen[port] > 0
+            scratch.flows[port] > 0
             and scratch.residual[port] < level * scratch.load[port]
         ):
             level = scratch.residual[port] / scratch.load[port]
@@ -56,15 +56,15 @@ def _fullest_port(scratch: Scratch) -> int:
 
 @inlined
 def _freeze(layout: Layout, state: State, group: int, level: float) -> None:
-    scratch, flows = state.scratch, state.active[group]
+    scratch, count = state.scratch, state.active[group]
     scratch.frozen[group] = True
     given = level * scratch.weight[group]
     scratch.rate[group] += given
     for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
         port = layout.hop[i]
-        scratch.unfrozen[port] -= flows
-        scratch.load[port] -= flows * scratch.weight[group]
-        scratch.residual[port] -= flows * given
+        scratch.flows[port] -= count
+        scratch.load[port] -= count * scratch.weight[group]
+        scratch.residual[port] -= count * given
 
 
 @inlined
@@ -75,14 +75,14 @@ def fill_up(layout: Layout, state: State) -> None:
     """
     scratch = state.scratch
     for port in range(scratch.residual.size):
-        scratch.unfrozen[port] = 0
+        scratch.flows[port] = 0
         scratch.load[port] = 0.0
     for group in range(state.active.size):
-        flows = state.active[group]
-        scratch.frozen[group] = flows == 0
+        count = state.active[group]
+        scratch.frozen[group] = count == 0
         for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
-            scratch.unfrozen[layout.hop[i]] += flows
-            scratch.load[layout.hop[i]] += flows * scratch.weight[group]
+            scratch.flows[layout.hop[i]] += count
+            scratch.load[layout.hop[i]] += count * scratch.weight[group]
     while True:
         port = _fullest_port(scratch)
         if port < 0:

@@ -28,9 +28,15 @@ class Scratch(NamedTuple):
     ----------
     weight, rate, frozen
         Per group: weight of each of its flows, their new rate, whether it is final.
-    residual, load, unfrozen
-        Per port: bytes per second left, summed weights and number of the flows whose
-        rate is not final.
+    residual, load, flows
+        Per port: bytes per second left, and, of the flows in question, the summed
+        weights or bytes and the number.
+    order, key, turn
+        Groups in the order of their keys, the key of every group (smallest first) and
+        the iteration of the destination that its flow serves.
+    coflow, member, member_start, gamma
+        Coflow of every group, -1 without; the groups of every coflow; and the time
+        that its fullest port would need for it alone.
     """
 
     weight: Floats
@@ -38,7 +44,14 @@ class Scratch(NamedTuple):
     frozen: NDArray[np.bool_]
     residual: Floats
     load: Floats
-    unfrozen: Ints
+    flows: Ints
+    order: Ints
+    key: Floats
+    turn: Ints
+    coflow: Ints
+    member: Ints
+    member_start: Ints
+    gamma: Floats
 
 
 class State(NamedTuple):
@@ -75,6 +88,9 @@ class State(NamedTuple):
         Ports whose degree changed since rates were last computed.
     scratch
         See there.
+    after
+        Per edge and iteration, the longest path that is left when that flow ends,
+        seconds (`emu.scheduling.foresight`); empty where the policy does not look.
     due, due_task
         A heap of (end, task) for whoever knows when running tasks will end.
     task_start, task_end, flow_ready, flow_start, flow_end
@@ -104,6 +120,7 @@ class State(NamedTuple):
     dirty: Ints
     is_dirty: NDArray[np.bool_]
     scratch: Scratch
+    after: Floats
     due: Floats
     due_task: Ints
     task_start: Floats
@@ -118,7 +135,7 @@ WOKEN, WAITING, BEGUN, OPENED, DIRTY = range(5)
 
 
 @compiled
-def new_state(layout: Layout, columns: int) -> State:
+def new_state(layout: Layout, after: Floats, columns: int) -> State:
     """Return the state before anything starts; log ``columns`` iterations, all or 0."""
     tasks, edges = layout.out_start.size - 1, layout.source.size
     groups, ports = layout.slot.size - 1, layout.capacity.size
@@ -153,7 +170,15 @@ def new_state(layout: Layout, columns: int) -> State:
             np.zeros(ports),
             np.zeros(ports),
             np.zeros(ports, np.int64),
+            np.arange(groups),
+            np.zeros(groups),
+            np.zeros(groups, np.int64),
+            np.zeros(groups, np.int64),
+            np.zeros(groups, np.int64),
+            np.zeros(groups + 1, np.int64),
+            np.zeros(groups),
         ),
+        after,
         np.empty(tasks),
         np.empty(tasks, np.int64),
         np.full((tasks, columns), np.nan),

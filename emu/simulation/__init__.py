@@ -4,6 +4,6 @@ Must not know: sockets, wall clocks, files.
 """
 
 from emu.simulation.evaluator import MakespanEvaluator
-from emu.simulation.simulate import makespan, simulate
+from emu.simulation.simulate import best_policy, makespan, simulate
 
-__all__ = ["MakespanEvaluator", "makespan", "simulate"]
+__all__ = ["MakespanEvaluator", "best_policy", "makespan", "simulate"]

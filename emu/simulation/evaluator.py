@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.scheduling.compiled import compiled
-from emu.scheduling.layout import Floats, Ints, JobArrays, job_arrays, lay_out
-from emu.scheduling.policies import policy_named
+from emu.scheduling.layout import Floats, Ints, JobArrays, job_arrays, lay_out, plain
+from emu.scheduling.policies import rate_policy
+from emu.scheduling.rates import expectation
 from emu.scheduling.state import new_state
-from emu.simulation.events import run
+from emu.simulation.events import new_recorder, run
 
 if TYPE_CHECKING:
     from emu.problem import Cluster, Job, Realization
@@ -26,7 +27,8 @@ def run_makespan(
     Nothing is checked: callable from compiled code, see `MakespanEvaluator`.
     """
     layout = lay_out(arrays, machine_of)
-    return run(layout, new_state(layout, 0), times, volumes, limit)
+    state = new_state(layout, expectation(layout, times, volumes), 0)
+    return run(layout, state, times, volumes, limit, new_recorder(0, -1))
 
 
 @compiled
@@ -70,15 +72,13 @@ class MakespanEvaluator:
     Raises
     ------
     ValueError
-        When there is no such policy.
+        When there is no such policy, or it is the portfolio.
     """
 
     def __init__(self, job: Job, cluster: Cluster, policy: str = "oes") -> None:
         self._job = job
         self._machines = len(cluster.machines)
-        self.arrays = job_arrays(
-            job, cluster, policy_named(policy).code, per_flow=False
-        )
+        self.arrays = job_arrays(job, cluster, rate_policy(policy))
 
     def makespan(
         self, machine_of: Ints, realization: Realization, limit: float = math.inf
@@ -93,7 +93,11 @@ class MakespanEvaluator:
         self._check(machine_of, realization)
         return float(
             run_makespan(
-                self.arrays, machine_of, realization.times, realization.volumes, limit
+                self.arrays,
+                machine_of,
+                plain(realization.times),
+                plain(realization.volumes),
+                limit,
             )
         )
 
@@ -106,7 +110,7 @@ class MakespanEvaluator:
             When ``machine_of`` or ``realization`` does not fit the job.
         """
         self._check(machine_of, realization)
-        return float(nic_bound(self.arrays, machine_of, realization.volumes))
+        return float(nic_bound(self.arrays, machine_of, plain(realization.volumes)))
 
     def _check(self, machine_of: Ints, realization: Realization) -> None:
         realization.check_shapes(self._job)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from emu.scheduling import heap, progress
-from emu.scheduling.compiled import hot, inlined
+from emu.scheduling.compiled import compiled, hot, inlined
+from emu.scheduling.lines import Board, changed_lines, new_board
 from emu.scheduling.rates import set_rates
 from emu.scheduling.state import BEGUN, OPENED, TIE, State
 
@@ -14,15 +17,66 @@ if TYPE_CHECKING:
     from emu.scheduling.layout import Floats, Ints, Layout
 
 
+class Recorder(NamedTuple):
+    """Room for a rate history, see `RateHistory`.
+
+    Parameters
+    ----------
+    rows
+        Number of rows so far, counted even where there is no room for them; its size
+        is 0 when nothing is to be recorded.
+    """
+
+    rows: Ints
+    board: Board
+    time: Floats
+    edge: Ints
+    iteration: Ints
+    rate: Floats
+
+
+@compiled
+def new_recorder(edges: int, room: int) -> Recorder:
+    """Return a recorder with ``room`` for rows; -1 records and counts nothing."""
+    size = max(room, 0)
+    return Recorder(
+        np.zeros(1 if room >= 0 else 0, np.int64),
+        new_board(edges if room >= 0 else 0),
+        np.empty(size),
+        np.empty(size, np.int64),
+        np.empty(size, np.int64),
+        np.empty(size),
+    )
+
+
 @inlined
-def _end_flows(layout: Layout, state: State, group: int, now: float) -> None:
-    """End the flows of ``group`` whose mark is reached, and those tied with them."""
-    first = layout.slot[group]
-    mark = state.mark[first]
-    state.service[group] = mark
-    state.since[group] = now
-    while state.active[group] > 0 and state.mark[first] <= mark * (1.0 + TIE):
-        progress.end_flow_at(layout, state, group, 0, now)
+def _record(layout: Layout, state: State, recorder: Recorder, now: float) -> None:
+    if recorder.rows.size == 0:
+        return
+    board = recorder.board
+    for i in range(changed_lines(layout, state, board, now)):
+        row = recorder.rows[0]
+        if row < recorder.time.size:
+            edge = board.edge[i]
+            recorder.time[row] = now
+            recorder.edge[row] = edge
+            recorder.iteration[row] = board.iteration[edge]
+            recorder.rate[row] = board.rate[edge]
+        recorder.rows[0] += 1
+
+
+@inlined
+def _end_flows(layout: Layout, state: State, instant: float, now: float) -> None:
+    """End the flows whose mark is reached by ``instant``, and those tied with them."""
+    for group in range(state.finish.size):
+        if state.finish[group] > instant:
+            continue
+        first = layout.slot[group]
+        mark = state.mark[first]
+        state.service[group] = mark
+        state.since[group] = now
+        while state.active[group] > 0 and state.mark[first] <= mark * (1.0 + TIE):
+            progress.end_flow_at(layout, state, group, 0, now)
 
 
 @inlined
@@ -33,50 +87,58 @@ def _next_flow_end(finish: Floats) -> float:
     return time
 
 
+@inlined
+def _start_tasks(state: State, times: Floats, running: int, now: float) -> int:
+    """Put the tasks that begin now on the heap; return how many then run."""
+    for i in range(state.length[BEGUN]):
+        task = state.begun[i]
+        end = now + times[task, state.started[task] - 1]
+        heap.push(state.due, state.due_task, 0, running, end, task)
+        running += 1
+    state.length[BEGUN] = 0
+    state.length[OPENED] = 0
+    return running
+
+
 @hot
 def run(
-    layout: Layout, state: State, times: Floats, volumes: Floats, limit: float
+    layout: Layout,
+    state: State,
+    times: Floats,
+    volumes: Floats,
+    limit: float,
+    recorder: Recorder,
 ) -> float:
     """Run the schedule to its end; return the time of the last task's end.
 
     Returns infinity as soon as the next event lies beyond ``limit``, and NaN when
     tasks are left that nothing would ever start.
     """
-    end_time, end_task = state.due, state.due_task
     running = 0
-    makespan = 0.0
-    now = 0.0
+    now = makespan = 0.0
     progress.begin(layout, state)
     while True:
         progress.settle(layout, state, volumes, now)
-        for i in range(state.length[BEGUN]):
-            task = state.begun[i]
-            end = now + times[task, state.started[task] - 1]
-            heap.push(end_time, end_task, 0, running, end, task)
-            running += 1
-        state.length[BEGUN] = 0
-        state.length[OPENED] = 0
+        running = _start_tasks(state, times, running, now)
         instant = now * (1.0 + TIE)
-        if running == 0 or end_time[0] > instant:
+        if running == 0 or state.due[0] > instant:  # nothing more happens now
             set_rates(layout, state, now)
+            _record(layout, state, recorder, now)
             flow_end = _next_flow_end(state.finish)
-            now = min(flow_end, end_time[0]) if running > 0 else flow_end
+            now = min(flow_end, state.due[0]) if running > 0 else flow_end
+            if now == math.inf:
+                return _checked(layout, state.ended, makespan)
             if now > limit:
                 return math.inf
-            if now == math.inf:
-                break
             instant = now * (1.0 + TIE)
             if flow_end <= instant:
-                for group in range(state.finish.size):
-                    if state.finish[group] <= instant:
-                        _end_flows(layout, state, group, now)
-        while running > 0 and end_time[0] <= instant:
-            task = end_task[0]
-            heap.remove(end_time, end_task, 0, running, 0)
+                _end_flows(layout, state, instant, now)
+        while running > 0 and state.due[0] <= instant:
+            task = state.due_task[0]
+            heap.remove(state.due, state.due_task, 0, running, 0)
             running -= 1
             progress.end_task(layout, state, task, now)
             makespan = now
-    return _checked(layout, state.ended, makespan)
 
 
 @inlined

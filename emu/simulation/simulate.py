@@ -7,33 +7,59 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.schedule import Schedule
-from emu.scheduling.layout import job_arrays, lay_out
-from emu.scheduling.policies import policy_named
+from emu.errors import SchedulingError
+from emu.problem import Profile, Realization
+from emu.schedule import RateHistory, Schedule
+from emu.scheduling import POLICIES, policy_named
+from emu.scheduling.layout import job_arrays, lay_out, plain
+from emu.scheduling.policies import PORTFOLIO, rate_policy
+from emu.scheduling.rates import check_rows, expectation
 from emu.scheduling.state import State, new_state
-from emu.simulation.events import run
+from emu.simulation.events import Recorder, new_recorder, run
 
 if TYPE_CHECKING:
-    from emu.problem import Problem, Realization
+    from collections.abc import Iterable
 
-
-def _run(
-    problem: Problem, realization: Realization, policy: str, *, logged: bool
-) -> tuple[float, State]:
-    realization.check_shapes(problem.job)
-    code = policy_named(policy).code
-    arrays = job_arrays(problem.job, problem.cluster, code, per_flow=False)
-    layout = lay_out(arrays, np.array(problem.placement.machine_of, dtype=np.int64))
-    state = new_state(layout, problem.job.iterations if logged else 0)
-    end = run(layout, state, realization.times, realization.volumes, math.inf)
-    return float(end), state
+    from emu.problem import Problem
 
 
 def simulate(
-    problem: Problem, realization: Realization, policy: str = "oes"
+    problem: Problem,
+    realization: Realization,
+    policy: str = "oes",
+    *,
+    record_rates: bool = False,
+    profile: Profile | None = None,
 ) -> Schedule:
-    """Return the Schedule of ``problem`` under ``policy``."""
-    _, state = _run(problem, realization, policy, logged=True)
+    """Return the Schedule of ``problem`` under ``policy``.
+
+    Parameters
+    ----------
+    realization
+        Times and volumes of the run.
+    policy
+        Name of a rate policy, or ``portfolio``.
+    record_rates
+        Whether to keep the rate history.
+    profile
+        What a policy that looks ahead expects, and the portfolio chooses by; without
+        one, the realization itself.
+
+    Raises
+    ------
+    ValueError
+        When there is no such policy, or realization or profile do not fit the job.
+    SchedulingError
+        When tasks are left that nothing would ever start.
+    """
+    room = 0 if record_rates else -1
+    _, state, recorder = _run(problem, realization, policy, profile, room)
+    if record_rates:  # the first run counted the rows, the second keeps them
+        room = int(recorder.rows[0])
+        _, state, recorder = _run(problem, realization, policy, profile, room)
+    history = RateHistory(
+        recorder.time, recorder.edge, recorder.iteration, recorder.rate
+    )
     return Schedule(
         problem=problem,
         task_start=state.task_start,
@@ -42,9 +68,87 @@ def simulate(
         flow_start=state.flow_start,
         flow_end=state.flow_end,
         flow_bytes=np.where(np.isnan(state.flow_ready), np.nan, realization.volumes),
+        rates=history if record_rates else None,
     )
 
 
-def makespan(problem: Problem, realization: Realization, policy: str = "oes") -> float:
-    """Return the makespan in seconds; faster than `simulate`."""
-    return _run(problem, realization, policy, logged=False)[0]
+def makespan(
+    problem: Problem,
+    realization: Realization,
+    policy: str = "oes",
+    *,
+    profile: Profile | None = None,
+) -> float:
+    """Return the makespan in seconds; faster than `simulate`, same parameters.
+
+    Raises
+    ------
+    ValueError, SchedulingError
+        As `simulate`.
+    """
+    return _run(problem, realization, policy, profile, -1, logged=False)[0]
+
+
+def best_policy(
+    problem: Problem, profile: Profile, candidates: Iterable[str] = ()
+) -> str:
+    """Return the policy with the smallest makespan on the expected run.
+
+    The expected run repeats the profiled iterations in order. ``oes`` is always among
+    the candidates, so the choice is never worse than it on that run; ties go to the
+    one listed first in `POLICIES`.
+
+    Parameters
+    ----------
+    candidates
+        Names; all policies if empty.
+
+    Raises
+    ------
+    ValueError, SchedulingError
+        As `simulate`.
+    """
+    columns = np.arange(problem.job.iterations) % profile.times.shape[1]
+    expected = Realization(profile.times[:, columns], profile.volumes[:, columns])
+    among = {"oes", *(candidates or POLICIES)} - {"portfolio"}
+    # none and fifo are maxmin by other names: one simulation for all of one code.
+    rules = {
+        policy_named(name).code: name
+        for name in reversed(list(POLICIES))
+        if name in among
+    }
+    spans = {
+        name: makespan(problem, expected, name, profile=profile)
+        for _, name in sorted(rules.items())
+    }
+    return min(spans, key=spans.__getitem__)
+
+
+def _run(
+    problem: Problem,
+    realization: Realization,
+    policy: str,
+    profile: Profile | None,
+    room: int,
+    *,
+    logged: bool = True,
+) -> tuple[float, State, Recorder]:
+    job = problem.job
+    realization.check_shapes(job)
+    if profile is None:
+        profile = Profile(realization.times, realization.volumes)
+    check_rows(job, profile)
+    if policy_named(policy).code == PORTFOLIO:
+        policy = best_policy(problem, profile)
+    arrays = job_arrays(job, problem.cluster, rate_policy(policy))
+    layout = lay_out(arrays, np.array(problem.placement.machine_of, dtype=np.int64))
+    after = expectation(layout, plain(profile.times), plain(profile.volumes))
+    state = new_state(layout, after, job.iterations if logged else 0)
+    recorder = new_recorder(len(job.edges), room)
+    times, volumes = plain(realization.times), plain(realization.volumes)
+    end = run(layout, state, times, volumes, math.inf, recorder)
+    if math.isnan(end):
+        stuck = np.flatnonzero(state.ended < job.iterations)
+        names = ", ".join(job.tasks[task].name for task in stuck[:8])
+        raise SchedulingError(f"nothing would ever start {names}")
+    return end, state, recorder

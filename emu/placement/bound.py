@@ -1,0 +1,187 @@
+"""How good a placement could be at best: a lower bound over all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.placement.candidates import Candidates
+from emu.placement.candidates import candidates as prepare
+from emu.placement.space import Space
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Cluster, Job, Realization
+
+
+def placement_bound(
+    job: Job, cluster: Cluster, realization: Realization, *, nodes: int = 0
+) -> float:
+    """Return a time that no schedule of any feasible placement beats, seconds.
+
+    The larger of two bounds: the run with free transfers, and the least possible time
+    of the busiest port. The second is a linear program over fractions of units on
+    machines: capacities (1), (2), and per edge between units what must leave or enter a
+    machine. Branching for ``nodes`` nodes raises it towards the best whole placement.
+
+    Parameters
+    ----------
+    nodes
+        Nodes of branch and bound; 0 is the linear program alone.
+
+    Raises
+    ------
+    ValueError
+        When the realization does not fit the job.
+    """
+    space = Space(job, cluster)
+    c = prepare(space, realization, "oes")
+    return max(c.least, _PortProgram(space, c).solve(nodes))
+
+
+class _PortProgram:
+    """Minimise t: variables are t, x[u, m], then out[e, m] and in[e, m].
+
+    x is the part of unit u on machine m; out and in are the parts of a movable edge
+    that leave and enter m, at least x[source, m] - x[destination, m] and the reverse.
+    """
+
+    def __init__(self, space: Space, c: Candidates) -> None:
+        self.space, self.c = space, c
+        self.units, self.machines = len(space.units), len(space.cluster.machines)
+        unit_of = np.full(len(space.job.tasks), -1, dtype=np.int64)
+        for u, unit in enumerate(space.units):
+            unit_of[list(unit.tasks)] = u
+        self.source = unit_of[c.arrays.source]
+        self.destination = unit_of[c.arrays.destination]
+        self.between = np.nonzero(
+            (self.source >= 0)
+            & (self.destination >= 0)
+            & (self.source != self.destination)
+            & (c.sent > 0)
+        )[0]
+        self.columns = 1 + self.machines * (self.units + 2 * self.between.size)
+        self.entries: list[tuple[int, int, float]] = []
+        self.upper: list[float] = []
+
+    def _x(self, unit: int, machine: int) -> int:
+        return 1 + unit * self.machines + machine
+
+    def _crossing(self, position: int, machine: int, direction: int) -> int:
+        index = (2 * position + direction) * self.machines + machine
+        return 1 + self.units * self.machines + index
+
+    def _row(self, terms: Sequence[tuple[int, float]], upper: float) -> None:
+        row = len(self.upper)
+        self.entries += [(row, column, value) for column, value in terms]
+        self.upper.append(upper)
+
+    def _add_crossings(self) -> None:
+        for p, edge in enumerate(self.between.tolist()):
+            ends = int(self.source[edge]), int(self.destination[edge])
+            for m in range(self.machines):
+                for direction in (0, 1):
+                    here, there = ends[direction], ends[1 - direction]
+                    self._row(
+                        [
+                            (self._x(here, m), 1.0),
+                            (self._x(there, m), -1.0),
+                            (self._crossing(p, m, direction), -1.0),
+                        ],
+                        0.0,
+                    )
+
+    def _add_ports(self) -> None:
+        """Bytes of a port <= capacity * (t - least head - least tail)."""
+        c, moved = self.c, self.c.sent > 0
+        if not moved.any():
+            return
+        idle = float(c.head[moved].min() + c.tail[moved].min())
+        for m in range(self.machines):
+            for direction in (0, 1):
+                capacity = c.arrays.capacity[2 * m + direction]
+                terms, constant = self._port(m, direction)
+                scaled = [(column, value / capacity) for column, value in terms]
+                self._row([(0, -1.0), *scaled], -idle - constant / capacity)
+
+    def _port(
+        self, machine: int, direction: int
+    ) -> tuple[list[tuple[int, float]], float]:
+        """Return bytes through one port as (column, factor) terms and a constant."""
+        c = self.c
+        near, far = self.source, self.destination
+        near_task, far_task = c.arrays.source, c.arrays.destination
+        if direction == 1:
+            near, far, near_task, far_task = far, near, far_task, near_task
+        terms = [
+            (self._crossing(p, machine, direction), float(c.sent[edge]))
+            for p, edge in enumerate(self.between.tolist())
+        ]
+        constant = 0.0
+        for edge in np.nonzero(c.sent > 0)[0].tolist():
+            near_fixed, far_fixed = c.fixed[near_task[edge]], c.fixed[far_task[edge]]
+            volume = float(c.sent[edge])
+            if near[edge] >= 0 and far[edge] < 0 and far_fixed != machine:
+                terms.append((self._x(int(near[edge]), machine), volume))
+            elif near[edge] < 0 and near_fixed == machine:
+                if far[edge] >= 0:
+                    constant += volume
+                    terms.append((self._x(int(far[edge]), machine), -volume))
+                elif far_fixed != machine:
+                    constant += volume
+        return terms, constant
+
+    def _add_capacities(self) -> None:
+        room = self.space.free + self.space.slack
+        for m in range(self.machines):
+            for r in range(len(self.space.resources)):
+                if np.isfinite(room[m, r]):
+                    demand = self.space.demand[:, r]
+                    self._row(
+                        [(self._x(u, m), float(demand[u])) for u in range(self.units)],
+                        float(room[m, r]),
+                    )
+
+    def solve(self, nodes: int) -> float:
+        """Return the least t, or a lower bound of it when ``nodes`` ran out."""
+        # scipy.optimize takes 0.3 s to import, which every other command would pay.
+        from scipy import optimize, sparse  # type: ignore[import-untyped]  # noqa: PLC0415
+
+        self._add_crossings()
+        self._add_ports()
+        self._add_capacities()
+        rows, columns, values = zip(*self.entries, strict=True)
+        matrix = sparse.csr_array(
+            (values, (rows, columns)), shape=(len(self.upper), self.columns)
+        )
+        once = sparse.csr_array(
+            (
+                np.ones(self.units * self.machines),
+                (
+                    np.repeat(np.arange(self.units), self.machines),
+                    np.arange(1, 1 + self.units * self.machines),
+                ),
+            ),
+            shape=(self.units, self.columns),
+        )
+        whole = np.zeros(self.columns)
+        whole[1 : 1 + self.units * self.machines] = nodes > 0
+        upper: NDArray[np.float64] = np.full(self.columns, np.inf)
+        upper[1 : 1 + self.units * self.machines] = 1.0
+        found = optimize.milp(
+            np.eye(1, self.columns)[0],
+            integrality=whole,
+            bounds=optimize.Bounds(0.0, upper),
+            constraints=[
+                optimize.LinearConstraint(matrix, -np.inf, np.array(self.upper)),
+                optimize.LinearConstraint(once, 1.0, 1.0),
+            ],
+            options={"node_limit": nodes} if nodes else {},
+        )
+        bound = found.mip_dual_bound if nodes else found.fun
+        # The solver is exact to about 1e-7; the bound must not be above the truth.
+        return 0.0 if bound is None else float(bound) * (1.0 - 1e-6)

@@ -1,0 +1,213 @@
+"""Costs of candidate placements from compiled code: bounds, penalty, makespan.
+
+`Candidates` is made once per search; everything else is a function of it and of one
+placement, so that a search keeps no state that could drift. Must not know: moves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from emu.placement.load import sent_bytes
+from emu.placement.space import TOLERANCE
+from emu.scheduling.compiled import compiled
+from emu.simulation.evaluator import MakespanEvaluator
+
+if TYPE_CHECKING:
+    from emu.placement.space import Space
+    from emu.problem import Job, Realization
+    from emu.scheduling.layout import Floats, Ints, JobArrays
+
+ROUNDING = 1e-9  # relative; a bound must exceed a limit by more to reject anything
+
+
+class Candidates(NamedTuple):
+    """A search space as flat arrays, with one realization for all placements.
+
+    Parameters
+    ----------
+    arrays
+        What `emu.simulation` needs besides the placement.
+    times, volumes
+        The realization: the same for every candidate (common random numbers, A20).
+    fixed
+        Machine of every pinned task, -1 for the others.
+    unit_start, unit_task
+        Tasks of every unit.
+    demand, used, capacity
+        Demands of units, of pinned tasks per machine, and capacities; shapes (units,
+        resources), (machines, resources) twice. Infinite capacities stay in.
+    sent
+        Bytes of every edge in the whole run.
+    head, tail
+        Least time from the start to the first flow of an edge, and from the end of its
+        last flow to the makespan; seconds.
+    least
+        Makespan if every transfer took no time; seconds.
+    """
+
+    arrays: JobArrays
+    times: Floats
+    volumes: Floats
+    fixed: Ints
+    unit_start: Ints
+    unit_task: Ints
+    demand: Floats
+    used: Floats
+    capacity: Floats
+    sent: Floats
+    head: Floats
+    tail: Floats
+    least: float
+
+
+def candidates(space: Space, realization: Realization, policy: str) -> Candidates:
+    """Return the arrays of a search in ``space`` under one realization.
+
+    Raises
+    ------
+    ValueError
+        When there is no such rate policy, or the realization does not fit the job.
+    """
+    realization.check_shapes(space.job)
+    arrays = MakespanEvaluator(space.job, space.cluster, policy).arrays
+    order = _topological(space.job)
+    # Copies, in one order and writeable: one compilation for every realization.
+    times = np.array(realization.times, order="C")
+    head, tail, least = _without_transfers(arrays, order, times)
+    sizes = [len(unit.tasks) for unit in space.units]
+    limited = np.where(np.isfinite(space.capacity), space.capacity - space.free, 0.0)
+    return Candidates(
+        arrays,
+        times,
+        np.array(realization.volumes, order="C"),
+        space.fixed,
+        np.cumsum([0, *sizes], dtype=np.int64),
+        np.array([t for unit in space.units for t in unit.tasks], dtype=np.int64),
+        space.demand,
+        limited,
+        space.capacity,
+        sent_bytes(space.job, realization),
+        head,
+        tail,
+        float(least),
+    )
+
+
+def _topological(job: Job) -> Ints:
+    waiting = np.zeros(len(job.tasks), dtype=np.int64)
+    for edge in job.edges:
+        waiting[edge.destination] += edge.lag == 0
+    order = np.nonzero(waiting == 0)[0].tolist()
+    followers: list[list[int]] = [[] for _ in job.tasks]
+    for edge in job.edges:
+        if edge.lag == 0:
+            followers[edge.source].append(edge.destination)
+    for task in order:  # grows while it is walked
+        for follower in followers[task]:
+            waiting[follower] -= 1
+            if waiting[follower] == 0:
+                order.append(follower)
+    return np.array(order, dtype=np.int64)
+
+
+@compiled
+def _without_transfers(
+    arrays: JobArrays, order: Ints, times: Floats
+) -> tuple[Floats, Floats, float]:
+    """Return head and tail of every edge and the makespan if transfers were free."""
+    tasks, iterations = times.shape
+    end = np.zeros((tasks, iterations))
+    rest = np.zeros((tasks, iterations))  # from the start of (j, n) to the makespan
+    for n in range(iterations):
+        for j in order:
+            start = end[j, n - 1] if n > 0 else 0.0
+            for i in range(arrays.in_start[j], arrays.in_start[j + 1]):
+                edge = arrays.in_edge[i]
+                if n >= arrays.lag[edge]:
+                    start = max(start, end[arrays.source[edge], n - arrays.lag[edge]])
+            end[j, n] = start + times[j, n]
+    for n in range(iterations - 1, -1, -1):
+        for j in order[::-1]:
+            after = rest[j, n + 1] if n + 1 < iterations else 0.0
+            for i in range(arrays.out_start[j], arrays.out_start[j + 1]):
+                edge = arrays.out_edge[i]
+                if n + arrays.lag[edge] < iterations:
+                    after = max(
+                        after, rest[arrays.destination[edge], n + arrays.lag[edge]]
+                    )
+            rest[j, n] = times[j, n] + after
+    return (
+        end[arrays.source, 0].copy(),
+        rest[arrays.destination, iterations - 1].copy(),
+        end[:, iterations - 1].max(),
+    )
+
+
+@compiled
+def expand(c: Candidates, machines: Ints) -> Ints:
+    """Return the machine of every task for units on ``machines``."""
+    machine_of = c.fixed.copy()
+    for unit in range(machines.size):
+        for i in range(c.unit_start[unit], c.unit_start[unit + 1]):
+            machine_of[c.unit_task[i]] = machines[unit]
+    return machine_of
+
+
+@compiled
+def usage(c: Candidates, machines: Ints) -> Floats:
+    """Return the summed demands on every machine, shape (machines, resources)."""
+    used = c.used.copy()
+    for unit in range(machines.size):
+        for r in range(used.shape[1]):
+            used[machines[unit], r] += c.demand[unit, r]
+    return used
+
+
+@compiled
+def excess(c: Candidates, used: Floats) -> float:
+    """Return the violated part of all capacities, the sum in cost (21); 0: feasible."""
+    total = 0.0
+    for machine in range(used.shape[0]):
+        for r in range(used.shape[1]):
+            capacity = c.capacity[machine, r]
+            over = used[machine, r] - capacity
+            if over > capacity * TOLERANCE:
+                total += over / capacity if capacity > 0.0 else np.inf
+    return total
+
+
+@compiled
+def lower_bound(c: Candidates, machine_of: Ints) -> float:
+    """Return a time that no schedule of this placement beats, seconds.
+
+    The bytes of a port need their time, its first flow cannot come before its head, and
+    after its last flow comes at least the shortest tail.
+    """
+    arrays = c.arrays
+    machines = c.used.shape[0]
+    ports = arrays.capacity.size
+    load = np.zeros(ports)
+    head = np.full(ports, np.inf)
+    tail = np.full(ports, np.inf)
+    for edge in range(arrays.source.size):
+        if c.sent[edge] <= 0.0:
+            continue
+        pair = (
+            machine_of[arrays.source[edge]] * machines
+            + machine_of[arrays.destination[edge]]
+        )
+        for i in range(arrays.path_start[pair], arrays.path_start[pair + 1]):
+            port = arrays.path_port[i]
+            load[port] += c.sent[edge]
+            head[port] = min(head[port], c.head[edge])
+            tail[port] = min(tail[port], c.tail[edge])
+    bound = c.least
+    for port in range(ports):
+        if load[port] > 0.0:
+            bound = max(
+                bound, head[port] + load[port] / arrays.capacity[port] + tail[port]
+            )
+    return bound

@@ -1,0 +1,197 @@
+"""The Markov chain of ETP (Algorithm 3), compiled whole.
+
+One call walks over many proposals. The random numbers come in, so that the same chain
+can be walked with and without the tricks, in pieces, and on any number of cores.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from emu.placement.candidates import (
+    ROUNDING,
+    Candidates,
+    excess,
+    expand,
+    lower_bound,
+    usage,
+)
+from emu.placement.memory import Memory, new_memory, place_of, remember
+from emu.placement.space import TOLERANCE
+from emu.scheduling.compiled import compiled
+from emu.simulation.evaluator import run_makespan
+
+if TYPE_CHECKING:
+    from emu.scheduling.layout import Floats, Ints
+
+#: How much of a simulation is saved; none of the levels changes the chain.
+SIMULATE_ALL, STOP_EARLY, BOUND_FIRST = range(3)
+
+#: Positions in `Chain.tally`.
+PROPOSED, ACCEPTED, SIMULATED, STUCK = range(4)
+
+
+class Chain(NamedTuple):
+    """Where a chain stands; every call of `walk` carries it on in place.
+
+    Parameters
+    ----------
+    machines, best_machines
+        Machine of every unit, now and in the best feasible placement so far.
+    cost
+        Cost (21) of the placement now, makespan of the best one; seconds.
+    tally
+        Proposals, accepted moves, simulations, steps without any machine to move to.
+    memory
+        Makespans known so far.
+    """
+
+    machines: Ints
+    best_machines: Ints
+    cost: Floats
+    tally: Ints
+    memory: Memory
+
+
+class Rules(NamedTuple):
+    """The constants of the chain.
+
+    Parameters
+    ----------
+    beta
+        Per second of cost: the paper's beta divided by the seconds of its unit.
+    mu
+        Part by which a proposal may exceed a capacity, (22).
+    effort
+        `SIMULATE_ALL`, `STOP_EARLY` or `BOUND_FIRST`.
+    """
+
+    beta: float
+    mu: float
+    effort: int
+
+
+def new_chain(c: Candidates, machines: Ints, remembered: int) -> Chain:
+    """Return a chain that starts at a feasible placement of the units.
+
+    Parameters
+    ----------
+    remembered
+        How many placements to remember.
+    """
+    makespan = run_makespan(c.arrays, expand(c, machines), c.times, c.volumes, np.inf)
+    return Chain(
+        machines.copy(),
+        machines.copy(),
+        np.array([makespan, makespan]),
+        np.zeros(4, dtype=np.int64),
+        new_memory(remembered, machines.size),
+    )
+
+
+@compiled
+def makespan_within(
+    c: Candidates,
+    machines: Ints,
+    limit: float,
+    effort: int,
+    memory: Memory,
+    count: Ints,
+) -> float:
+    """Return the makespan, or infinity when it exceeds ``limit`` and effort is spared.
+
+    A run that is remembered, stopped, or never begun because a bound exceeds the limit,
+    would have ended as remembered or beyond the limit: whoever only compares it with
+    the limit gets the same answer.
+    """
+    stop = limit * (1.0 + ROUNDING)
+    place = -1
+    if effort == BOUND_FIRST:
+        place = place_of(memory, machines)
+        if place >= 0:
+            if memory.low[place] == memory.high[place]:
+                return float(memory.high[place])
+            if memory.low[place] > stop:
+                return np.inf
+    machine_of = expand(c, machines)
+    if effort == BOUND_FIRST:
+        bound = lower_bound(c, machine_of)
+        if bound > stop:
+            return np.inf
+    count[SIMULATED] += 1
+    if effort == SIMULATE_ALL:
+        stop = np.inf
+    makespan: float = run_makespan(c.arrays, machine_of, c.times, c.volumes, stop)
+    remember(memory, place, machines, min(makespan, stop), makespan)
+    return makespan
+
+
+@compiled
+def _target(
+    c: Candidates, used: Floats, unit: int, now: int, mu: float, u: float
+) -> int:
+    """Return a machine drawn from M_avail of ``unit``, or -1 when it is empty."""
+    machines = used.shape[0]
+    available = np.empty(machines, np.int64)
+    count = 0
+    for machine in range(machines):
+        fits = machine != now
+        for r in range(used.shape[1]):
+            room = (1.0 + mu) * c.capacity[machine, r] * (1.0 + TOLERANCE)
+            fits = fits and used[machine, r] + c.demand[unit, r] <= room
+        if fits:
+            available[count] = machine
+            count += 1
+    return available[int(u * count)] if count else -1
+
+
+@compiled
+def walk(
+    c: Candidates, rules: Rules, chain: Chain, draws: Floats, best: Floats
+) -> None:
+    """Carry ``chain`` on by one proposal per row of ``draws``.
+
+    Parameters
+    ----------
+    draws
+        Uniform in [0, 1), shape (proposals, 3): which task, which machine, acceptance.
+    best
+        Filled with the best makespan after every proposal, shape (proposals,).
+
+    Notes
+    -----
+    The move is accepted with probability min(1, exp(beta (cost - cost'))), (23).
+    Drawing the acceptance number u first turns that into cost' <= cost - ln(u) / beta,
+    known before anything is simulated.
+    """
+    units = chain.machines.size
+    for step in range(draws.shape[0]):
+        chain.tally[PROPOSED] += 1
+        unit = int(draws[step, 0] * units)
+        before = chain.machines[unit]
+        used = usage(c, chain.machines)
+        target = _target(c, used, unit, before, rules.mu, draws[step, 1])
+        if target < 0:
+            chain.tally[STUCK] += 1
+            best[step] = chain.cost[1]
+            continue
+        for r in range(used.shape[1]):
+            used[before, r] -= c.demand[unit, r]
+            used[target, r] += c.demand[unit, r]
+        over = excess(c, used)
+        chain.machines[unit] = target
+        limit = (chain.cost[0] - np.log(draws[step, 2]) / rules.beta) / (1.0 + over)
+        makespan = makespan_within(
+            c, chain.machines, limit, rules.effort, chain.memory, chain.tally
+        )
+        if makespan <= limit:
+            chain.tally[ACCEPTED] += 1
+            chain.cost[0] = makespan * (1.0 + over)
+            if over == 0.0 and makespan < chain.cost[1]:
+                chain.cost[1] = makespan
+                chain.best_machines[:] = chain.machines
+        else:
+            chain.machines[unit] = before
+        best[step] = chain.cost[1]

@@ -1,0 +1,128 @@
+"""One way in to all placement policies, for the command line and scenarios."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from emu.placement.baselines import place_explicit, place_random, place_round_robin
+from emu.placement.distdgl import place_distdgl
+from emu.placement.draws import common_draws, walk_generator
+from emu.placement.etp import EtpOptions, search_etp
+from emu.placement.ifs import place_ifs
+from emu.placement.result import PlacementResult
+from emu.placement.search import SearchOptions, search
+from emu.problem import Problem
+from emu.simulation import makespan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from emu.problem import Cluster, Job, Placement, Profile
+
+#: What ``placement.policy`` may say, and in one line what it does.
+POLICIES: Mapping[str, str] = {
+    "explicit": "as the scenario spells it out",
+    "ifs": "the paper's first feasible placement (Alg. 2)",
+    "etp": "the paper's search (Alg. 3); needs a profile",
+    "best": "exhaustive or annealing search beyond the paper; needs a profile",
+    "distdgl": "as many samplers as possible beside their worker",
+    "random": "a random feasible placement",
+    "round_robin": "one machine after the other",
+}
+SEARCHES = frozenset({"etp", "best"})
+
+
+def place(
+    policy: str,
+    job: Job,
+    cluster: Cluster,
+    *,
+    profile: Profile | None = None,
+    seed: int = 0,
+    tasks: Mapping[str, str] | None = None,
+    progress: Callable[[int, int, float], None] | None = None,
+    **options: Any,
+) -> PlacementResult:
+    """Return a placement of ``job`` on ``cluster`` by one of `POLICIES`.
+
+    Parameters
+    ----------
+    profile
+        Times and volumes to judge placements by. ``etp`` and ``best`` need one; the
+        others are simulated once when there is one, with the same draws, so that the
+        makespans of all policies compare.
+    seed
+        Of all that is drawn.
+    tasks
+        Machine name per task or process, for ``explicit``.
+    progress
+        Called by searches with (candidates so far, in all, best makespan).
+    options
+        Fields of `EtpOptions` for ``etp``, of `SearchOptions` for ``best``.
+
+    Raises
+    ------
+    InfeasiblePlacement
+        When no placement exists, or the explicit one breaks a capacity.
+    PlacementError
+        When the policy cannot place this job.
+    ValueError
+        When there is no such policy, it lacks a profile, or an option is out of range.
+    TypeError
+        When the policy has no such option.
+    """
+    if policy not in POLICIES:
+        raise ValueError(
+            f"no placement policy is called {policy}; there are {', '.join(POLICIES)}"
+        )
+    if policy in SEARCHES and profile is None:
+        raise ValueError(f"placement policy {policy} needs a profile")
+    if policy == "etp" and profile is not None:
+        return search_etp(
+            job,
+            cluster,
+            profile,
+            seed=seed,
+            options=EtpOptions(**options),
+            progress=progress,
+        )
+    if policy == "best" and profile is not None:
+        return search(
+            job,
+            cluster,
+            profile,
+            seed=seed,
+            options=SearchOptions(**options),
+            progress=progress,
+        )
+    iterations = options.pop("iterations", SearchOptions.iterations)
+    rates = options.pop("policy", SearchOptions.policy)
+    if options:
+        raise TypeError(f"placement policy {policy} has no option {min(options)}")
+    placement = _simple(policy, job, cluster, seed, tasks)
+    if profile is None:
+        return PlacementResult(placement, policy)
+    job = replace(job, iterations=iterations)
+    simulated = makespan(
+        Problem(cluster, job, placement), common_draws(profile, seed, iterations), rates
+    )
+    return PlacementResult(placement, policy, makespan=simulated, evaluations=1)
+
+
+def _simple(
+    policy: str,
+    job: Job,
+    cluster: Cluster,
+    seed: int,
+    tasks: Mapping[str, str] | None,
+) -> Placement:
+    if policy == "explicit":
+        return place_explicit(job, cluster, tasks or {})
+    if policy == "ifs":
+        return place_ifs(job, cluster, walk_generator(seed))
+    if policy == "random":
+        return place_random(job, cluster, walk_generator(seed))
+    if policy == "distdgl":
+        return place_distdgl(job, cluster)
+    return place_round_robin(job, cluster)

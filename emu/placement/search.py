@@ -1,0 +1,265 @@
+"""A better search than the paper's: exhaustive where possible, else annealing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.errors import PlacementError
+from emu.placement.anneal import anneal
+from emu.placement.baselines import place_random, place_round_robin
+from emu.placement.bound import placement_bound
+from emu.placement.candidates import Candidates, candidates, expand
+from emu.placement.chain import ACCEPTED, PROPOSED, SIMULATED, Chain, new_chain
+from emu.placement.distdgl import place_distdgl
+from emu.placement.draws import common_draws, walk_generator
+from emu.placement.etp import REMEMBERED
+from emu.placement.exhaustive import Listing, list_placements
+from emu.placement.ifs import place_ifs
+from emu.placement.moves import TeamArrays
+from emu.placement.result import PlacementResult
+from emu.placement.space import Space
+from emu.placement.symmetry import find_symmetry, find_teams
+from emu.simulation.evaluator import run_makespan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from emu.placement.symmetry import Symmetry
+    from emu.problem import Cluster, Job, Placement, Profile, Realization
+
+HOT, COLD = 0.02, 0.0002  # temperatures of a round, as part of the best makespan
+IFS_STARTS = 4
+# What listing a space may cost: placements (2 MB for 20 units), and steps of 0.1 us. On
+# workload A, 4^19 placements, giving up costs 0.1 s.
+LISTED = 50_000
+LISTING_STEPS = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """The settings of the improved search.
+
+    Parameters
+    ----------
+    transfers
+        Candidates in all.
+    iterations
+        Training iterations that are simulated for a makespan.
+    rounds
+        Times that annealing begins anew, hot: from the best placement so far and from
+        a random one by turns.
+    exhaustive
+        Whether a space that can be listed is searched by ascending lower bound, which
+        ends with a proof.
+    bound_nodes
+        Nodes of branch and bound for the lower bound over all placements; None leaves
+        the bound out.
+    policy
+        Rate policy of the simulation.
+
+    Raises
+    ------
+    ValueError
+        When a number is out of range.
+    """
+
+    transfers: int = 10_000
+    iterations: int = 20
+    rounds: int = 4
+    exhaustive: bool = True
+    bound_nodes: int | None = None
+    policy: str = "oes"
+
+    def __post_init__(self) -> None:
+        for name in ("transfers", "iterations", "rounds"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be 1 or more")
+
+
+def search(
+    job: Job,
+    cluster: Cluster,
+    profile: Profile,
+    *,
+    seed: int = 0,
+    options: SearchOptions | None = None,
+    progress: Callable[[int, int, float], None] | None = None,
+) -> PlacementResult:
+    """Return the best feasible placement found within a number of candidates.
+
+    Beyond ETP: it begins with the best of several simple placements, stays feasible,
+    moves tasks, swaps them, moves and swaps workers together with their samplers and
+    deals two machines out anew, looks at one of several placements that differ by
+    interchangeable tasks only, and cools down, in several rounds. A space that is small
+    enough is listed and simulated in the order of its lower bounds; the first bound
+    that is no better than the best makespan ends the search with a proof.
+
+    Parameters
+    ----------
+    profile, seed, progress
+        As for `search_etp`; the simulated iterations are the same draws for the same
+        seed.
+
+    Raises
+    ------
+    InfeasiblePlacement
+        When no placement exists.
+    ValueError
+        When the profile does not fit the job or there is no such rate policy.
+    """
+    options = options or SearchOptions()
+    job = replace(job, iterations=options.iterations)
+    drawn = common_draws(profile, seed, options.iterations)
+    run = _Run(job, cluster, drawn, options, walk_generator(seed))
+    run.begin()
+    listing = run.listing()
+    if listing is not None:
+        run.exhaust(listing)
+    else:
+        run.anneal(progress)
+    if progress is not None:
+        progress(int(run.chain.tally[PROPOSED]), options.transfers, run.best)
+    return run.result()
+
+
+class _Run:
+    """One search: the chain that it carries on, and what it has found."""
+
+    def __init__(
+        self,
+        job: Job,
+        cluster: Cluster,
+        drawn: Realization,
+        options: SearchOptions,
+        rng: np.random.Generator,
+    ) -> None:
+        self.job, self.cluster, self.drawn = job, cluster, drawn
+        self.options, self.rng = options, rng
+        self.space = Space(job, cluster)
+        self.arrays: Candidates = candidates(self.space, drawn, options.policy)
+        self.symmetry: Symmetry = find_symmetry(self.space, drawn)
+        self.history: list[tuple[int, float]] = []
+        self.optimal = False
+
+    def begin(self) -> None:
+        """Start from the best of the simple placements."""
+        remembered = min(self.options.transfers, REMEMBERED)
+        starts = [self.space.machines(p) for p in self._simple_placements()]
+        chains = [new_chain(self.arrays, machines, remembered) for machines in starts]
+        self.chain: Chain = min(chains, key=lambda chain: float(chain.cost[0]))
+        self.chain.tally[PROPOSED] = self.chain.tally[SIMULATED] = len(starts)
+        self.start = self.best
+        self.history.append((len(starts), self.best))
+
+    @property
+    def best(self) -> float:
+        """Makespan of the best placement so far."""
+        return float(self.chain.cost[1])
+
+    def _simple_placements(self) -> list[Placement]:
+        found = [place_ifs(self.job, self.cluster, self.rng) for _ in range(IFS_STARTS)]
+        found.append(place_round_robin(self.job, self.cluster))
+        try:
+            found.append(place_distdgl(self.job, self.cluster))
+        except PlacementError:  # not a job of workers with samplers
+            found.append(place_random(self.job, self.cluster, self.rng))
+        return found
+
+    def listing(self) -> Listing | None:
+        """Return all placements when they can be listed, else None."""
+        if not self.options.exhaustive or not self.space.units:
+            return None
+        return list_placements(
+            self.arrays, self.symmetry, most=LISTED, most_steps=LISTING_STEPS
+        )
+
+    def exhaust(self, listing: Listing) -> None:
+        """Simulate by ascending bound until no bound is better than the best."""
+        c, chain = self.arrays, self.chain
+        for machines, bound in zip(listing.machines, listing.bound, strict=True):
+            if bound >= self.best:
+                self.optimal = True
+                return
+            if chain.tally[PROPOSED] >= self.options.transfers:
+                return
+            chain.tally[PROPOSED] += 1
+            chain.tally[SIMULATED] += 1
+            units = machines.astype(np.int64)
+            makespan = run_makespan(
+                c.arrays, expand(c, units), c.times, c.volumes, self.best
+            )
+            if makespan < self.best:
+                chain.cost[:] = makespan
+                chain.best_machines[:] = units
+                self.history.append((int(chain.tally[PROPOSED]), self.best))
+        self.optimal = True
+
+    def anneal(self, progress: Callable[[int, int, float], None] | None) -> None:
+        """Cool down once per round."""
+        if not self.space.units:
+            return
+        state = self.rng.integers(2**64, size=1, dtype=np.uint64)
+        teams = _team_arrays(self.space)
+        for part in range(self.options.rounds):
+            left = self.options.transfers - int(self.chain.tally[PROPOSED])
+            steps = left // (self.options.rounds - part)
+            if part % 2:
+                self._restart()
+            temperatures = self.best * np.geomspace(HOT, COLD, max(steps, 1))[:steps]
+            best = np.empty(steps)
+            before = int(self.chain.tally[PROPOSED])
+            anneal(
+                self.arrays,
+                self.symmetry,
+                teams,
+                state,
+                self.chain,
+                temperatures,
+                best,
+            )
+            for step in np.nonzero(np.diff(best, prepend=self.history[-1][1]) < 0)[0]:
+                self.history.append((before + int(step) + 1, float(best[step])))
+            if progress is not None and part < self.options.rounds - 1:
+                done = int(self.chain.tally[PROPOSED])
+                progress(done, self.options.transfers, self.best)
+
+    def _restart(self) -> None:
+        """Put the chain on a random placement; the best one stays noted."""
+        placement = place_random(self.job, self.cluster, self.rng)
+        fresh = new_chain(self.arrays, self.space.machines(placement), 0)
+        self.chain.machines[:] = fresh.machines
+        self.chain.cost[0] = fresh.cost[0]
+
+    def result(self) -> PlacementResult:
+        """Return what was found."""
+        nodes, bound = self.options.bound_nodes, None
+        if nodes is not None:
+            bound = placement_bound(self.job, self.cluster, self.drawn, nodes=nodes)
+        if self.optimal:
+            bound = self.best
+        count = self.chain.tally
+        return PlacementResult(
+            placement=self.space.placement(self.chain.best_machines),
+            policy="best",
+            makespan=self.best,
+            start_makespan=self.start,
+            bound=bound,
+            candidates=int(count[PROPOSED]),
+            accepted=int(count[ACCEPTED]),
+            evaluations=int(count[SIMULATED]),
+            history=tuple(self.history),
+            optimal=self.optimal,
+        )
+
+
+def _team_arrays(space: Space) -> TeamArrays:
+    """Return the teams as arrays; a job without any has teams of one."""
+    teams = [(hub, *followers) for hub, followers in find_teams(space)]
+    teams = teams or [(unit,) for unit in range(len(space.units))]
+    return TeamArrays(
+        np.cumsum([0, *map(len, teams)], dtype=np.int64),
+        np.array([unit for team in teams for unit in team], dtype=np.int64),
+    )

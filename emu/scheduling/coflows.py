@@ -1,0 +1,202 @@
+"""Rates by coflow: the active flows to one iteration of one task.
+
+OMCoflow (Tan et al., ToN 27(5) 2019) as section VI-B of the DGTP paper describes it:
+rates within a coflow inversely proportional to the predicted finish time of the flow,
+supposing that its coflow is alone. Which formula that means is our reading; the
+variants are ours as well. SEBF and MADD are Varys' (SIGCOMM 2014).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from emu.scheduling.compiled import inlined
+from emu.scheduling.priorities import (
+    CRUMB,
+    coarse,
+    fill_in_order,
+    flow_edge,
+    remaining,
+    sort_flows,
+    take,
+)
+from emu.scheduling.sharing import fill_up
+
+if TYPE_CHECKING:
+    from emu.scheduling.layout import Layout
+    from emu.scheduling.state import State
+
+#: Predicted times are at least this long, or the last bytes would get all the weight.
+SHORTEST = 1e-3
+
+
+@inlined
+def find_coflows(layout: Layout, state: State) -> int:
+    """Sort the active flows into ``scratch.coflow``; return the number of coflows."""
+    scratch = state.scratch
+    coflows = members = 0
+    for group in range(state.active.size):
+        scratch.coflow[group] = -1
+        if state.active[group] > 0:
+            edge = flow_edge(layout, state, group)
+            scratch.turn[group] = state.delivered[edge] + layout.lag[edge]
+    for task in range(layout.in_start.size - 1):
+        for i in range(layout.in_start[task], layout.in_start[task + 1]):
+            first = layout.group[layout.in_edge[i]]
+            if first < 0 or state.active[first] == 0 or scratch.coflow[first] >= 0:
+                continue
+            scratch.member_start[coflows] = members
+            for j in range(i, layout.in_start[task + 1]):
+                group = layout.group[layout.in_edge[j]]
+                if group < 0 or state.active[group] == 0:
+                    continue
+                if scratch.turn[group] == scratch.turn[first]:
+                    scratch.coflow[group] = coflows
+                    scratch.member[members] = group
+                    members += 1
+            coflows += 1
+    scratch.member_start[coflows] = members
+    return coflows
+
+
+@inlined
+def _count_coflow(layout: Layout, state: State, coflow: int, now: float) -> None:
+    """Set ``scratch.flows`` and ``scratch.load`` (bytes) on the ports of ``coflow``."""
+    scratch = state.scratch
+    first, end = scratch.member_start[coflow], scratch.member_start[coflow + 1]
+    for i in range(first, end):
+        group = scratch.member[i]
+        for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
+            scratch.flows[layout.hop[j]] = 0
+            scratch.load[layout.hop[j]] = 0.0
+    for i in range(first, end):
+        group = scratch.member[i]
+        left = remaining(layout, state, group, now)
+        for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
+            scratch.flows[layout.hop[j]] += 1
+            scratch.load[layout.hop[j]] += left
+
+
+@inlined
+def _weigh_by_finish(layout: Layout, state: State, now: float, frozen: bool) -> None:  # noqa: FBT001 - numba
+    """Weigh every flow by 1 / its finish time if its coflow were alone.
+
+    With ``frozen`` the whole volume counts, not what is left of it.
+    """
+    scratch = state.scratch
+    for coflow in range(find_coflows(layout, state)):
+        _count_coflow(layout, state, coflow, now)
+        for i in range(scratch.member_start[coflow], scratch.member_start[coflow + 1]):
+            group = scratch.member[i]
+            rate = math.inf
+            for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
+                port = layout.hop[j]
+                rate = min(rate, layout.capacity[port] / scratch.flows[port])
+            left = remaining(layout, state, group, now)
+            if frozen:
+                place = layout.slot[group]
+                left = state.mark[place] - state.base[state.mark_edge[place]]
+            scratch.weight[group] = 1.0 / max(left / rate, SHORTEST)
+
+
+@inlined
+def omcoflow(layout: Layout, state: State, now: float, frozen: bool) -> None:  # noqa: FBT001 - numba
+    """``omcoflow`` and ``omcoflow_frozen``: every port divided by weight.
+
+    A flow gets the smallest of its shares; what others leave is not handed on.
+    """
+    scratch = state.scratch
+    _weigh_by_finish(layout, state, now, frozen)
+    for port in range(scratch.load.size):
+        scratch.load[port] = 0.0
+    for group in range(state.active.size):
+        if state.active[group] > 0:
+            for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
+                scratch.load[layout.hop[i]] += scratch.weight[group]
+    for group in range(state.active.size):
+        if state.active[group] > 0:
+            rate = math.inf
+            for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
+                port = layout.hop[i]
+                share = scratch.weight[group] / scratch.load[port]
+                rate = min(rate, layout.capacity[port] * share)
+            scratch.rate[group] = rate
+
+
+@inlined
+def omcoflow_conserving(layout: Layout, state: State, now: float) -> None:
+    """``omcoflow_wc``: weighted max-min with the weights of ``omcoflow``."""
+    _weigh_by_finish(layout, state, now, False)
+    fill_up(layout, state)
+
+
+@inlined
+def _set_gamma(layout: Layout, state: State, coflow: int, now: float) -> None:
+    """Set ``scratch.gamma``: the time of the coflow's fullest port for it alone."""
+    scratch = state.scratch
+    _count_coflow(layout, state, coflow, now)
+    scratch.gamma[coflow] = 0.0
+    for i in range(scratch.member_start[coflow], scratch.member_start[coflow + 1]):
+        group = scratch.member[i]
+        for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
+            port = layout.hop[j]
+            time = scratch.load[port] / layout.capacity[port]
+            scratch.gamma[coflow] = max(scratch.gamma[coflow], time)
+
+
+@inlined
+def omcoflow_by_bottleneck(layout: Layout, state: State, now: float) -> None:
+    """``omcoflow_gamma``: weighted max-min; a coflow weighs 1 / gamma.
+
+    Within it, MADD: rates in proportion to what is left, so all flows end together.
+    """
+    scratch = state.scratch
+    for coflow in range(find_coflows(layout, state)):
+        _set_gamma(layout, state, coflow, now)
+        gamma = max(scratch.gamma[coflow], SHORTEST)
+        for i in range(scratch.member_start[coflow], scratch.member_start[coflow + 1]):
+            group = scratch.member[i]
+            left = remaining(layout, state, group, now)
+            scratch.weight[group] = left / gamma**2
+    fill_up(layout, state)
+
+
+@inlined
+def _allocate_minimum(layout: Layout, state: State, coflow: int, now: float) -> None:
+    """MADD: let all flows of ``coflow`` end together, as soon as the rest allows.
+
+    A coflow that needs a port on which nothing is left gets nothing.
+    """
+    scratch = state.scratch
+    _count_coflow(layout, state, coflow, now)
+    slowest = 0.0
+    for i in range(scratch.member_start[coflow], scratch.member_start[coflow + 1]):
+        group = scratch.member[i]
+        for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
+            port = layout.hop[j]
+            if scratch.residual[port] <= CRUMB * layout.capacity[port]:
+                return
+            slowest = max(slowest, scratch.load[port] / scratch.residual[port])
+    for i in range(scratch.member_start[coflow], scratch.member_start[coflow + 1]):
+        group = scratch.member[i]
+        take(layout, state, group, remaining(layout, state, group, now) / slowest)
+
+
+@inlined
+def smallest_bottleneck_first(layout: Layout, state: State, now: float) -> None:
+    """``sebf_madd``: coflows by gamma, MADD within, the rest to flows in that order."""
+    scratch = state.scratch
+    for coflow in range(find_coflows(layout, state)):
+        _set_gamma(layout, state, coflow, now)
+    for group in range(state.active.size):
+        if state.active[group] > 0:
+            scratch.key[group] = coarse(scratch.gamma[scratch.coflow[group]])
+    active = sort_flows(layout, state)
+    last = -1
+    for i in range(active):
+        coflow = scratch.coflow[scratch.order[i]]
+        if coflow != last:
+            _allocate_minimum(layout, state, coflow, now)
+            last = coflow
+    fill_in_order(layout, state, active)

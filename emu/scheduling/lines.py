@@ -1,0 +1,67 @@
+"""Fluid lines: which flows serve differently from an instant on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from emu.scheduling.compiled import compiled, inlined
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from emu.scheduling.layout import Floats, Ints, Layout
+    from emu.scheduling.state import State
+
+
+class Board(NamedTuple):
+    """The lines as last seen, per edge, and what differs since.
+
+    Parameters
+    ----------
+    iteration, rate
+        Of the flow whose line was last seen; -1 and 0 before the first.
+    edge, served, slower
+        The edges whose line changed, the bytes served by now, and whether the flow
+        was known and is slower now; as many as `changed_lines` says.
+    """
+
+    iteration: Ints
+    rate: Floats
+    edge: Ints
+    served: Floats
+    slower: NDArray[np.bool_]
+
+
+@compiled
+def new_board(edges: int) -> Board:
+    """Return the board before anything was sent."""
+    return Board(
+        np.full(edges, -1, np.int64),
+        np.zeros(edges),
+        np.empty(edges, np.int64),
+        np.empty(edges),
+        np.empty(edges, np.bool_),
+    )
+
+
+@inlined
+def changed_lines(layout: Layout, state: State, board: Board, now: float) -> int:
+    """Bring ``board`` up to date; return how many lines changed."""
+    lines = 0
+    for group in range(state.active.size):
+        first, rate = layout.slot[group], state.rate[group]
+        service = state.service[group] + rate * (now - state.since[group])
+        for place in range(first, first + state.active[group]):
+            edge = state.mark_edge[place]
+            known = board.iteration[edge] == state.delivered[edge]
+            if known and rate == board.rate[edge]:
+                continue
+            board.edge[lines] = edge
+            board.served[lines] = service - state.base[edge]
+            board.slower[lines] = known and rate < board.rate[edge]
+            board.iteration[edge] = state.delivered[edge]
+            board.rate[edge] = rate
+            lines += 1
+    return lines

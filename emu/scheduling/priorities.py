@@ -1,0 +1,177 @@
+"""Rates by priority: one flow after the other takes what is left on its hops.
+
+Keys that are equal up to rounding must not be told apart, or the last bit of a sum
+would decide who goes first: keys are compared to 32 bits, then come the iteration
+served, the destination task and the edge. Likewise what is left of a port after it has
+been given away counts as nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from emu.scheduling.compiled import inlined
+from emu.scheduling.foresight import alone
+
+if TYPE_CHECKING:
+    from emu.scheduling.layout import Layout
+    from emu.scheduling.state import State
+
+#: Less than this share of a port's capacity is nothing.
+CRUMB = 1e-9
+
+
+@inlined
+def coarse(value: float) -> float:
+    """Return ``value`` to 32 bits."""
+    if value == 0.0 or math.isinf(value):
+        return value
+    mantissa, exponent = math.frexp(value)
+    return math.ldexp(math.floor(mantissa * 2.0**32 + 0.5), exponent - 32)
+
+
+@inlined
+def flow_edge(layout: Layout, state: State, group: int) -> int:
+    """Return the edge of the only flow of ``group``."""
+    return state.mark_edge[layout.slot[group]]  # type: ignore[no-any-return]
+
+
+@inlined
+def remaining(layout: Layout, state: State, group: int, now: float) -> float:
+    """Return the bytes that the only flow of ``group`` has left.
+
+    Never quite 0: a flow whose last byte was not reported yet still needs a rate.
+    """
+    first = layout.slot[group]
+    mark = state.mark[first]
+    served = state.service[group] + state.rate[group] * (now - state.since[group])
+    volume = mark - state.base[state.mark_edge[first]]
+    return max(mark - served, 1e-9 * volume)
+
+
+@inlined
+def _precedes(layout: Layout, state: State, one: int, other: int) -> bool:
+    scratch = state.scratch
+    if scratch.key[one] != scratch.key[other]:
+        return scratch.key[one] < scratch.key[other]  # type: ignore[no-any-return]
+    if scratch.turn[one] != scratch.turn[other]:
+        return scratch.turn[one] < scratch.turn[other]  # type: ignore[no-any-return]
+    ours = layout.destination[flow_edge(layout, state, one)]
+    theirs = layout.destination[flow_edge(layout, state, other)]
+    if ours != theirs:
+        return ours < theirs  # type: ignore[no-any-return]
+    return one < other
+
+
+@inlined
+def sort_flows(layout: Layout, state: State) -> int:
+    """Sort ``scratch.order`` by ``scratch.key``; return the number of active flows.
+
+    By insertion into the order of last time, which changes little between events.
+    """
+    scratch = state.scratch
+    active = 0
+    for group in range(state.active.size):
+        if state.active[group] == 0:
+            scratch.key[group] = math.inf
+        else:
+            edge = flow_edge(layout, state, group)
+            scratch.turn[group] = state.delivered[edge] + layout.lag[edge]
+            active += 1
+    for i in range(1, scratch.order.size):
+        group = scratch.order[i]
+        if scratch.key[group] == math.inf:
+            continue
+        hole = i
+        while hole > 0:
+            ahead = scratch.order[hole - 1]
+            if scratch.key[ahead] != math.inf and not _precedes(
+                layout, state, group, ahead
+            ):
+                break
+            scratch.order[hole] = ahead
+            hole -= 1
+        scratch.order[hole] = group
+    return active
+
+
+@inlined
+def take(layout: Layout, state: State, group: int, rate: float) -> None:
+    """Give ``rate`` more to the only flow of ``group``, at the cost of its ports."""
+    scratch = state.scratch
+    scratch.rate[group] += rate
+    for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
+        port = layout.hop[i]
+        scratch.residual[port] -= rate
+        if scratch.residual[port] < CRUMB * layout.capacity[port]:
+            scratch.residual[port] = 0.0
+
+
+@inlined
+def spare(layout: Layout, state: State, group: int) -> float:
+    """Return what is left on the ports of ``group``, bytes per second."""
+    rate = math.inf
+    for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
+        rate = min(rate, state.scratch.residual[layout.hop[i]])
+    return rate
+
+
+@inlined
+def fill_in_order(layout: Layout, state: State, active: int) -> None:
+    """Let the first ``active`` flows of ``scratch.order`` take all they can."""
+    for i in range(active):
+        group = state.scratch.order[i]
+        take(layout, state, group, spare(layout, state, group))
+
+
+@inlined
+def remaining_path(layout: Layout, state: State, group: int, now: float) -> float:
+    """Return the longest path from now to the end through the flow of ``group``."""
+    edge = flow_edge(layout, state, group)
+    flow = remaining(layout, state, group, now) / alone(layout, group)
+    return flow + state.after[edge, state.delivered[edge]]  # type: ignore[no-any-return]
+
+
+@inlined
+def floor_and_critical_path(layout: Layout, state: State, now: float) -> None:
+    """``oes_cp``: every flow its ``oes`` rate, the rest by longest remaining path."""
+    scratch = state.scratch
+    for group in range(state.active.size):
+        if state.active[group] > 0:
+            scratch.key[group] = -coarse(remaining_path(layout, state, group, now))
+            rate = math.inf
+            for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
+                port = layout.hop[i]
+                rate = min(rate, layout.capacity[port] / state.degree[port])
+            take(layout, state, group, rate)
+    fill_in_order(layout, state, sort_flows(layout, state))
+
+
+@inlined
+def _sort_by_remaining_time(layout: Layout, state: State, now: float) -> int:
+    for group in range(state.active.size):
+        if state.active[group] > 0:
+            left = remaining(layout, state, group, now) / alone(layout, group)
+            state.scratch.key[group] = coarse(left)
+    return sort_flows(layout, state)
+
+
+@inlined
+def shortest_remaining(layout: Layout, state: State, now: float) -> None:
+    """``mrtf``: the flow with least remaining time first, leftovers to the others."""
+    fill_in_order(layout, state, _sort_by_remaining_time(layout, state, now))
+
+
+@inlined
+def shortest_remaining_alone(layout: Layout, state: State, now: float) -> None:
+    """``mrtf_exclusive``: as ``mrtf``, but a port serves one flow at a time."""
+    scratch = state.scratch
+    for i in range(_sort_by_remaining_time(layout, state, now)):
+        group = scratch.order[i]
+        idle = True
+        for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
+            port = layout.hop[j]
+            idle = idle and scratch.residual[port] == layout.capacity[port]
+        if idle:
+            take(layout, state, group, alone(layout, group))

@@ -1,0 +1,96 @@
+"""The one way in to all placement policies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from placement_cases import paper_testbed, realization
+
+from emu.placement import POLICIES, place, place_ifs
+from emu.placement.draws import walk_generator
+from emu.problem import Cluster, Job, Profile
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "etp": {"transfers": 50, "iterations": 2},
+    "best": {"transfers": 50, "iterations": 2},
+}
+
+
+@pytest.fixture
+def setting() -> tuple[Job, Cluster, Profile]:
+    job, cluster = paper_testbed()
+    drawn = realization(job, np.random.default_rng(0))
+    return job, cluster, Profile(drawn.times, drawn.volumes * 1e7)
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_every_policy_places_and_says_the_makespan(
+    policy: str, setting: tuple[Job, Cluster, Profile]
+) -> None:
+    job, cluster, profile = setting
+    machines = place_ifs(job, cluster, walk_generator(0)).machine_of
+    tasks = {
+        task.name: cluster.machines[m].name
+        for task, m in zip(job.tasks, machines, strict=True)
+    }
+
+    result = place(
+        policy,
+        job,
+        cluster,
+        profile=profile,
+        tasks=tasks if policy == "explicit" else None,
+        **OPTIONS.get(policy, {"iterations": 2}),
+    )
+
+    assert result.policy == policy
+    assert result.placement.violations(job, cluster) == []
+    assert result.makespan is not None
+    assert result.makespan > 0
+
+
+def test_searches_are_no_worse_than_ifs_under_the_same_draws(
+    setting: tuple[Job, Cluster, Profile],
+) -> None:
+    job, cluster, profile = setting
+
+    made = {
+        policy: place(
+            policy,
+            job,
+            cluster,
+            profile=profile,
+            seed=3,
+            **OPTIONS.get(policy, {"iterations": 2}),
+        ).makespan
+        for policy in ("ifs", "etp", "best")
+    }
+
+    assert made["ifs"] is not None
+    assert made["etp"] is not None
+    assert made["best"] is not None
+    assert made["etp"] <= made["ifs"]
+    assert made["best"] <= made["ifs"]
+
+
+def test_without_a_profile_nothing_is_simulated(
+    setting: tuple[Job, Cluster, Profile],
+) -> None:
+    job, cluster, _ = setting
+
+    assert place("ifs", job, cluster).makespan is None
+    with pytest.raises(ValueError, match="needs a profile"):
+        place("etp", job, cluster)
+
+
+def test_misuse_is_named(setting: tuple[Job, Cluster, Profile]) -> None:
+    job, cluster, profile = setting
+
+    with pytest.raises(ValueError, match="no placement policy is called magic"):
+        place("magic", job, cluster)
+    with pytest.raises(TypeError, match="mu"):
+        place("ifs", job, cluster, mu=1.0)
+    with pytest.raises(TypeError, match="colour"):
+        place("etp", job, cluster, profile=profile, colour=1)
