@@ -40,5 +40,5 @@ def prepare(file: Path, overrides: Sequence[str]) -> Experiment:
     """
     scenario = load(file, overrides)
     cluster, job = scenario.to_cluster(), build_job(scenario)
-    problem = Problem(cluster, job, place(scenario, job, cluster))
+    problem = Problem(cluster, job, place(scenario, job, cluster).placement)
     return Experiment(scenario, problem, realize(scenario, job))
