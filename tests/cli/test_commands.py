@@ -16,6 +16,8 @@ from emu.cli import app
 GOLDEN = str(Path(__file__).parents[2] / "scenarios" / "golden.yaml")
 TESTBED = str(Path(__file__).parents[2] / "scenarios" / "testbed_products.yaml")
 
+SLOW = "[{{name: m0, nic: 10 B/s}}, {{name: m1, nic: {} B/s}}]"
+
 
 def _run(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
@@ -44,16 +46,14 @@ def test_the_golden_run_takes_what_was_worked_out_by_hand(
 @pytest.mark.parametrize(
     ("overrides", "makespan"),
     [
-        (["job.iterations=10", "cluster.machines=[{name: m0, nic: 10 B/s},"
-          " {name: m1, nic: 5 B/s}]"], 225.0),
-        (["job.iterations=10", "cluster.machines=[{name: m0, nic: 10 B/s},"
-          " {name: m1, nic: 2 B/s}]"], 555.0),
+        (["job.iterations=10", f"cluster.machines={SLOW.format(5)}"], 225.0),
+        (["job.iterations=10", f"cluster.machines={SLOW.format(2)}"], 555.0),
         (["job.credit_window=1"], 47.0),
         (["job.credit_window=1", "job.iterations=10"], 152.0),
         (["job.credit_window=2"], 38.0),
         (["job.credit_window=2", "job.iterations=10"], 115.0),
     ],
-)  # fmt: skip
+)
 def test_variants_of_the_golden_run(overrides: list[str], makespan: float) -> None:
     options = [word for o in [*overrides, "expect=null"] for word in ("--set", o)]
 
@@ -172,7 +172,6 @@ def test_validate_prints_every_error_of_every_file(tmp_path: Path) -> None:
 
 def test_validate_as_json(tmp_path: Path) -> None:
     bad = tmp_path / "bad.yaml"
-    bad.write_text(Path(GOLDEN).read_text().replace("seed", "sed"))
     bad.write_text(Path(GOLDEN).read_text() + "sed: 1\n")
     result = _run("validate", str(bad), "--json", "-")
 
@@ -222,6 +221,47 @@ def test_compare_refuses_an_unknown_policy() -> None:
 
     assert result.exit_code == 2
     assert "found 'mxmin', did you mean 'maxmin'?" in result.stderr
+
+
+def _changed(result: Path, **changes: float) -> None:
+    content = json.loads(result.read_text())
+    content["tasks"][-1] |= changes
+    result.write_text(json.dumps(content))
+
+
+def test_audit_finds_nothing_in_a_simulation(tmp_path: Path) -> None:
+    target = tmp_path / "result.json"
+    _run("simulate", GOLDEN, "--json", str(target))
+    result = _run("audit", str(target))
+
+    assert result.exit_code == 0
+    assert "keeps (5)-(14)" in result.stdout
+    assert _run("audit", str(tmp_path)).exit_code == 0  # as a run directory
+
+
+def test_audit_names_a_task_that_starts_too_early(tmp_path: Path) -> None:
+    target = tmp_path / "result.json"
+    _run("simulate", GOLDEN, "--json", str(target))
+    _changed(target, start=1.0)
+    result = _run("audit", str(target))
+
+    assert result.exit_code == 6
+    assert "(10)" in result.stdout
+    assert "ps0" in result.stdout
+    report = json.loads(_run("audit", str(target), "--json", "-").stdout)
+    assert report["violations"]
+    lenient = _run("audit", str(target), "--tolerance", "60 s")
+    assert lenient.exit_code == 0
+
+
+def test_audit_refuses_half_a_result(tmp_path: Path) -> None:
+    target = tmp_path / "result.json"
+    _run("simulate", GOLDEN, "--json", str(target))
+    target.write_text(target.read_text()[:-100])
+
+    assert _run("audit", str(target)).exit_code == 3
+    assert _run("audit", str(tmp_path / "nothing")).exit_code == 3
+    assert _run("audit", str(target), "--tolerance", "5").exit_code == 2
 
 
 @pytest.mark.slow

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from io import StringIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from rich.table import Table
 
 from emu.problem import (
     Cluster,
@@ -28,6 +28,9 @@ from emu.report import (
 )
 from emu.report.placement import ranges
 from emu.simulation import simulate
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def _shown(table: Table) -> list[str]:
@@ -62,9 +65,8 @@ def test_flows_and_ports_of_a_schedule() -> None:
     assert row.split() == ["store", "worker", "2", "3", "MB", "0", "us", "1.5", "s"]
 
     _, _, fast, slow = _shown(port_table(schedule))
-    assert fast.split() == ["fast", "16", "Mbit/s", "0", "B", "0%"] + [
-        "8", "Mbit/s", "3", "MB", "60%",
-    ]  # fmt: skip
+    assert fast.split()[:6] == ["fast", "16", "Mbit/s", "0", "B", "0%"]
+    assert fast.split()[6:] == ["8", "Mbit/s", "3", "MB", "60%"]
     assert slow.split()[3:6] == ["3", "MB", "60%"]
 
 
@@ -72,9 +74,8 @@ def test_placement_shows_used_and_capacity() -> None:
     _, header, fast, slow = _shown(placement_table(PROBLEM))
 
     assert header.split() == ["machine", "NIC", "cpu", "memory", "processes"]
-    assert fast.split() == ["fast", "8", "Mbit/s", "in,", "16", "Mbit/s", "out"] + [
-        "2/8", "0", "B/48", "GB", "w0",
-    ]  # fmt: skip
+    assert fast.split()[1:7] == ["8", "Mbit/s", "in,", "16", "Mbit/s", "out"]
+    assert fast.split()[7:] == ["2/8", "0", "B/48", "GB", "w0"]
     assert slow.split() == ["slow", "8", "Mbit/s", "0", "14", "GB/48", "GB", "g0"]
 
 
