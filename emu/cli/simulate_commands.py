@@ -10,6 +10,7 @@ from emu.cli.experiment import prepare
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.errors import ExpectationMissed
 from emu.report import flow_table, port_table, terminal
+from emu.scenario import result_of
 from emu.units import format_duration
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def simulate(
     """Simulate a scenario in virtual time."""
     experiment = prepare(file, overrides or [])
     schedule = experiment.simulate()
-    if emit(json_target, experiment.result(schedule)):
+    if emit(json_target, result_of(experiment.scenario, schedule)):
         console = terminal()
         for table in (flow_table(schedule), port_table(schedule)):
             console.print(table)
