@@ -3,6 +3,16 @@
 Audit, comparison, plots and reports know only this type. Must not know who made it.
 """
 
+from emu.schedule.critical_chain import Cause, CriticalChain, Link, critical_chain
+from emu.schedule.crowd import Crowd
 from emu.schedule.schedule import RateHistory, Schedule
 
-__all__ = ["RateHistory", "Schedule"]
+__all__ = [
+    "Cause",
+    "CriticalChain",
+    "Crowd",
+    "Link",
+    "RateHistory",
+    "Schedule",
+    "critical_chain",
+]
