@@ -3,6 +3,7 @@
 Must not know: sockets, node processes, how a schedule is made.
 """
 
+from emu.scenario.experiment import Experiment, prepare
 from emu.scenario.load import find_errors, load
 from emu.scenario.placing import place
 from emu.scenario.profile_file import ProfileFile, read_profile, write_profile
@@ -13,6 +14,7 @@ from emu.scenario.whole_file import write_whole
 
 __all__ = [
     "CreditWindow",
+    "Experiment",
     "ProfileFile",
     "Scenario",
     "build_job",
@@ -20,6 +22,7 @@ __all__ = [
     "json_schema",
     "load",
     "place",
+    "prepare",
     "profile_of",
     "read_profile",
     "read_result",
