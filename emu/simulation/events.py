@@ -126,10 +126,10 @@ def run(
             _record(layout, state, recorder, now)
             flow_end = _next_flow_end(state.finish)
             now = min(flow_end, state.due[0]) if running > 0 else flow_end
-            if now > limit:
-                return math.inf
             if now == math.inf:
                 return _checked(layout, state.ended, makespan)
+            if now > limit:
+                return math.inf
             instant = now * (1.0 + TIE)
             if flow_end <= instant:
                 _end_flows(layout, state, instant, now)
