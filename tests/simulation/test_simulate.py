@@ -60,7 +60,6 @@ json.dump(
 """
 
 
-@pytest.mark.slow
 def test_without_the_compiler_the_result_is_the_same() -> None:
     done = subprocess.run(
         [sys.executable, "-c", UNCOMPILED, *RULES],
