@@ -3,6 +3,7 @@
 Audit, comparison, plots and reports know only this type. Must not know who made it.
 """
 
+from emu.schedule.audit import AuditReport, Violation, audit
 from emu.schedule.schedule import RateHistory, Schedule
 
-__all__ = ["RateHistory", "Schedule"]
+__all__ = ["AuditReport", "RateHistory", "Schedule", "Violation", "audit"]
