@@ -27,4 +27,5 @@ $(STAMP): pyproject.toml .constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint .constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint .constraints.txt --editable '.[dev]'
+	$(BIN)/python tools/warm
 	touch $@

@@ -10,11 +10,11 @@ import os
 import resource
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import uvloop
 
-from emu.errors import EmulatorError, MalformedFrame, NodeLost
+from emu.errors import DeadlineExceeded, EmulatorError, MalformedFrame, NodeLost
 from emu.network import (
     BufferPool,
     DataServer,
@@ -55,13 +55,15 @@ if TYPE_CHECKING:
     from emu.network import ControlConnection
 
 _PART = 256 * 1024  # bytes of a result per message
+_ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 -- what a peer cannot connect to
+T = TypeVar("T", bound=Message)
 
 
 def main(description: dict[str, Any]) -> int:
     """Run the process of a description (`emu.coordinator.plan`); return its status."""
     try:
         return uvloop.run(NodeProcess(description).run())
-    except EmulatorError:  # the coordinator has been told, or is gone
+    except Exception:  # noqa: BLE001 -- the coordinator has been told, or is gone
         traceback.print_exc()
         return 1
 
@@ -80,6 +82,14 @@ class NodeProcess:
         self._handles: set[asyncio.Future[Any]] = set()
         self._failure: asyncio.Future[None] | None = None
         self._clock: RunClock | None = None
+        self._edge_names = {
+            edge["edge"]: f"{task['name']}->{edge['peer']}"
+            if leaves
+            else f"{edge['peer']}->{task['name']}"
+            for task in description["tasks"]
+            for leaves in (False, True)
+            for edge in task["outputs" if leaves else "inputs"]
+        }
 
     async def run(self) -> int:
         """Serve the run to its end; return the exit status.
@@ -99,11 +109,6 @@ class NodeProcess:
         try:
             control.send(pack(ProcessHello(self._name, os.getpid())))
             await self._serve(control, tuning)
-        except Exception as error:
-            with contextlib.suppress(EmulatorError):
-                control.send(pack(self._failed(error)))
-                await asyncio.sleep(0.1)  # let the message leave before the process
-            raise
         finally:
             await control.aclose()
             self._compute.shutdown(wait=False, cancel_futures=True)
@@ -121,24 +126,13 @@ class NodeProcess:
         holder = Holder()
         server = self._server(control)
         try:
-            host, port = await server.start(self._description["bind"])
-            control.send(pack(Listening(host, port)))
-            programs = asyncio.ensure_future(self._load())
-            peers = expect(unpack(await control.receive()), Peers)
-            await self._connect(peers, pacer)
-            deadline = float(self._description["deadline"])
-            await server.wait_connected(within=deadline)
-            programs_by_task = await programs
-            offset = await control.measure_offset()
-            control.send(pack(Ready({**tuning, "pacer": pacer.device})))
-            begin = expect(unpack(await control.receive()), Begin)
-            self._clock = RunClock(
-                begin.start_wall, self._description["time_scale"], offset
-            )
-            pacer.start(self._clock)
-            self._make_runners(programs_by_task, control, holder)
-            await self._obey(control)
-            await self._hand_over(control, server, pacer)
+            await self._take_part(control, tuning, server, pacer, holder)
+        except Exception as error:
+            # Before the data connections end: peers will blame this process for that.
+            with contextlib.suppress(EmulatorError):
+                control.send(pack(self._failed(error)))
+                await asyncio.sleep(0.05)  # let the message leave before the process
+            raise
         finally:
             for handle in self._handles:
                 handle.cancel()
@@ -148,6 +142,73 @@ class NodeProcess:
             holder.close()
             pacer.close()
             board.close()
+
+    async def _take_part(
+        self,
+        control: ControlConnection,
+        tuning: dict[str, str],
+        server: DataServer,
+        pacer: Pacer,
+        holder: Holder,
+    ) -> None:
+        host, port = await server.start(self._description["bind"])
+        reached = control.local_address if host in _ANY_ADDRESS else host
+        control.send(pack(Listening(reached, port)))
+        programs, _ = await asyncio.gather(
+            self._load(), self._meet(control, server, pacer)
+        )
+        offset = await control.measure_offset()
+        control.send(pack(Ready({**tuning, "pacer": pacer.device})))
+        begin = await self._told(control, Begin, "the start of iteration 0")
+        self._clock = RunClock(
+            begin.start_wall, self._description["time_scale"], offset
+        )
+        pacer.start(self._clock)
+        self._make_runners(programs, control, holder)
+        await self._obey(control)
+        await self._hand_over(control, server, pacer)
+
+    async def _told(self, control: ControlConnection, kind: type[T], what: str) -> T:
+        """Return the coordinator's next message, which is of this kind.
+
+        It may wait as long as others may take, twice: its own deadline comes first.
+
+        Raises
+        ------
+        NodeLost
+            When it stops the run instead.
+        """
+        patience = 2 * float(self._description["deadline"])
+        message = unpack(await control.receive(patience, waiting_for=what))
+        if isinstance(message, Stop):
+            raise NodeLost(f"the run was stopped: {message.reason}")
+        return expect(message, kind)
+
+    async def _meet(
+        self, control: ControlConnection, server: DataServer, pacer: Pacer
+    ) -> None:
+        """Connect every edge, those that leave and those that arrive.
+
+        Raises
+        ------
+        DeadlineExceeded
+            When a peer does not; names it and the edge.
+        """
+        peers = await self._told(control, Peers, "the addresses of its peers")
+        await self._connect(peers, pacer)
+        within = float(self._description["deadline"])
+        try:
+            await server.wait_connected(within=within)
+        except DeadlineExceeded:
+            missing = [
+                name
+                for edge, name in self._edge_names.items()
+                if edge in server.edges and edge not in server.connected
+            ]
+            raise DeadlineExceeded(
+                f"{self._name} waited {within:g} s for {', '.join(missing[:5])} "
+                "to connect; iteration 0 cannot start"
+            ) from None
 
     def _server(self, control: ControlConnection) -> DataServer:
         edges = [e["edge"] for t in self._description["tasks"] for e in t["inputs"]]
@@ -164,8 +225,12 @@ class NodeProcess:
             inbox=self._inbox,
             pool=self._pool,
             on_arrival=arrived,
-            on_failure=lambda _edge, error: self._fail(error),
+            on_failure=self._edge_failed,
         )
+
+    def _edge_failed(self, edge: int, error: EmulatorError) -> None:
+        text = f"flow {self._edge_names[edge]}: {error}"
+        self._fail(type(error)(text))
 
     async def _load(self) -> dict[int, Program]:
         """Make the programs of all tasks, in the compute thread."""
@@ -193,14 +258,18 @@ class NodeProcess:
     async def _connect(self, peers: Peers, pacer: Pacer) -> None:
         for task in self._description["tasks"]:
             for there in task["outputs"]:
-                host, port = peers.addresses[there["peer_process"]]
-                self._outputs[there["edge"]] = await open_edge(
-                    (host, port),
-                    there["edge"],
-                    token=self._description["token"],
-                    pacer=pacer,
-                    within=float(self._description["deadline"]),
-                )
+                edge = there["edge"]
+                try:
+                    self._outputs[edge] = await open_edge(
+                        tuple(peers.addresses[there["peer_process"]]),
+                        edge,
+                        token=self._description["token"],
+                        pacer=pacer,
+                        within=float(self._description["deadline"]),
+                    )
+                except EmulatorError as error:
+                    text = f"flow {self._edge_names[edge]}: {error}"
+                    raise type(error)(text) from error
 
     def _make_runners(
         self, programs: dict[int, Program], control: ControlConnection, holder: Holder
@@ -216,6 +285,7 @@ class NodeProcess:
             tell=lambda message: control.send(pack(message)),
             track=self._track,
             byte_scale=float(self._description["byte_scale"]),
+            patience=float(self._description["deadline"]),
             checksum=bool(self._description["job_settings"].get("checksum", False)),
         )
         for task in self._description["tasks"]:
@@ -224,6 +294,9 @@ class NodeProcess:
 
     async def _obey(self, control: ControlConnection) -> None:
         """Run tasks as ordered, until the run is finished.
+
+        Orders may be hours apart: who waits for them relies on the agent, which hears
+        from the coordinator every second and takes its processes down otherwise.
 
         Raises
         ------
@@ -277,9 +350,8 @@ class NodeProcess:
             for part in result_parts(task, runner.program):
                 control.send(pack(part))
         control.send(pack(Outcome(self._statistics(server, pacer))))
-        with contextlib.suppress(NodeLost):
-            while not isinstance(unpack(await control.receive()), Stop):
-                pass
+        with contextlib.suppress(NodeLost, DeadlineExceeded):
+            await self._told(control, Stop, "the end of the run")
 
     def _statistics(self, server: DataServer, pacer: Pacer) -> dict[str, Any]:
         usage = resource.getrusage(resource.RUSAGE_SELF)

@@ -7,13 +7,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.wire.messages import Message, RunTask, TaskEnded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from concurrent.futures import Executor
 
-    from emu.network import Inbox, OutEdge, RunClock
+    from emu.network import Delivery, Inbox, OutEdge, RunClock
     from nodes.holding import Holder
     from nodes.program import Payload, Program
 
@@ -32,6 +33,9 @@ class Surroundings:
         Takes over a coroutine that must be awaited, or the process fails.
     byte_scale
         Real bytes per emulated byte.
+    patience
+        Wall seconds that an input may be late: when a task is ordered, every input has
+        left its source and, if it was shaped, has arrived.
     checksum
         Whether payloads carry a checksum, verified on arrival.
     """
@@ -44,6 +48,7 @@ class Surroundings:
     tell: Callable[[Message], None]
     track: Callable[[Any], None]
     byte_scale: float
+    patience: float
     checksum: bool
 
 
@@ -64,7 +69,7 @@ class TaskRunner:
         self.program = program
         self._iterations: int = description["iterations"]
         self._times: list[float] | None = description["times"]
-        self._inputs = [(e["edge"], e["lag"]) for e in description["inputs"]]
+        self._inputs = {e["edge"]: e for e in description["inputs"]}
         self._outputs = {e["edge"]: e for e in description["outputs"]}
         self._around = around
         self.doing = ""
@@ -78,9 +83,9 @@ class TaskRunner:
         around, n = self._around, order.iteration
         self.doing = f"task {self.name}, iteration {n}"
         arrived = {
-            edge: await around.inbox.get(edge, n - lag)
-            for edge, lag in self._inputs
-            if n >= lag
+            edge: await self._arrival(edge, n - int(there["lag"]))
+            for edge, there in self._inputs.items()
+            if n >= there["lag"]
         }
         inputs = {edge: dict(delivery.payload) for edge, delivery in arrived.items()}
         loop = asyncio.get_running_loop()
@@ -92,6 +97,24 @@ class TaskRunner:
         end, late = await self._hold(order.start, n)
         self._report(order, end, late, busy, cpu, payloads)
         self._send(n, payloads)
+        self.doing = ""
+
+    async def _arrival(self, edge: int, iteration: int) -> Delivery:
+        """Return an input.
+
+        Raises
+        ------
+        DeadlineExceeded
+            When it does not come; names who waits for whom.
+        """
+        around = self._around
+        try:
+            return await around.inbox.get(edge, iteration, within=around.patience)
+        except DeadlineExceeded:
+            raise DeadlineExceeded(
+                f"task {self.name} waited {around.patience:g} s for iteration "
+                f"{iteration} of {self._inputs[edge]['peer']}"
+            ) from None
 
     def _compute(
         self, iteration: int, inputs: dict[int, Payload]
@@ -99,6 +122,9 @@ class TaskRunner:
         """Run the program; in the compute thread."""
         wall, cpu = time.monotonic(), time.thread_time()
         payloads = self.program.run(iteration, inputs)
+        for edge, there in self._outputs.items():
+            if self._sends(edge, iteration) and edge not in payloads:
+                raise NodeMisbehaved(f"the program has nothing for {there['peer']}")
         return payloads, time.monotonic() - wall, time.thread_time() - cpu
 
     async def _hold(self, start: float, iteration: int) -> tuple[float, float]:

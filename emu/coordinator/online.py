@@ -9,6 +9,7 @@ senders catch up with the fluid.
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, Protocol
 
 from emu.errors import NodeMisbehaved, SchedulingError
@@ -70,6 +71,9 @@ class OnlineRun:
             When an event does not fit the schedule.
         """
         ordered = sorted(events, key=event_time)
+        for event in ordered:
+            if not math.isfinite(event_time(event)):
+                raise NodeMisbehaved(f"a process reported the impossible: {event}")
         for time, group in itertools.groupby(ordered, key=event_time):
             self._now = max(self._now, time)
             for event in group:
@@ -87,12 +91,21 @@ class OnlineRun:
                 self._watch.task_ended(event)
             else:
                 self._scheduler.flow_ended(event.edge, event.iteration, self._now)
+                self._check_volume(event)
                 self._recorder.flow_ended(event)
                 self._watch.flow_ended(event)
-        except SchedulingError as error:
+        except (SchedulingError, TypeError, ValueError) as error:
             raise NodeMisbehaved(
                 f"a process reported the impossible: {error}"
             ) from error
+
+    def _check_volume(self, event: FlowEnded) -> None:
+        sent = self._recorder.volume(event.edge, event.iteration)
+        if not math.isclose(event.volume, sent, rel_tol=1e-9):
+            raise SchedulingError(
+                f"{event.volume:g} of {sent:g} bytes of edge {event.edge}, "
+                f"iteration {event.iteration} arrived"
+            )
 
     def _apply(self, decisions: Decisions) -> None:
         self._recorder.decided(decisions, self._now)

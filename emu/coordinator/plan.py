@@ -8,12 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from numpy.typing import NDArray
 
     from emu.coordinator.settings import EmulationSettings
     from emu.problem import Problem
 
 RUNTIME = "nodes.runtime:main"
+#: Programs that need neither torch nor dgl, whose import takes seconds.
+_LIGHT = {"nodes.timed:Timed"}
 
 
 def host_of_machine(machine: int, machines: int, hosts: int) -> int:
@@ -81,6 +85,13 @@ def describe_task(
     }
 
 
+def preloaded(programs: Collection[str]) -> list[str]:
+    """Return the modules to import once, before processes of these programs fork."""
+    heavy = [] if _LIGHT.issuperset(programs) else ["emu.launch.preload"]
+    modules = [name.partition(":")[0] for name in (RUNTIME, *sorted(programs))]
+    return [*heavy, *dict.fromkeys(modules)]
+
+
 def describe_processes(
     problem: Problem, settings: EmulationSettings, times: NDArray[Any] | None
 ) -> list[dict[str, Any]]:
@@ -97,6 +108,7 @@ def describe_processes(
         {
             "process": process,
             "runtime": RUNTIME,
+            "preload": preloaded({problem.job.tasks[task].program for task in members}),
             "job_settings": job_settings,
             "time_scale": settings.time_scale,
             "byte_scale": settings.byte_scale,

@@ -45,6 +45,10 @@ class Recorder:
         self.task_end[message.task, message.iteration] = message.end
         self._volumes[message.edges, message.iteration] = message.volumes
 
+    def volume(self, edge: int, iteration: int) -> float:
+        """Return the bytes that the sender announced for a flow."""
+        return float(self._volumes[edge, iteration])
+
     def flow_ended(self, message: FlowEnded) -> None:
         """Note the arrival of a flow's last byte."""
         self._arrived[message.edge, message.iteration] = message.time

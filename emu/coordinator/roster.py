@@ -11,6 +11,9 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from typing_extensions import override
+
+from emu.coordinator.blame import Report, Weight, cause, weight_of
 from emu.errors import (
     DeadlineExceeded,
     EmulatorError,
@@ -19,7 +22,7 @@ from emu.errors import (
     RunError,
     WireError,
 )
-from emu.launch import LocalAgent
+from emu.launch import LocalAgent, describe_end
 from emu.network import ControlConnection, ControlServer, RateBoard
 from emu.wire.messages import (
     AgentHello,
@@ -27,6 +30,7 @@ from emu.wire.messages import (
     BoardReady,
     Failed,
     Message,
+    Outcome,
     ProcessDied,
     ProcessHello,
     Stop,
@@ -35,26 +39,33 @@ from emu.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Coroutine
     from pathlib import Path
     from types import TracebackType
 
     from emu.coordinator.settings import EmulationSettings
 
 _BEAT = 1.0  # wall seconds between two signs of life
-_AGENT_SAYS_WHY = 0.3  # wall seconds that an agent has to name the cause of a death
 _SILENCE = 5.0  # wall seconds without one after which an agent counts as cut off
+_CAUSE_SHOWS = 0.5  # wall seconds in which the cause of a failure is reported, too
+_LEAVE = 2.0  # wall seconds that agents have to end their processes and leave
 
 
 class Agent:
     """An agent that has joined, with the rate board of its host."""
 
-    def __init__(self, connection: ControlConnection, host: dict[str, Any]) -> None:
-        self.connection, self.host = connection, host
+    def __init__(
+        self, name: str, connection: ControlConnection, host: dict[str, Any]
+    ) -> None:
+        self.name, self.connection, self.host = name, connection, host
         self.address = connection.peer_address
         self.board: RateBoard | None = None
         self.last_heard = time.monotonic()
-        self.done = False
+        self.gone = False
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.name} at {self.address}"
 
 
 class Process:
@@ -62,7 +73,7 @@ class Process:
 
     def __init__(self, name: str, pid: int, connection: ControlConnection) -> None:
         self.name, self.pid, self.connection = name, pid, connection
-        self.done = False
+        self.failed = self.done = False
 
 
 class Roster:
@@ -74,34 +85,51 @@ class Roster:
     ----------
     log
         File for what the local agent and its processes print.
+    doing, story
+        What a process, and the whole run, is at: for messages.
     """
 
-    def __init__(self, settings: EmulationSettings, log: Path) -> None:
+    def __init__(
+        self,
+        settings: EmulationSettings,
+        log: Path,
+        *,
+        doing: Callable[[str], str],
+        story: Callable[[], str],
+    ) -> None:
         self._settings, self._log = settings, log
+        self._doing, self._story = doing, story
         self.token = settings.token or secrets.token_hex(16)
+        self.address = ("", 0)
         self.agents: list[Agent] = []
         self.processes: dict[str, Process] = {}
-        self.doing: Callable[[str], str] = lambda _process: "starting"
-        self._inbox: asyncio.Queue[tuple[str, Message | EmulatorError]] = (
-            asyncio.Queue()
-        )
+        self._inbox: asyncio.Queue[tuple[str, Message] | Report] = asyncio.Queue()
         self._server: ControlServer | None = None
         self._local: LocalAgent | None = None
-        self._address = ("", 0)
+        self._watching: list[asyncio.Task[None]] = []
+        self._left = asyncio.Event()
 
     async def __aenter__(self) -> Self:
+        settings = self._settings
         self._server = ControlServer(token=self.token, on_connection=self._joined)
-        self._address = await self._server.start(
-            self._settings.listen, self._settings.port
-        )
         try:
-            if not self._settings.agents:
+            self.address = await self._server.start(settings.listen, settings.port)
+        except OSError as error:
+            raise RunError(
+                f"cannot listen on {settings.listen}:{settings.port}: {error.strerror}"
+            ) from error
+        try:
+            if not settings.agents:
                 self._local = await LocalAgent.start(
-                    self._address, self.token, self._log
+                    self.address, self.token, self._log
                 )
-        except BaseException:
+                self._watch(self._await_local(self._local))
+        except BaseException as error:
             await self._server.aclose()
+            if isinstance(error, OSError):
+                raise RunError(f"cannot start an agent: {error}") from error
             raise
+        self._watch(self._await_silence())
         return self
 
     async def __aexit__(
@@ -110,20 +138,27 @@ class Roster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        reason = "the run is over" if error is None else str(error) or repr(error)
+        reason = "the run is over" if error is None else str(error) or "interrupted"
+        for watch in self._watching:
+            watch.cancel()
         self.tell_all(Stop(reason))
-        if self._local is not None:
-            await self._local.aclose()
-        for agent in self.agents:
-            if agent.board is not None:
-                agent.board.close()
-        if self._server is not None:
-            await self._server.aclose()
+        try:
+            if self._local is not None:
+                await self._local.aclose(_LEAVE)
+            else:
+                await self._all_left()
+        finally:
+            for agent in self.agents:
+                if agent.board is not None:
+                    agent.board.close()
+            if self._server is not None:
+                await self._server.aclose()
 
     def tell_all(self, message: Message) -> None:
         """Send ``message`` to every process and agent that can still be reached."""
-        for member in (*self.processes.values(), *self.agents):
-            with contextlib.suppress(EmulatorError, OSError):
+        members: list[Process | Agent] = [*self.processes.values(), *self.agents]
+        for member in members:
+            with contextlib.suppress(EmulatorError):
                 member.connection.send(pack(message))
 
     def tell_processes(self, message: Message) -> None:
@@ -131,14 +166,17 @@ class Roster:
         for process in self.processes:
             self.tell(process, message)
 
-    def expect_end(self) -> None:
-        """From here on, a process or agent that ends has done its part."""
-        for member in (*self.processes.values(), *self.agents):
-            member.done = True
-
     def tell(self, process: str, message: Message) -> None:
         """Send ``message`` to one process."""
-        self.processes[process].connection.send(pack(message))
+        # Whoever reads from a lost connection reports the loss; to whom the message
+        # was does not say why.
+        with contextlib.suppress(NodeLost):
+            self.processes[process].connection.send(pack(message))
+
+    def tell_agent(self, agent: Agent, message: Message) -> None:
+        """Send ``message`` to one agent."""
+        with contextlib.suppress(NodeLost):
+            agent.connection.send(pack(message))
 
     async def events(self, patience: float) -> list[tuple[str, Message]]:
         """Return what has been said, waiting up to ``patience`` wall seconds.
@@ -146,21 +184,32 @@ class Roster:
         Raises
         ------
         NodeLost, NodeMisbehaved, RunError
-            When a process or agent died, broke the protocol or gave up.
+            When a process or agent died, broke the protocol or gave up: the cause, if
+            several report consequences of it.
         """
         try:
             said = [await asyncio.wait_for(self._inbox.get(), patience)]
         except TimeoutError:
-            self._check_agents()
             return []
         while not self._inbox.empty():
             said.append(self._inbox.get_nowait())
-        events = []
-        for name, message in said:
-            if isinstance(message, EmulatorError):
-                raise message
-            events.append((name, message))
-        return events
+        reports = [report for report in said if isinstance(report, Report)]
+        if reports:
+            raise await self._cause(reports)
+        return [event for event in said if not isinstance(event, Report)]
+
+    async def _cause(self, reports: list[Report]) -> EmulatorError:
+        """Wait for what else is reported within a moment; return what to believe."""
+        deadline = time.monotonic() + _CAUSE_SHOWS
+        while all(report.weight > Weight.KILLED for report in reports):
+            left = max(deadline - time.monotonic(), 0.0)
+            try:
+                said = await asyncio.wait_for(self._inbox.get(), left)
+            except TimeoutError:
+                break
+            if isinstance(said, Report):
+                reports.append(said)
+        return cause(reports)
 
     async def gather(
         self, missing: Collection[str], what: str, kind: type[Message]
@@ -189,47 +238,71 @@ class Roster:
                     said[name] = message
         return said
 
+    async def open_boards(self) -> None:
+        """Wait for every agent's rate board; open the local one directly.
+
+        Boards of other hosts are reached by messages through their agents.
+
+        Raises
+        ------
+        RunError
+            When the local board has gone with its agent.
+        """
+        names = [agent.name for agent in self.agents]
+        boards = await self.gather(names, "open a rate board", BoardReady)
+        if self._local is None:
+            return
+        try:
+            self.agents[0].board = RateBoard.open(boards["agent 0"].path, writable=True)
+        except OSError as error:
+            self._report(Weight.GONE, RunError(f"cannot open the rate board: {error}"))
+
     async def _joined(self, connection: ControlConnection, _who: Any) -> None:
         """Take in a connection that has presented the token, until it ends."""
         try:
-            member = self._introduce(unpack(await connection.receive(_SILENCE)))
+            hello = unpack(await connection.receive(_SILENCE))
         except EmulatorError:
             return  # not one of ours after all; who is missing will be noticed
-        if isinstance(member, AgentHello):
-            await self._follow_agent(Agent(connection, member.host))
-        else:
-            process = Process(member.process, member.pid, connection)
+        if isinstance(hello, AgentHello):
+            await self._follow_agent(connection, hello)
+        elif isinstance(hello, ProcessHello):
+            process = Process(hello.process, hello.pid, connection)
             await self._follow_process(process)
 
-    @staticmethod
-    def _introduce(hello: Message) -> AgentHello | ProcessHello:
-        if isinstance(hello, AgentHello | ProcessHello):
-            return hello
-        raise NodeMisbehaved(f"{type(hello).__name__} came before any introduction")
-
-    async def _follow_agent(self, agent: Agent) -> None:
-        name = f"agent {len(self.agents)}"
+    async def _follow_agent(
+        self, connection: ControlConnection, hello: AgentHello
+    ) -> None:
+        if len(self.agents) == (self._settings.agents or 1):
+            connection.send(pack(Stop("every agent of this run has joined already")))
+            return
+        agent = Agent(f"agent {len(self.agents)}", connection, hello.host)
         self.agents.append(agent)
-        self._inbox.put_nowait((name, AgentHello(agent.host)))
+        self._inbox.put_nowait((agent.name, hello))
         beat = asyncio.create_task(self._beat(agent))
         try:
             while True:
-                message = unpack(await agent.connection.receive())
+                message = unpack(await connection.receive())
                 agent.last_heard = time.monotonic()
-                if isinstance(message, ProcessDied):
-                    self._process_died(message)
-                elif not isinstance(message, Beat):
-                    self._inbox.put_nowait((name, self._judged(name, message)))
+                self._agent_said(agent, message)
         except (WireError, RunError) as error:
-            if not agent.done:
-                self._inbox.put_nowait(
-                    (name, NodeLost(f"{name} at {agent.address} is gone: {error}"))
-                )
+            lost = NodeLost(f"{agent} is gone: {error} ({self._story()})")
+            self._report(Weight.FAILED, lost)
         finally:
+            agent.gone = True
+            self._left.set()
             beat.cancel()
 
+    def _agent_said(self, agent: Agent, message: Message) -> None:
+        if isinstance(message, ProcessDied):
+            self._process_died(message)
+        elif isinstance(message, Failed):
+            text = f"{agent}: {message.text} ({self._story()})"
+            self._report(Weight.KILLED, NodeLost(text))
+        elif not isinstance(message, Beat):
+            self._inbox.put_nowait((agent.name, message))
+
     async def _beat(self, agent: Agent) -> None:
-        with contextlib.suppress(EmulatorError, OSError):
+        with contextlib.suppress(EmulatorError):
             while True:
                 agent.connection.send(pack(Beat()))
                 await asyncio.sleep(_BEAT)
@@ -237,57 +310,74 @@ class Roster:
     async def _follow_process(self, process: Process) -> None:
         name = process.name
         if name in self.processes:
-            self._inbox.put_nowait(
-                (name, NodeMisbehaved(f"process {name} joins twice"))
-            )
+            twice = NodeMisbehaved(f"process {name} joins twice")
+            self._report(Weight.FAILED, twice)
             return
         self.processes[name] = process
         try:
             while True:
                 message = unpack(await process.connection.receive())
-                self._inbox.put_nowait((name, self._judged(name, message)))
+                if isinstance(message, Failed):
+                    self._process_failed(process, message)
+                    continue
+                process.done = process.done or isinstance(message, Outcome)
+                self._inbox.put_nowait((name, message))
         except WireError as error:
-            self._inbox.put_nowait((name, NodeMisbehaved(f"process {name}: {error}")))
+            wrong = NodeMisbehaved(f"process {name}: {error} ({self._doing(name)})")
+            self._report(Weight.FAILED, wrong)
         except RunError:
-            # The agent knows how it died, and says so a moment later.
-            await asyncio.sleep(_AGENT_SAYS_WHY)
-            if not process.done:
-                self._inbox.put_nowait((name, self._lost(name)))
+            if not (process.done or process.failed):
+                self._report(Weight.GONE, self._lost(name, "closed its connection"))
 
-    def _judged(self, name: str, message: Message) -> Message | EmulatorError:
-        if isinstance(message, Failed):
-            at = f" ({message.doing})" if message.doing else ""
-            return RunError(f"{name}{at}: {message.error}: {message.text}")
-        return message
+    def _process_failed(self, process: Process, failed: Failed) -> None:
+        process.failed = True
+        at = failed.doing or self._doing(process.name)
+        text = f"process {process.name} ({at}): {failed.error}: {failed.text}"
+        self._report(weight_of(failed.error), RunError(text))
 
-    def _process_died(self, message: ProcessDied) -> None:
-        process = self.processes.get(message.process)
-        if process is None or not process.done:
-            how = (
-                f"was killed by signal {-message.code}"
-                if message.code < 0
-                else f"ended with status {message.code}"
-            )
-            self._inbox.put_nowait((message.process, self._lost(message.process, how)))
+    def _process_died(self, died: ProcessDied) -> None:
+        process = self.processes.get(died.process)
+        if process is not None and (process.done or process.failed):
+            return
+        weight = Weight.KILLED if died.code < 0 else Weight.FAILED
+        self._report(weight, self._lost(died.process, describe_end(died.code)))
 
-    def _lost(self, process: str, how: str = "closed its connection") -> NodeLost:
-        return NodeLost(f"process {process} {how} ({self.doing(process)})")
+    def _lost(self, process: str, how: str) -> NodeLost:
+        return NodeLost(f"process {process} {how} ({self._doing(process)})")
 
-    def _check_agents(self) -> None:
-        now = time.monotonic()
-        for number, agent in enumerate(self.agents):
-            if not agent.done and now - agent.last_heard > _SILENCE:
-                raise NodeLost(
-                    f"agent {number} at {agent.address} has been silent "
-                    f"for {now - agent.last_heard:.0f} s of wall time"
-                )
+    def _report(self, weight: Weight, error: EmulatorError) -> None:
+        self._inbox.put_nowait(Report(weight, error))
 
-    async def open_boards(self) -> None:
-        """Wait for every agent's rate board; open the local one directly.
+    def _watch(self, work: Coroutine[Any, Any, None]) -> None:
+        self._watching.append(asyncio.create_task(work))
 
-        Boards of other hosts are reached by messages through their agents.
-        """
-        names = [f"agent {number}" for number in range(len(self.agents))]
-        boards = await self.gather(names, "open a rate board", BoardReady)
-        if self._local is not None:
-            self.agents[0].board = RateBoard.open(boards["agent 0"].path, writable=True)
+    async def _await_local(self, local: LocalAgent) -> None:
+        """Report the end of the local agent, of which nobody else would know."""
+        how = await local.ended()
+        when = self._story() if self.agents else "before it had joined"
+        text = f"the agent of this host {how} ({when}); its output is in {self._log}"
+        self._report(Weight.KILLED, NodeLost(text))
+
+    async def _await_silence(self) -> None:
+        """Report agents that are cut off; a pause of our own is nobody's silence."""
+        while True:
+            begun = time.monotonic()
+            await asyncio.sleep(_BEAT / 2)
+            now = time.monotonic()
+            paused = now - begun > _BEAT
+            for agent in self.agents:
+                if paused:
+                    agent.last_heard = now
+                elif not agent.gone and now - agent.last_heard > _SILENCE:
+                    agent.gone = True
+                    text = f"{agent} has been silent for {_SILENCE:g} s of wall time"
+                    error = NodeLost(f"{text} ({self._story()})")
+                    self._report(Weight.KILLED, error)
+
+    async def _all_left(self) -> None:
+        """Wait for the agents on other hosts to have ended their processes."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE):
+                while not all(agent.gone for agent in self.agents):
+                    self._left.clear()
+                    await self._left.wait()

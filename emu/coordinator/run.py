@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections import defaultdict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import psutil
-import uvloop
 
 from emu.coordinator.online import OnlineRun
+from emu.coordinator.outcome import EmulatedRun, Results, Tally
 from emu.coordinator.plan import describe_processes, process_hosts
 from emu.coordinator.record import Recorder
 from emu.coordinator.rehearsal import rehearse
 from emu.coordinator.roster import Roster
 from emu.coordinator.watch import Watch
-from emu.errors import NodeMisbehaved
+from emu.errors import DeadlineExceeded, NodeMisbehaved
+from emu.launch import run_until_signalled
 from emu.network import RunClock
 from emu.scheduling import Scheduler
 from emu.wire.messages import (
@@ -35,18 +34,20 @@ from emu.wire.messages import (
     ResultPart,
     RunTask,
     TaskEnded,
-    pack,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
+    from emu.coordinator.outcome import Arrays
     from emu.coordinator.settings import EmulationSettings
-    from emu.problem import Problem, Realization
-    from emu.schedule import Schedule
+    from emu.problem import Problem
     from emu.scheduling import Decisions
+
+__all__ = ["Coordinator", "EmulatedRun", "Observer", "emulate"]
 
 #: Wall seconds between the barrier and run time 0: everybody has heard of it by then.
 _LEAD = 0.1
@@ -56,6 +57,9 @@ _LOOK = 0.25
 
 class Observer:
     """What somebody who looks on is told; does nothing unless overridden."""
+
+    def listening(self, host: str, port: int, token: str) -> None:
+        """Hear where agents can join, and what they must show."""
 
     def joined(self, processes: int) -> None:
         """Hear that so many processes have joined."""
@@ -71,66 +75,6 @@ class Observer:
 
     def decided(self, decisions: Decisions, time: float) -> None:
         """Hear what the scheduler decided at run time ``time``."""
-
-
-@dataclass(frozen=True, eq=False)
-class EmulatedRun:
-    """What an emulated run leaves.
-
-    Parameters
-    ----------
-    schedule, realization
-        What happened, and the times and volumes to replay it in a simulation.
-    reports
-        (run time, task name, iteration, figures) of every task that reported any.
-    results
-        Arrays that tasks handed over at the end, by task name.
-    statistics
-        Of every process, as it counted them.
-    late
-        Run seconds by which (task, iteration) ended after its profiled time.
-    busy, cpu
-        Wall and CPU seconds of computation of (task, iteration).
-    hosts
-        What the agents said of their hosts.
-    startup
-        Wall seconds until every process was connected and ready, and their summed
-        proportional memory in bytes (local processes; 0 when unknown).
-    wall
-        Wall seconds from run time 0 to the end.
-    """
-
-    schedule: Schedule
-    realization: Realization
-    reports: list[tuple[float, str, int, dict[str, float]]]
-    results: dict[str, dict[str, NDArray[Any]]]
-    statistics: dict[str, dict[str, Any]]
-    late: NDArray[np.float64]
-    busy: NDArray[np.float64]
-    cpu: NDArray[np.float64]
-    hosts: list[dict[str, Any]]
-    tuning: dict[str, Any]
-    startup: dict[str, float]
-    wall: float
-
-
-@dataclass
-class _Tally:
-    """Figures of the tasks, gathered while the run goes on."""
-
-    late: NDArray[np.float64]
-    busy: NDArray[np.float64]
-    cpu: NDArray[np.float64]
-    reports: list[tuple[float, str, int, dict[str, float]]] = field(
-        default_factory=list
-    )
-
-    def note(self, message: TaskEnded, name: str) -> None:
-        at = message.task, message.iteration
-        self.late[at], self.busy[at] = message.late, message.busy
-        self.cpu[at] = message.cpu
-        if message.report:
-            self.reports.append((message.end, name, message.iteration, message.report))
 
 
 class Coordinator:
@@ -159,7 +103,6 @@ class Coordinator:
         rehearse(policy)
         self._problem, self._settings = problem, settings
         self._times = None if settings.compute == "real" else times
-        self._roster = Roster(settings, log)
         self._observer = observer or Observer()
         self._recorder = Recorder(problem)
         self._scheduler = Scheduler(problem, policy)
@@ -169,15 +112,22 @@ class Coordinator:
             self._scheduler.served,
             settings.deadline / settings.time_scale,
         )
+        self._roster = Roster(
+            settings, log, doing=self._watch.doing, story=self._watch.story
+        )
         self._online = OnlineRun(self._scheduler, self._recorder, self._watch, self)
-        shape = len(problem.job.tasks), problem.job.iterations
-        self._tally = _Tally(np.zeros(shape), np.zeros(shape), np.zeros(shape))
+        self._tally = Tally.of(problem)
         self._owner = {
             task: process
             for process, members in problem.job.processes.items()
             for task in members
         }
         self._tuning: dict[str, Any] = {}
+        self.phase = "starting processes"
+
+    def story(self) -> str:
+        """Return what is under way, for a message."""
+        return f"{self.phase}: {self._watch.story()}"
 
     async def run(self) -> EmulatedRun:
         """Run to the end.
@@ -188,13 +138,14 @@ class Coordinator:
             When a process died, misbehaved, or nothing happened for too long.
         """
         began = time.monotonic()
-        self._roster.doing = self._watch.doing
         async with self._roster:
+            self._observer.listening(*self._roster.address, self._roster.token)
             await self._assemble()
             startup = {
                 "seconds": time.monotonic() - began,
-                "memory": float(self._memory()),
+                "memory": float(await asyncio.to_thread(self._memory)),
             }
+            self.phase = "running"
             start = time.monotonic() + _LEAD
             clock = RunClock(start, self._settings.time_scale)
             for process in self._problem.job.processes:
@@ -202,6 +153,7 @@ class Coordinator:
             self._observer.began(startup["seconds"])
             await self._drive(clock)
             wall = time.monotonic() - start
+            self.phase = "collecting results"
             results, statistics = await self._collect()
         return EmulatedRun(
             schedule=self._recorder.schedule(),
@@ -230,14 +182,16 @@ class Coordinator:
         edges = len(self._problem.job.edges)
         for number, agent in enumerate(roster.agents):
             mine = [d for d in descriptions if hosts[d["process"]] == number]
-            agent.connection.send(pack(Launch(edges, mine)))
+            roster.tell_agent(agent, Launch(edges, mine))
         await roster.open_boards()
         processes = list(self._problem.job.processes)
         listening = await roster.gather(processes, "come up", Listening)
         self._observer.joined(len(processes))
         addresses = {name: [at.host, at.port] for name, at in listening.items()}
         roster.tell_processes(Peers(addresses))
-        ready = await roster.gather(processes, "connect to its peers", Ready)
+        ready = await roster.gather(
+            processes, "load its data and connect to its peers", Ready
+        )
         self._tuning = dict(next(iter(ready.values())).tuning)
 
     def _memory(self) -> int:
@@ -253,11 +207,14 @@ class Coordinator:
     async def _drive(self, clock: RunClock) -> None:
         """Let the scheduler decide on every event until the last task has ended."""
         self._online.begin()
+        looked = time.monotonic()
         while not self._online.finished:
             said = await self._roster.events(_LOOK)
             events = [self._event(name, message) for name, message in said]
             self._online.handle(events)
-            self._watch.check(clock.now())
+            if time.monotonic() - looked > _LOOK:
+                looked = time.monotonic()
+                self._watch.check(clock.now())
 
     def _event(self, process: str, message: Message) -> TaskEnded | FlowEnded:
         if isinstance(message, TaskEnded):
@@ -267,6 +224,10 @@ class Coordinator:
             self._observer.task_ended(message)
             return message
         if isinstance(message, FlowEnded):
+            edges = self._problem.job.edges
+            there = edges[message.edge] if 0 <= message.edge < len(edges) else None
+            if there is None or self._owner[there.destination] != process:
+                raise NodeMisbehaved(f"{process} ended a flow that is not its own")
             self._observer.flow_ended(message)
             return message
         raise NodeMisbehaved(f"{process} sent {type(message).__name__} during the run")
@@ -296,45 +257,33 @@ class Coordinator:
                 decisions.lines.rate.tobytes(),
                 since,
             )
-            agent.connection.send(pack(lines))
+            self._roster.tell_agent(agent, lines)
 
-    async def _collect(
-        self,
-    ) -> tuple[dict[str, dict[str, NDArray[Any]]], dict[str, dict[str, Any]]]:
+    async def _collect(self) -> tuple[dict[str, Arrays], dict[str, dict[str, Any]]]:
         """Ask every process for its results and statistics."""
-        self._roster.expect_end()
         self._roster.tell_processes(Finish())
-        parts: dict[int, dict[str, tuple[ResultPart, bytearray]]] = defaultdict(dict)
+        results = Results(self._problem)
         statistics: dict[str, dict[str, Any]] = {}
         deadline = time.monotonic() + self._settings.deadline
-        while len(statistics) < len(self._problem.job.processes):
+        while missing := self._problem.job.processes.keys() - statistics.keys():
             for process, message in await self._roster.events(_LOOK):
-                if isinstance(message, ResultPart):
-                    named = parts[message.task]
-                    named.setdefault(message.name, (message, bytearray()))
-                    named[message.name][1].extend(message.data)
-                elif isinstance(message, Outcome):
+                if isinstance(message, Outcome):
                     statistics[process] = message.statistics
+                elif not isinstance(message, ResultPart):
+                    raise NodeMisbehaved(
+                        f"{process} sent {type(message).__name__} after the run"
+                    )
+                elif self._owner.get(message.task) != process:
+                    raise NodeMisbehaved(f"{process} has results not its own")
+                else:
+                    results.add(message)
             if time.monotonic() > deadline:
-                missing = set(self._problem.job.processes) - set(statistics)
-                raise NodeMisbehaved(
-                    f"{', '.join(sorted(missing))} did not hand over results"
+                raise DeadlineExceeded(
+                    f"{', '.join(sorted(missing))} did not hand over results within "
+                    f"{self._settings.deadline:g} s of wall time after the last "
+                    f"iteration {self._problem.job.iterations - 1}"
                 )
-        return self._assembled(parts), statistics
-
-    def _assembled(
-        self, parts: dict[int, dict[str, tuple[ResultPart, bytearray]]]
-    ) -> dict[str, dict[str, NDArray[Any]]]:
-        results: dict[str, dict[str, NDArray[Any]]] = {}
-        for task, arrays in parts.items():
-            name = self._problem.job.tasks[task].name
-            results[name] = {}
-            for key, (first, data) in arrays.items():
-                if len(data) != first.total:
-                    raise NodeMisbehaved(f"the result {key} of {name} is cut short")
-                array = np.frombuffer(data, dtype=np.dtype(first.dtype))
-                results[name][key] = array.reshape(first.shape)
-        return results
+        return results.arrays(), statistics
 
 
 def emulate(
@@ -353,9 +302,9 @@ def emulate(
     RunError
         When the run could not be finished; every process has been ended.
     KeyboardInterrupt
-        On Ctrl-C or SIGTERM, likewise.
+        On Ctrl-C, SIGTERM or SIGHUP, likewise; its text says what was under way.
     """
     coordinator = Coordinator(
         problem, policy, settings, times, log=log, observer=observer
     )
-    return uvloop.run(coordinator.run())
+    return run_until_signalled(coordinator.run(), coordinator.story)

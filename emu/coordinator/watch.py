@@ -42,8 +42,9 @@ class Watch:
         self._problem, self._times = problem, times
         self._served, self._patience = served, patience
         self._tasks: dict[tuple[int, int], float] = {}
-        self._flows: dict[tuple[int, int], float] = {}
+        self._flows: dict[tuple[int, int], float | None] = {}
         self._volumes: dict[tuple[int, int], float] = {}
+        self._next = [0] * len(problem.job.tasks)
         self._last_event = 0.0
 
     def decided(self, decisions: Decisions, time: float) -> None:
@@ -51,8 +52,9 @@ class Watch:
         for key in decisions.tasks:
             held = 0.0 if self._times is None else float(self._times[key])
             self._tasks[key] = time + held
+            self._next[key[0]] = key[1] + 1
         for key in decisions.flows:
-            self._flows[key] = time
+            self._flows[key] = None
 
     def task_ended(self, message: TaskEnded) -> None:
         """Note that a task ended and what it sends."""
@@ -69,24 +71,33 @@ class Watch:
         self._last_event = max(self._last_event, message.time)
 
     def check(self, now: float) -> None:
-        """Raise once nothing has happened for longer than it should take.
+        """Raise when something is overdue at run time ``now``.
+
+        A task is due at its profiled end, a flow when its fluid has been served; until
+        then both may take as long as they like.
 
         Raises
         ------
         DeadlineExceeded
-            When the last event is further back than the patience and nothing under
-            way still has profiled time or unserved bytes left.
+            When one is overdue by more than the patience, or nothing is under way and
+            nothing has happened for that long. Names task and iteration.
         """
-        if now - self._last_event < self._patience:
-            return
-        if any(now < end + self._patience for end in self._tasks.values()):
-            return
-        if any(self._unserved(key, now - self._patience) for key in self._flows):
-            return
-        raise DeadlineExceeded(f"nothing has ended for too long: {self.story()}")
-
-    def _unserved(self, key: tuple[int, int], now: float) -> bool:
-        return self._served(key[0], now) < self._volumes.get(key, 0.0)
+        overdue = [
+            self._task_line(key, end)
+            for key, end in self._tasks.items()
+            if now - end > self._patience
+        ]
+        for key, served_at in self._flows.items():
+            if served_at is None:
+                if self._served(key[0], now) >= self._volumes.get(key, 0.0):
+                    self._flows[key] = now
+            elif now - served_at > self._patience:
+                overdue.append(self._flow_line(key))
+        idle = not self._tasks and not self._flows
+        if idle and now - self._last_event > self._patience:
+            overdue.append("no task runs and no flow is active")
+        if overdue:
+            raise DeadlineExceeded(f"waited too long: {self._listed(overdue)}")
 
     def doing(self, process: str) -> str:
         """Return what the tasks of a process are at, for an error message."""
@@ -97,27 +108,37 @@ class Watch:
             for task, n in self._tasks
             if task in members
         ]
-        at += [
-            f"sending {job.edge_name(job.edges[edge])} of iteration {n}"
-            for edge, n in self._flows
-            if job.edges[edge].source in members
-        ]
-        return self._listed(at) or "waiting"
+        for edge, n in self._flows:
+            ends = job.edges[edge]
+            if ends.source in members or ends.destination in members:
+                verb = "sending" if ends.source in members else "receiving"
+                at.append(f"{verb} {job.edge_name(ends)} of iteration {n}")
+        return self._listed(at or [self._waiting(task) for task in members])
 
     def story(self) -> str:
-        """Return who waits for whom, by task and iteration."""
-        job = self._problem.job
-        lines = [
-            f"task {job.tasks[task].name} runs iteration {n} since its start "
-            f"and was due at {end:.3f} s"
-            for (task, n), end in self._tasks.items()
-        ]
-        lines += [
-            f"task {job.tasks[job.edges[edge].destination].name} waits for "
-            f"{job.tasks[job.edges[edge].source].name}, iteration {n}"
-            for edge, n in self._flows
-        ]
+        """Return who is at what and who waits for whom, by task and iteration."""
+        lines = [self._task_line(key, end) for key, end in self._tasks.items()]
+        lines += [self._flow_line(key) for key in self._flows]
         return self._listed(lines) or "no task runs and no flow is active"
+
+    def _waiting(self, task: int) -> str:
+        name, n = self._problem.job.tasks[task].name, self._next[task]
+        if n == self._problem.job.iterations:
+            return f"task {name} after its last iteration {n - 1}"
+        return f"task {name} before iteration {n}"
+
+    def _task_line(self, key: tuple[int, int], end: float) -> str:
+        name = self._problem.job.tasks[key[0]].name
+        due = "" if self._times is None else f", due at {end:.3f} s"
+        return f"task {name} runs iteration {key[1]}{due}"
+
+    def _flow_line(self, key: tuple[int, int]) -> str:
+        job = self._problem.job
+        edge = job.edges[key[0]]
+        return (
+            f"task {job.tasks[edge.destination].name} waits for the flow from "
+            f"{job.tasks[edge.source].name} of iteration {key[1]}"
+        )
 
     @staticmethod
     def _listed(lines: list[str]) -> str:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
-
-import uvloop
 
 from emu.errors import EmulatorError
 from emu.launch.agent import Agent
+from emu.launch.lifelines import run_until_signalled
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -27,20 +25,17 @@ def main(arguments: list[str] | None = None) -> int:
     host, _, port = options.coordinator.rpartition(":")
     if not (host and port.isdigit()):
         parser.error(f"{options.coordinator} is not HOST:PORT")
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     agent = Agent(
-        (host, int(port)),
-        os.environ.get("EMU_TOKEN", ""),
+        (host.strip("[]"), int(port)),
+        os.environ.pop("EMU_TOKEN", ""),  # not for those it starts
         bind=options.bind,
         patience=options.patience,
     )
     try:
-        uvloop.run(agent.run())
-    except EmulatorError as error:
+        run_until_signalled(agent.run(), lambda: "serving a run")
+    except (EmulatorError, KeyboardInterrupt) as error:
         print(f"emu agent: {error}", file=sys.stderr)  # noqa: T201 -- its whole output
-        return error.exit_code
-    except KeyboardInterrupt:
-        return 130
+        return error.exit_code if isinstance(error, EmulatorError) else 130
     return 0
 
 

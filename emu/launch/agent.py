@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.errors import EmulatorError, MalformedFrame, NodeLost
-from emu.launch.fork import fork_processes
+from emu.errors import DeadlineExceeded, EmulatorError, MalformedFrame, NodeLost
+from emu.launch.fork import fork_processes, fork_server_end, kill_descendants
 from emu.network import RateBoard, connect_control
 from emu.wire.messages import (
     AgentHello,
@@ -21,6 +21,7 @@ from emu.wire.messages import (
     Failed,
     Launch,
     Lines,
+    Message,
     ProcessDied,
     Stop,
     expect,
@@ -75,6 +76,8 @@ class Agent:
         NodeLost
             When the coordinator cannot be reached, or is lost during the run; every
             process of this agent is ended before.
+        NodeMisbehaved
+            When the coordinator refuses this agent.
         """
         connection = await self._join()
         beat = asyncio.create_task(self._beat(connection))
@@ -84,12 +87,30 @@ class Agent:
                 return
             with contextlib.closing(RateBoard.create(max(launch.edges, 1))) as board:
                 connection.send(pack(BoardReady(board.path)))
-                await self._launch(launch, board, connection)
-                await self._follow(connection, board)
+                await self._serve(launch, board, connection)
         finally:
             beat.cancel()
             await self._end_processes()
             await connection.aclose()
+
+    async def _serve(
+        self, launch: Launch, board: RateBoard, connection: ControlConnection
+    ) -> None:
+        """Launch, and follow the coordinator from the first moment: it may give up."""
+        launching = asyncio.create_task(self._launch(launch, board, connection))
+        following = asyncio.create_task(self._follow(connection, board))
+        try:
+            await asyncio.wait(
+                (launching, following), return_when=asyncio.FIRST_COMPLETED
+            )
+            if not following.done():
+                await launching
+            await following
+        finally:
+            following.cancel()
+            if not launching.done():
+                kill_descendants()  # a fork server that imports cannot be asked
+            await asyncio.gather(launching, following, return_exceptions=True)
 
     async def _join(self) -> ControlConnection:
         deadline = time.monotonic() + self._patience
@@ -99,7 +120,7 @@ class Agent:
                 connection = await connect_control(
                     (host, port), token=self._token, name=f"agent on {platform.node()}"
                 )
-            except (OSError, EmulatorError) as error:
+            except (NodeLost, DeadlineExceeded) as error:
                 if time.monotonic() > deadline:
                     raise NodeLost(
                         f"no coordinator answers at {host}:{port}: {error}"
@@ -136,8 +157,10 @@ class Agent:
         try:
             self._processes = await asyncio.to_thread(fork_processes, descriptions)
         except (OSError, EOFError) as error:
-            connection.send(pack(Failed(type(error).__name__, str(error), "forking")))
-            raise NodeLost(f"cannot fork node processes: {error}") from error
+            lost = NodeLost(f"cannot fork node processes: {error!r}; see the log")
+            with contextlib.suppress(EmulatorError):
+                connection.send(pack(Failed("ForkServerLost", str(lost), "")))
+            raise lost from error
         loop = asyncio.get_running_loop()
         for process in self._processes:
             loop.add_reader(process.sentinel, self._died, process, connection)
@@ -146,10 +169,12 @@ class Agent:
         asyncio.get_running_loop().remove_reader(process.sentinel)
         process.join(timeout=1)
         code = process.exitcode
+        lost = fork_server_end(process)
+        died: Message = ProcessDied(process.name, 0 if code is None else code)
+        if lost:
+            died = Failed("ForkServerLost", lost, "")
         with contextlib.suppress(EmulatorError, OSError):
-            connection.send(
-                pack(ProcessDied(process.name, 0 if code is None else code))
-            )
+            connection.send(pack(died))
 
     async def _follow(self, connection: ControlConnection, board: RateBoard) -> None:
         """Do what the coordinator says until it ends the run.

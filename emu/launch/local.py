@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import sys
 from typing import TYPE_CHECKING
 
+from emu.launch.fork import describe_end, scratch_of
+
 if TYPE_CHECKING:
     from pathlib import Path
+
+#: Wall seconds to reach the coordinator, which listens before the agent is started:
+#: an agent whose coordinator was killed meanwhile must not linger.
+_PATIENCE = 2.0
 
 
 class LocalAgent:
@@ -46,6 +53,8 @@ class LocalAgent:
                 "-m",
                 "emu.launch",
                 f"{address[0]}:{address[1]}",
+                "--patience",
+                f"{_PATIENCE:g}",
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -59,15 +68,18 @@ class LocalAgent:
         """Process id of the agent, also the id of its process group."""
         return self._process.pid
 
-    async def wait(self) -> int:
-        """Wait until the agent has ended and return its exit status."""
-        return await self._process.wait()
+    async def ended(self) -> str:
+        """Wait until the agent has ended and return how, in words."""
+        return describe_end(await self._process.wait())
 
     async def aclose(self, grace: float = 2.0) -> None:
         """End the agent: it has ``grace`` wall seconds to do so by itself."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), grace)
-        # Also what an already dead agent left in its group (kill -9 of the agent).
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), grace)
+        finally:
+            # Also what an already dead agent left in its group (kill -9 of the agent).
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            shutil.rmtree(scratch_of(self._process.pid), ignore_errors=True)
         await self._process.wait()

@@ -1,0 +1,135 @@
+"""What an emulated run leaves, and the gathering of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from emu.errors import NodeMisbehaved
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from emu.problem import Problem, Realization
+    from emu.schedule import Schedule
+    from emu.wire.messages import ResultPart, TaskEnded
+
+Arrays: TypeAlias = "dict[str, NDArray[Any]]"
+
+
+@dataclass(frozen=True, eq=False)
+class EmulatedRun:
+    """What an emulated run leaves.
+
+    Parameters
+    ----------
+    schedule, realization
+        What happened, and the times and volumes to replay it in a simulation.
+    reports
+        (run time, task name, iteration, figures) of every task that reported any.
+    results
+        Arrays that tasks handed over at the end, by task name.
+    statistics
+        Of every process, as it counted them.
+    late
+        Run seconds by which (task, iteration) ended after its profiled time.
+    busy, cpu
+        Wall and CPU seconds of computation of (task, iteration).
+    hosts
+        What the agents said of their hosts.
+    startup
+        Wall seconds until every process was connected and ready, and their summed
+        proportional memory in bytes (local processes; 0 when unknown).
+    wall
+        Wall seconds from run time 0 to the end.
+    """
+
+    schedule: Schedule
+    realization: Realization
+    reports: list[tuple[float, str, int, dict[str, float]]]
+    results: dict[str, Arrays]
+    statistics: dict[str, dict[str, Any]]
+    late: NDArray[np.float64]
+    busy: NDArray[np.float64]
+    cpu: NDArray[np.float64]
+    hosts: list[dict[str, Any]]
+    tuning: dict[str, Any]
+    startup: dict[str, float]
+    wall: float
+
+
+@dataclass
+class Tally:
+    """Figures of the tasks, gathered while the run goes on."""
+
+    late: NDArray[np.float64]
+    busy: NDArray[np.float64]
+    cpu: NDArray[np.float64]
+    reports: list[tuple[float, str, int, dict[str, float]]] = field(
+        default_factory=list
+    )
+
+    @classmethod
+    def of(cls, problem: Problem) -> Tally:
+        """Return an empty tally for a problem."""
+        shape = len(problem.job.tasks), problem.job.iterations
+        return cls(np.zeros(shape), np.zeros(shape), np.zeros(shape))
+
+    def note(self, message: TaskEnded, name: str) -> None:
+        """Note what the task of this name says of one iteration."""
+        at = message.task, message.iteration
+        self.late[at], self.busy[at] = message.late, message.busy
+        self.cpu[at] = message.cpu
+        if message.report:
+            self.reports.append((message.end, name, message.iteration, message.report))
+
+
+class Results:
+    """Arrays that tasks hand over at the end, put together from their parts."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._names = [task.name for task in problem.job.tasks]
+        self._parts: dict[int, dict[str, tuple[ResultPart, bytearray]]]
+        self._parts = defaultdict(dict)
+
+    def add(self, part: ResultPart) -> None:
+        """Take in the next part of an array.
+
+        Raises
+        ------
+        NodeMisbehaved
+            When the parts of an array are longer than it.
+        """
+        first, data = self._parts[part.task].setdefault(part.name, (part, bytearray()))
+        data.extend(part.data)
+        if len(data) > first.total:
+            raise NodeMisbehaved(f"the result {part.name} is longer than announced")
+
+    def arrays(self) -> dict[str, Arrays]:
+        """Return the arrays by task name and name.
+
+        Raises
+        ------
+        NodeMisbehaved
+            When one is cut short, or its type or shape cannot be.
+        """
+        return {
+            self._names[task]: {
+                name: self._array(f"{name} of {self._names[task]}", first, data)
+                for name, (first, data) in arrays.items()
+            }
+            for task, arrays in self._parts.items()
+        }
+
+    @staticmethod
+    def _array(what: str, first: ResultPart, data: bytearray) -> NDArray[Any]:
+        if len(data) != first.total:
+            raise NodeMisbehaved(f"the result {what} is cut short")
+        try:
+            dtype = np.dtype(first.dtype)
+            return np.frombuffer(data, dtype=dtype).reshape(first.shape)
+        except (TypeError, ValueError) as error:
+            raise NodeMisbehaved(f"the result {what} is no array: {error}") from error

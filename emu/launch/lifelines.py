@@ -1,0 +1,78 @@
+"""How a process is bound to another's life, and how a signal ends a coroutine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING, TypeVar
+
+import uvloop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+T = TypeVar("T")
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies, however it dies.
+
+    Linux only; elsewhere a process ends when it sees its control connection end.
+    """
+    parent = os.getppid()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the request was in place
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def run_until_signalled(work: Coroutine[Any, Any, T], story: Callable[[], str]) -> T:
+    """Run a coroutine in a loop of its own; a signal cancels it and is waited out.
+
+    Ctrl-C, SIGTERM and a lost terminal all end it in the same orderly way; a second
+    one changes nothing, because the end is under way and takes a few seconds at most.
+
+    Parameters
+    ----------
+    story
+        What was under way, asked when the signal comes.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        When a signal came; its text names the signal and the story.
+    """
+    heard: list[str] = []
+
+    def end(number: signal.Signals, task: asyncio.Task[T]) -> None:
+        if not heard:
+            heard.append(f"{number.name} while {story()}")
+            task.cancel()
+
+    async def listening() -> T:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work)
+        handlers = {number: signal.getsignal(number) for number in _ENDING}
+        try:
+            if threading.current_thread() is threading.main_thread():
+                for number in _ENDING:
+                    loop.add_signal_handler(number, end, number, task)
+            return await task
+        finally:
+            for number, handler in handlers.items():
+                if loop.remove_signal_handler(number):
+                    signal.signal(number, handler)
+
+    try:
+        return uvloop.run(listening())
+    except asyncio.CancelledError:
+        if not heard:
+            raise
+        raise KeyboardInterrupt(f"interrupted by {heard[0]}") from None

@@ -1,0 +1,112 @@
+"""Problems that can be emulated, and an observer that acts at a chosen moment."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from emu.coordinator import Observer
+from emu.problem import Job, Problem, Realization
+from emu.testing import two_machine_example
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import psutil
+
+    from emu.scheduling import Decisions
+    from emu.wire.messages import TaskEnded
+
+BYTE_SCALE = 20_000.0
+
+
+def emulable(
+    problem: Problem,
+    realization: Realization,
+    *,
+    byte_scale: float = BYTE_SCALE,
+    programs: Mapping[str, str] | None = None,
+) -> Problem:
+    """Return the problem with every task told what to send."""
+    job = problem.job
+    tasks = []
+    for position, task in enumerate(job.tasks):
+        rows = [
+            [round(volume * byte_scale) for volume in realization.volumes[e]]
+            for e in job.out_edges(position)
+            if not job.edges[e].credit
+        ]
+        change: dict[str, Any] = {"settings": {"payload_bytes": rows}}
+        if task.name in (programs or {}):
+            change["program"] = (programs or {})[task.name]
+        tasks.append(dataclasses.replace(task, **change))
+    changed = Job(
+        tuple(tasks), job.edges, job.iterations, settings={"checksum": True, "seed": 1}
+    )
+    return Problem(problem.cluster, changed, problem.placement)
+
+
+def golden(
+    iterations: int = 3, *, programs: Mapping[str, str] | None = None, **options: Any
+) -> tuple[Problem, Realization]:
+    """Return the two-machine example, to be emulated."""
+    problem, realization = two_machine_example(iterations, **options)
+    return emulable(problem, realization, programs=programs), realization
+
+
+class Acts(Observer):
+    """Does something once, when a run has come to a moment.
+
+    Moments: ``listening``, ``joined``, ``began``, ``flow NAME``, ``task NAME N``.
+    """
+
+    def __init__(
+        self, moment: str, action: Callable[[], object], problem: Problem
+    ) -> None:
+        self.moment, self.action, self.job = moment, action, problem.job
+        self.at = 0.0
+        self.port = 0
+
+    def _reach(self, moment: str) -> None:
+        if moment == self.moment and not self.at:
+            self.at = time.monotonic()
+            self.action()
+
+    @override
+    def listening(self, host: str, port: int, token: str) -> None:
+        self.port = port
+        self._reach("listening")
+
+    @override
+    def joined(self, processes: int) -> None:
+        self._reach("joined")
+
+    @override
+    def began(self, seconds: float) -> None:
+        self._reach("began")
+
+    @override
+    def task_ended(self, message: TaskEnded) -> None:
+        self._reach(f"task {self.job.tasks[message.task].name} {message.iteration}")
+
+    @override
+    def decided(self, decisions: Decisions, time: float) -> None:
+        for edge, _ in decisions.flows:
+            self._reach(f"flow {self.job.edge_name(self.job.edges[edge])}")
+
+
+def named(found: list[psutil.Process], name: str) -> psutil.Process:
+    """Return the node process, agent or fork server of a name among processes."""
+    for process in found:
+        command = " ".join(process.cmdline())
+        if process.name() == f"emu:{name}":
+            return process
+        if name == "agent" and "emu.launch" in command:
+            return process
+        forked = process.name().startswith("emu:")
+        if name == "fork server" and "forkserver" in command and not forked:
+            return process
+    raise LookupError(f"no {name} among {[p.name() for p in found]}")

@@ -1,0 +1,79 @@
+"""Programs that go wrong, each in its own way; run by node processes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from nodes.timed import Timed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nodes.program import Payload
+
+
+class Raises(Timed):
+    """Fails in iteration 1."""
+
+    @override
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        if iteration == 1:
+            raise ArithmeticError("the loss is NaN")
+        return super().run(iteration, inputs)
+
+
+class Forgets(Timed):
+    """Sends nothing where something is due."""
+
+    @override
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        return {}
+
+
+class Hangs(Timed):
+    """Does not come back from iteration 1."""
+
+    @override
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        if iteration == 1:
+            time.sleep(3600)
+        return super().run(iteration, inputs)
+
+
+class Loads(Timed):
+    """Does not come back from loading."""
+
+    def __init__(self, brief: Any, process: dict[str, Any]) -> None:
+        super().__init__(brief, process)
+        time.sleep(3600)
+
+
+class Scribbles(Timed):
+    """Goes on writing into what it has handed over to be sent."""
+
+    @override
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        payloads = {
+            edge: {name: array.copy() for name, array in payload.items()}
+            for edge, payload in super().run(iteration, inputs).items()
+        }
+        threading.Thread(target=self._scribble, args=(payloads,), daemon=True).start()
+        return payloads
+
+    @staticmethod
+    def _scribble(payloads: dict[int, Payload]) -> None:
+        while True:
+            for payload in payloads.values():
+                for array in payload.values():
+                    array[-1] += 1
+            time.sleep(0.002)
+
+
+def never(_description: dict[str, Any]) -> int:
+    """Stand in for a runtime that never connects."""
+    time.sleep(3600)
+    return 0

@@ -1,0 +1,290 @@
+"""Real processes and sockets: golden runs, and all the ways in which a run can end."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import psutil
+import pytest
+from emulated import Acts, emulable, golden, named
+
+from emu.coordinator import EmulationSettings, emulate
+from emu.coordinator.plan import describe_processes
+from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, RunError
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
+from emu.simulation import simulate
+
+if TYPE_CHECKING:
+    from conftest import Leftovers
+
+pytestmark = [pytest.mark.emulation, pytest.mark.timeout(180)]
+FAST = {"time_scale": 0.02, "byte_scale": 20_000.0, "deadline": 30.0}
+
+
+def run(
+    problem: Problem,
+    realization: Realization,
+    tmp_path: Path,
+    observer: Acts | None = None,
+    **settings: Any,
+) -> Any:
+    return emulate(
+        problem,
+        "oes",
+        EmulationSettings(**{**FAST, **settings}),
+        realization.times,
+        log=tmp_path / "agent.log",
+        observer=observer,
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({}, 38.0), ({"second_nic": 5.0}, 71.0), ({"credit": 1}, 47.0)],
+    ids=["golden", "slow NIC", "credit window"],
+)
+def test_makespan_is_the_simulated_one(
+    options: dict[str, Any],
+    expected: float,
+    tmp_path: Path,
+    leftovers: Leftovers,
+) -> None:
+    problem, realization = golden(3, **options)
+    assert simulate(problem, realization).makespan == expected
+    apart: list[float] = []
+    while not apart or (apart[-1] > 0.02 and len(apart) < 3):  # a busy host: once more
+        emulated = run(problem, realization, tmp_path, time_scale=0.05)
+        apart.append(abs(emulated.schedule.makespan / expected - 1))
+        assert emulated.statistics.keys() == problem.job.processes.keys()
+    leftovers.note()
+
+    assert apart[-1] < 0.02
+
+
+def ends(
+    problem: Problem,
+    realization: Realization,
+    observer: Acts,
+    tmp_path: Path,
+    error: type[BaseException] = NodeLost,
+    **settings: Any,
+) -> str:
+    """Run to the error that follows the observer's act; return its text."""
+    with pytest.raises(error) as caught:
+        run(problem, realization, tmp_path, observer, **settings)
+    taken = time.monotonic() - observer.at
+    print(f"ended after {taken:.2f} s: {caught.value}")  # noqa: T201
+    assert taken < 10, "5 s are promised"
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("moment", "victim", "expected"),
+    [
+        ("flow s1->w0", "s1", r"process s1 was killed by SIGKILL \(.*s1->w0 of iter"),
+        ("task w0 0", "s0", r"process s0 was killed by SIGKILL \(.*iteration \d"),
+        ("joined", "p0", r"process p0 was killed by SIGKILL \(task p0 before iter"),
+        ("task g0 0", "agent", r"the agent of this host was killed by SIGKILL.*iterat"),
+        ("listening", "agent", "the agent of this host was killed by SIGKILL"),
+        ("task g0 0", "fork server", r"the fork server was killed by SIGKILL.*iterat"),
+        ("task p0 2", "w0", r"process w0 was killed by SIGKILL"),
+    ],
+)
+def test_kill(
+    moment: str, victim: str, expected: str, tmp_path: Path, leftovers: Leftovers
+) -> None:
+    problem, realization = golden(3)
+
+    def kill() -> None:
+        named(leftovers.note(), victim).kill()
+
+    told = ends(problem, realization, Acts(moment, kill, problem), tmp_path)
+
+    assert re.search(expected, told)
+
+
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        ("listening", signal.SIGINT),
+        ("joined", signal.SIGTERM),
+        ("task g0 0", signal.SIGINT),
+        ("task p0 2", signal.SIGINT),
+    ],
+)
+def test_interrupt(
+    moment: str, number: signal.Signals, tmp_path: Path, leftovers: Leftovers
+) -> None:
+    problem, realization = golden(3)
+
+    def interrupt() -> None:
+        leftovers.note()
+        signal.raise_signal(number)
+
+    observer = Acts(moment, interrupt, problem)
+    told = ends(problem, realization, observer, tmp_path, KeyboardInterrupt)
+
+    assert told.startswith(f"interrupted by {number.name} while ")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from emulated import Acts, golden
+from emu.coordinator import EmulationSettings, emulate
+problem, realization = golden(3)
+acts = Acts(sys.argv[3], lambda: print("now", flush=True), problem)
+settings = EmulationSettings(time_scale=1.0, byte_scale=20000.0)
+log = Path(sys.argv[2])
+emulate(problem, "oes", settings, realization.times, log=log, observer=acts)
+"""
+
+
+@pytest.mark.parametrize("moment", ["listening", "began"])
+def test_kill_of_the_coordinator(
+    moment: str, tmp_path: Path, leftovers: Leftovers
+) -> None:
+    arguments = [str(Path(__file__).parent), str(tmp_path / "agent.log"), moment]
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, *arguments], stdout=subprocess.PIPE, text=True
+    ) as coordinator:
+        assert coordinator.stdout is not None
+        assert coordinator.stdout.readline() == "now\n"
+        leftovers.note()
+        coordinator.kill()
+    begun = time.monotonic()
+    while leftovers.alive() and time.monotonic() - begun < 10:
+        time.sleep(0.02)
+
+    print(f"all gone after {time.monotonic() - begun:.2f} s")  # noqa: T201
+    assert leftovers.alive() == []
+
+
+@pytest.mark.parametrize(
+    ("task", "program", "settings", "error", "expected"),
+    [
+        ("w0", "Raises", {}, RunError, "w0 .*iteration 1.*ArithmeticError: the loss"),
+        ("s0", "Forgets", {}, RunError, "s0 .*iteration 0.*nothing for w0"),
+        ("w0", "Hangs", {"deadline": 5.0}, DeadlineExceeded, "w0 runs iteration 1"),
+        ("g0", "Loads", {"deadline": 5.0}, DeadlineExceeded, "g0 did not load.*iter"),
+        ("g0", "Scribbles", {}, RunError, r"s1 \(.*iteration 0.*g0->s1: .*checksum"),
+        ("g0", "Absent", {}, RunError, "g0 .*Absent"),
+    ],
+)
+def test_program_goes_wrong(
+    task: str,
+    program: str,
+    settings: dict[str, Any],
+    error: type[EmulatorError],
+    expected: str,
+    tmp_path: Path,
+    leftovers: Leftovers,
+) -> None:
+    problem, realization = golden(3, programs={task: f"sabotage:{program}"})
+    note = Acts("joined", leftovers.note, problem)
+    with pytest.raises(error) as caught:
+        run(problem, realization, tmp_path, note, **settings)
+
+    assert re.search(expected, str(caught.value))
+
+
+def test_process_that_never_connects(
+    tmp_path: Path, leftovers: Leftovers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def describe_one_deaf(*arguments: Any) -> list[dict[str, Any]]:
+        described = describe_processes(*arguments)
+        return [
+            {**d, "runtime": "sabotage:never"} if d["process"] == "s1" else d
+            for d in described
+        ]
+
+    monkeypatch.setattr("emu.coordinator.run.describe_processes", describe_one_deaf)
+    with pytest.raises(DeadlineExceeded, match="s1 did not come up within 6 s"):
+        run(*golden(1), tmp_path, deadline=6.0)
+    leftovers.note()
+
+
+GARBAGE = {
+    "random": np.random.default_rng(7).bytes(4096),
+    "oversized": b"\xff" * 64,
+    "http": b"GET / HTTP/1.1\r\n\r\n",
+    "truncated": b"\x00" * 5,
+}
+
+
+def test_strangers_do_no_harm(tmp_path: Path, leftovers: Leftovers) -> None:
+    problem, realization = golden(1)
+    ports: list[int] = []
+
+    def throw() -> None:
+        ports.extend(
+            connection.laddr.port
+            for process in leftovers.note()
+            for connection in process.net_connections("tcp")
+            if connection.status == psutil.CONN_LISTEN
+        )
+        for port in [*ports, observer.port]:
+            for garbage in GARBAGE.values():
+                with socket.create_connection(("127.0.0.1", port)) as stranger:
+                    stranger.sendall(garbage)
+
+    observer = Acts("began", throw, problem)
+    emulated = run(problem, realization, tmp_path, observer, time_scale=0.1)
+
+    assert len(ports) == 6
+    assert emulated.schedule.makespan == pytest.approx(17.0, rel=0.2)
+    rejected = {s["received"]["rejections"] for s in emulated.statistics.values()}
+    assert rejected == {len(GARBAGE)}
+
+
+def ahead(iterations: int) -> tuple[Problem, Realization]:
+    """Return a source that runs ahead of a slow destination, without a window."""
+    cluster = Cluster((Machine("m0", 100.0, 100.0), Machine("m1", 100.0, 100.0)))
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), iterations)
+    problem = Problem(cluster, job, Placement((0, 1)))
+    times = np.array([[0.1] * iterations, [20.0] * iterations])
+    realization = Realization(times, np.full((1, iterations), 40.0))
+    return emulable(problem, realization), realization
+
+
+def test_unlimited_credit_meets_the_memory_limit(
+    tmp_path: Path, leftovers: Leftovers
+) -> None:
+    problem, realization = ahead(8)
+    with pytest.raises(RunError, match=r"b .*a->b.*credit window") as caught:
+        run(problem, realization, tmp_path, memory_limit=3.2e6)
+    leftovers.note()
+
+    assert "iteration" in str(caught.value)
+
+
+def test_port_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(RunError, match=f"127.0.0.1:{port}.*in use"):
+            run(*golden(1), tmp_path, port=port)
+
+
+def test_unwritable_log(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="cannot start an agent"):
+        run(*golden(1), tmp_path / "absent")

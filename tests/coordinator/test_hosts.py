@@ -1,0 +1,202 @@
+"""A run over several hosts: two agents in network namespaces of their own.
+
+The coordinator sits in a third, and everything goes by address: clocks are compared,
+fluid lines travel as messages, no shared memory of another host is opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from emulated import Acts, golden
+
+from emu.coordinator import EmulationSettings, emulate
+from emu.errors import NodeLost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Leftovers
+
+pytestmark = [
+    pytest.mark.emulation,
+    pytest.mark.netns,
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(
+        shutil.which("ip") is None or os.geteuid() != 0,
+        reason="network namespaces need root and the ip command",
+    ),
+]
+ROOT = Path(__file__).parents[2]
+TOKEN = "for-this-test"  # noqa: S105
+
+
+def ip(command: str, *, check: bool = True) -> None:
+    subprocess.run(
+        ["ip", *command.split()], check=check, capture_output=True, text=True
+    )
+
+
+@pytest.fixture
+def hosts() -> Iterator[list[str]]:
+    """Two namespaces, each with a veth to a bridge of the host's own namespace."""
+    number = os.getpid() % 250
+    bridge, names = f"emu{number}", [f"emu{number}h{i}" for i in (2, 3)]
+    try:
+        try:
+            ip(f"link add {bridge} type bridge")
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"no bridge can be made here: {error.stderr.strip()}")
+        ip(f"addr add 10.213.{number}.1/24 dev {bridge}")
+        ip(f"link set {bridge} up")
+        for address, name in enumerate(names, start=2):
+            ip(f"netns add {name}")
+            ip(f"link add {name} type veth peer name eth0 netns {name}")
+            ip(f"link set {name} master {bridge} up")
+            ip(f"-n {name} addr add 10.213.{number}.{address}/24 dev eth0")
+            ip(f"-n {name} link set eth0 up")
+            ip(f"-n {name} link set lo up")
+        yield [f"10.213.{number}.1", *names]
+    finally:
+        for name in names:
+            ip(f"netns del {name}", check=False)
+            ip(f"link del {name}", check=False)
+        ip(f"link del {bridge}", check=False)
+
+
+class Joined:
+    """Agents in their namespaces, started when the coordinator listens."""
+
+    def __init__(self, names: list[str], leftovers: Leftovers, log: Path) -> None:
+        self.names, self.leftovers, self.log = names, leftovers, log
+        self.agents: list[subprocess.Popen[bytes]] = []
+
+    def start(self, host: str, port: int) -> None:
+        for name in self.names:
+            command = ["ip", "netns", "exec", name, sys.executable, "-m", "emu.launch"]
+            with self.log.open("ab") as output:
+                agent = subprocess.Popen(
+                    [*command, f"{host}:{port}"],
+                    stdout=output,
+                    stderr=output,
+                    cwd=ROOT,
+                    env={**os.environ, "EMU_TOKEN": TOKEN},
+                )
+            self.agents.append(agent)
+
+    def codes(self) -> list[int]:
+        self.leftovers.note()
+        return [agent.wait(10) for agent in self.agents]
+
+
+class JoinsAndActs(Acts):
+    """Starts the agents, then acts as told."""
+
+    joined_by: Joined
+
+    def listening(self, host: str, port: int, token: str) -> None:
+        assert token == TOKEN
+        self.joined_by.start(host, port)
+
+
+def observer(joined: Joined, moment: str, action: Any, problem: Any) -> JoinsAndActs:
+    watching = JoinsAndActs(moment, action, problem)
+    watching.joined_by = joined
+    return watching
+
+
+def settings(host: str, time_scale: float) -> EmulationSettings:
+    return EmulationSettings(
+        time_scale=time_scale,
+        byte_scale=20_000.0,
+        agents=2,
+        listen=host,
+        token=TOKEN,
+    )
+
+
+def test_two_agents_run_the_golden_job(
+    hosts: list[str], tmp_path: Path, leftovers: Leftovers
+) -> None:
+    problem, realization = golden(3)
+    apart: list[float] = []
+    while not apart or (apart[-1] > 0.03 and len(apart) < 3):
+        agents = Joined(hosts[1:], leftovers, tmp_path / "agents.log")
+        run = emulate(
+            problem,
+            "oes",
+            settings(hosts[0], 0.05),
+            realization.times,
+            log=tmp_path / "agent.log",
+            observer=observer(agents, "began", leftovers.note, problem),
+        )
+        assert agents.codes() == [0, 0]
+        assert len({host["pid"] for host in run.hosts}) == 2
+        apart.append(abs(run.schedule.makespan / 38.0 - 1))
+        print(f"makespan {run.schedule.makespan:.3f} of 38")  # noqa: T201
+
+    assert apart[-1] < 0.03
+
+
+def test_cut_host_is_noticed_and_ends_itself(
+    hosts: list[str], tmp_path: Path, leftovers: Leftovers
+) -> None:
+    problem, realization = golden(3)
+    agents = Joined(hosts[1:], leftovers, tmp_path / "agents.log")
+
+    def cut() -> None:
+        leftovers.note()
+        ip(f"link set {hosts[2]} down")  # no FIN, no RST: silence
+
+    watching = observer(agents, "task g0 0", cut, problem)
+    with pytest.raises(NodeLost, match=r"agent \d at 10.* silent for 5 s.*iteration"):
+        emulate(
+            problem,
+            "oes",
+            settings(hosts[0], 1.0),
+            realization.times,
+            log=tmp_path / "agent.log",
+            observer=watching,
+        )
+    print(f"noticed after {time.monotonic() - watching.at:.1f} s")  # noqa: T201
+
+    assert time.monotonic() - watching.at < 15
+    assert sorted(agents.codes())[1] == 5  # the one that was cut off: a lost run
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(agents.agents[0].pid, signal.SIGKILL)
+
+
+def test_killed_agent_of_another_host(
+    hosts: list[str], tmp_path: Path, leftovers: Leftovers
+) -> None:
+    problem, realization = golden(3)
+    agents = Joined(hosts[1:], leftovers, tmp_path / "agents.log")
+
+    def kill() -> None:
+        leftovers.note()
+        agents.agents[1].kill()
+
+    watching = observer(agents, "task g0 0", kill, problem)
+    with pytest.raises(NodeLost, match=r"agent \d at 10.* is gone.*iteration"):
+        emulate(
+            problem,
+            "oes",
+            settings(hosts[0], 1.0),
+            realization.times,
+            log=tmp_path / "agent.log",
+            observer=watching,
+        )
+    taken = time.monotonic() - watching.at
+    print(f"ended after {taken:.2f} s")  # noqa: T201
+
+    assert taken < 10
+    assert agents.codes()[1] == -signal.SIGKILL
