@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.errors import PlacementError
-from emu.placement import place
+from emu.placement import SearchOptions, place, search
 from emu.problem import Cluster, Problem, Profile
 
 if TYPE_CHECKING:
@@ -50,18 +50,18 @@ def _shape(machine: Machine) -> tuple[object, ...]:
 def _placed(
     base: Change, kind: str, what: str, cluster: Cluster, policy: str
 ) -> Iterator[Change]:
-    job, realization = base.problem.job, base.realization
-    options: dict[str, Any] = {"transfers": CANDIDATES, "policy": base.policy}
+    job = base.problem.job
+    profile = Profile(base.realization.times, base.realization.volumes)
+    # The portfolio is a choice among policies; whichever it is, the search needs one.
+    rates = base.policy if base.policy != "portfolio" else "oes"
     try:
-        result = place(
-            policy,
-            job,
-            cluster,
-            profile=Profile(realization.times, realization.volumes),
-            **(options if policy == "best" else {}),
-        )
+        if policy == "best":
+            options = SearchOptions(transfers=CANDIDATES, policy=rates)
+            placement = search(job, cluster, profile, options=options).placement
+        else:
+            placement = place(policy, job, cluster).placement
     except PlacementError:
         return
-    if result.placement != base.problem.placement:
-        problem = Problem(cluster, job, result.placement)
+    if placement != base.problem.placement:
+        problem = Problem(cluster, job, placement)
         yield replace(base, kind=kind, what=what, problem=problem)
