@@ -36,12 +36,12 @@ class GraphStore:
 
     def __init__(self, brief: TaskBrief, process: dict[str, Any]) -> None:
         self._brief = brief
-        data = JobData(brief, process)
-        self._dataset, self._plan = data.dataset, data.plan
-        self._precision = data.precision
+        self._data = JobData(brief, process)
+        self._dataset = self._data.dataset
         self._index: int = brief.settings["store"]
-        self._features = data.dataset.features(self._index)
+        self._features = self._dataset.features(self._index)
         self._oneshot = brief.job_settings["sampling"] == "oneshot"
+        self._collected(self._derived(0, 0))  # a rehearsal
         self._rows = 0
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
@@ -55,20 +55,21 @@ class GraphStore:
                 sender = self._brief.inputs[sampler]
                 owned = tensor(inputs[sender.edge], "vertices", sender)
                 self._check_owned(owned, sender.peer)
-            rows = self._features[self._dataset.local[owned]]
-            payloads[output.edge] = {
-                "features": rows.astype(self._precision, copy=False)
-            }
+            rows = self._collected(owned)
+            payloads[output.edge] = {"features": rows}
             self._rows += len(rows)
         return payloads
 
     def _derived(self, sampler: int, iteration: int) -> NDArray[np.int64]:
-        dataset = self._dataset
-        batch = self._plan.batch(dataset.structure, dataset.train, sampler, iteration)
-        owned: NDArray[np.int64] = batch.vertices[
-            dataset.owner[batch.vertices] == self._index
+        vertices = self._data.batch(sampler, iteration).vertices
+        owned: NDArray[np.int64] = vertices[
+            self._dataset.owner[vertices] == self._index
         ]
         return owned
+
+    def _collected(self, owned: NDArray[np.int64]) -> NDArray[Any]:
+        rows = self._features[self._dataset.local[owned]]
+        return rows.astype(self._data.precision, copy=False)
 
     def _check_owned(self, vertices: NDArray[np.int64], peer: str) -> None:
         count = self._dataset.vertices
@@ -99,6 +100,7 @@ class GraphStoreHop:
     def __init__(self, brief: TaskBrief, process: dict[str, Any]) -> None:
         self._brief = brief
         data = JobData(brief, process)
+        data.batch(0, 0)  # a rehearsal
         self._structure, self._plan = data.dataset.structure, data.plan
         self._hop: int = brief.settings["hop"]
         self._edges = 0

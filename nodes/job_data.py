@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import NodeMisbehaved
-from emu.graph_data import BatchPlan, Dataset, open_for
+from emu.graph_data import BatchPlan, Dataset, SampledBatch, open_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,15 +24,21 @@ class JobData:
         Shared by the tasks of one process.
     """
 
-    dataset: Dataset
-    plan: BatchPlan
-
     def __init__(self, brief: TaskBrief, process: dict[str, Any]) -> None:
         if "dataset" not in process:
             process["dataset"] = open_for(brief.job_settings)
-        self.dataset = process["dataset"]
+        self.dataset: Dataset = process["dataset"]
         self.plan = BatchPlan.from_settings(brief.job_settings)
         self.precision: str = brief.job_settings["precision"]
+
+    def batch(self, sampler: int, iteration: int) -> SampledBatch:
+        """Sample the mini-batch of one (sampler, iteration).
+
+        The first call checks and maps the structure and loads compiled code, up to
+        0.5 s: programs make it before the start barrier.
+        """
+        dataset = self.dataset
+        return self.plan.batch(dataset.structure, dataset.train, sampler, iteration)
 
 
 def tensor(payload: Payload, name: str, sender: EdgeBrief) -> NDArray[Any]:

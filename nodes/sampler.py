@@ -29,12 +29,19 @@ class _SamplerTask:
 
     def __init__(self, brief: TaskBrief, process: dict[str, Any]) -> None:
         self._brief = brief
-        data = JobData(brief, process)
-        self._dataset, self._plan = data.dataset, data.plan
-        self._precision = data.precision
+        self._data = JobData(brief, process)
+        self._dataset = self._data.dataset
         self._index: int = brief.settings["sampler"]
         self._growing: dict[int, GrowingBatch] = process.setdefault("growing", {})
         self._figures: dict[str, float] = {}
+        self._rehearse()
+
+    def _rehearse(self) -> None:
+        """Open every array and load every library before the start barrier."""
+        batch = self._data.batch(self._index, 0)
+        self._by_owner(batch.vertices, "vertices")
+        dgl_blocks(batch.sizes, batch.edges)
+        _ = self._dataset.labels
 
     def _grow(self, iteration: int, inputs: Mapping[int, Payload]) -> GrowingBatch:
         """Add the stores' replies to the last hop."""
@@ -87,7 +94,7 @@ class SamplerHop(_SamplerTask):
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return ``frontier`` for every store: the ids that it owns, int64."""
         if self._hop == 1:
-            seeds = self._plan.seeds(self._dataset.train, self._index, iteration)
+            seeds = self._data.plan.seeds(self._dataset.train, self._index, iteration)
             self._growing[iteration] = GrowingBatch(seeds)
         else:
             self._grow(iteration, inputs)
@@ -127,17 +134,14 @@ class Sampler(_SamplerTask):
     def _batch(self, iteration: int) -> SampledBatch:
         if not self._oneshot:
             return self._growing.pop(iteration).finished()
-        dataset = self._dataset
-        return self._plan.batch(
-            dataset.structure, dataset.train, self._index, iteration
-        )
+        return self._data.batch(self._index, iteration)
 
     def _merged(
         self, vertices: NDArray[np.int64], inputs: Mapping[int, Payload]
     ) -> NDArray[Any]:
         """Put every store's rows at the places of S_0 that it owns."""
         length = self._dataset.feature_length
-        features = np.empty((len(vertices), length), self._precision)
+        features = np.empty((len(vertices), length), self._data.precision)
         owners = self._dataset.owner[vertices]
         for store, sender in enumerate(self._brief.inputs):
             mine = owners == store

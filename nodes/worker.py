@@ -53,6 +53,7 @@ class Worker:
         self._model: GraphSage | None = None
         if settings["compute"] != "timed":
             self._model = GraphSage(settings, dataset)
+            self._model.rehearse()
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return each server's shard of the ``gradient`` of the mean loss."""

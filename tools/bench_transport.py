@@ -85,9 +85,8 @@ def emu_receiver(pipe: Connection) -> None:
     async def main() -> None:
         tune_process()
         loop, pool, inbox = asyncio.get_running_loop(), BufferPool(), Inbox()
-        pool.reserve(64 * MB)
-        pool.reserve(16 * MB)
-        pool.reserve(MB)
+        for size in (MB, 16 * MB, 64 * MB):
+            pool.reserve(size, count=2)
         server = DataServer(token=TOKEN, edges={0}, inbox=inbox, pool=pool)
         pipe.send(await server.start("127.0.0.1"))
         iteration = 0
@@ -145,14 +144,15 @@ def ask_of(loop: asyncio.AbstractEventLoop, pipe: Connection) -> Any:
 
 
 class Pair:
-    """A sending and a receiving process."""
+    """A receiving and a sending process, each on its core or both on one."""
 
-    def __init__(self, receiver: Any, sender: Any) -> None:
+    def __init__(self, receiver: Any, sender: Any, cores: tuple[int, int]) -> None:
         self.pipes, self.processes = [], []
-        for target in (receiver, sender):
+        for target, core in zip((receiver, sender), cores, strict=True):
             ours, theirs = FORK.Pipe()
             process = FORK.Process(target=target, args=(theirs,), daemon=True)
             process.start()
+            os.sched_setaffinity(process.pid or 0, {core})
             self.pipes.append(ours)
             self.processes.append(process)
         self.pipes[1].send(self.pipes[0].recv())
@@ -174,15 +174,20 @@ class Pair:
             process.join(5)
 
 
-def throughput(seconds: float) -> list[dict[str, Any]]:
-    """Compare our transport with a raw pair, bursts interleaved in random order."""
+def throughput(seconds: float, cores: tuple[int, int]) -> list[dict[str, Any]]:
+    """Compare our transport with a raw pair, bursts interleaved in random order.
+
+    Left alone, the kernel puts a pair on one core or on two and keeps it there for
+    long: pinned pairs compare like with like.
+    """
     rng = np.random.default_rng(0)
-    raw, emu = Pair(raw_receiver, raw_sender), Pair(emu_receiver, emu_sender)
+    raw = Pair(raw_receiver, raw_sender, cores)
+    emu = Pair(emu_receiver, emu_sender, cores)
     rows = []
     for size in (MB, 16 * MB, 64 * MB):
         found: dict[str, list[tuple[float, float]]] = {"raw": [], "emu": []}
-        count = max(1, 16 * MB // size)
-        for pair in (raw, emu) * 3:
+        count = 64 * MB // size
+        for pair in (raw, emu) * 2:
             pair.burst(size, count)
         until = time.monotonic() + seconds / 3
         while time.monotonic() < until:
@@ -194,6 +199,7 @@ def throughput(seconds: float) -> list[dict[str, Any]]:
         cpu = {k: np.array(v)[:, 1].mean() / volume * 1e9 for k, v in found.items()}
         rows.append(
             {
+                "cores": len(set(cores)),
                 "payload_mb": size // MB,
                 "bursts": len(found["emu"]),
                 "raw_gb_s": float(volume / np.median(wall["raw"]) / 1e9),
@@ -228,7 +234,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--seconds", type=float, default=20.0)
     options = parser.parse_args()
-    rows = throughput(options.seconds)
+    allowed = sorted(os.sched_getaffinity(0))
+    rows = throughput(options.seconds / 2, (allowed[0], allowed[0]))
+    rows += throughput(options.seconds / 2, (allowed[0], allowed[-1]))
     show(f"throughput (load average {os.getloadavg()[0]:.1f})", rows)
     if options.json is not None:
         options.json.write_text(json.dumps({"throughput": rows}, indent=1))

@@ -5,6 +5,7 @@ standard error and its own exit code.
 """
 
 from emu.cli import (  # noqa: F401 - importing a module registers its commands
+    audit_commands,
     compare_commands,
     place_commands,
     run_commands,

@@ -12,7 +12,7 @@ from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.problem import Problem
 from emu.report import Candidate, comparison_table, terminal
-from emu.scenario import build_job, load, place, realize
+from emu.scenario import build_job, load, place, profile_of, realize
 from emu.simulation import makespan
 
 if TYPE_CHECKING:
@@ -36,11 +36,12 @@ def compare(
     scenario = load(file, stated)
     cluster, job = scenario.to_cluster(), build_job(scenario)
     realization = realize(scenario, job)
+    profile = profile_of(scenario, job, realization)
     candidates = []
     for placement in _listed(placements) or [scenario.placement.policy]:
         chosen = [*stated, f"placement.policy={placement}", "expect=null"]
-        placed = place(load(file, chosen), job, cluster)
-        problem = Problem(cluster, job, placed)
+        found = place(load(file, chosen), job, cluster, profile=profile)
+        problem = Problem(cluster, job, found.placement)
         for policy in _listed(policies) or [scenario.schedule.policy]:
             checked = load(file, [*chosen, f"schedule.policy={policy}"])
             candidates.append(

@@ -15,16 +15,16 @@ from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.cli.progress import ProgressLine
 from emu.coordinator import (
     carry_out,
+    emulation_settings,
     measure_profile,
     missed_expectations,
-    prepare,
     prepare_profile,
 )
 from emu.errors import ExpectationMissed
 from emu.report import terminal
 from emu.report.run_directory import RunDirectory
 from emu.report.run_tables import run_tables
-from emu.scenario import load, write_profile
+from emu.scenario import load, prepare, write_profile
 
 Runs = Annotated[
     Path, typer.Option("--runs", help="Directory that takes the run directories.")
@@ -52,7 +52,8 @@ def run(
     signal.signal(signal.SIGTERM, _interrupted)
     scenario = load(file, overrides or [])
     host, _, port = listen.partition(":")
-    experiment = prepare(
+    experiment = prepare(scenario, emulated=True)
+    settings = emulation_settings(
         scenario,
         agents=agents,
         listen=host,
@@ -62,7 +63,7 @@ def run(
     directory = RunDirectory.create(scenario.name, runs)
     progress = terminal(sys.stderr)
     with ProgressLine(experiment.problem.job, progress) as line:
-        outcome = carry_out(experiment, directory, line)
+        outcome = carry_out(experiment, settings, directory, line)
     if emit(json_target, outcome.result):
         terminal().print(run_tables(outcome.result))
     progress.print(f"written to {directory.path}/")

@@ -6,10 +6,10 @@ import math
 from typing import TYPE_CHECKING
 
 from emu.cli.app import app
-from emu.cli.experiment import prepare
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.errors import ExpectationMissed
 from emu.report import flow_table, port_table, terminal
+from emu.scenario import load, prepare, result_of
 from emu.units import format_duration
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ def simulate(
     json_target: JsonTarget = None,
 ) -> None:
     """Simulate a scenario in virtual time."""
-    experiment = prepare(file, overrides or [])
+    experiment = prepare(load(file, overrides or []))
     schedule = experiment.simulate()
-    if emit(json_target, experiment.result(schedule)):
+    if emit(json_target, result_of(experiment.scenario, schedule)):
         console = terminal()
         for table in (flow_table(schedule), port_table(schedule)):
             console.print(table)

@@ -5,10 +5,9 @@ Must not know: how rates are chosen, what a program computes, how results are dr
 
 from emu.coordinator.expectations import missed_expectations
 from emu.coordinator.experiment import (
-    Experiment,
     ExperimentOutcome,
     carry_out,
-    prepare,
+    emulation_settings,
 )
 from emu.coordinator.profiling import measure_profile, prepare_profile
 from emu.coordinator.run import Coordinator, EmulatedRun, Observer, emulate
@@ -18,13 +17,12 @@ __all__ = [
     "Coordinator",
     "EmulatedRun",
     "EmulationSettings",
-    "Experiment",
     "ExperimentOutcome",
     "Observer",
     "carry_out",
     "emulate",
+    "emulation_settings",
     "measure_profile",
     "missed_expectations",
-    "prepare",
     "prepare_profile",
 ]

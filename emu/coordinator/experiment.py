@@ -1,4 +1,4 @@
-"""From a scenario to a run directory: place, emulate, replay, predict, write down."""
+"""From an experiment to a run directory: emulate, replay, predict, write down."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import numpy as np
 
 from emu.coordinator.run import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings
-from emu.errors import PlacementError
-from emu.problem import Problem, Realization
 from emu.report.result import (
     VERSION,
     fidelity,
@@ -23,67 +21,25 @@ from emu.report.result import (
     task_table,
     training_curve,
 )
-from emu.scenario import build_job, place, realize
 from emu.simulation import simulate
 from emu.training import evaluate
 
 if TYPE_CHECKING:
     from emu.report.run_directory import RunDirectory
-    from emu.scenario import Scenario
+    from emu.scenario import Experiment, Scenario
     from emu.schedule import Schedule
 
 _VERSIONS = ("numpy", "torch", "dgl", "uvloop", "msgpack", "numba")
 
 
-@dataclass(frozen=True, eq=False)
-class Experiment:
-    """A scenario made concrete: what will be run, and what it should cost.
-
-    Parameters
-    ----------
-    predicted
-        Times and volumes stated, profiled or counted before the run.
-    """
-
-    scenario: Scenario
-    problem: Problem
-    predicted: Realization
-    settings: EmulationSettings
-
-    @property
-    def policy(self) -> str:
-        """Rate policy of the run."""
-        return str(self.scenario.schedule.policy)
-
-
-def prepare(scenario: Scenario, **overrides: Any) -> Experiment:
-    """Return the experiment that a scenario describes.
+def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSettings:
+    """Return how a scenario wants to be emulated.
 
     Parameters
     ----------
     overrides
-        Fields of `EmulationSettings` that the command line decides.
-
-    Raises
-    ------
-    ScenarioError, DataError
-        When times, the profile or the data set are missing or damaged.
-    PlacementError
-        When there is no placement, or the stated one breaks a constraint.
+        Fields of `EmulationSettings` that the command line decides; they win.
     """
-    job = build_job(scenario, emulated=True)
-    cluster = scenario.to_cluster()
-    predicted = realize(scenario, job)
-    placement = place(scenario, job, cluster)
-    broken = placement.violations(job, cluster)
-    if broken:
-        raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")
-    settings = emulation_settings(scenario, **overrides)
-    return Experiment(scenario, Problem(cluster, job, placement), predicted, settings)
-
-
-def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSettings:
-    """Return how a scenario wants to be emulated; ``overrides`` win."""
     emulation = scenario.emulation
     stated: dict[str, Any] = {
         "time_scale": emulation.time_scale,
@@ -109,7 +65,10 @@ class ExperimentOutcome:
 
 
 def carry_out(
-    experiment: Experiment, directory: RunDirectory, observer: Observer | None = None
+    experiment: Experiment,
+    settings: EmulationSettings,
+    directory: RunDirectory,
+    observer: Observer | None = None,
 ) -> ExperimentOutcome:
     """Emulate an experiment, simulate it twice, and write everything down.
 
@@ -121,18 +80,18 @@ def carry_out(
         When the directory cannot be written.
     """
     problem = experiment.problem
-    directory.write_json("manifest.json", manifest(experiment))
+    directory.write_json("manifest.json", manifest(experiment.scenario, settings))
     directory.write_problem(problem)
     run = emulate(
         problem,
         experiment.policy,
-        experiment.settings,
-        experiment.predicted.times,
+        settings,
+        experiment.realization.times,
         log=directory.path / "agent.log",
         observer=observer,
     )
     replayed = simulate(problem, run.realization, experiment.policy)
-    predicted = simulate(problem, experiment.predicted, experiment.policy)
+    predicted = experiment.simulate()
     result = summary(experiment, run, replayed, predicted)
     accuracy = evaluate_accuracy(experiment, run)
     if accuracy:
@@ -141,13 +100,12 @@ def carry_out(
     return ExperimentOutcome(experiment, run, replayed, predicted, result)
 
 
-def manifest(experiment: Experiment) -> dict[str, Any]:
+def manifest(scenario: Scenario, settings: EmulationSettings) -> dict[str, Any]:
     """Return what it takes to run this again."""
-    settings = experiment.settings
     return {
         "version": VERSION,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "scenario": experiment.scenario.to_json(),
+        "scenario": scenario.to_json(),
         "emulation": {
             "time_scale": settings.time_scale,
             "byte_scale": settings.byte_scale,
@@ -191,7 +149,7 @@ def summary(
 
 
 def memory_figures(run: EmulatedRun) -> dict[str, float]:
-    """Return received bytes in flight (real): greatest in one process, and its limit."""
+    """Return received bytes (real) that waited: most in one process, and the limit."""
     pools = [figures["memory"] for figures in run.statistics.values()]
     return {
         "high_water": float(max(pool["high_water"] for pool in pools)),
@@ -215,7 +173,7 @@ def transport_figures(run: EmulatedRun) -> dict[str, float]:
 def evaluate_accuracy(experiment: Experiment, run: EmulatedRun) -> dict[str, float]:
     """Return the accuracy of what was trained, by split; empty when nothing was."""
     settings = experiment.problem.job.settings
-    if experiment.settings.compute == "timed" or "model" not in settings:
+    if settings["compute"] == "timed" or "model" not in settings:
         return {}
     shards = [
         run.results[task.name]["parameters"]

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.coordinator.experiment import Experiment, emulation_settings, manifest
+from emu.coordinator.experiment import emulation_settings, manifest
 from emu.coordinator.run import Observer, emulate
 from emu.errors import ScenarioError
 from emu.placement import place_ifs
 from emu.problem import Problem, Profile, Realization
-from emu.scenario import ProfileFile, build_job
+from emu.scenario import Experiment, ProfileFile, build_job
 
 if TYPE_CHECKING:
     from emu.report.run_directory import RunDirectory
@@ -42,8 +42,7 @@ def prepare_profile(scenario: Scenario) -> Experiment:
         np.zeros((len(job.tasks), job.iterations)),
         np.zeros((len(job.edges), job.iterations)),
     )
-    settings = emulation_settings(scenario, compute="real")
-    return Experiment(scenario, Problem(cluster, job, placement), nothing, settings)
+    return Experiment(scenario, Problem(cluster, job, placement), nothing)
 
 
 def measure_profile(
@@ -56,13 +55,14 @@ def measure_profile(
     RunError, DataError
         As `emu.coordinator.carry_out`.
     """
-    directory.write_json("manifest.json", manifest(experiment))
+    settings = emulation_settings(experiment.scenario, compute="real")
+    directory.write_json("manifest.json", manifest(experiment.scenario, settings))
     directory.write_problem(experiment.problem)
     run = emulate(
         experiment.problem,
         "none",
-        experiment.settings,
-        experiment.predicted.times,
+        settings,
+        experiment.realization.times,
         log=directory.path / "agent.log",
         observer=observer,
     )

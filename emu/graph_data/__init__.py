@@ -14,6 +14,7 @@ from emu.graph_data.sampling import (
     sample_batch,
     sample_neighbours,
     stream_key,
+    warm_up,
 )
 from emu.graph_data.volumes import realize_volumes
 
@@ -33,4 +34,5 @@ __all__ = [
     "sample_batch",
     "sample_neighbours",
     "stream_key",
+    "warm_up",
 ]

@@ -196,6 +196,13 @@ def open_for(settings: Mapping[str, Any]) -> Dataset:
 
 
 def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
+    for ids in (graph.train, graph.valid, graph.test):
+        unlabelled = ids[graph.labels[ids] < 0]
+        if len(unlabelled):
+            raise DataError(
+                f"vertex {unlabelled[0]} is in the split and has no label",
+                path=graph.origin,
+            )
     owner = partition(graph.structure, spec.parts, spec.partitioner, seed=spec.seed)
     local = np.empty(len(owner), np.int64)
     for part in range(spec.parts):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,8 @@ import numpy as np
 from emu.graph_data.sampling import stream_key
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from emu.graph_data.sampling import Structure
@@ -65,12 +69,28 @@ def _metis(structure: Structure, parts: int) -> NDArray[np.int32]:
     indptr = torch.from_numpy(np.array(structure.indptr))
     indices = torch.from_numpy(structure.indices.astype(np.int64))
     graph = dgl.graph(("csc", (indptr, indices, torch.empty(0, dtype=torch.int64))))
-    # dgl prints its timings, and leaves /proc/self/status open for the collector.
-    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
+    with _silence():
         owner: Any = dgl.metis_partition_assignment(graph, parts)
     assigned: NDArray[np.int32] = owner.numpy().astype(np.int32)
     return assigned
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Keep quiet what dgl prints of its timings, in Python and, by C++, on stderr."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nothing, 2)
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            # It also leaves /proc/self/status open for the collector.
+            warnings.simplefilter("ignore", ResourceWarning)
+            yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)
 
 
 def edge_cut(structure: Structure, owner: NDArray[Any]) -> float:

@@ -103,15 +103,15 @@ def _picked(
     frontier: NDArray[np.int64],
     fanout: int,
     key: np.uint64,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     total = 0
     for vertex in frontier:
         total += min(indptr[vertex + 1] - indptr[vertex], fanout)
     sources = np.empty(total, np.int64)
-    destinations = np.empty(total, np.int64)
+    destinations = np.empty(total, np.int32)
     chosen = np.empty(fanout, np.int64)
     end = 0
-    for vertex in frontier:
+    for position, vertex in enumerate(frontier):
         first = indptr[vertex]
         degree = indptr[vertex + 1] - first
         taken = min(degree, fanout)
@@ -130,7 +130,7 @@ def _picked(
                         break
                 chosen[draw] = pick
             sources[end] = indices[first + pick]
-            destinations[end] = vertex
+            destinations[end] = position
             end += 1
     return sources, destinations
 
@@ -164,6 +164,17 @@ def sample_neighbours(
     ValueError
         When the fanout is below 1 or a frontier vertex does not exist.
     """
+    sources, positions = _sampled(structure, frontier, fanout, stream, hop)
+    return sources, frontier[positions]
+
+
+def _sampled(
+    structure: Structure,
+    frontier: NDArray[np.int64],
+    fanout: int,
+    stream: np.uint64,
+    hop: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     if fanout < 1:
         raise ValueError(f"a fanout of {fanout} samples nothing")
     if len(frontier) and not (
@@ -189,8 +200,8 @@ def _relabelled(
     positions = np.empty(len(ids), np.int32)
     count = 0
     for number in range(len(known) + len(ids)):
-        fresh = number < len(known)
-        vertex = known[number] if fresh else ids[number - len(known)]
+        given = number < len(known)
+        vertex = known[number] if given else ids[number - len(known)]
         slot = _mixed(np.uint64(vertex)) & mask
         while slots[slot] >= 0 and vertices[slots[slot]] != vertex:
             slot = (slot + np.uint64(1)) & mask
@@ -198,7 +209,7 @@ def _relabelled(
             slots[slot] = count
             vertices[count] = vertex
             count += 1
-        if not fresh:
+        if not given:
             positions[number - len(known)] = slots[slot]
     return vertices[:count].copy(), positions
 
@@ -254,6 +265,10 @@ class GrowingBatch:
             # restores the order in which a single sampler would have drawn.
             order = np.argsort(destination, kind="stable")
             sources, destination = sources[order], destination[order]
+        self.add(sources, destination)
+
+    def add(self, sources: NDArray[np.int64], destination: NDArray[np.int32]) -> None:
+        """Add one hop's edges, ordered by ``destination``: frontier positions."""
         self.frontier, source = relabel(self.frontier, sources)
         self._sizes.append(len(self.frontier))
         self._edges.append((source, destination))
@@ -290,9 +305,18 @@ def sample_batch(
     """
     batch = GrowingBatch(seeds)
     for hop, fanout in enumerate(reversed(fanouts), start=1):
-        batch.grow(
-            *sample_neighbours(
-                structure, batch.frontier, fanout=fanout, stream=stream, hop=hop
-            )
-        )
+        batch.add(*_sampled(structure, batch.frontier, fanout, stream, hop))
     return batch.finished()
+
+
+def warm_up() -> None:
+    """Load the compiled sampler, for a process that others are forked from.
+
+    numba takes 0.3 s to load its machine code from its cache; a fork server that calls
+    this once spares every node process of it. Starts no thread.
+    """
+    indptr, indices = np.array([0, 1, 2]), np.array([1, 0], np.int32)
+    for array in (indptr, indices):
+        array.flags.writeable = False  # as mapped arrays are: a type of its own
+    structure = Structure(indptr, indices)
+    sample_batch(structure, np.zeros(1, np.int64), fanouts=[1], stream=stream_key(0))

@@ -8,13 +8,14 @@ policies, what a payload means.
 from emu.network.clock import Alarm, RunClock
 from emu.network.control import ControlConnection, ControlStatistics
 from emu.network.control_server import ControlServer, connect_control
-from emu.network.data_server import DataServer, DataServerStatistics, Rejection
+from emu.network.data_server import DataServer, DataServerStatistics
 from emu.network.inbox import Delivery, Inbox, InboxStatistics
 from emu.network.opening import open_edge
 from emu.network.out_edge import OutEdge, OutEdgeStatistics, SendRecord
 from emu.network.pacer import Pacer, PacerStatistics
 from emu.network.pool import BufferPool, PooledBuffer, PoolStatistics
 from emu.network.rate_board import RateBoard
+from emu.network.strangers import Rejection, Rejections
 from emu.network.tuning import tune_process, tune_socket
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "PooledBuffer",
     "RateBoard",
     "Rejection",
+    "Rejections",
     "RunClock",
     "SendRecord",
     "connect_control",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from typing_extensions import override
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
+from emu.network.strangers import name_of
 from emu.network.tuning import tune_socket
 from emu.wire import FrameReader, Kind, Message, WireLimits, encode_message
 
@@ -27,6 +28,8 @@ Fields: TypeAlias = dict[str, Any]
 QUEUE = 4096
 #: Bytes the peer may leave unread before it counts as stuck.
 UNREAD = 64 << 20
+#: Wall seconds that closing waits for the peer to take what is queued.
+_LINGER = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class ControlConnection(asyncio.BufferedProtocol):
     limits
         ``message`` bounds the size of one message.
     owner, peer
-        Who we are and who is at the other end, for messages.
+        Who we are and who is at the other end (its address if empty), for messages.
     """
 
     def __init__(
@@ -57,13 +60,13 @@ class ControlConnection(asyncio.BufferedProtocol):
         *,
         limits: WireLimits | None = None,
         owner: str = "this process",
-        peer: str = "the peer",
+        peer: str = "",
         on_made: Callable[[ControlConnection], None] | None = None,
     ) -> None:
         self.owner, self.peer = owner, peer
         self._reader = FrameReader(_no_memory, kinds={Kind.CONTROL}, limits=limits)
         self._queue: deque[Fields] = deque()
-        self._arrived = asyncio.Event()
+        self._arrived, self._gone = asyncio.Event(), asyncio.Event()
         self._error: EmulatorError | None = None
         self._transport: asyncio.Transport | None = None
         self._pongs: deque[tuple[float, float]] = deque()
@@ -210,14 +213,24 @@ class ControlConnection(asyncio.BufferedProtocol):
         return ControlStatistics(self._sent, self._received, self._high_water)
 
     async def aclose(self) -> None:
-        """Send what is queued and close; the peer sees a clean end."""
+        """Send what is queued and close; the peer sees a clean end.
+
+        A peer that does not take it within 5 s is cut off.
+        """
         self._fail(NodeLost(f"the connection to {self.peer} was closed"), clean=True)
-        await asyncio.sleep(0)
+        if self._transport is None:
+            return
+        try:
+            async with asyncio.timeout(_LINGER):
+                await self._gone.wait()
+        except TimeoutError:
+            self._transport.abort()
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         tune_socket(transport.get_extra_info("socket"))
+        self.peer = self.peer or name_of(transport.get_extra_info("peername"))
         if self._on_made is not None:
             self._on_made(self)
 
@@ -248,6 +261,7 @@ class ControlConnection(asyncio.BufferedProtocol):
             self._fail(error)
         cause = f": {exc}" if exc is not None else ""
         self._fail(NodeLost(f"{self.peer} closed its connection{cause}"))
+        self._gone.set()
 
     def _message(self, fields: Fields, wall: float) -> None:
         self._received += 1

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, cast
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.network.control import ControlConnection, Fields
+from emu.network.strangers import Rejections, shows_token
 from emu.wire import WireLimits
 
 _STRANGER_LIMITS = WireLimits(message=4096)
@@ -112,7 +111,7 @@ class ControlServer:
         self._hello_timeout = hello_timeout
         self._server: asyncio.Server | None = None
         self._handles: set[asyncio.Task[None]] = set()
-        self.rejections: deque[tuple[str, str]] = deque(maxlen=100)
+        self.rejections = Rejections()
 
     async def start(self, host: str, port: int = 0) -> tuple[str, int]:
         """Listen; return the address, with the port that port 0 became.
@@ -162,7 +161,7 @@ class ControlServer:
             try:
                 who = await self._handshake(connection)
             except EmulatorError as error:
-                self.rejections.append((connection.peer, str(error)))
+                self.rejections.note(connection.peer, str(error))
                 if not connection.closed:
                     connection.send({"refused": str(error)})
                 return
@@ -172,10 +171,8 @@ class ControlServer:
 
     async def _handshake(self, connection: ControlConnection) -> Fields:
         who = await connection.receive(self._hello_timeout, waiting_for="a handshake")
-        given, name = who.pop("token", None), who.get("name")
-        if not isinstance(given, str) or not hmac.compare_digest(
-            given.encode(), self._token.encode()
-        ):
+        name = who.get("name")
+        if not shows_token(who.pop("token", None), self._token):
             raise NodeMisbehaved("the handshake does not carry the token of this run")
         if not isinstance(name, str):
             raise NodeMisbehaved("the handshake does not say who it is")

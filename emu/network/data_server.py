@@ -8,10 +8,8 @@ ends here. A stranger who sends anything else is dropped and remembered in
 from __future__ import annotations
 
 import asyncio
-import hmac
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -19,6 +17,7 @@ from typing_extensions import override
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.network.inbox import Delivery, Inbox
+from emu.network.strangers import Rejections, name_of, shows_token
 from emu.network.tuning import tune_socket
 from emu.wire import (
     DATA_KINDS,
@@ -39,15 +38,6 @@ OnArrival: TypeAlias = Callable[[int, int, float, int, bool], None]
 OnFailure: TypeAlias = Callable[[int, EmulatorError], None]
 
 _STRANGER_LIMITS = WireLimits(header=0, body=0, message=4096)
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """A connection that was dropped: who, why, and when (wall seconds)."""
-
-    peer: str
-    reason: str
-    wall: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +92,8 @@ class DataServer:
         self.hello_timeout = hello_timeout
         self.connected: dict[int, DataProtocol] = {}
         self.protocols: set[DataProtocol] = set()
-        self.rejections: deque[Rejection] = deque(maxlen=100)
-        self.frames = self.payload_bytes = self.header_bytes = self.rejected = 0
+        self.rejections = Rejections()
+        self.frames = self.payload_bytes = self.header_bytes = 0
         self._server: asyncio.Server | None = None
         self._changed = asyncio.Event()
 
@@ -146,11 +136,6 @@ class DataServer:
         self.connected[edge] = protocol
         self._changed.set()
 
-    def reject(self, peer: str, reason: str) -> None:
-        """Record a dropped stranger (called by `DataProtocol`)."""
-        self.rejected += 1
-        self.rejections.append(Rejection(peer, reason, time.monotonic()))
-
     def fail(self, edge: int, error: EmulatorError) -> None:
         """Spread the end of an accepted connection (called by `DataProtocol`)."""
         self.inbox.fail(edge, error)
@@ -164,7 +149,7 @@ class DataServer:
             self.frames,
             self.payload_bytes,
             self.header_bytes,
-            self.rejected,
+            self.rejections.total,
         )
 
     async def aclose(self) -> None:
@@ -199,7 +184,7 @@ class DataProtocol(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._server.protocols.add(self)
-        self._peer = _name(transport.get_extra_info("peername"))
+        self._peer = name_of(transport.get_extra_info("peername"))
         tune_socket(transport.get_extra_info("socket"))
         self._deadline = asyncio.get_running_loop().call_later(
             self._server.hello_timeout, self._too_late
@@ -250,7 +235,7 @@ class DataProtocol(asyncio.BufferedProtocol):
         server, edge = self._server, fields.get("edge")
         if self._edge is not None:
             raise NodeMisbehaved("a second hello on one connection")
-        if not _same_token(fields.get("token"), server.token):
+        if not shows_token(fields.get("token"), server.token):
             raise NodeMisbehaved("the hello does not carry the token of this run")
         if type(edge) is not int or edge not in server.edges:
             raise NodeMisbehaved(f"edge {edge!r:.50} does not end here")
@@ -309,7 +294,7 @@ class DataProtocol(asyncio.BufferedProtocol):
             return
         self._dropped = True
         if self._edge is None:
-            self._server.reject(self._peer, str(error))
+            self._server.rejections.note(self._peer, str(error))
             self._answer({"refused": str(error)})
             if self._transport is not None:
                 self._transport.close()
@@ -323,24 +308,16 @@ class DataProtocol(asyncio.BufferedProtocol):
             self._reader.end()
         except EmulatorError as error:
             if self._edge is None:
-                self._server.reject(self._peer, str(error))
+                self._server.rejections.note(self._peer, str(error))
             else:
                 self._server.fail(self._edge, error)
             return
         if self._edge is None:
-            self._server.reject(self._peer, "the connection ended without a hello")
+            self._server.rejections.note(
+                self._peer, "the connection ended without a hello"
+            )
             return
         reason = f" ({cause})" if cause is not None else ""
         self._server.inbox.fail(
             self._edge, NodeLost(f"the sender of edge {self._edge} has gone{reason}")
         )
-
-
-def _same_token(given: Any, token: str) -> bool:
-    return isinstance(given, str) and hmac.compare_digest(
-        given.encode(), token.encode()
-    )
-
-
-def _name(address: Sequence[Any] | None) -> str:
-    return f"{address[0]}:{address[1]}" if address else "unknown"

@@ -129,14 +129,13 @@ class Inbox:
             async with asyncio.timeout(within):
                 return await future
         except TimeoutError:
+            self._keep(future)
             raise DeadlineExceeded(
                 f"{self.owner} waited {within:g} s for iteration {iteration} of edge "
                 f"{edge}"
             ) from None
         except asyncio.CancelledError:
-            # Delivered and cancelled in one turn of the loop: keep it for the next.
-            if future.done() and not future.cancelled() and not future.exception():
-                self.deliver(future.result())
+            self._keep(future)
             raise
         finally:
             self._awaited.pop(key, None)
@@ -154,6 +153,11 @@ class Inbox:
         return InboxStatistics(
             len(self._ready), self._bytes, self._high_water, self._high_water_bytes
         )
+
+    def _keep(self, future: asyncio.Future[Delivery]) -> None:
+        """Keep for the next waiter what came in the very turn its waiter gave up."""
+        if future.done() and not future.cancelled() and not future.exception():
+            self.deliver(future.result())
 
     def _take(self, key: tuple[int, int]) -> Delivery:
         delivery = self._ready.pop(key)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.placement.candidates import Candidates
+from emu.placement.candidates import Candidates, lower_bound
 from emu.placement.candidates import candidates as prepare
 from emu.placement.space import Space
 
@@ -40,6 +40,10 @@ def placement_bound(
     """
     space = Space(job, cluster)
     c = prepare(space, realization, "oes")
+    if not space.units:
+        return float(lower_bound(c, space.fixed))
+    if not (c.sent > 0).any():
+        return c.least
     return max(c.least, _PortProgram(space, c).solve(nodes))
 
 
@@ -98,8 +102,6 @@ class _PortProgram:
     def _add_ports(self) -> None:
         """Bytes of a port <= capacity * (t - least head - least tail)."""
         c, moved = self.c, self.c.sent > 0
-        if not moved.any():
-            return
         idle = float(c.head[moved].min() + c.tail[moved].min())
         for m in range(self.machines):
             for direction in (0, 1):

@@ -155,13 +155,10 @@ def search_etp(
     drawn = common_draws(profile, seed, options.iterations)
     space = Space(replace(job, iterations=options.iterations), cluster)
     arrays = candidates(space, drawn, options.policy)
-    remembered = options.transfers if options.effort == "bound_first" else 0
-    chains = [
-        new_chain(
-            arrays, _first_machines(space, start, rng), min(remembered, REMEMBERED)
-        )
-        for rng in rngs
-    ]
+    tricks = options.effort == "bound_first"
+    remembered = min(options.transfers, REMEMBERED) if tricks else 0
+    starts = [_first_machines(space, start, rng) for rng in rngs]
+    chains = [new_chain(arrays, machines, remembered) for machines in starts]
     started = float(chains[0].cost[0])
     unit = options.beta_unit or started * UNIT
     rules = Rules(options.beta / unit, options.mu, EFFORTS[options.effort])

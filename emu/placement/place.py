@@ -78,24 +78,8 @@ def place(
         )
     if policy in SEARCHES and profile is None:
         raise ValueError(f"placement policy {policy} needs a profile")
-    if policy == "etp" and profile is not None:
-        return search_etp(
-            job,
-            cluster,
-            profile,
-            seed=seed,
-            options=EtpOptions(**options),
-            progress=progress,
-        )
-    if policy == "best" and profile is not None:
-        return search(
-            job,
-            cluster,
-            profile,
-            seed=seed,
-            options=SearchOptions(**options),
-            progress=progress,
-        )
+    if policy in SEARCHES and profile is not None:
+        return _searched(policy, job, cluster, profile, seed, progress, options)
     iterations = options.pop("iterations", SearchOptions.iterations)
     rates = options.pop("policy", SearchOptions.policy)
     if options:
@@ -108,6 +92,24 @@ def place(
         Problem(cluster, job, placement), common_draws(profile, seed, iterations), rates
     )
     return PlacementResult(placement, policy, makespan=simulated, evaluations=1)
+
+
+def _searched(
+    policy: str,
+    job: Job,
+    cluster: Cluster,
+    profile: Profile,
+    seed: int,
+    progress: Callable[[int, int, float], None] | None,
+    options: dict[str, Any],
+) -> PlacementResult:
+    if policy == "etp":
+        etp = EtpOptions(**options)
+        return search_etp(
+            job, cluster, profile, seed=seed, options=etp, progress=progress
+        )
+    best = SearchOptions(**options)
+    return search(job, cluster, profile, seed=seed, options=best, progress=progress)
 
 
 def _simple(

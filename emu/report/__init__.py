@@ -3,6 +3,7 @@
 Must not know: how a schedule was made, files, the command line.
 """
 
+from emu.report.audit import audit_table
 from emu.report.comparison import Candidate, comparison_table
 from emu.report.flows import flow_table, port_table
 from emu.report.placement import placement_table
@@ -11,6 +12,7 @@ from emu.report.terminal import WIDTH, terminal
 __all__ = [
     "WIDTH",
     "Candidate",
+    "audit_table",
     "comparison_table",
     "flow_table",
     "placement_table",

@@ -53,7 +53,7 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
     }
 
 
-def problem_from_json(data: dict[str, Any], path: str) -> Problem:
+def problem_from_json(data: Any, path: str) -> Problem:
     """Return the problem of `problem_to_json`.
 
     Raises

@@ -12,6 +12,7 @@ from emu.scenario.quantities import (
     Index,
     Name,
     SizePerIteration,
+    TaskName,
 )
 from emu.scenario.section import Resources, Section
 from emu.workloads import CustomFlow, CustomTask, custom_job, custom_realization
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class CustomTaskSection(Section):
     """One task; it runs once per iteration."""
 
-    name: Name
+    name: TaskName
     """Unique in the job."""
     kind: Name = "task"
     """``graph_store``, ``sampler``, ``worker``, ``parameter_server`` or any word."""

@@ -69,12 +69,7 @@ def _checked(
     try:
         scenario = Scenario.model_validate(data)
     except ValidationError as caught:
-        known = {trail for trail, _ in misspelt}
-        wrong = dict.fromkeys(
-            (trail_of(error, data), describe(error)) for error in caught.errors()
-        )
-        rest = [(trail, problem) for trail, problem in wrong if trail not in known]
-        return None, _located(document, misspelt + rest)
+        return None, _located(document, misspelt + _told(caught, data, misspelt))
     found = misspelt + [
         item for item in contradictions(scenario) if item[0] not in dict(misspelt)
     ]
@@ -107,6 +102,21 @@ def _drop_nulls(data: object) -> None:
         _drop_nulls(value)
     for value in data if isinstance(data, list) else ():
         _drop_nulls(value)
+
+
+def _told(
+    caught: ValidationError, data: object, misspelt: list[tuple[Trail, str]]
+) -> list[tuple[Trail, str]]:
+    """Return the validation errors in our words, without those that only follow."""
+    known = {trail for trail, _ in misspelt}
+    told = []
+    for error in caught.errors():
+        trail = trail_of(error, data)
+        # A list whose items are wrong is said to be too short as well.
+        follows = error["type"] == "too_short" and bool(error["input"])
+        if trail not in known and not follows:
+            told.append((trail, describe(error)))
+    return list(dict.fromkeys(told))
 
 
 def _located(

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from emu.placement import (
-    place_distdgl,
-    place_explicit,
-    place_ifs,
-    place_random,
-    place_round_robin,
-)
+from emu.placement import EtpOptions, SearchOptions, search, search_etp
+from emu.placement import place as place_by
+from emu.placement.place import SEARCHES
+from emu.scenario.realize import profile_of
 
 if TYPE_CHECKING:
-    from emu.problem import Cluster, Job, Placement
+    from collections.abc import Callable
+
+    from emu.placement import PlacementResult
+    from emu.problem import Cluster, Job, Profile
     from emu.scenario.scenario import Scenario
 
-#: Random stream of the scenario's seed; draws from the profile have another.
-_PLACE_STREAM = 2
 
+def place(
+    scenario: Scenario,
+    job: Job,
+    cluster: Cluster,
+    *,
+    profile: Profile | None = None,
+    progress: Callable[[int, int, float], None] | None = None,
+) -> PlacementResult:
+    """Return a placement of ``job`` by the scenario's policy and seed.
 
-def place(scenario: Scenario, job: Job, cluster: Cluster) -> Placement:
-    """Return the placement of ``job`` by the scenario's policy, from its seed.
+    Parameters
+    ----------
+    profile
+        What searches draw from; default is `profile_of`, asked for by searches only.
+    progress
+        Called by searches with (candidates so far, in all, best makespan).
 
     Raises
     ------
@@ -31,20 +40,36 @@ def place(scenario: Scenario, job: Job, cluster: Cluster) -> Placement:
         When the stated placement breaks a constraint; `InfeasiblePlacement` when the
         cluster is too small.
     ScenarioError, DataError
-        ``etp`` only: when there is nothing to simulate with, see `profile_of`.
+        When a search has nothing to draw from.
     """
     section = scenario.placement
-    rng = np.random.default_rng([scenario.seed, _PLACE_STREAM])
-    match section.policy:
-        case "explicit":
-            return place_explicit(job, cluster, section.tasks)
-        case "ifs":
-            return place_ifs(job, cluster, rng)
-        case "distdgl":
-            return place_distdgl(job, cluster)
-        case "random":
-            return place_random(job, cluster, rng)
-        case "round_robin":
-            return place_round_robin(job, cluster)
-        case "etp":
-            raise NotImplementedError
+    simulated: dict[str, Any] = {
+        "transfers": section.iterations,
+        "iterations": section.simulated_iterations,
+        "policy": scenario.schedule.policy,
+    }
+    if section.policy in SEARCHES:
+        profile = profile or profile_of(scenario, job)
+    if section.policy == "etp" and profile is not None:
+        options = EtpOptions(
+            mu=section.tolerance,
+            beta=section.beta,
+            beta_unit=section.beta_unit,
+            **simulated,
+        )
+        seed = scenario.seed
+        return search_etp(
+            job, cluster, profile, seed=seed, options=options, progress=progress
+        )
+    if section.policy == "best" and profile is not None:
+        return search(
+            job,
+            cluster,
+            profile,
+            seed=scenario.seed,
+            options=SearchOptions(**simulated),
+            progress=progress,
+        )
+    return place_by(
+        section.policy, job, cluster, seed=scenario.seed, tasks=section.tasks
+    )

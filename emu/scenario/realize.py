@@ -74,10 +74,13 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     return Realization(dgtp_times(job, times), volumes / scenario.emulation.byte_scale)
 
 
-def profile_of(scenario: Scenario, job: Job) -> Profile:
-    """Return the distributions that placement search draws from.
+def profile_of(
+    scenario: Scenario, job: Job, realization: Realization | None = None
+) -> Profile:
+    """Return the distributions that placement searches draw from.
 
-    The profile file; without one, the iterations of `realize`.
+    The profile file; without one the iterations of ``realization``, by default those of
+    `realize`.
 
     Raises
     ------
@@ -86,5 +89,5 @@ def profile_of(scenario: Scenario, job: Job) -> Profile:
     """
     if scenario.profile is not None:
         return read_profile(scenario.profile).profile(job)
-    realization = realize(scenario, job)
+    realization = realization or realize(scenario, job)
     return Profile(realization.times, realization.volumes)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from emu import placement, scheduling
 from emu.scenario.quantities import (
     Count,
     Duration,
@@ -17,34 +18,42 @@ from emu.scenario.quantities import (
 )
 from emu.scenario.section import Section
 from emu.scenario.suggestion import nearest
-from emu.scheduling import POLICIES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
-def _known_policy(name: str) -> str:
-    if name not in POLICIES:
-        raise ValueError(f"found {name!r}, {nearest(name, POLICIES)}")
-    return name
+def _one_of(known: Mapping[str, object]) -> BeforeValidator:
+    """Return the validator of a word out of ``known``."""
+
+    def check(found: object) -> str:
+        if not isinstance(found, str) or found not in known:
+            raise ValueError(f"found {found!r}, {nearest(str(found), known)}")
+        return found
+
+    return BeforeValidator(check)
 
 
 RatePolicy: TypeAlias = Annotated[
-    str, AfterValidator(_known_policy), WithJsonSchema({"enum": [*POLICIES]})
+    str, _one_of(scheduling.POLICIES), WithJsonSchema({"enum": [*scheduling.POLICIES]})
+]
+PlacementPolicy: TypeAlias = Annotated[
+    str, _one_of(placement.POLICIES), WithJsonSchema({"enum": [*placement.POLICIES]})
 ]
 
 
 class PlacementSection(Section):
     """Which task stands on which machine."""
 
-    policy: Literal["explicit", "ifs", "etp", "distdgl", "random", "round_robin"] = (
-        "ifs"
-    )
+    policy: PlacementPolicy = "ifs"
     """``explicit``: see ``tasks``; ``ifs``: a feasible one; ``etp``: the paper's
-    search; ``distdgl``: samplers beside their workers."""
+    search; ``best``: a better one; ``distdgl``: samplers beside their workers."""
     tasks: dict[Name, Name] = Field(default_factory=dict)
     """Task -> machine for ``explicit``; pinned tasks may be left out."""
     iterations: Count = 10_000
-    """Candidates of ``etp``, I of the paper."""
+    """Candidates of a search, I of the paper."""
     simulated_iterations: Count = 20
-    """Iterations that ``etp`` simulates for the makespan of a candidate."""
+    """Iterations that a search simulates for the makespan of a candidate."""
     beta: Positive = 0.1
     """Inverse temperature of ``etp``, per unit of cost."""
     beta_unit: Duration | None = None
@@ -57,7 +66,8 @@ class ScheduleSection(Section):
     """Who may send how fast."""
 
     policy: RatePolicy = "oes"
-    """``oes`` of the paper, ``maxmin``, or ``none``: TCP shares the emulated NICs."""
+    """``oes`` of the paper, ``maxmin``, ``none`` (TCP shares the emulated NICs), or any
+    other policy of `emu.scheduling`."""
 
 
 class EmulationSection(Section):

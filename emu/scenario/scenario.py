@@ -10,7 +10,7 @@ from pydantic import Field
 from emu.scenario.cluster_section import ClusterSection
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.dgtp_section import DgtpJobSection
-from emu.scenario.quantities import Name, Seed, text_schema
+from emu.scenario.quantities import FileName, Name, Seed, text_schema
 from emu.scenario.run_sections import (
     EmulationSection,
     ExpectSection,
@@ -47,7 +47,7 @@ class CreditWindow:
 class Scenario(Section):
     """One experiment: a job on a cluster, how it is run, and what should come out."""
 
-    name: Name
+    name: FileName
     """Of the run directory; default is the name of the file."""
     cluster: ClusterSection
     """The emulated machines."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from emu.errors import DataError
 
@@ -18,23 +18,16 @@ def write_whole(path: str | Path, text: str) -> None:
         When it cannot be written; nothing is left behind then.
     """
     path = Path(path)
-    partial: Path | None = None
+    # Beside the target: a rename is atomic within one file system only.
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        # Beside the target: a rename is atomic within one file system only.
-        with NamedTemporaryFile(
-            "w",
-            encoding="utf-8",
-            dir=path.parent,
-            prefix=f".{path.name}.",
-            delete=False,
-        ) as part:
-            partial = Path(part.name)
-            part.write(text)
-            part.flush()
-            os.fsync(part.fileno())
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
-        if partial is not None:
+        with suppress(OSError):
             partial.unlink(missing_ok=True)
         problem = f"cannot be written: {error.strerror}"
         raise DataError(problem, path=str(path)) from error

@@ -104,6 +104,9 @@ _SPECIAL: dict[str, Callable[[ErrorDetails, Mapping[str, Any]], str]] = {
     "literal_error": _unknown_word,
     "too_short": lambda _, context: f"write at least {context['min_length']}",
     "string_too_short": lambda *_: "found empty text",
+    "string_pattern_mismatch": lambda error, _: (
+        f"found {shown(error['input'])}, write a name without spaces, slashes and >"
+    ),
 }
 
 

@@ -10,7 +10,7 @@ from emu.scheduling import coflows, priorities
 from emu.scheduling.compiled import compiled, hot, inlined
 from emu.scheduling.fluid import set_rate
 from emu.scheduling.foresight import longest_paths, means
-from emu.scheduling.sharing import fill_up, share_equally
+from emu.scheduling.sharing import fill_up, share_equally, share_max_min
 from emu.scheduling.state import DIRTY, State
 
 if TYPE_CHECKING:
@@ -105,10 +105,7 @@ def _allocate(layout: Layout, state: State, now: float) -> None:
     for group in range(state.active.size):
         scratch.rate[group] = 0.0
         scratch.weight[group] = 1.0
-    if layout.policy == MAXMIN:
-        fill_up(layout, state)
-    else:
-        _allocate_by_flow(layout, state, now)
+    _allocate_by_flow(layout, state, now)
     for group in range(state.active.size):
         if state.active[group] > 0:
             set_rate(layout, state, group, scratch.rate[group], now)
@@ -122,6 +119,9 @@ def set_rates(layout: Layout, state: State, now: float) -> None:
     """
     if layout.policy == OES:
         share_equally(layout, state, now)
+    elif layout.policy == MAXMIN:
+        if state.length[DIRTY] > 0:
+            share_max_min(layout, state, now)
     elif state.length[DIRTY] > 0:
         _allocate(layout, state, now)
     for i in range(state.length[DIRTY]):

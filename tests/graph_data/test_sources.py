@@ -220,6 +220,14 @@ def test_wrong_lines_of_ogb_files_are_named(
     assert str(folder) in caught.value.path
 
 
+def test_a_split_vertex_without_label_is_named(tmp_path: Path) -> None:
+    folder = ogbn_papers(tmp_path, compressed=False)
+    ogb_split(folder, train=[0], valid=[1], test=[2])
+
+    with pytest.raises(DataError, match="vertex 1 is in the split and has no label"):
+        open_dataset("ogbn-papers100M", root=str(tmp_path))
+
+
 def test_a_truncated_ogb_file_is_named(tmp_path: Path) -> None:
     edges = ogbn_products(tmp_path) / "raw/edge.csv.gz"
     edges.write_bytes(edges.read_bytes()[:-9])

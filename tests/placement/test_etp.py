@@ -20,6 +20,9 @@ from emu.placement import (
 from emu.problem import Cluster, Job, Machine, Problem, Profile, Task
 from emu.simulation import makespan
 
+# The first call compiles: 30 s of processor time, more on a busy machine.
+pytestmark = pytest.mark.timeout(300)
+
 SHORT: dict[str, Any] = {"transfers": 300, "iterations": 4}
 
 

@@ -12,6 +12,9 @@ from emu.placement import POLICIES, place, place_ifs
 from emu.placement.draws import walk_generator
 from emu.problem import Cluster, Job, Profile
 
+# The first call compiles: 30 s of processor time, more on a busy machine.
+pytestmark = pytest.mark.timeout(300)
+
 OPTIONS: dict[str, dict[str, Any]] = {
     "etp": {"transfers": 50, "iterations": 2},
     "best": {"transfers": 50, "iterations": 2},

@@ -28,8 +28,21 @@ from emu.placement.candidates import candidates, excess, expand, lower_bound, us
 from emu.placement.memory import new_memory, place_of, remember
 from emu.placement.space import Space
 from emu.placement.symmetry import canonicalise, find_symmetry, find_teams
-from emu.problem import Cluster, Job, Placement, Problem, Profile, Realization
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Profile,
+    Realization,
+    Task,
+)
 from emu.simulation import makespan
+
+# The first call compiles: 30 s of processor time, more on a busy machine.
+pytestmark = pytest.mark.timeout(300)
 
 ITERATIONS = 4
 
@@ -308,3 +321,19 @@ def test_memory_finds_what_it_holds_and_stops_when_half_full() -> None:
             kept[key] = float(len(kept))
 
     assert memory.held[0] == len(kept) == memory.low.size // 2
+
+
+def test_bound_when_nothing_moves_or_nothing_is_sent() -> None:
+    """Two pinned tasks at 10 B/s have one placement; without bytes times decide."""
+    cluster = Cluster(tuple(Machine(f"m{i}", 10.0, 10.0) for i in range(2)))
+    pinned = Job(
+        (Task("a", "x", pinned="m0"), Task("b", "x", pinned="m1")), (Edge(0, 1),), 2
+    )
+    free = Job((Task("a", "x"), Task("b", "x")), (Edge(0, 1),), 2)
+    times = np.full((2, 2), 1.0)
+
+    sent = placement_bound(pinned, cluster, Realization(times, np.full((1, 2), 40.0)))
+    silent = placement_bound(free, cluster, Realization(times, np.zeros((1, 2))))
+
+    assert sent == pytest.approx(1 + 8 + 1)
+    assert silent == pytest.approx(3)

@@ -6,59 +6,218 @@ import heapq
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emu.errors import SchedulingError
-from emu.scheduling import Decisions, Scheduler
+from emu.problem import Profile
+from emu.scheduling import POLICIES, Decisions, Scheduler, policy_named
+from emu.simulation import simulate
 from emu.testing import two_machine_example
+from emu.testing.strategies import problems
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from emu.problem import Problem, Realization
 
+RULES = [name for name in POLICIES if name != "portfolio"]
 
-def drive(problem: Problem, realization: Realization, policy: str) -> float:
-    """Drive a scheduler by a virtual clock and its own fluid lines alone."""
-    scheduler = Scheduler(problem, policy)
-    tasks: list[tuple[float, int, int]] = []
-    ends: dict[int, tuple[float, int]] = {}
-    now = 0.0
 
-    def obey(decisions: Decisions) -> None:
+class VirtualCoordinator:
+    """Obeys a scheduler with a virtual clock, by its decisions alone.
+
+    ``rng`` shuffles the order in which the events of one instant are told.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        realization: Realization,
+        policy: str,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        self.problem, self.realization, self.rng = problem, realization, rng
+        profile = Profile(realization.times, realization.volumes)
+        self.scheduler = Scheduler(problem, policy, profile)
+        self.running: list[tuple[float, int, int]] = []
+        self.flow_ends: dict[int, tuple[float, int]] = {}
+        self.now = 0.0
+        self.task_start: NDArray[np.float64] = np.full(realization.times.shape, np.nan)
+        self.flow_end: NDArray[np.float64] = np.full(realization.volumes.shape, np.nan)
+
+    def obey(self, decisions: Decisions) -> None:
+        """Start what is to be started and note when flows will end."""
         for task, iteration in decisions.tasks:
-            end = now + realization.times[task, iteration]
-            heapq.heappush(tasks, (end, task, iteration))
+            self.task_start[task, iteration] = self.now
+            end = self.now + self.realization.times[task, iteration]
+            heapq.heappush(self.running, (end, task, iteration))
         lines = decisions.lines
-        for i, edge in enumerate(lines.edge):
-            iteration = int(lines.iteration[i])
-            left = realization.volumes[edge, iteration] - lines.served[i]
-            end = now + left / lines.rate[i] if lines.rate[i] else math.inf
-            ends[int(edge)] = (end, iteration)
+        for edge, iteration, served, rate in zip(
+            lines.edge, lines.iteration, lines.served, lines.rate, strict=True
+        ):
+            left = self.realization.volumes[edge, iteration] - served
+            end = self.now + max(left, 0.0) / rate if rate else math.inf
+            self.flow_ends[int(edge)] = (end, int(iteration))
 
-    obey(scheduler.begin())
-    while not scheduler.finished:
-        now = min([t for t, *_ in tasks] + [t for t, _ in ends.values()])
-        for edge, (end, iteration) in list(ends.items()):
-            if end <= now * (1 + 1e-12):
-                del ends[edge]
-                scheduler.flow_ended(edge, iteration, now)
-        while tasks and tasks[0][0] <= now * (1 + 1e-12):
-            _, task, iteration = heapq.heappop(tasks)
-            volumes = {
-                e: float(realization.volumes[e, iteration])
-                for e in problem.job.out_edges(task)
-            }
-            scheduler.task_ended(task, iteration, volumes, now)
-        obey(scheduler.settle(now))
-    return now
+    def tell_next_instant(self) -> None:
+        """Move the clock to the next end and tell all ends of that time."""
+        times = [end for end, *_ in self.running]
+        times += [end for end, _ in self.flow_ends.values()]
+        self.now = min(times)
+        due = self.now * (1 + 1e-12)
+        ends = [("task", *event) for event in self.running if event[0] <= due]
+        ends += [
+            ("flow", end, edge, iteration)
+            for edge, (end, iteration) in self.flow_ends.items()
+            if end <= due
+        ]
+        if self.rng is not None:
+            self.rng.shuffle(ends)  # type: ignore[arg-type]
+        for kind, end, which, iteration in ends:
+            if kind == "flow":
+                del self.flow_ends[which]
+                self.flow_end[which, iteration] = self.now
+                self.scheduler.flow_ended(which, iteration, self.now)
+            else:
+                self.running.remove((end, which, iteration))
+                volumes = {
+                    edge: float(self.realization.volumes[edge, iteration])
+                    for edge in self.problem.job.out_edges(which)
+                }
+                self.scheduler.task_ended(which, iteration, volumes, self.now)
+
+    def run(self) -> None:
+        """Run to the end."""
+        self.obey(self.scheduler.begin())
+        while not self.scheduler.finished:
+            self.tell_next_instant()
+            # Tasks without length end at once: more events of the same instant.
+            self.obey(self.scheduler.settle(self.now))
 
 
-@pytest.mark.parametrize("policy", ["oes", "maxmin", "none"])
-def test_golden_run_event_by_event(policy: str) -> None:
-    assert drive(*two_machine_example(10), policy) == pytest.approx(115.0, abs=1e-9)
+@pytest.mark.parametrize("policy", RULES)
+@given(drawn=problems())
+def test_driven_by_events_equals_simulated(
+    policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    problem, realization = drawn
+    if not (realization.times > 0).all():
+        realization = type(realization)(realization.times + 0.25, realization.volumes)
+    schedule = simulate(problem, realization, policy)
+    coordinator = VirtualCoordinator(problem, realization, policy)
+    coordinator.run()
+    np.testing.assert_allclose(
+        coordinator.task_start, schedule.task_start, rtol=1e-9, atol=1e-9
+    )
+    flows = ~np.isnan(coordinator.flow_end)
+    np.testing.assert_allclose(
+        coordinator.flow_end[flows], schedule.flow_end[flows], rtol=1e-9, atol=1e-9
+    )
+    assert flows.sum() == (schedule.flow_bytes[tuple(schedule.flows().T)] > 0).sum()
 
 
-def test_a_task_that_is_not_running_cannot_end() -> None:
-    scheduler = Scheduler(two_machine_example(2)[0], "oes")
+@pytest.mark.parametrize("policy", RULES)
+@given(drawn=problems(), seed=st.integers(0, 2**32 - 1))
+def test_the_order_of_events_of_one_instant_does_not_matter(
+    policy: str, drawn: tuple[Problem, Realization], seed: int
+) -> None:
+    told = VirtualCoordinator(*drawn, policy)
+    told.run()
+    shuffled = VirtualCoordinator(*drawn, policy, np.random.default_rng(seed))
+    shuffled.run()
+    np.testing.assert_allclose(
+        told.task_start, shuffled.task_start, rtol=1e-12, atol=1e-12
+    )
+
+
+def at_first_flows() -> tuple[Problem, Scheduler, Decisions]:
+    """Return a scheduler at 1 s, when both stores have ended iteration 0."""
+    problem, _ = two_machine_example(2)
+    scheduler = Scheduler(problem, "oes")
     scheduler.begin()
-    with pytest.raises(SchedulingError, match="w0 ended iteration 0"):
-        scheduler.task_ended(4, 0, {}, 1.0)
+    scheduler.task_ended(0, 0, {0: 40.0, 1: 40.0}, 1.0)
+    scheduler.task_ended(1, 0, {2: 40.0, 3: 40.0}, 1.0)
+    return problem, scheduler, scheduler.settle(1.0)
+
+
+def test_decisions() -> None:
+    _, scheduler, decisions = at_first_flows()
+    assert decisions.tasks == [(0, 1), (1, 1)]
+    assert sorted(decisions.flows) == [(1, 0), (2, 0)]
+    assert sorted(decisions.lines.edge) == [1, 2]
+    assert decisions.lines.rate.tolist() == [10.0, 10.0]
+    assert decisions.lines.served.tolist() == [0.0, 0.0]
+    assert scheduler.served(1, 3.0) == 20.0
+    assert scheduler.served(1, 99.0) == 40.0
+    assert not scheduler.finished
+
+
+def test_flows_that_slow_down_come_before_those_that_speed_up() -> None:
+    _, scheduler, _ = at_first_flows()
+    scheduler.flow_ended(1, 0, 5.0)  # g0->s1: s1 has all its inputs
+    assert scheduler.settle(5.0).tasks == [(3, 0)]
+    scheduler.task_ended(3, 0, {5: 60.0}, 5.5)  # s1->w0 joins g1->s0 at m1's out port
+    lines = scheduler.settle(5.5).lines
+    assert lines.edge.tolist() == [2, 5]
+    assert lines.served.tolist() == [45.0, 0.0]  # fluid past the volume: end unreported
+    assert lines.rate.tolist() == [5.0, 5.0]
+
+
+def test_a_late_event_counts_as_now() -> None:
+    _, scheduler, _ = at_first_flows()
+    scheduler.flow_ended(1, 0, 5.0)
+    scheduler.settle(5.0)
+    scheduler.flow_ended(2, 0, 4.5)
+    scheduler.settle(4.5)
+    scheduler.task_ended(2, 0, {4: 60.0}, 6.0)
+    decisions = scheduler.settle(2.0)
+    assert decisions.tasks == []
+    with pytest.raises(SchedulingError, match="s0->w0 of 1 is not active"):
+        scheduler.served(4, 6.0)  # local: handed over, never active
+
+
+def test_impossible_events_tell_their_story() -> None:
+    _, scheduler, _ = at_first_flows()
+    cases = {
+        "w0 ended iteration 0, but it has started 0": (4, 0, {}, 2.0),
+        "g0 ended iteration 0, but it has started 2 and ended 1": (0, 0, {}, 2.0),
+        "g0 sent over edge 2, not one of its": (0, 1, {2: 1.0}, 2.0),
+        "g0->s1 of 1 has -1.0 bytes": (0, 1, {1: -1.0}, 2.0),
+        "g0->s0 of 1 has nan bytes": (0, 1, {0: math.nan}, 2.0),
+        "an event at time nan": (0, 1, {}, math.nan),
+        "task number 6 ended": (6, 0, {}, 2.0),
+    }
+    for story, event in cases.items():
+        with pytest.raises(SchedulingError, match=story):
+            scheduler.task_ended(*event)
+    with pytest.raises(SchedulingError, match=r"g0->s1 of 1 ended, .* not active"):
+        scheduler.flow_ended(1, 1, 2.0)
+    with pytest.raises(SchedulingError, match="w0->p0 of 0 ended"):
+        scheduler.flow_ended(6, 0, 2.0)
+    with pytest.raises(SchedulingError, match="edge 99"):
+        scheduler.flow_ended(99, 0, 2.0)
+    with pytest.raises(SchedulingError, match="begun already"):
+        scheduler.begin()
+
+
+def test_policies_that_cannot_be_driven_are_refused() -> None:
+    problem, realization = two_machine_example(2)
+    with pytest.raises(ValueError, match="no policy is called fair; there are oes"):
+        Scheduler(problem, "fair")
+    with pytest.raises(ValueError, match="resolve it with"):
+        Scheduler(problem, "portfolio")
+    with pytest.raises(ValueError, match="oes_cp looks ahead"):
+        Scheduler(problem, "oes_cp")
+    with pytest.raises(ValueError, match="does not fit a job of 6 and 8"):
+        Scheduler(problem, "oes_cp", Profile(realization.times, np.zeros((1, 2))))
+
+
+def test_every_policy_says_what_it_is() -> None:
+    for name in POLICIES:
+        policy = policy_named(name)
+        assert policy.name == name
+        assert 10 < len(policy.summary) < 80
+        assert policy.source

@@ -163,19 +163,20 @@ def test_training_learns(settings: dict[str, Any]) -> None:
 
 @pytest.mark.data
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.skipif("EMU_DATA" not in os.environ, reason="EMU_DATA names no graphs")
 def test_amazon_computers_reaches_its_known_accuracy(settings: dict[str, Any]) -> None:
-    """Single-process training is known to reach 0.90: four workers of 32 as well."""
+    """Single-process training is known to reach 0.90; four workers do as well."""
     settings |= {
         "dataset": {"name": "amazon_computers", "seed": 0, "normalise": True},
         "model": {"hidden": 64, "layers": 2},
         "fanouts": [10, 25],
-        "batch_size": 32,
+        "batch_size": 128,
         "workers": 4,
         "epoch": "shard",
         "precision": "float32",
         "seed": 0,
     }
-    parameters, _ = reference_training(settings, 160)
+    parameters, _ = reference_training(settings, 200)
 
     assert evaluate(settings, parameters)["test"] >= 0.89

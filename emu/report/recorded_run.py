@@ -1,0 +1,243 @@
+"""A run directory read back: schedules, tables, and what is missing of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from emu.errors import DataError
+from emu.problem import Realization
+from emu.report.problem_json import problem_from_json, schedule_from_json
+from emu.report.result import VERSION
+from emu.report.run_directory import read_json
+from emu.schedule import RateHistory, Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    import pandas as pd
+
+    from emu.problem import Problem
+
+    Part = TypeVar("Part")
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedRun:
+    """What could be read of a run directory.
+
+    Parameters
+    ----------
+    path
+        The directory.
+    manifest, result
+        Content of those files, empty when missing.
+    emulated, simulated
+        The run, with its rates where they are known, and the simulation of its own
+        times and volumes; None when missing.
+    missing
+        One sentence per part that could not be read.
+    """
+
+    path: Path
+    manifest: dict[str, Any]
+    problem: Problem
+    result: dict[str, Any]
+    emulated: Schedule | None
+    simulated: Schedule | None
+    missing: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the directory."""
+        return self.path.name
+
+    @property
+    def policy(self) -> str:
+        """Rate policy of the run; ``oes`` where no file says."""
+        stated = self.manifest.get("scenario", {}).get("schedule", {}).get("policy")
+        return str(self.result.get("policy") or stated or "oes")
+
+    @property
+    def best(self) -> Schedule:
+        """The emulated schedule, else the simulated one.
+
+        Raises
+        ------
+        DataError
+            When neither could be read.
+        """
+        schedule = self.emulated or self.simulated
+        if schedule is None:
+            raise DataError("; ".join(self.missing), path=str(self.path))
+        return schedule
+
+    @property
+    def realization(self) -> Realization:
+        """Measured times and volumes.
+
+        The files hold no bytes of handoffs within a machine; they are taken to be the
+        mean of the flows of the same iteration between tasks of the same kinds, which
+        matters only where a task is moved.
+
+        Raises
+        ------
+        DataError
+            When no schedule could be read.
+        """
+        return realization_of(self.best)
+
+    @property
+    def tasks(self) -> pd.DataFrame:
+        """One row per (task, iteration): machine, kind, start and end in seconds."""
+        from emu.report.frames import task_frame  # noqa: PLC0415 - pandas takes 0.5 s
+
+        return task_frame(self.emulated, self.simulated)
+
+    @property
+    def flows(self) -> pd.DataFrame:
+        """One row per flow between machines: ends, bytes, ready, start, end."""
+        from emu.report.frames import flow_frame  # noqa: PLC0415
+
+        return flow_frame(self.emulated, self.simulated)
+
+    @property
+    def ports(self) -> pd.DataFrame:
+        """One row per change of a port's rate: time, port, allocated bytes/s, flows."""
+        from emu.report.frames import port_frame  # noqa: PLC0415
+
+        return port_frame(self.best)
+
+    @property
+    def training(self) -> pd.DataFrame:
+        """Rows of training.csv: time, task, iteration, figure, value; else none."""
+        from emu.report.frames import training_frame  # noqa: PLC0415
+
+        return training_frame(self.path / "training.csv")
+
+
+def load_run(path: str | Path) -> RecordedRun:
+    """Return what can be read of a run directory, and what is missing of it.
+
+    Raises
+    ------
+    DataError
+        When it is not a run directory, or nothing of it can be read.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise DataError("is not a run directory", path=str(path))
+    problem = problem_from_json(
+        read_json(path / "problem.json"), str(path / "problem.json")
+    )
+    missing: list[str] = []
+
+    def tried(name: str, read: Callable[[], Part]) -> Part | None:
+        try:
+            return read()
+        except DataError as error:
+            missing.append(f"{name} {error.problem}")
+            return None
+
+    def schedule(name: str) -> Schedule:
+        return schedule_from_json(problem, _object(path / name), str(path / name))
+
+    manifest = tried("manifest.json", lambda: _versioned(path / "manifest.json"))
+    result = tried("result.json", lambda: _versioned(path / "result.json"))
+    emulated = tried("result.json", lambda: schedule("result.json")) if result else None
+    rates = tried("rates.npz", lambda: _rates(problem, path / "rates.npz"))
+    if emulated is not None and rates is not None:
+        emulated = with_rates(emulated, rates)
+    simulated = tried("simulated.json", lambda: schedule("simulated.json"))
+    if not (path / "training.csv").exists():
+        missing.append("training.csv is missing")
+    return RecordedRun(
+        path=path,
+        manifest=manifest or {},
+        problem=problem,
+        result=result or {},
+        emulated=emulated,
+        simulated=simulated,
+        missing=tuple(missing),
+    )
+
+
+def with_rates(schedule: Schedule, rates: RateHistory) -> Schedule:
+    """Return ``schedule`` with its rate history."""
+    return Schedule(
+        schedule.problem,
+        schedule.task_start,
+        schedule.task_end,
+        schedule.flow_ready,
+        schedule.flow_start,
+        schedule.flow_end,
+        schedule.flow_bytes,
+        rates,
+    )
+
+
+def realization_of(schedule: Schedule) -> Realization:
+    """Return the times and volumes of a schedule; see `RecordedRun.realization`."""
+    job, hops = schedule.problem.job, schedule.problem.hops
+    volumes = np.nan_to_num(schedule.flow_bytes)
+    remote = np.array([bool(path) for path in hops], dtype=bool)
+    kinds = [
+        (job.tasks[edge.source].kind, job.tasks[edge.destination].kind, edge.credit)
+        for edge in job.edges
+    ]
+    for kind in set(kinds):
+        alike = np.array([other == kind for other in kinds], dtype=bool)
+        if (alike & remote).any() and (alike & ~remote).any():
+            volumes[alike & ~remote] = volumes[alike & remote].mean(axis=0)
+    times = np.maximum(schedule.task_end - schedule.task_start, 0.0)
+    return Realization(times, volumes)
+
+
+def _object(path: Path) -> dict[str, Any]:
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise DataError("holds no JSON object", path=str(path))
+    return content
+
+
+def _versioned(path: Path) -> dict[str, Any]:
+    content = _object(path)
+    if content.get("version") != VERSION:
+        raise DataError(
+            f"is of version {content.get('version')!r}, this emu reads {VERSION}",
+            path=str(path),
+        )
+    return content
+
+
+def _rates(problem: Problem, path: Path) -> RateHistory:
+    """Return the content of rates.npz.
+
+    Raises
+    ------
+    DataError
+        When it is missing, cut short, or names flows that the job does not have.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            rates = RateHistory(
+                time=arrays["time"],
+                edge=arrays["edge"],
+                iteration=arrays["iteration"],
+                rate=arrays["rate"],
+            )
+    except FileNotFoundError as error:
+        raise DataError("is missing", path=str(path)) from error
+    except (OSError, EOFError, KeyError, ValueError, BadZipFile) as error:
+        raise DataError(f"cannot be read: {error}", path=str(path)) from error
+    edges, iterations = len(problem.job.edges), problem.job.iterations
+    known = (rates.edge >= 0) & (rates.edge < edges)
+    known &= (rates.iteration >= 0) & (rates.iteration < iterations)
+    if not known.all():
+        raise DataError("names flows that the job does not have", path=str(path))
+    return rates

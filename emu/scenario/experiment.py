@@ -1,0 +1,77 @@
+"""A scenario made ready to run: job, placement, times and volumes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from emu.errors import PlacementError
+from emu.problem import Problem, Realization
+from emu.scenario.placing import place
+from emu.scenario.realize import build_job, profile_of, realize
+from emu.simulation import simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from emu.scenario.scenario import Scenario
+    from emu.schedule import Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """Everything that a simulation or an emulation of ``scenario`` needs.
+
+    Parameters
+    ----------
+    realization
+        Times and volumes stated, drawn from the profile, or counted in the graph.
+    """
+
+    scenario: Scenario
+    problem: Problem
+    realization: Realization
+
+    @property
+    def policy(self) -> str:
+        """Rate policy of the scenario."""
+        return str(self.scenario.schedule.policy)
+
+    def simulate(self) -> Schedule:
+        """Return the schedule under the scenario's rate policy."""
+        return simulate(self.problem, self.realization, self.policy)
+
+
+def prepare(
+    scenario: Scenario,
+    *,
+    emulated: bool = False,
+    progress: Callable[[int, int, float], None] | None = None,
+) -> Experiment:
+    """Build, realize and place the job of a scenario.
+
+    Parameters
+    ----------
+    emulated
+        Whether it will be run over sockets: decides the default credit window, and
+        whether custom tasks are told their payloads.
+    progress
+        Called by placement searches with (candidates so far, in all, best makespan).
+
+    Raises
+    ------
+    ScenarioError, DataError
+        When times, the profile or the data set are missing or damaged.
+    PlacementError
+        When there is no placement, or the stated one breaks a constraint.
+    """
+    cluster, job = scenario.to_cluster(), build_job(scenario, emulated=emulated)
+    realization = realize(scenario, job)
+    profile = profile_of(scenario, job, realization)
+    placement = place(
+        scenario, job, cluster, profile=profile, progress=progress
+    ).placement
+    broken = placement.violations(job, cluster)
+    if broken:
+        raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")
+    return Experiment(scenario, Problem(cluster, job, placement), realization)

@@ -1,0 +1,76 @@
+"""Random problems for property tests.
+
+`random_problem` draws from a numpy generator, for seeded loops; `problems` is the
+same as a Hypothesis strategy. Numbers come from small sets, so that ties, zero times
+and zero volumes are common.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
+
+_RATES = np.array([1.0, 2.0, 5.0, 10.0])
+_TIMES = np.array([0.0, 0.5, 1.0, 1.0, 2.0, 3.0])
+_VOLUMES = np.array([0.0, 1.0, 5.0, 10.0, 10.0, 40.0])
+
+
+def random_problem(
+    rng: np.random.Generator, *, ties: bool = True
+) -> tuple[Problem, Realization]:
+    """Return a random problem of up to 4 machines, 8 tasks and 6 iterations.
+
+    Parameters
+    ----------
+    ties
+        Whether times and volumes come from a few round numbers, some of them 0.
+    """
+    machines, tasks = int(rng.integers(1, 5)), int(rng.integers(1, 9))
+    iterations = int(rng.integers(1, 7))
+    edges = []
+    for source in range(tasks):
+        for destination in range(tasks):
+            if rng.random() > 0.35:
+                continue
+            lag = int(rng.integers(0, 4))
+            if source >= destination:
+                lag = max(lag, 1)  # edges without lag run forward: no cycle
+            edges.append(Edge(source, destination, lag, credit=rng.random() < 0.1))
+    job = Job(
+        tuple(Task(f"t{j}", f"kind{j % 3}") for j in range(tasks)),
+        tuple(edges),
+        iterations,
+    )
+    cluster = Cluster(
+        tuple(
+            Machine(f"m{m}", *map(float, rng.choice(_RATES, 2)))
+            for m in range(machines)
+        )
+    )
+    placement = Placement(tuple(map(int, rng.integers(0, machines, tasks))))
+    shapes = (tasks, iterations), (len(edges), iterations)
+    if ties:
+        times, volumes = rng.choice(_TIMES, shapes[0]), rng.choice(_VOLUMES, shapes[1])
+    else:
+        times, volumes = rng.uniform(0, 3, shapes[0]), rng.uniform(0, 40, shapes[1])
+    return Problem(cluster, job, placement), Realization(times, volumes)
+
+
+def problems() -> st.SearchStrategy[tuple[Problem, Realization]]:
+    """Return a strategy for random problems and their realizations."""
+    return st.builds(
+        lambda seed, ties: random_problem(np.random.default_rng(seed), ties=ties),
+        st.integers(0, 2**32 - 1),
+        st.booleans(),
+    )

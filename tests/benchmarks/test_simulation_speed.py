@@ -1,0 +1,61 @@
+"""Timings of the simulator; without --benchmark-enable each body runs once."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from emu.scheduling import Scheduler
+from emu.scheduling.layout import plain
+from emu.simulation import MakespanEvaluator, simulate
+from emu.simulation.evaluator import run_makespan
+from emu.testing import bench_directory, load_workload, two_machine_example
+
+if TYPE_CHECKING:
+    from pytest_benchmark.fixture import BenchmarkFixture
+
+pytestmark = pytest.mark.skipif(
+    bench_directory() is None, reason="EMU_BENCH does not name the workloads"
+)
+
+
+@pytest.mark.timeout(300)  # the first one may have to compile
+@pytest.mark.parametrize("policy", ["oes", "maxmin", "oes_cp", "mrtf"])
+@pytest.mark.parametrize("name", ["workload_a", "workload_b"])
+def test_makespan_only(benchmark: BenchmarkFixture, name: str, policy: str) -> None:
+    problem, realization, expected = load_workload(name)
+    arrays = MakespanEvaluator(problem.job, problem.cluster, policy).arrays
+    machine_of = np.array(problem.placement.machine_of)
+    times, volumes = plain(realization.times), plain(realization.volumes)
+    span = benchmark(run_makespan, arrays, machine_of, times, volumes, math.inf)
+    if policy in expected:
+        assert span == pytest.approx(expected[policy], abs=1e-9)
+    assert span > 3
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ["workload_a", "workload_b"])
+def test_full_schedule(benchmark: BenchmarkFixture, name: str) -> None:
+    problem, realization, expected = load_workload(name)
+    schedule = benchmark(simulate, problem, realization)
+    assert schedule.makespan == pytest.approx(expected["oes"], abs=1e-9)
+
+
+@pytest.mark.timeout(300)
+def test_one_event_of_the_scheduler(benchmark: BenchmarkFixture) -> None:
+    """One task end and the settling after it, from Python."""
+    problem, _ = two_machine_example(2)
+
+    def begun() -> tuple[tuple[Scheduler], dict[str, object]]:
+        scheduler = Scheduler(problem, "oes")
+        scheduler.begin()
+        return (scheduler,), {}
+
+    def event(scheduler: Scheduler) -> int:
+        scheduler.task_ended(0, 0, {0: 40.0, 1: 40.0}, 1.0)
+        return len(scheduler.settle(1.0).flows)
+
+    assert benchmark.pedantic(event, setup=begun, rounds=200) == 1

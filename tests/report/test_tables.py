@@ -1,0 +1,109 @@
+"""Tables: what they say, and that they fit."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
+from emu.report import (
+    Candidate,
+    comparison_table,
+    flow_table,
+    placement_table,
+    port_table,
+    terminal,
+)
+from emu.report.placement import ranges
+from emu.simulation import simulate
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def _shown(table: Table) -> list[str]:
+    text = StringIO()
+    terminal(text).print(table)
+    return text.getvalue().splitlines()
+
+
+PROBLEM = Problem(
+    Cluster(
+        (
+            Machine("fast", 1e6, 2e6, {"memory": 48e9, "cpu": 8.0}),
+            Machine("slow", 1e6, 1e6, {"memory": 48e9}),
+        )
+    ),
+    Job(
+        (Task("g0", "store", {"memory": 14e9}), Task("w0", "worker", {"cpu": 2.0})),
+        (Edge(0, 1),),
+        iterations=2,
+    ),
+    Placement((1, 0)),
+)
+
+
+def test_flows_and_ports_of_a_schedule() -> None:
+    realization = Realization(np.ones((2, 2)), np.array([[1e6, 2e6]]))
+    schedule = simulate(PROBLEM, realization)
+
+    title, header, row = _shown(flow_table(schedule))
+    assert title.strip() == "Flows between machines"
+    assert header.split() == ["from", "to", "flows", "bytes", "waiting", "moving"]
+    assert row.split() == ["store", "worker", "2", "3", "MB", "0", "us", "1.5", "s"]
+
+    _, _, fast, slow = _shown(port_table(schedule))
+    assert fast.split()[:6] == ["fast", "16", "Mbit/s", "0", "B", "0%"]
+    assert fast.split()[6:] == ["8", "Mbit/s", "3", "MB", "60%"]
+    assert slow.split()[3:6] == ["3", "MB", "60%"]
+
+
+def test_placement_shows_used_and_capacity() -> None:
+    _, header, fast, slow = _shown(placement_table(PROBLEM))
+
+    assert header.split() == ["machine", "NIC", "cpu", "memory", "processes"]
+    assert fast.split()[1:7] == ["8", "Mbit/s", "in,", "16", "Mbit/s", "out"]
+    assert fast.split()[7:] == ["2/8", "0", "B/48", "GB", "w0"]
+    assert slow.split() == ["slow", "8", "Mbit/s", "0", "14", "GB/48", "GB", "g0"]
+
+
+def test_comparison_is_against_the_first_row() -> None:
+    rows = [Candidate("ifs", "oes", 10.0, 0.5), Candidate("etp", "oes", 9.0, 0.25)]
+
+    _, _, first, second = _shown(comparison_table(rows))
+    assert first.split() == ["ifs", "oes", "10", "s", "+0", "%", "50%"]
+    assert second.split() == ["etp", "oes", "9", "s", "-10", "%", "25%"]
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        ([], []),
+        (["s0", "s1", "s2", "s9", "w0"], ["s0-2", "s9", "w0"]),
+        (["ps", "s3", "s4"], ["ps", "s3-4"]),
+        (["g0", "s1", "s0"], ["g0", "s1", "s0"]),
+    ],
+)
+def test_runs_of_names_are_joined(names: list[str], shown: list[str]) -> None:
+    assert ranges(names) == shown
+
+
+def test_wide_content_is_folded_at_100_columns() -> None:
+    tasks = tuple(Task(f"a_rather_long_name_{i * 7}", "worker") for i in range(40))
+    problem = Problem(
+        Cluster((Machine("m", 1.0, 1.0),)), Job(tasks, (), 1), Placement((0,) * 40)
+    )
+
+    assert max(map(len, _shown(placement_table(problem)))) <= 100

@@ -1,0 +1,104 @@
+"""Times and volumes of a DGTP job from its graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from emu.errors import ScenarioError
+from emu.scenario import Scenario, build_job, load, place, realize
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = """\
+cluster:
+  machines: [{count: 2, nic: 10 Gbit/s, cpu: 3, memory: 16 GB}]
+job:
+  system: dgtp
+  dataset: {name: products-like, scale: 0.002}
+  partitioner: hash
+  model: {hidden: 16, layers: 2}
+  fanouts: [5, 10]
+  batch_size: 8
+  workers: 2
+  demands: {sampler: {cpu: 1, memory: 4 GB}, worker: {cpu: 1}}
+  times: {graph_store: 20 ms, sampler: 15 ms, worker: 40 ms, parameter_server: 5 ms}
+  iterations: 2
+placement: {iterations: 50, simulated_iterations: 2}
+emulation: {byte_scale: 0.5}
+"""
+
+
+@pytest.fixture
+def scenario_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = tmp_path / "tiny.yaml"
+    file.write_text(FILE)
+    return file
+
+
+def test_volumes_are_sampled_and_scaled_to_emulated_bytes(scenario_file: Path) -> None:
+    scenario = load(scenario_file)
+    job = build_job(scenario)
+    realization = realize(scenario, job)
+    realization.check_shapes(job)
+
+    volumes = {
+        job.edge_name(edge): row.tolist()
+        for edge, row in zip(job.edges, realization.volumes, strict=True)
+    }
+    parameters = 2 * 100 * 16 + 16 + 2 * 16 * 47 + 47
+    assert volumes["w0->ps0"] == [4 * parameters / 0.5] * 2
+    assert volumes["ps0->w1"] == [4 * parameters / 0.5] * 2
+    # Every input vertex of the batch is owned by one store: 100 float32 features each.
+    rows = [0.5 * (volumes["g0->s0"][n] + volumes["g1->s0"][n]) for n in (0, 1)]
+    assert all(row % 400 == 0 and row >= 8 * 400 for row in rows)
+    assert all(0.5 * volumes["s0->w0"][n] > rows[n] for n in (0, 1))
+    assert realization.times[:, 0].tolist() == [
+        *(0.02, 0.02),
+        *(0.015, 0.015),
+        *(0.04, 0.04),
+        0.005,
+    ]
+
+
+def test_the_same_seed_samples_the_same(scenario_file: Path) -> None:
+    def volumes(*overrides: str) -> list[list[float]]:
+        scenario = load(scenario_file, overrides)
+        found: list[list[float]] = realize(
+            scenario, build_job(scenario)
+        ).volumes.tolist()
+        return found
+
+    assert volumes("seed=5") == volumes("seed=5", "placement.policy=random")
+    assert volumes("seed=5") != volumes("seed=6")
+
+
+def test_epochs_ask_the_data_set_how_large_it_is(scenario_file: Path) -> None:
+    """products-like has 196,615 training vertices at scale 1: 393 here, 50 batches."""
+    job = build_job(load(scenario_file, ["job.iterations=null", "job.epochs=3"]))
+
+    assert job.iterations == 3 * 50
+
+
+def test_a_missing_time_is_named(scenario_file: Path) -> None:
+    scenario = load(scenario_file, ["job.times.worker=null"])
+
+    with pytest.raises(ScenarioError, match="neither this time nor a profile") as found:
+        realize(scenario, build_job(scenario))
+    assert found.value.key == "job.times.worker"
+
+
+@pytest.mark.parametrize("policy", ["ifs", "etp", "distdgl", "random", "round_robin"])
+def test_every_policy_gives_a_feasible_placement_of_its_seed(
+    scenario_file: Path, policy: str
+) -> None:
+    scenario: Scenario = load(scenario_file, [f"placement.policy={policy}"])
+    job, cluster = build_job(scenario), scenario.to_cluster()
+    first = place(scenario, job, cluster)
+
+    assert first.placement.violations(job, cluster) == []
+    assert place(scenario, job, cluster).placement == first.placement
+    assert (first.candidates > 0) == (policy == "etp")

@@ -1,0 +1,374 @@
+"""A slow simulator written from the constraints, to compare the fast one with.
+
+No counters, heaps, groups or clocks: the whole history is kept as times of (task, n)
+and (edge, n), every question is answered by looking at it, and every active flow
+carries the bytes it has left. Rates are recomputed for all flows whenever the set of
+active flows has changed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from emu.problem import Problem, Realization
+
+Event = tuple[int, int]  # (task, iteration) or (edge, iteration)
+
+
+@dataclass
+class Flow:
+    """One active flow: what is left, and everything a policy may ask."""
+
+    edge: int
+    turn: int
+    destination: int
+    hops: tuple[int, ...]
+    volume: float
+    left: float
+    path_after: float = 0.0
+    rate: float = 0.0
+    alone: float = 0.0
+
+    def key(self, first: float) -> tuple[float, int, int, int]:
+        """Return what flows are sorted by."""
+        return (rounded(first), self.turn, self.destination, self.edge)
+
+
+@dataclass
+class Outcome:
+    """Times of everything that happened, and the rates from each time on."""
+
+    task_start: dict[Event, float] = field(default_factory=dict)
+    task_end: dict[Event, float] = field(default_factory=dict)
+    flow_ready: dict[Event, float] = field(default_factory=dict)
+    flow_start: dict[Event, float] = field(default_factory=dict)
+    flow_end: dict[Event, float] = field(default_factory=dict)
+    rates: list[tuple[float, dict[Event, float]]] = field(default_factory=list)
+
+
+def rounded(value: float) -> float:
+    """To 32 bits: what is equal but for rounding must tie."""
+    if value == 0 or math.isinf(value):
+        return value
+    mantissa, exponent = math.frexp(value)
+    return math.ldexp(math.floor(mantissa * 2**32 + 0.5), exponent - 32)
+
+
+def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
+    job = problem.job
+    capacity = [float(c) for c in problem.capacities]
+    path_after = remaining_paths(problem, realization)
+    out = Outcome()
+    active: dict[Event, Flow] = {}
+    now = 0.0
+    while True:
+        while _one_step(problem, realization, out, active, path_after, now):
+            pass
+        if len(out.task_end) == len(job.tasks) * job.iterations:
+            break
+        flows = list(active.values())
+        if not out.rates or set(active) != set(out.rates[-1][1]):
+            for flow in flows:
+                flow.rate = 0.0
+            POLICIES[policy](flows, capacity)
+            out.rates.append((now, {key: flow.rate for key, flow in active.items()}))
+        ends = [
+            start + realization.times[event]
+            for event, start in out.task_start.items()
+            if event not in out.task_end
+        ]
+        ends += [now + f.left / f.rate for f in flows if f.rate > 0]
+        later = min(ends)
+        for flow in flows:
+            flow.left -= flow.rate * (later - now)
+        now = later
+    assert not active
+    return out
+
+
+def _one_step(
+    problem: Problem,
+    realization: Realization,
+    out: Outcome,
+    active: dict[Event, Flow],
+    path_after: dict[Event, float],
+    now: float,
+) -> bool:
+    """Let one thing happen that is due by ``now``; tell whether there was one."""
+    return (
+        _something_ends(realization, out, active, now)
+        or _something_is_sent(problem, realization, out, active, path_after, now)
+        or _something_starts(problem, out, now)
+    )
+
+
+def _something_ends(
+    realization: Realization, out: Outcome, active: dict[Event, Flow], now: float
+) -> bool:
+    for event, flow in active.items():
+        if flow.left <= 1e-11 * flow.volume:
+            del active[event]
+            out.flow_end[event] = now
+            return True
+    for event, start in out.task_start.items():
+        end = start + realization.times[event]
+        if event not in out.task_end and end <= now * (1 + 1e-12):
+            out.task_end[event] = now
+            return True
+    return False
+
+
+def _something_is_sent(
+    problem: Problem,
+    realization: Realization,
+    out: Outcome,
+    active: dict[Event, Flow],
+    path_after: dict[Event, float],
+    now: float,
+) -> bool:
+    flows = [
+        (e, n)
+        for e, edge in enumerate(problem.job.edges)
+        for n in range(problem.job.iterations - edge.lag)
+        if (edge.source, n) in out.task_end
+    ]
+    for e, n in flows:
+        if (e, n) not in out.flow_ready:
+            out.flow_ready[e, n] = now
+            return True
+        if (e, n) in out.flow_start or (n > 0 and (e, n - 1) not in out.flow_end):
+            continue
+        out.flow_start[e, n] = now
+        edge, hops = problem.job.edges[e], problem.hops[e]
+        volume = float(realization.volumes[e, n])
+        if hops and volume > 0:
+            active[e, n] = Flow(e, n + edge.lag, edge.destination, hops, volume, volume)
+            active[e, n].path_after = path_after[e, n]
+            active[e, n].alone = float(min(problem.capacities[p] for p in hops))
+        else:
+            out.flow_end[e, n] = now
+        return True
+    return False
+
+
+def _something_starts(problem: Problem, out: Outcome, now: float) -> bool:
+    job = problem.job
+    for j, n in ((j, n) for j in range(len(job.tasks)) for n in range(job.iterations)):
+        if (j, n) in out.task_start or (n > 0 and (j, n - 1) not in out.task_end):
+            continue
+        needed = [
+            (e, n - edge.lag)
+            for e, edge in enumerate(job.edges)
+            if edge.destination == j and n >= edge.lag
+        ]
+        if all(event in out.flow_end for event in needed):
+            out.task_start[j, n] = now
+            return True
+    return False
+
+
+def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, float]:
+    """Return the expected longest path from the end of each flow, by the means."""
+    job = problem.job
+    times = [float(row.mean()) for row in realization.times]
+    volumes = [float(row.mean()) for row in realization.volumes]
+
+    def alone(e: int) -> float:
+        if not problem.hops[e]:
+            return 0.0
+        return float(volumes[e] / min(problem.capacities[p] for p in problem.hops[e]))
+
+    @cache
+    def task(j: int, n: int) -> float:
+        if n == job.iterations:
+            return 0.0
+        paths = [task(j, n + 1)]
+        for e, edge in enumerate(job.edges):
+            if edge.source == j and n + edge.lag < job.iterations:
+                paths.append(alone(e) + flow(e, n))
+        return times[j] + max(paths)
+
+    @cache
+    def flow(e: int, n: int) -> float:
+        arrival = n + job.edges[e].lag
+        path = task(job.edges[e].destination, arrival)
+        if problem.hops[e] and arrival + 1 < job.iterations:
+            path = max(path, alone(e) + flow(e, n + 1))
+        return path
+
+    return {
+        (e, n): flow(e, n)
+        for e, edge in enumerate(job.edges)
+        for n in range(job.iterations - edge.lag)
+    }
+
+
+# --- policies -----------------------------------------------------------------------
+
+
+def oes(flows: list[Flow], capacity: list[float]) -> None:
+    for flow in flows:
+        flow.rate = min(
+            capacity[p] / sum(p in other.hops for other in flows) for p in flow.hops
+        )
+
+
+def water_fill(
+    flows: list[Flow], capacity: list[float], weight: Callable[[Flow], float]
+) -> None:
+    weights = {id(flow): weight(flow) for flow in flows}
+    rising = list(flows)
+    while rising:
+        steps = []
+        for p in {p for flow in rising for p in flow.hops}:
+            free = capacity[p] - sum(
+                f.rate for f in flows if p in f.hops and f not in rising
+            )
+            total = sum(weights[id(f)] for f in rising if p in f.hops)
+            steps.append((max(free, 0.0) / total, p))
+        level, port = min(steps)
+        for flow in [f for f in rising if port in f.hops]:
+            flow.rate = level * weights[id(flow)]
+            rising = [f for f in rising if f is not flow]
+
+
+def maxmin(flows: list[Flow], capacity: list[float]) -> None:
+    water_fill(flows, capacity, lambda _: 1.0)
+
+
+def _left_at(port: int, flows: Iterable[Flow], capacity: list[float]) -> float:
+    left = capacity[port] - sum(f.rate for f in flows if port in f.hops)
+    return 0.0 if left < 1e-9 * capacity[port] else left
+
+
+def in_order(
+    flows: list[Flow], capacity: list[float], order: Callable[[Flow], object]
+) -> None:
+    for flow in sorted(flows, key=order):  # type: ignore[arg-type]
+        flow.rate += min(_left_at(p, flows, capacity) for p in flow.hops)
+
+
+def remaining_path(flow: Flow) -> float:
+    return flow.left / flow.alone + flow.path_after
+
+
+def oes_cp(flows: list[Flow], capacity: list[float]) -> None:
+    oes(flows, capacity)
+    in_order(flows, capacity, lambda f: f.key(-remaining_path(f)))
+
+
+def weighted_maxmin(flows: list[Flow], capacity: list[float]) -> None:
+    longest = max((remaining_path(f) for f in flows), default=0.0)
+    water_fill(
+        flows,
+        capacity,
+        lambda f: 1 / max(longest - remaining_path(f), 0.01 * longest),
+    )
+
+
+def mrtf(flows: list[Flow], capacity: list[float]) -> None:
+    in_order(flows, capacity, lambda f: f.key(f.left / f.alone))
+
+
+def mrtf_exclusive(flows: list[Flow], capacity: list[float]) -> None:
+    del capacity
+    busy: set[int] = set()
+    for flow in sorted(flows, key=lambda f: f.key(f.left / f.alone)):
+        if not busy & set(flow.hops):
+            flow.rate = flow.alone
+            busy |= set(flow.hops)
+
+
+def coflows(flows: list[Flow]) -> list[list[Flow]]:
+    def name(flow: Flow) -> tuple[int, int]:
+        return flow.turn, flow.destination
+
+    return [list(members) for _, members in groupby(sorted(flows, key=name), key=name)]
+
+
+def finish_weights(
+    flows: list[Flow], capacity: list[float], *, whole: bool = False
+) -> dict[int, float]:
+    weights = {}
+    for coflow in coflows(flows):
+        for f in coflow:
+            rate = min(capacity[p] / sum(p in o.hops for o in coflow) for p in f.hops)
+            weights[id(f)] = 1 / max((f.volume if whole else f.left) / rate, 1e-3)
+    return weights
+
+
+def omcoflow(flows: list[Flow], capacity: list[float], *, whole: bool = False) -> None:
+    weights = finish_weights(flows, capacity, whole=whole)
+    for f in flows:
+        f.rate = min(
+            capacity[p]
+            * weights[id(f)]
+            / sum(weights[id(o)] for o in flows if p in o.hops)
+            for p in f.hops
+        )
+
+
+def omcoflow_frozen(flows: list[Flow], capacity: list[float]) -> None:
+    omcoflow(flows, capacity, whole=True)
+
+
+def omcoflow_wc(flows: list[Flow], capacity: list[float]) -> None:
+    weights = finish_weights(flows, capacity)
+    water_fill(flows, capacity, lambda f: weights[id(f)])
+
+
+def bottleneck(coflow: list[Flow], free: Callable[[int], float]) -> float:
+    return max(
+        sum(f.left for f in coflow if p in f.hops) / free(p)
+        for p in {p for f in coflow for p in f.hops}
+    )
+
+
+def omcoflow_gamma(flows: list[Flow], capacity: list[float]) -> None:
+    weights = {}
+    for coflow in coflows(flows):
+        gamma = max(bottleneck(coflow, lambda p: capacity[p]), 1e-3)
+        weights |= {id(f): f.left / gamma**2 for f in coflow}
+    water_fill(flows, capacity, lambda f: weights[id(f)])
+
+
+def sebf_madd(flows: list[Flow], capacity: list[float]) -> None:
+    gamma: dict[int, float] = {}
+    for coflow in coflows(flows):
+        g = bottleneck(coflow, lambda p: capacity[p])
+        gamma |= {id(f): g for f in coflow}
+    ordered = sorted(
+        coflows(flows),
+        key=lambda c: (rounded(gamma[id(c[0])]), c[0].turn, c[0].destination),
+    )
+    for coflow in ordered:
+        left = {p: _left_at(p, flows, capacity) for p in range(len(capacity))}
+        if all(left[p] > 0 for f in coflow for p in f.hops):
+            slowest = bottleneck(coflow, left.__getitem__)
+            for f in coflow:
+                f.rate = f.left / slowest
+    in_order(flows, capacity, lambda f: f.key(gamma[id(f)]))
+
+
+POLICIES: dict[str, Callable[[list[Flow], list[float]], None]] = {
+    "oes": oes,
+    "maxmin": maxmin,
+    "none": maxmin,
+    "fifo": maxmin,
+    "oes_cp": oes_cp,
+    "weighted_maxmin": weighted_maxmin,
+    "mrtf": mrtf,
+    "mrtf_exclusive": mrtf_exclusive,
+    "omcoflow": omcoflow,
+    "omcoflow_frozen": omcoflow_frozen,
+    "omcoflow_wc": omcoflow_wc,
+    "omcoflow_gamma": omcoflow_gamma,
+    "sebf_madd": sebf_madd,
+}

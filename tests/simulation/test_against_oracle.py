@@ -1,0 +1,65 @@
+"""Every start and end equals that of a slow simulator written from the constraints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from emu.scheduling import POLICIES
+from emu.simulation import makespan, simulate
+from emu.testing.strategies import problems, random_problem
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Problem, Realization
+
+RULES = [name for name in POLICIES if name != "portfolio"]
+
+
+def assert_equal(
+    oracle: ModuleType, problem: Problem, realization: Realization, policy: str
+) -> None:
+    schedule = simulate(problem, realization, policy)
+    expected = oracle.run(problem, realization, policy)
+
+    def table(events: dict[tuple[int, int], float], rows: int) -> NDArray[np.float64]:
+        times = np.full((rows, problem.job.iterations), np.nan)
+        for event, time in events.items():
+            times[event] = time
+        return times
+
+    for name in ("task_start", "task_end", "flow_ready", "flow_start", "flow_end"):
+        found = getattr(schedule, name)
+        np.testing.assert_allclose(
+            found,
+            table(getattr(expected, name), found.shape[0]),
+            rtol=1e-9,
+            atol=1e-9,
+            err_msg=f"{name} under {policy}",
+        )
+    assert makespan(problem, realization, policy) == schedule.makespan
+
+
+@pytest.mark.parametrize("policy", RULES)
+@given(drawn=problems())
+def test_random_problems(
+    oracle: ModuleType, policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    assert_equal(oracle, *drawn, policy)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("policy", RULES)
+def test_two_thousand_jobs(oracle: ModuleType, policy: str) -> None:
+    for seed in range(2000):
+        problem, realization = random_problem(
+            np.random.default_rng(seed), ties=seed % 2 == 0
+        )
+        assert_equal(oracle, problem, realization, policy)
