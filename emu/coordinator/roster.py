@@ -355,8 +355,17 @@ class Roster:
         """Report the end of the local agent, of which nobody else would know."""
         how = await local.ended()
         when = self._story() if self.agents else "before it had joined"
-        text = f"the agent of this host {how} ({when}); its output is in {self._log}"
+        text = f"the agent of this host {how} ({when}); {self._last_words()}"
         self._report(Weight.KILLED, NodeLost(text))
+
+    def _last_words(self) -> str:
+        """Return the last line that the local agent or a process of it has printed."""
+        try:
+            lines = self._log.read_text(errors="replace").strip().splitlines()
+        except OSError as error:
+            return f"its output is lost: {error}"
+        said = f"it said: {lines[-1]}" if lines else "it said nothing"
+        return f"{said} (the log is {self._log})"
 
     async def _await_silence(self) -> None:
         """Report agents that are cut off; a pause of our own is nobody's silence."""
