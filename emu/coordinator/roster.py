@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -115,8 +116,9 @@ class Roster:
         try:
             self.address = await self._server.start(settings.listen, settings.port)
         except OSError as error:
+            why = os.strerror(error.errno) if error.errno else str(error)
             raise RunError(
-                f"cannot listen on {settings.listen}:{settings.port}: {error.strerror}"
+                f"cannot listen on {settings.listen}:{settings.port}: {why}"
             ) from error
         try:
             if not settings.agents:

@@ -51,6 +51,7 @@ __all__ = ["Coordinator", "EmulatedRun", "Observer", "emulate"]
 
 #: Wall seconds between the barrier and run time 0: everybody has heard of it by then.
 _LEAD = 0.1
+_RUNNING = "running"
 #: Wall seconds between two looks at the watch while nothing happens.
 _LOOK = 0.25
 
@@ -123,11 +124,12 @@ class Coordinator:
             for task in members
         }
         self._tuning: dict[str, Any] = {}
-        self.phase = "starting processes"
+        self.phase = "starting processes, before iteration 0"
 
     def story(self) -> str:
         """Return what is under way, for a message."""
-        return f"{self.phase}: {self._watch.story()}"
+        under_way = f": {self._watch.story()}" if self.phase == _RUNNING else ""
+        return f"{self.phase}{under_way}"
 
     async def run(self) -> EmulatedRun:
         """Run to the end.
@@ -145,7 +147,7 @@ class Coordinator:
                 "seconds": time.monotonic() - began,
                 "memory": float(await asyncio.to_thread(self._memory)),
             }
-            self.phase = "running"
+            self.phase = _RUNNING
             start = time.monotonic() + _LEAD
             clock = RunClock(start, self._settings.time_scale)
             for process in self._problem.job.processes:
@@ -153,7 +155,7 @@ class Coordinator:
             self._observer.began(startup["seconds"])
             await self._drive(clock)
             wall = time.monotonic() - start
-            self.phase = "collecting results"
+            self.phase = "collecting results, after the last iteration"
             results, statistics = await self._collect()
         return EmulatedRun(
             schedule=self._recorder.schedule(),

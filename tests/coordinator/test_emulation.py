@@ -192,8 +192,8 @@ def test_kill_of_the_coordinator(
     [
         ("w0", "Raises", {}, RunError, "w0 .*iteration 1.*ArithmeticError: the loss"),
         ("s0", "Forgets", {}, RunError, "s0 .*iteration 0.*nothing for w0"),
-        ("w0", "Hangs", {"deadline": 5.0}, DeadlineExceeded, "w0 runs iteration 1"),
-        ("g0", "Loads", {"deadline": 5.0}, DeadlineExceeded, "g0 did not load.*iter"),
+        ("w0", "Hangs", {"deadline": 4.0}, DeadlineExceeded, "w0 runs iteration 1"),
+        ("g0", "Loads", {"deadline": 4.0}, DeadlineExceeded, "g0 did not load.*iter"),
         ("g0", "Scribbles", {}, RunError, r"s1 \(.*iteration 0.*g0->s1: .*checksum"),
         ("g0", "Absent", {}, RunError, "g0 .*Absent"),
     ],
@@ -227,8 +227,8 @@ def test_process_that_never_connects(
 
     monkeypatch.setattr("emu.coordinator.run.describe_processes", describe_one_deaf)
     problem, realization = golden(1)
-    with pytest.raises(DeadlineExceeded, match="s1 did not come up within 6 s"):
-        run(problem, realization, tmp_path, deadline=6.0)
+    with pytest.raises(DeadlineExceeded, match="s1 did not come up within 4 s"):
+        run(problem, realization, tmp_path, deadline=4.0)
     leftovers.note()
 
 
