@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psutil
 import pytest
-from emulated import Acts, emulable, golden, named
 
-from emu.coordinator import EmulationSettings, emulate
+from emu.coordinator import EmulatedRun, EmulationSettings, emulate
 from emu.coordinator.plan import describe_processes
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, RunError
 from emu.problem import (
@@ -30,12 +29,13 @@ from emu.problem import (
     Task,
 )
 from emu.simulation import simulate
+from tests.coordinator.emulated import Acts, emulable, golden, named
 
 if TYPE_CHECKING:
-    from conftest import Leftovers
+    from tests.coordinator.conftest import Leftovers
 
 pytestmark = [pytest.mark.emulation, pytest.mark.timeout(180)]
-FAST = {"time_scale": 0.02, "byte_scale": 20_000.0, "deadline": 30.0}
+FAST: dict[str, Any] = {"time_scale": 0.02, "byte_scale": 20_000.0, "deadline": 30.0}
 
 
 def run(
@@ -44,7 +44,7 @@ def run(
     tmp_path: Path,
     observer: Acts | None = None,
     **settings: Any,
-) -> Any:
+) -> EmulatedRun:
     return emulate(
         problem,
         "oes",
@@ -150,8 +150,8 @@ SCRIPT = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from emulated import Acts, golden
-from emu.coordinator import EmulationSettings, emulate
+from tests.coordinator.emulated import Acts, golden
+from emu.coordinator import EmulatedRun, EmulationSettings, emulate
 problem, realization = golden(3)
 acts = Acts(sys.argv[3], lambda: print("now", flush=True), problem)
 settings = EmulationSettings(time_scale=1.0, byte_scale=20000.0)
@@ -164,7 +164,7 @@ emulate(problem, "oes", settings, realization.times, log=log, observer=acts)
 def test_kill_of_the_coordinator(
     moment: str, tmp_path: Path, leftovers: Leftovers
 ) -> None:
-    arguments = [str(Path(__file__).parent), str(tmp_path / "agent.log"), moment]
+    arguments = [str(Path(__file__).parents[2]), str(tmp_path / "agent.log"), moment]
     with subprocess.Popen(
         [sys.executable, "-c", SCRIPT, *arguments], stdout=subprocess.PIPE, text=True
     ) as coordinator:
@@ -219,8 +219,9 @@ def test_process_that_never_connects(
         ]
 
     monkeypatch.setattr("emu.coordinator.run.describe_processes", describe_one_deaf)
+    problem, realization = golden(1)
     with pytest.raises(DeadlineExceeded, match="s1 did not come up within 6 s"):
-        run(*golden(1), tmp_path, deadline=6.0)
+        run(problem, realization, tmp_path, deadline=6.0)
     leftovers.note()
 
 
@@ -279,12 +280,14 @@ def test_unlimited_credit_meets_the_memory_limit(
 
 
 def test_port_in_use(tmp_path: Path) -> None:
+    problem, realization = golden(1)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(RunError, match=f"127.0.0.1:{port}.*in use"):
-            run(*golden(1), tmp_path, port=port)
+            run(problem, realization, tmp_path, port=port)
 
 
 def test_unwritable_log(tmp_path: Path) -> None:
+    problem, realization = golden(1)
     with pytest.raises(RunError, match="cannot start an agent"):
-        run(*golden(1), tmp_path / "absent")
+        run(problem, realization, tmp_path / "absent")
