@@ -7,10 +7,12 @@ standard error and its own exit code.
 from emu.cli import (  # noqa: F401 - importing a module registers its commands
     audit_commands,
     compare_commands,
+    explain_commands,
     place_commands,
     run_commands,
     scenario_commands,
     simulate_commands,
+    trace_commands,
 )
 from emu.cli.app import app, main
 
