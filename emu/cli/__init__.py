@@ -13,6 +13,7 @@ from emu.cli import (  # noqa: F401 - importing a module registers its commands
     run_commands,
     scenario_commands,
     simulate_commands,
+    sweep_commands,
     trace_commands,
 )
 from emu.cli.app import app, main

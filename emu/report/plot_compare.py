@@ -2,44 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from emu.report.plot_style import ink, legend_above, new_figure, palette
+from emu.report.statistics import interval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from matplotlib.figure import Figure
-
-#: Two-sided 95 % points of Student's t for 1, 2, ... degrees of freedom, then normal.
-_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean and half the width of its 95 % confidence interval, 0 for one value."""
-
-    mean: float
-    half: float
-    count: int
-
-
-def interval(values: Sequence[float]) -> Interval:
-    """Return the mean of ``values``, at least one, and its 95 % interval.
-
-    Student's t, which supposes that the values are independent and near to normal.
-    """
-    count = len(values)
-    mean = float(np.mean(values))
-    if count < 2:
-        return Interval(mean, 0.0, count)
-    quantile = _T95[count - 2] if count - 2 < len(_T95) else 1.96
-    half = quantile * float(np.std(values, ddof=1)) / math.sqrt(count)
-    return Interval(mean, half, count)
 
 
 def bars(
