@@ -18,6 +18,7 @@ from emu.coordinator.watch import Watch
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.launch import run_until_signalled
 from emu.network import RunClock
+from emu.problem import Profile
 from emu.scheduling import Scheduler
 from emu.wire.messages import (
     AgentHello,
@@ -39,12 +40,9 @@ from emu.wire.messages import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from emu.coordinator.outcome import Arrays
     from emu.coordinator.settings import EmulationSettings
-    from emu.problem import Problem
+    from emu.problem import Problem, Realization
     from emu.scheduling import Decisions
 
 __all__ = ["Coordinator", "EmulatedRun", "Observer", "emulate"]
@@ -85,8 +83,9 @@ class Coordinator:
     ----------
     policy
         Rate policy, a name that `emu.scheduling` knows.
-    times
-        Profiled seconds of (task, iteration); ignored when compute is ``real``.
+    expected
+        Times that tasks hold (ignored when compute is ``real``), and the volumes that
+        policies which look ahead count with.
     log
         File for what the local agent and its processes print.
     """
@@ -96,17 +95,19 @@ class Coordinator:
         problem: Problem,
         policy: str,
         settings: EmulationSettings,
-        times: NDArray[np.float64],
+        expected: Realization,
         *,
         log: Path,
         observer: Observer | None = None,
     ) -> None:
         rehearse(policy)
         self._problem, self._settings = problem, settings
-        self._times = None if settings.compute == "real" else times
+        self._times = None if settings.compute == "real" else expected.times
         self._observer = observer or Observer()
         self._recorder = Recorder(problem)
-        self._scheduler = Scheduler(problem, policy)
+        self._scheduler = Scheduler(
+            problem, policy, Profile(expected.times, expected.volumes)
+        )
         self._watch = Watch(
             problem,
             self._times,
@@ -292,7 +293,7 @@ def emulate(
     problem: Problem,
     policy: str,
     settings: EmulationSettings,
-    times: NDArray[np.float64],
+    expected: Realization,
     *,
     log: Path,
     observer: Observer | None = None,
@@ -307,6 +308,6 @@ def emulate(
         On Ctrl-C, SIGTERM or SIGHUP, likewise; its text says what was under way.
     """
     coordinator = Coordinator(
-        problem, policy, settings, times, log=log, observer=observer
+        problem, policy, settings, expected, log=log, observer=observer
     )
     return run_until_signalled(coordinator.run(), coordinator.story)

@@ -53,7 +53,7 @@ def run(
         problem,
         "oes",
         EmulationSettings(**{**FAST, **settings}),
-        realization.times,
+        realization,
         log=tmp_path / "agent.log",
         observer=observer,
     )
@@ -163,7 +163,7 @@ problem, realization = golden(3)
 acts = Acts(sys.argv[3], lambda: print("now", flush=True), problem)
 settings = EmulationSettings(time_scale=1.0, byte_scale=20000.0)
 log = Path(sys.argv[2])
-emulate(problem, "oes", settings, realization.times, log=log, observer=acts)
+emulate(problem, "oes", settings, realization, log=log, observer=acts)
 """
 
 
