@@ -8,6 +8,7 @@ from emu.cli import (  # noqa: F401 - importing a module registers its commands
     audit_commands,
     compare_commands,
     place_commands,
+    report_commands,
     run_commands,
     scenario_commands,
     simulate_commands,
