@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import uvloop
-from bench_transport import FORK, MB, TOKEN, ask_of, cpu_seconds, show
 
 from emu.network import (
     BufferPool,
@@ -32,6 +31,7 @@ from emu.network import (
     tune_process,
 )
 from emu.network.pacer import QUANTUM
+from tools.bench_transport import FORK, MB, TOKEN, ask_of, cpu_seconds, show
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -115,6 +115,7 @@ class Flows:
 
     @staticmethod
     def _fork(target: Any, *inputs: Any) -> Connection:
+        ours: Connection
         ours, theirs = FORK.Pipe()
         FORK.Process(target=target, args=(theirs, *inputs), daemon=True).start()
         theirs.close()

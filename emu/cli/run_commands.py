@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -49,7 +48,6 @@ def run(
     Agents on other hosts join with ``emu agent HOST:PORT``; the token that admits them
     is taken from the environment variable EMU_TOKEN on both sides.
     """
-    signal.signal(signal.SIGTERM, _interrupted)
     scenario = load(file, overrides or [])
     host, _, port = listen.partition(":")
     experiment = prepare(scenario, emulated=True)
@@ -62,7 +60,7 @@ def run(
     )
     directory = RunDirectory.create(scenario.name, runs)
     progress = terminal(sys.stderr)
-    with ProgressLine(experiment.problem.job, progress) as line:
+    with ProgressLine(experiment.problem.job, progress, agents=agents) as line:
         outcome = carry_out(experiment, settings, directory, line)
     if emit(json_target, outcome.result):
         terminal().print(run_tables(outcome.result))
@@ -87,7 +85,6 @@ def profile(
     A time is the CPU time that one (task, iteration) takes on this host, so that other
     processes on its cores do not count; volumes are what really crossed the sockets.
     """
-    signal.signal(signal.SIGTERM, _interrupted)
     scenario = load(file, [*(overrides or []), f"job.iterations={iterations}"])
     experiment = prepare_profile(scenario)
     directory = RunDirectory.create(f"{scenario.name}-profile", runs)
@@ -120,7 +117,3 @@ def agent(
     if bind:
         arguments += ["--bind", bind]
     os.execv(sys.executable, arguments)  # noqa: S606 -- our own module
-
-
-def _interrupted(*_: Any) -> None:
-    raise KeyboardInterrupt

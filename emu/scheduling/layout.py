@@ -20,7 +20,6 @@ from emu.scheduling.compiled import compiled
 
 if TYPE_CHECKING:
     from emu.problem import Cluster
-    from emu.scheduling.policies import Policy
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -151,15 +150,15 @@ def _paths(cluster: Cluster) -> tuple[Ints, Ints]:
     return start, np.array([port for path in hops for port in path], dtype=np.int64)
 
 
-def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
-    """Return the arrays of ``job`` on ``cluster`` under ``policy``."""
+def job_arrays(job: Job, cluster: Cluster, policy: int, *, by_flow: bool) -> JobArrays:
+    """Return the arrays of ``job`` on ``cluster``, see `Policy.code`, `by_flow`."""
     source = np.array([edge.source for edge in job.edges], dtype=np.int64)
     destination = np.array([edge.destination for edge in job.edges], dtype=np.int64)
     everywhere = Placement((0,) * len(job.tasks))
     return JobArrays(
         job.iterations,
-        policy.code,
-        policy.by_flow,
+        policy,
+        by_flow,
         source,
         destination,
         np.array([edge.lag for edge in job.edges], dtype=np.int64),

@@ -122,7 +122,7 @@ class Scheduler:
                 raise ValueError(f"{policy} looks ahead: it needs a profile")
             profile = Profile(np.zeros((len(job.tasks), 1)), np.zeros((shape[0], 1)))
         check_rows(job, profile)
-        arrays = job_arrays(job, problem.cluster, rule)
+        arrays = job_arrays(job, problem.cluster, rule.code, by_flow=rule.by_flow)
         self._job = job
         self._layout = lay_out(
             arrays, np.array(problem.placement.machine_of, dtype=np.int64)

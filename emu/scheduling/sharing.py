@@ -41,42 +41,49 @@ def share_equally(layout: Layout, state: State, now: float) -> None:
 
 
 @inlined
+def _freeze_equal(
+    layout: Layout, state: State, group: int, rate: float, now: float
+) -> None:
+    """Settle on ``rate`` for ``group`` and raise the level of its ports accordingly."""
+    scratch, count = state.scratch, state.active[group]
+    scratch.frozen[group] = True
+    set_rate(layout, state, group, rate, now)
+    for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
+        port = layout.hop[i]
+        scratch.flows[port] -= count
+        scratch.residual[port] = max(scratch.residual[port] - count * rate, 0.0)
+        if scratch.flows[port] > 0:
+            scratch.load[port] = scratch.residual[port] / scratch.flows[port]
+        else:
+            scratch.load[port] = math.inf
+
+
+@inlined
 def share_max_min(layout: Layout, state: State, now: float) -> None:
     """Set the max-min fair rate of every group.
 
-    `fill_up` with equal weights, where the flows over a port are all one has to count:
-    three times as fast.
+    `fill_up` with equal weights, where the flows over a port are all one has to count;
+    ``scratch.load`` holds the rate at which each port would be full.
     """
     scratch = state.scratch
-    residual, flows, level = scratch.residual, scratch.flows, scratch.load
-    for port in range(residual.size):
-        residual[port] = layout.capacity[port]
-        flows[port] = state.degree[port]
-        level[port] = residual[port] / flows[port] if flows[port] > 0 else math.inf
+    for port in range(layout.capacity.size):
+        scratch.residual[port] = layout.capacity[port]
+        scratch.flows[port] = state.degree[port]
+        scratch.load[port] = math.inf
+        if state.degree[port] > 0:
+            scratch.load[port] = layout.capacity[port] / state.degree[port]
     for group in range(state.active.size):
         scratch.frozen[group] = state.active[group] == 0
     while True:
         fullest, rate = -1, math.inf
-        for port in range(level.size):
-            if level[port] < rate:
-                fullest, rate = port, level[port]
+        for port in range(scratch.load.size):
+            if scratch.load[port] < rate:
+                fullest, rate = port, scratch.load[port]
         if fullest < 0:
             return
         for i in range(layout.port_start[fullest], layout.port_start[fullest + 1]):
-            group = layout.port_group[i]
-            if scratch.frozen[group]:
-                continue
-            scratch.frozen[group] = True
-            set_rate(layout, state, group, rate, now)
-            count = state.active[group]
-            for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
-                port = layout.hop[j]
-                flows[port] -= count
-                residual[port] = max(residual[port] - count * rate, 0.0)
-                if flows[port] > 0:
-                    level[port] = residual[port] / flows[port]
-                else:
-                    level[port] = math.inf
+            if not scratch.frozen[layout.port_group[i]]:
+                _freeze_equal(layout, state, layout.port_group[i], rate, now)
 
 
 @inlined

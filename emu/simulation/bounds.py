@@ -22,7 +22,7 @@ import numpy as np
 from emu.scheduling.compiled import compiled
 from emu.scheduling.foresight import alone, longest_paths
 from emu.scheduling.layout import job_arrays, lay_out, plain
-from emu.scheduling.policies import POLICIES
+from emu.scheduling.rates import OES
 
 if TYPE_CHECKING:
     from emu.problem import Problem, Realization
@@ -76,7 +76,7 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
     """
     realization.check_shapes(problem.job)
     layout = lay_out(
-        job_arrays(problem.job, problem.cluster, POLICIES["oes"]),
+        job_arrays(problem.job, problem.cluster, OES, by_flow=False),
         np.array(problem.placement.machine_of, dtype=np.int64),
     )
     times, volumes = plain(realization.times), plain(realization.volumes)

@@ -140,7 +140,8 @@ def _run(
     check_rows(job, profile)
     if policy_named(policy).code == PORTFOLIO:
         policy = best_policy(problem, profile)
-    arrays = job_arrays(job, problem.cluster, rate_policy(policy))
+    rule = rate_policy(policy)
+    arrays = job_arrays(job, problem.cluster, rule.code, by_flow=rule.by_flow)
     layout = lay_out(arrays, np.array(problem.placement.machine_of, dtype=np.int64))
     after = expectation(layout, plain(profile.times), plain(profile.volumes))
     state = new_state(layout, after, job.iterations if logged else 0)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SABOTAGE = ("Raises", "Forgets", "Hangs", "Loads", "Scribbles", "Absent")
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))  # the builders of this directory
+sys.path.insert(0, str(HERE.parents[1]))  # tests.coordinator.emulated and its like
 
 
 def shared_memory() -> set[str]:
@@ -43,11 +43,13 @@ class Leftovers:
         self.seen: dict[int, psutil.Process] = {}
 
     def note(self) -> list[psutil.Process]:
+        """Remember everything that this process has started, and return it."""
         found = psutil.Process().children(recursive=True)
         self.seen.update({process.pid: process for process in found})
         return found
 
     def alive(self) -> list[psutil.Process]:
+        """Return what was noted and still lives."""
         return [
             process
             for process in self.seen.values()

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
 import pytest
-from emulated import Acts, emulable, golden, named
 
-from emu.coordinator import EmulationSettings, emulate
+from emu.coordinator import EmulatedRun, EmulationSettings, emulate
 from emu.coordinator.plan import describe_processes
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, RunError
 from emu.problem import (
@@ -29,13 +30,16 @@ from emu.problem import (
     Realization,
     Task,
 )
+from emu.schedule import audit
 from emu.simulation import simulate
+from emu.wire.layout import MAGIC, PREFIX, VERSION, Kind
+from tests.coordinator.emulated import Acts, emulable, golden, named
 
 if TYPE_CHECKING:
-    from conftest import Leftovers
+    from tests.coordinator.conftest import Leftovers
 
 pytestmark = [pytest.mark.emulation, pytest.mark.timeout(180)]
-FAST = {"time_scale": 0.02, "byte_scale": 20_000.0, "deadline": 30.0}
+FAST: dict[str, Any] = {"time_scale": 0.02, "byte_scale": 20_000.0, "deadline": 30.0}
 
 
 def run(
@@ -44,12 +48,12 @@ def run(
     tmp_path: Path,
     observer: Acts | None = None,
     **settings: Any,
-) -> Any:
+) -> EmulatedRun:
     return emulate(
         problem,
         "oes",
         EmulationSettings(**{**FAST, **settings}),
-        realization.times,
+        realization,
         log=tmp_path / "agent.log",
         observer=observer,
     )
@@ -73,6 +77,9 @@ def test_makespan_is_the_simulated_one(
         emulated = run(problem, realization, tmp_path, time_scale=0.05)
         apart.append(abs(emulated.schedule.makespan / expected - 1))
         assert emulated.statistics.keys() == problem.job.processes.keys()
+        # An end may be late, and what follows from it: a few ms of wall time.
+        found = audit(emulated.schedule, tolerance=0.5, relative=1e-6)
+        assert found.violations == []
     leftovers.note()
 
     assert apart[-1] < 0.02
@@ -150,13 +157,13 @@ SCRIPT = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from emulated import Acts, golden
-from emu.coordinator import EmulationSettings, emulate
+from tests.coordinator.emulated import Acts, golden
+from emu.coordinator import EmulatedRun, EmulationSettings, emulate
 problem, realization = golden(3)
 acts = Acts(sys.argv[3], lambda: print("now", flush=True), problem)
 settings = EmulationSettings(time_scale=1.0, byte_scale=20000.0)
 log = Path(sys.argv[2])
-emulate(problem, "oes", settings, realization.times, log=log, observer=acts)
+emulate(problem, "oes", settings, realization, log=log, observer=acts)
 """
 
 
@@ -164,7 +171,7 @@ emulate(problem, "oes", settings, realization.times, log=log, observer=acts)
 def test_kill_of_the_coordinator(
     moment: str, tmp_path: Path, leftovers: Leftovers
 ) -> None:
-    arguments = [str(Path(__file__).parent), str(tmp_path / "agent.log"), moment]
+    arguments = [str(Path(__file__).parents[2]), str(tmp_path / "agent.log"), moment]
     with subprocess.Popen(
         [sys.executable, "-c", SCRIPT, *arguments], stdout=subprocess.PIPE, text=True
     ) as coordinator:
@@ -185,8 +192,8 @@ def test_kill_of_the_coordinator(
     [
         ("w0", "Raises", {}, RunError, "w0 .*iteration 1.*ArithmeticError: the loss"),
         ("s0", "Forgets", {}, RunError, "s0 .*iteration 0.*nothing for w0"),
-        ("w0", "Hangs", {"deadline": 5.0}, DeadlineExceeded, "w0 runs iteration 1"),
-        ("g0", "Loads", {"deadline": 5.0}, DeadlineExceeded, "g0 did not load.*iter"),
+        ("w0", "Hangs", {"deadline": 4.0}, DeadlineExceeded, "w0 runs iteration 1"),
+        ("g0", "Loads", {"deadline": 4.0}, DeadlineExceeded, "g0 did not load.*iter"),
         ("g0", "Scribbles", {}, RunError, r"s1 \(.*iteration 0.*g0->s1: .*checksum"),
         ("g0", "Absent", {}, RunError, "g0 .*Absent"),
     ],
@@ -219,14 +226,17 @@ def test_process_that_never_connects(
         ]
 
     monkeypatch.setattr("emu.coordinator.run.describe_processes", describe_one_deaf)
-    with pytest.raises(DeadlineExceeded, match="s1 did not come up within 6 s"):
-        run(*golden(1), tmp_path, deadline=6.0)
+    problem, realization = golden(1)
+    with pytest.raises(DeadlineExceeded, match="s1 did not come up within 4 s"):
+        run(problem, realization, tmp_path, deadline=4.0)
     leftovers.note()
 
 
 GARBAGE = {
     "random": np.random.default_rng(7).bytes(4096),
-    "oversized": b"\xff" * 64,
+    "long": b"\xff" * 64,
+    "oversized": PREFIX.pack(MAGIC, VERSION, Kind.HELLO, 2**32 - 1, 2**63),
+    "of another version": PREFIX.pack(MAGIC, VERSION + 1, Kind.HELLO, 4, 0) + b"\0" * 4,
     "http": b"GET / HTTP/1.1\r\n\r\n",
     "truncated": b"\x00" * 5,
 }
@@ -278,13 +288,23 @@ def test_unlimited_credit_meets_the_memory_limit(
     assert "iteration" in str(caught.value)
 
 
+def test_long_job_can_be_launched(tmp_path: Path, leftovers: Leftovers) -> None:
+    problem, realization = ahead(100_000)  # 1.5 MB of times and lengths for one agent
+    note = Acts("began", partial(os.kill, os.getpid(), signal.SIGINT), problem)
+    with pytest.raises(KeyboardInterrupt, match="while running"):
+        run(problem, realization, tmp_path, note)
+    leftovers.note()
+
+
 def test_port_in_use(tmp_path: Path) -> None:
+    problem, realization = golden(1)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(RunError, match=f"127.0.0.1:{port}.*in use"):
-            run(*golden(1), tmp_path, port=port)
+            run(problem, realization, tmp_path, port=port)
 
 
 def test_unwritable_log(tmp_path: Path) -> None:
+    problem, realization = golden(1)
     with pytest.raises(RunError, match="cannot start an agent"):
-        run(*golden(1), tmp_path / "absent")
+        run(problem, realization, tmp_path / "absent")

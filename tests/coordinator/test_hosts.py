@@ -17,15 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from emulated import Acts, golden
+from typing_extensions import override
 
 from emu.coordinator import EmulationSettings, emulate
 from emu.errors import NodeLost
+from tests.coordinator.emulated import Acts, golden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from conftest import Leftovers
+    from tests.coordinator.conftest import Leftovers
 
 pytestmark = [
     pytest.mark.emulation,
@@ -81,6 +82,7 @@ class Joined:
         self.agents: list[subprocess.Popen[bytes]] = []
 
     def start(self, host: str, port: int) -> None:
+        """Start an agent in each namespace."""
         for name in self.names:
             command = ["ip", "netns", "exec", name, sys.executable, "-m", "emu.launch"]
             with self.log.open("ab") as output:
@@ -94,6 +96,7 @@ class Joined:
             self.agents.append(agent)
 
     def codes(self) -> list[int]:
+        """Wait for the agents and return their exit statuses."""
         self.leftovers.note()
         return [agent.wait(10) for agent in self.agents]
 
@@ -103,6 +106,7 @@ class JoinsAndActs(Acts):
 
     joined_by: Joined
 
+    @override
     def listening(self, host: str, port: int, token: str) -> None:
         assert token == TOKEN
         self.joined_by.start(host, port)
@@ -135,7 +139,7 @@ def test_two_agents_run_the_golden_job(
             problem,
             "oes",
             settings(hosts[0], 0.05),
-            realization.times,
+            realization,
             log=tmp_path / "agent.log",
             observer=observer(agents, "began", leftovers.note, problem),
         )
@@ -163,7 +167,7 @@ def test_cut_host_is_noticed_and_ends_itself(
             problem,
             "oes",
             settings(hosts[0], 1.0),
-            realization.times,
+            realization,
             log=tmp_path / "agent.log",
             observer=watching,
         )
@@ -191,7 +195,7 @@ def test_killed_agent_of_another_host(
             problem,
             "oes",
             settings(hosts[0], 1.0),
-            realization.times,
+            realization,
             log=tmp_path / "agent.log",
             observer=watching,
         )

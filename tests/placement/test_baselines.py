@@ -6,13 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from placement_cases import (
-    GB,
-    feasible_exists,
-    paper_testbed,
-    random_setting,
-    realization,
-)
 
 from emu.errors import InfeasiblePlacement, PlacementError
 from emu.placement import (
@@ -24,6 +17,13 @@ from emu.placement import (
     resource_loads,
 )
 from emu.problem import Cluster, Job, Machine, Problem, Task
+from tests.placement.placement_cases import (
+    GB,
+    feasible_exists,
+    paper_testbed,
+    random_setting,
+    realization,
+)
 
 TWO = Cluster(
     (Machine("m0", 10.0, 10.0, {"cpu": 2}), Machine("m1", 10.0, 10.0, {"cpu": 1}))

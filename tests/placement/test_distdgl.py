@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from placement_cases import dgtp_job, feasible_placements, paper_testbed, random_setting
 
 from emu.errors import InfeasiblePlacement, PlacementError
 from emu.placement import colocated_pairs, place_distdgl
 from emu.problem import Cluster, Job, Machine, Task
+from tests.placement.placement_cases import (
+    dgtp_job,
+    feasible_placements,
+    paper_testbed,
+    random_setting,
+)
 
 
 def test_testbed_separates_two_of_twelve_pairs() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from placement_cases import feasible_exists, paper_testbed, random_setting, realization
 
 from emu.errors import InfeasiblePlacement
 from emu.placement import (
@@ -19,6 +18,12 @@ from emu.placement import (
 )
 from emu.problem import Cluster, Job, Machine, Problem, Profile, Task
 from emu.simulation import makespan
+from tests.placement.placement_cases import (
+    feasible_exists,
+    paper_testbed,
+    random_setting,
+    realization,
+)
 
 # The first call compiles: 30 s of processor time, more on a busy machine.
 pytestmark = pytest.mark.timeout(300)

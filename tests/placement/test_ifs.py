@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from placement_cases import dgtp_job, feasible_exists, paper_testbed, random_setting
 
 from emu.errors import InfeasiblePlacement
 from emu.placement import place_ifs
 from emu.placement.packing import Packing
 from emu.problem import Cluster, Edge, Job, Machine, Task
+from tests.placement.placement_cases import (
+    dgtp_job,
+    feasible_exists,
+    paper_testbed,
+    random_setting,
+)
 
 
 def small(*cpus: float, **more: float) -> Cluster:

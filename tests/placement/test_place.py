@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from placement_cases import paper_testbed, realization
 
 from emu.placement import POLICIES, place, place_ifs
 from emu.placement.draws import walk_generator
 from emu.problem import Cluster, Job, Profile
+from tests.placement.placement_cases import paper_testbed, realization
 
 # The first call compiles: 30 s of processor time, more on a busy machine.
 pytestmark = pytest.mark.timeout(300)

@@ -6,13 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from placement_cases import (
-    dgtp_job,
-    feasible_placements,
-    paper_testbed,
-    random_setting,
-    realization,
-)
 
 from emu.errors import InfeasiblePlacement
 from emu.placement import (
@@ -40,6 +33,13 @@ from emu.problem import (
     Task,
 )
 from emu.simulation import makespan
+from tests.placement.placement_cases import (
+    dgtp_job,
+    feasible_placements,
+    paper_testbed,
+    random_setting,
+    realization,
+)
 
 # The first call compiles: 30 s of processor time, more on a busy machine.
 pytestmark = pytest.mark.timeout(300)

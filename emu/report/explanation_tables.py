@@ -1,0 +1,139 @@
+"""An explanation as tables of at most 100 columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.text import Text
+
+from emu.report.explanation import apart_rows, cause_rows, port_rows
+from emu.report.terminal import plain_table
+from emu.units import format_duration, format_ratio
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from emu.report.explanation import Explanation
+
+#: Improvements that are shown; the JSON form has all.
+SHOWN = 15
+
+
+def explanation_tables(explanation: Explanation, shown: int = SHOWN) -> RenderableType:
+    """Return the headline, the causes, the ports, the drift and what would help.
+
+    Parameters
+    ----------
+    shown
+        Rows of what would help.
+    """
+    parts: list[RenderableType] = [headline(explanation), "", causes(explanation)]
+    if any(link.port >= 0 for link in explanation.chain.links):
+        parts += ["", ports(explanation)]
+    if explanation.simulated is not None:
+        parts += ["", apart(explanation)]
+    if explanation.improvements:
+        parts += ["", improvements(explanation, shown)]
+    parts += [Text(f"note: {note}", style="yellow") for note in explanation.notes]
+    return Group(*parts)
+
+
+def headline(explanation: Explanation) -> Text:
+    """Return the makespan and the length of its chain."""
+    makespan = format_duration(explanation.schedule.makespan, 6)
+    text = Text.assemble((makespan, "bold"), " from start to end")
+    if explanation.simulated is not None:
+        text.append(f", simulated {format_duration(explanation.simulated_makespan, 6)}")
+    text.append(
+        f"; the critical chain has {len(explanation.chain.links)} links, each begins "
+        "when the one before ends"
+    )
+    return text
+
+
+def causes(explanation: Explanation) -> Table:
+    """Return the causes and their sum."""
+    problem, chain = explanation.schedule.problem, explanation.chain
+    table = plain_table(
+        "Why this long", "cause", "of", "held back by", ">time", ">share", ">links"
+    )
+    total = chain.seconds or 1.0
+    for row in cause_rows(problem, chain):
+        table.add_row(
+            row["cause"],
+            row["what"],
+            row["port"],
+            format_duration(row["seconds"]),
+            f"{100 * row['seconds'] / total:.1f} %",
+            str(row["links"]),
+        )
+    total_time = format_duration(chain.seconds, 6)
+    links = str(len(chain.links))
+    table.add_row("sum", "", "", total_time, "100.0 %", links, style="bold")
+    return table
+
+
+def ports(explanation: Explanation) -> Table:
+    """Return the ports of the chain."""
+    table = plain_table("Ports on the chain", "port", ">time", ">share", "")
+    total = explanation.chain.seconds or 1.0
+    for row in port_rows(explanation.schedule.problem, explanation.chain):
+        share = row["seconds"] / total
+        table.add_row(
+            row["port"],
+            format_duration(row["seconds"]),
+            f"{100 * share:.1f} %",
+            "█" * round(30 * share),
+        )
+    return table
+
+
+def apart(explanation: Explanation) -> Table:
+    """Return where emulation and simulation parted, and the sum."""
+    table = plain_table(
+        "Emulated minus simulated, along the chain", "cause", "of", ">apart", ">share"
+    )
+    base = explanation.simulated_makespan or 1.0
+    difference = explanation.schedule.makespan - explanation.simulated_makespan
+    for row in apart_rows(explanation.schedule.problem, explanation.apart):
+        seconds = row["seconds"]
+        if abs(seconds) >= 1e-9 * base:
+            table.add_row(
+                row["cause"],
+                row["what"],
+                _signed(seconds),
+                format_ratio(seconds / base),
+            )
+    table.add_row(
+        "sum", "", _signed(difference), format_ratio(difference / base), style="bold"
+    )
+    return table
+
+
+def improvements(explanation: Explanation, shown: int) -> Table:
+    """Return what would help, best first, and a line about the rest."""
+    table = plain_table(
+        "What would help (each line is simulated)", "change", ">makespan", ">gain", ""
+    )
+    base = explanation.simulated_makespan or 1.0
+    helping = [i for i in explanation.improvements if i.gain > 1e-9 * base]
+    for improvement in helping[:shown]:
+        gain = improvement.gain / base
+        table.add_row(
+            improvement.change.what,
+            format_duration(improvement.makespan, 6),
+            format_ratio(-gain),
+            "█" * round(20 * gain),
+        )
+    rest = len(explanation.improvements) - len(helping)
+    unseen = max(0, len(helping) - shown)
+    more = f"{unseen} more would help, " if unseen else ""
+    table.caption = f"{more}{rest} changes would not"
+    table.caption_justify = "left"
+    return table
+
+
+def _signed(seconds: float) -> str:
+    return ("+" if seconds >= 0 else "") + format_duration(seconds)

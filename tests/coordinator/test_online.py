@@ -1,0 +1,188 @@
+"""One scheduler, two clocks: driven by events, the run is the simulated one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.coordinator.online import OnlineRun
+from emu.coordinator.record import Recorder
+from emu.coordinator.watch import Watch
+from emu.errors import NodeMisbehaved
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
+from emu.schedule import audit
+from emu.scheduling import Scheduler
+from emu.simulation import simulate
+from emu.testing import two_machine_example
+from emu.wire.messages import FlowEnded, TaskEnded
+from tests.coordinator.virtual import PerfectProcesses, drive
+
+# Powers of two and their like make exact ties, the rest makes none.
+SIZES = st.sampled_from([0.0, 1.0, 2.0, 4.0, 8.0, 3.7, 0.013, 11.11])
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[Problem, Realization]:
+    """Tasks with forward edges of lag 0 and any edges of lag 1 or 2, anywhere."""
+    count = draw(st.integers(2, 6))
+    pairs = [(i, j) for i in range(count) for j in range(count) if i != j]
+    chosen = draw(st.lists(st.sampled_from(pairs), max_size=10, unique=True))
+    edges = tuple(
+        Edge(i, j, draw(st.integers(0 if i < j else 1, 2))) for i, j in chosen
+    )
+    iterations = draw(st.integers(1, 4))
+    job = Job(tuple(Task(f"t{i}", "task") for i in range(count)), edges, iterations)
+    nic = st.sampled_from([1.0, 2.0, 5.0])
+    machines = draw(st.integers(1, 3))
+    cluster = Cluster(
+        tuple(Machine(f"m{i}", draw(nic), draw(nic)) for i in range(machines))
+    )
+    where = draw(st.tuples(*[st.integers(0, machines - 1)] * count))
+    rows = st.lists(SIZES, min_size=iterations, max_size=iterations)
+    times = np.array([draw(rows) for _ in range(count)])
+    volumes = np.array([draw(rows) for _ in edges]).reshape(len(edges), iterations)
+    return Problem(cluster, job, Placement(where)), Realization(times, volumes)
+
+
+@given(
+    problem_and_realization=problems(),
+    policy=st.sampled_from(["oes", "maxmin"]),
+    backwards=st.booleans(),
+)
+def test_events_and_virtual_time_give_one_schedule(
+    problem_and_realization: tuple[Problem, Realization],
+    policy: str,
+    *,
+    backwards: bool,
+) -> None:
+    problem, realization = problem_and_realization
+    recorder, _ = drive(problem, realization, policy, shuffle=backwards)
+    online, simulated = recorder.schedule(), simulate(problem, realization, policy)
+
+    for field in ("task_start", "task_end", "flow_ready", "flow_start", "flow_end"):
+        mine, theirs = getattr(online, field), getattr(simulated, field)
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9, err_msg=field)
+    np.testing.assert_array_equal(online.flow_bytes, simulated.flow_bytes)
+    assert audit(online, tolerance=1e-6).violations == []
+
+
+@given(problems())
+def test_realization_is_what_was_measured(
+    problem_and_realization: tuple[Problem, Realization],
+) -> None:
+    problem, realization = problem_and_realization
+    recorder, _ = drive(problem, realization, "oes")
+    measured = recorder.realization()
+
+    np.testing.assert_allclose(measured.times, realization.times, atol=1e-9)
+    sent = ~np.isnan(recorder.schedule().flow_bytes)
+    np.testing.assert_array_equal(measured.volumes[sent], realization.volumes[sent])
+
+
+def test_rates_integrate_to_the_volumes() -> None:
+    problem, realization = two_machine_example(3)
+    schedule = drive(problem, realization, "oes")[0].schedule()
+    history = schedule.rates
+    assert history is not None
+    for edge, n in schedule.flows():
+        mine = (history.edge == edge) & (history.iteration == n)
+        times = np.append(history.time[mine], schedule.flow_end[edge, n])
+        sent = float(np.diff(times) @ history.rate[mine])
+        assert sent == pytest.approx(realization.volumes[edge, n])
+
+
+def test_late_event_counts_from_now() -> None:
+    problem, realization = two_machine_example(1)
+    scheduler, recorder = Scheduler(problem, "oes"), Recorder(problem)
+    watch = Watch(problem, realization.times, scheduler.served, 1.0)
+    outlet = PerfectProcesses(problem, realization)
+    online = OnlineRun(scheduler, recorder, watch, outlet)
+    online.begin()
+    first = outlet.next_events()
+    online.handle([e for e in first if isinstance(e, TaskEnded) and e.task == 0])
+    online.handle(outlet.next_events())  # g0->s1 has gone, with the whole NIC: at 5 s
+    online.handle([e for e in first if isinstance(e, TaskEnded) and e.task == 1])
+    started = recorder.schedule().flow_start
+
+    assert started[0, 0] == 1.0  # g0->s0, a handoff
+    assert started[2, 0] == 5.0  # g1->s0 was ready at 1 s, and was told of at 5 s
+
+
+def ended(problem: Problem, **changes: object) -> TaskEnded:
+    fields: dict[str, object] = {
+        "task": 0,
+        "iteration": 0,
+        "start": 0.0,
+        "end": 1.0,
+        "edges": [0, 1],
+        "volumes": [40.0, 40.0],
+        "busy": 0.0,
+        "cpu": 0.0,
+        "late": 0.0,
+        "report": {},
+    }
+    assert problem.job.tasks[0].name == "g0"
+    return TaskEnded(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"iteration": 1},
+        {"iteration": -1},
+        {"task": 99},
+        {"end": math.nan},
+        {"end": math.inf},
+        {"edges": [7]},
+        {"edges": [0]},
+        {"edges": ["0", "1"]},
+        {"volumes": [40.0, -1.0]},
+        {"volumes": [40.0, math.nan]},
+        {"volumes": [40.0, "1"]},
+    ],
+)
+def test_impossible_task_end(changes: dict[str, object]) -> None:
+    problem, realization = two_machine_example(1)
+    scheduler = Scheduler(problem, "oes")
+    watch = Watch(problem, realization.times, scheduler.served, 1.0)
+    outlet = PerfectProcesses(problem, realization)
+    online = OnlineRun(scheduler, Recorder(problem), watch, outlet)
+    online.begin()
+    with pytest.raises(NodeMisbehaved, match="impossible"):
+        online.handle([ended(problem, **changes)])
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        FlowEnded(2, 0, 3.0, 40.0),
+        FlowEnded(1, 1, 3.0, 40.0),
+        FlowEnded(99, 0, 3.0, 40.0),
+        FlowEnded(1, 0, 3.0, 39.0),
+        FlowEnded(1, 0, math.nan, 40.0),
+    ],
+    ids=["not active", "not begun", "no such edge", "bytes missing", "no time"],
+)
+def test_impossible_flow_end(event: FlowEnded) -> None:
+    problem, realization = two_machine_example(2)
+    scheduler = Scheduler(problem, "oes")
+    watch = Watch(problem, realization.times, scheduler.served, 1.0)
+    outlet = PerfectProcesses(problem, realization)
+    online = OnlineRun(scheduler, Recorder(problem), watch, outlet)
+    online.begin()
+    online.handle([ended(problem)])
+    with pytest.raises(NodeMisbehaved, match="impossible"):
+        online.handle([event])

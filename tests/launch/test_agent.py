@@ -1,0 +1,191 @@
+"""The agent alone, with a coordinator that the test plays."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from emu.errors import NodeLost, NodeMisbehaved
+from emu.launch import Agent, LocalAgent, describe_end, run_until_signalled
+from emu.launch.__main__ import main
+from emu.network import ControlConnection, ControlServer
+from emu.wire.messages import AgentHello, Stop, expect, pack, unpack
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOKEN = "of-this-run"  # noqa: S105
+
+
+async def served(agent: Agent | None, heard: list[AgentHello]) -> tuple[str, int]:
+    """Run an agent against a coordinator that stops it at once."""
+
+    async def greet(connection: ControlConnection, _who: dict[str, Any]) -> None:
+        heard.append(expect(unpack(await connection.receive(5.0)), AgentHello))
+        connection.send(pack(Stop("that was all")))
+        async for _ in connection:
+            pass
+
+    server = ControlServer(token=TOKEN, on_connection=greet)
+    address = await server.start("127.0.0.1")
+    try:
+        await (agent or Agent(address, TOKEN)).run()
+    finally:
+        await server.aclose()
+    return address
+
+
+def test_agent_introduces_its_host_and_leaves_when_stopped() -> None:
+    heard: list[AgentHello] = []
+    asyncio.run(served(None, heard))
+
+    assert [hello.host["pid"] for hello in heard] == [os.getpid()]
+    assert heard[0].host["cpus"] >= 1
+
+
+def test_wrong_token_is_refused_at_once() -> None:
+    async def join() -> None:
+        server = ControlServer(token=TOKEN, on_connection=lambda *_: asyncio.sleep(0))
+        address = await server.start("127.0.0.1")
+        try:
+            await Agent(address, "another", patience=60.0).run()
+        finally:
+            await server.aclose()
+
+    with pytest.raises(NodeMisbehaved, match=r"refused agent on .*token"):
+        asyncio.run(asyncio.wait_for(join(), 10))
+
+
+def test_nobody_answers(unused_tcp_port: int) -> None:
+    agent = Agent(("127.0.0.1", unused_tcp_port), TOKEN, patience=0.0)
+    with pytest.raises(NodeLost, match=f"no coordinator answers .*{unused_tcp_port}"):
+        asyncio.run(agent.run())
+
+
+def test_command_ends_with_the_exit_code_of_its_error(
+    unused_tcp_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = f"127.0.0.1:{unused_tcp_port}"
+
+    assert main([address, "--patience", "0"]) == NodeLost.exit_code
+    assert capsys.readouterr().err.startswith("emu agent: no coordinator answers")
+
+
+def test_command_wants_an_address(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["nowhere"])
+    assert "nowhere is not HOST:PORT" in capsys.readouterr().err
+
+
+def test_token_is_in_no_argument(tmp_path: Path) -> None:
+    async def start() -> str:
+        agent = await LocalAgent.start(("127.0.0.1", 9), TOKEN, tmp_path / "log")
+        reading = await asyncio.create_subprocess_exec(
+            *("ps", "-o", "args=", "-p", str(agent.pid)), stdout=asyncio.subprocess.PIPE
+        )
+        arguments = (await reading.communicate())[0].decode()
+        await agent.aclose(grace=0.0)
+        return arguments
+
+    arguments = asyncio.run(start())
+
+    assert "emu.launch" in arguments
+    assert TOKEN not in arguments
+
+
+def test_local_agent_that_is_closed_is_killed(tmp_path: Path) -> None:
+    async def start() -> str:
+        agent = await LocalAgent.start(("127.0.0.1", 9), TOKEN, tmp_path / "log")
+        await agent.aclose(grace=0.0)
+        return await agent.ended()
+
+    assert asyncio.run(start()) == "was killed by SIGKILL"
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (0, "ended with status 0"),
+        (3, "ended with status 3"),
+        (-9, "was killed by SIGKILL"),
+        (-99, "was killed by signal 99"),
+    ],
+)
+def test_end_in_words(code: int, text: str) -> None:
+    assert describe_end(code) == text
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_ends_a_coroutine_in_good_order(number: signal.Signals) -> None:
+    before, cleaned = signal.getsignal(number), []
+
+    async def work() -> None:
+        try:
+            signal.raise_signal(number)
+            await asyncio.sleep(60)
+        finally:
+            signal.raise_signal(number)  # impatience changes nothing
+            await asyncio.sleep(0.05)
+            cleaned.append(True)
+
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt, match=f"{number.name} while at work"):
+        run_until_signalled(work(), lambda: "at work")
+
+    assert cleaned == [True]
+    assert time.monotonic() - begun < 30
+    assert signal.getsignal(number) is before
+
+
+def test_result_and_error_pass_through() -> None:
+    async def answer() -> int:
+        return 42
+
+    async def fail() -> int:
+        raise NodeLost("gone")
+
+    assert run_until_signalled(answer(), str) == 42
+    with pytest.raises(NodeLost, match="gone"):
+        run_until_signalled(fail(), str)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel does it on Linux")
+def test_tethered_process_dies_with_its_parent() -> None:
+    child = "import emu.launch.tether, time; print('tied', flush=True); time.sleep(60)"
+    parent = (
+        "import subprocess, sys, os, signal\n"
+        f"child = subprocess.Popen([sys.executable, '-c', {child!r}],"
+        " stdout=subprocess.PIPE)\n"
+        "child.stdout.readline()\n"
+        "print(child.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+
+    async def start() -> int:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", parent, stdout=asyncio.subprocess.PIPE
+        )
+        out, _ = await process.communicate()
+        return int(out)
+
+    child_pid = asyncio.run(start())
+    patience = time.monotonic() + 10
+    while (alive := _alive(child_pid)) and time.monotonic() < patience:
+        time.sleep(0.01)
+
+    assert not alive
+
+
+def _alive(pid: int) -> bool:
+    import psutil
+
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,192 @@
+"""A task's iteration, and what the runtime makes of programs, without any process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from emu.errors import DeadlineExceeded, NodeMisbehaved
+from emu.network import Delivery, Inbox, RunClock
+from emu.wire.messages import Message, RunTask, TaskEnded
+from nodes.holding import Holder
+from nodes.runtime import result_parts
+from nodes.task_runner import Surroundings, TaskRunner
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nodes.program import Payload
+
+
+class Doubles:
+    """Sends twice what it gets; the first iteration starts from nothing."""
+
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Return the double of the input on edge 7."""
+        if 3 not in inputs:
+            return {7: {"x": np.zeros(4)}}
+        return {7: {"x": inputs[3]["x"] * 2}} if iteration < 2 else {}
+
+    def report(self) -> dict[str, float]:
+        """Return a figure."""
+        return {"loss": 0.5}
+
+    def result(self) -> Payload:
+        """Return an array with more bytes than fit one message, and an empty one."""
+        return {"weights": np.arange(100_000, dtype="<f8"), "none": np.zeros((0, 3))}
+
+
+class Edge:
+    """Takes what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, dict[str, Any]]] = []
+
+    def send(self, iteration: int, payload: Payload, **options: Any) -> asyncio.Future:  # type: ignore[type-arg]
+        """Note one frame."""
+        self.sent.append((iteration, {**payload, **options}))
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        return done
+
+
+DESCRIPTION: dict[str, Any] = {
+    "task": 5,
+    "name": "w0",
+    "iterations": 3,
+    "times": [0.02, 0.02, 0.02],
+    "inputs": [{"edge": 3, "lag": 1, "peer": "p0"}],
+    "outputs": [{"edge": 7, "lag": 0, "peer": "p0", "shaped": True}],
+}
+
+
+class Stage:
+    """A task runner with everything around it in the test's hands."""
+
+    def __init__(self, *, patience: float = 5.0, **changes: Any) -> None:
+        self.told: list[Message] = []
+        self.edge, self.inbox, self.holder = Edge(), Inbox("w0"), Holder()
+        self.compute = ThreadPoolExecutor(1)
+        self.clock = RunClock(time.monotonic(), time_scale=1.0)
+        around = Surroundings(
+            inbox=self.inbox,
+            outputs={7: self.edge},  # type: ignore[dict-item]
+            compute=self.compute,
+            holder=self.holder,
+            clock=self.clock,
+            tell=self.told.append,
+            track=lambda _: None,
+            byte_scale=16.0,
+            patience=patience,
+            checksum=True,
+        )
+        self.runner = TaskRunner({**DESCRIPTION, **changes}, Doubles(), around)
+
+    async def run(self, iteration: int, start: float) -> TaskEnded:
+        """Run one iteration and return what the coordinator is told."""
+        try:
+            await self.runner.run(RunTask(5, iteration, start))
+        finally:
+            self.holder.close()
+            self.compute.shutdown()
+        (told,) = self.told
+        assert isinstance(told, TaskEnded)
+        return told
+
+    def deliver(self, iteration: int) -> None:
+        """Let an input arrive."""
+        self.inbox.deliver(Delivery(3, iteration, {"x": np.full(4, 21.0)}, 0.0))
+
+
+async def test_task_ends_at_its_profiled_end_however_early_it_is_done() -> None:
+    stage = Stage()
+    told = await stage.run(0, start=0.05)
+
+    assert (told.end, told.late) == (0.05 + 0.02, 0.0)
+    assert stage.clock.now() >= told.end
+    assert (told.edges, told.volumes) == ([7], [32 / 16.0])
+    assert told.report == {"loss": 0.5}
+
+
+async def test_late_task_says_so() -> None:
+    told = await Stage().run(0, start=-10.0)
+
+    assert told.late > 9.9
+    assert told.end == pytest.approx(-10.0 + 0.02 + told.late)
+
+
+async def test_without_a_profile_a_task_ends_when_it_is_done() -> None:
+    told = await Stage(times=None).run(0, start=-10.0)
+
+    assert told.late == 0.0
+    assert told.end > -0.1
+
+
+async def test_input_of_the_lagged_iteration_is_used_and_sent_on() -> None:
+    stage = Stage()
+    stage.deliver(0)
+    await stage.run(1, start=0.0)
+    ((iteration, sent),) = stage.edge.sent
+
+    assert iteration == 1
+    assert sent["shaped"]
+    assert sent["checksum"]
+    np.testing.assert_array_equal(sent["x"], np.full(4, 42.0))
+    assert stage.runner.doing == ""
+
+
+async def test_missing_input_is_named() -> None:
+    stage = Stage(patience=0.05)
+    with pytest.raises(
+        DeadlineExceeded, match=r"task w0 waited 0\.05 s for iteration 0 of p0"
+    ):
+        await stage.run(1, start=0.0)
+    assert stage.runner.doing == "task w0, iteration 1"
+
+
+async def test_program_that_forgets_an_edge_is_named() -> None:
+    stage = Stage()
+    stage.deliver(1)
+    with pytest.raises(NodeMisbehaved, match="nothing for p0"):
+        await stage.run(2, start=0.0)
+
+
+async def test_last_iterations_of_a_lagged_edge_send_nothing() -> None:
+    outputs = [{"edge": 7, "lag": 1, "peer": "p0", "shaped": True}]
+    stage = Stage(outputs=outputs)
+    stage.deliver(1)
+    told = await stage.run(2, start=0.0)
+
+    assert told.edges == []
+    assert stage.edge.sent == []
+
+
+def test_result_goes_in_parts_that_make_it_whole() -> None:
+    parts = result_parts(5, Doubles())
+    weights = [part for part in parts if part.name == "weights"]
+    joined = np.frombuffer(b"".join(part.data for part in weights))
+
+    assert len(weights) > 1
+    assert {part.total for part in weights} == {800_000}
+    np.testing.assert_array_equal(joined, np.arange(100_000.0))
+    assert [part.shape for part in parts if part.name == "none"] == [[0, 3]]
+
+
+async def test_holder_lets_many_wait_and_none_too_early() -> None:
+    holder, woken = Holder(), []
+    begun = time.monotonic()
+
+    async def wait(seconds: float) -> None:
+        await holder.until(begun + seconds)
+        woken.append((seconds, time.monotonic() - begun))
+
+    await asyncio.gather(*(wait(s) for s in (0.03, 0.01, 0.02, -1.0)))
+    holder.close()
+
+    assert [seconds for seconds, _ in woken] == [-1.0, 0.01, 0.02, 0.03]
+    assert all(after >= seconds for seconds, after in woken)
