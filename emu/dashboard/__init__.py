@@ -1,4 +1,4 @@
-"""A run while it goes on: a page in the browser, figures for machines, a terminal table.
+"""A run while it goes on: a page in the browser, metrics, a table in the terminal.
 
 The coordinator's thread only appends what it hears to a tape (0.2 us each); folding
 that into figures, and serving them, happens in a thread of its own, four times a

@@ -116,7 +116,7 @@ class LiveRun:
                 case Decided():
                     self._decided(what)
                 case RunTask():
-                    self._running[what.task] = what.iteration, what.time
+                    self._running[what.task] = what.iteration, what.start
                 case Began():
                     self._phase, self._zero = "running", heard + 1.0
                 case Joined(processes):

@@ -67,7 +67,9 @@ class Pages:
                 *(self._tell(viewer, update) for viewer in list(self._viewers))
             )
 
-    async def _tell(self, viewer: web.WebSocketResponse, update: dict[str, Any]) -> None:
+    async def _tell(
+        self, viewer: web.WebSocketResponse, update: dict[str, Any]
+    ) -> None:
         try:
             async with asyncio.timeout(_PATIENCE):
                 await viewer.send_str(json.dumps({**update, **self._news(viewer)}))
@@ -153,13 +155,13 @@ class Pages:
 
     async def _metrics(self, _: web.Request) -> web.Response:
         text = metrics(self._live.status())
-        return web.Response(
-            body=text.encode(), headers={"Content-Type": CONTENT_TYPE}
-        )
+        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
     async def _report(self, _: web.Request) -> web.StreamResponse:
         if not self._has_report():
-            raise web.HTTPNotFound(text="the report is written when the run has ended\n")
+            raise web.HTTPNotFound(
+                text="the report is written when the run has ended\n"
+            )
         return web.FileResponse(self._directory / "report.html")
 
     def _has_report(self) -> bool:
