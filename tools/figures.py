@@ -21,8 +21,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
@@ -53,7 +52,7 @@ Found = tuple[Duel, list[Span]]
 def one_draw(
     name: str, number: int, pools: dict[int, BatchPool], transfers: int, study: str
 ) -> Found:
-    """Search and, unless only the search is studied, simulate on one set of machines."""
+    """Place the job on one set of machines and simulate it, unless ``search``."""
     setting = SETTINGS[name]
     draw = Draw(setting, number, pools, transfers)
     spans: list[Span] = []
@@ -89,7 +88,7 @@ def all_draws(options: argparse.Namespace, console: Console) -> Iterator[Found]:
                 setting.name,
                 number,
                 pools[setting.name],
-                options.transfers or setting.transfers,
+                options.transfers,
                 options.study,
             )
             for setting in settings
@@ -129,7 +128,9 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--setting", choices=list(SETTINGS), action="append", help="both if not given"
     )
-    parser.add_argument("--transfers", type=int, help="candidates of ETP per cluster")
+    parser.add_argument(
+        "--transfers", type=int, default=10_000, help="candidates of ETP per cluster"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--out", type=Path, help="default: runs/figures-<time>")
     options = parser.parse_args(arguments)

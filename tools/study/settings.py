@@ -48,8 +48,6 @@ class Setting:
         Of GraphSAGE.
     profiled_pmr
         Peak-to-mean ratio that the paper profiled.
-    transfers
-        Candidates of ETP, per set of machines.
     """
 
     name: str
@@ -64,7 +62,6 @@ class Setting:
     classes: int
     vertices_trained: int
     profiled_pmr: float
-    transfers: int
     hidden: int = 256
     layers: int = 3
 
@@ -103,7 +100,6 @@ SETTINGS = {
             classes=47,
             vertices_trained=196_615,
             profiled_pmr=1.16,
-            transfers=10_000,
         ),
         Setting(
             name="papers100M",
@@ -118,7 +114,6 @@ SETTINGS = {
             classes=172,
             vertices_trained=1_207_179,
             profiled_pmr=1.08,
-            transfers=1_500,
         ),
     )
 }
