@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BATCHES = (250, 500, REFERENCE_BATCH, 2000)
-RATIOS = (1.1, 1.5, 2.0, 3.0)
+RATIOS = (1.2, 2.0, 3.0)
 FULL, QUICK = 20, 3
 WIDTH = 100  # columns of the tables in tables.txt
 
@@ -100,7 +100,7 @@ def all_draws(options: argparse.Namespace, console: Console) -> Iterator[Found]:
             progress.advance(bar)
 
 
-def write(folder: Path, duels: list[Duel], spans: list[Span], console: Console) -> None:
+def write(folder: Path, duels: list[Duel], spans: list[Span]) -> None:
     """Write CSV, figures and tables, and print the tables."""
     write_rows(folder / "searches.csv", duels)
     draw_duels(duels, folder)
@@ -114,9 +114,8 @@ def write(folder: Path, duels: list[Duel], spans: list[Span], console: Console) 
                 draw_sweep(number, series, folder)
         tables.insert(0, verdict_table(verdicts(series)))
     with (folder / "tables.txt").open("w") as file:
-        for table in tables:
-            console.print(table)
-            Console(file=file, width=WIDTH).print(table)
+        for out in (Console(width=WIDTH), Console(file=file, width=WIDTH)):
+            out.print(*tables, sep="\n")
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
@@ -152,7 +151,7 @@ def main(arguments: list[str] | None = None) -> int:
         spans += found
     duels.sort(key=lambda duel: (duel.setting, duel.draw))
     spans.sort(key=lambda span: (span.setting, span.sweep, span.x, span.draw))
-    write(options.out, duels, spans, console)
+    write(options.out, duels, spans)
     manifest: dict[str, Any] = {
         "draws": options.draws,
         "settings": options.setting,
