@@ -47,6 +47,9 @@ CHOICE = ("oes", "maxmin", "weighted_maxmin", "oes_cp", "mrtf", "omcoflow_gamma"
 #: of products (by up to 23 %), and takes least time.
 COST_UNIT = 1e-4
 MOST_TRANSFERS = 1_000_000
+#: Candidates that a round of the improved search deserves: with 4,000 in all, one round
+#: ended 0 to 7 % below four rounds on 4 clusters of products.
+PER_ROUND = 10_000
 PILOTS = (20, 200)  # candidates of two searches that tell how long one takes
 _CLUSTER, _PROFILE, _RUN = 0, 1, 2  # streams of random numbers
 
@@ -216,7 +219,11 @@ class Draw:
         self, profile: Profile, candidates: int
     ) -> tuple[PlacementResult, float]:
         began = time.process_time()
-        options = SearchOptions(transfers=candidates, iterations=ITERATIONS)
+        options = SearchOptions(
+            transfers=candidates,
+            iterations=ITERATIONS,
+            rounds=1 + candidates // PER_ROUND,
+        )
         found = search(
             self.job, self.cluster, profile, seed=self.number, options=options
         )
