@@ -246,7 +246,8 @@ def _rates(problem: Problem, path: Path) -> RateHistory:
         When it is missing, cut short, or names flows that the job does not have.
     """
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        # Opened here: NumPy leaves the file of a damaged archive open.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             rates = RateHistory(
                 time=arrays["time"],
                 edge=arrays["edge"],
