@@ -17,6 +17,7 @@ from emu.wire.messages import FlowEnded, RunTask, TaskEnded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from emu.dashboard.history import Seen
     from emu.problem import Problem
 
 _SHOWN_FLOWS = 40
@@ -109,6 +110,12 @@ class LiveRun:
         with self._lock:
             self._fold()
             return self.history.to_json()
+
+    def news(self, seen: Seen) -> tuple[dict[str, Any], Seen]:
+        """Return what a viewer has not seen of the history; see `History.since`."""
+        with self._lock:
+            self._fold()
+            return self.history.since(seen)
 
     def _now(self) -> float:
         """Return the run time: from the wall clock while the run goes on."""
