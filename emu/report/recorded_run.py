@@ -146,7 +146,7 @@ def load_run(path: str | Path) -> RecordedRun:
             return None
 
     def schedule(name: str) -> Schedule:
-        return schedule_from_json(problem, _object(path / name), str(path / name))
+        return _schedule(problem, path / name)
 
     manifest = tried("manifest.json", lambda: _versioned(path / "manifest.json"))
     result = tried("result.json", lambda: _versioned(path / "result.json"))
@@ -227,6 +227,26 @@ def _object(path: Path) -> dict[str, Any]:
     return content
 
 
+def _schedule(problem: Problem, path: Path) -> Schedule:
+    """Return the schedule of a file.
+
+    Raises
+    ------
+    DataError
+        When it is missing, cut short, or lacks tasks or flows of the job.
+    """
+    made = schedule_from_json(problem, _object(path), str(path))
+    job = problem.job
+    for e, edge in enumerate(job.edges):
+        sent = max(job.iterations - edge.lag, 0)
+        if np.isnan(made.flow_end[e, :sent]).any():
+            lost = int(np.isnan(made.flow_end[e, :sent]).argmax())
+            raise DataError(
+                f"lacks flow {job.edge_name(edge)} of iteration {lost}", path=str(path)
+            )
+    return made
+
+
 def _versioned(path: Path) -> dict[str, Any]:
     content = _object(path)
     if content.get("version") != VERSION:
@@ -246,7 +266,8 @@ def _rates(problem: Problem, path: Path) -> RateHistory:
         When it is missing, cut short, or names flows that the job does not have.
     """
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        # numpy leaves a file that it opened itself open when it is torn.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             rates = RateHistory(
                 time=arrays["time"],
                 edge=arrays["edge"],
