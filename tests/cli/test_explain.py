@@ -83,3 +83,23 @@ def test_plot(run: Path, tmp_path: Path) -> None:
     assert call("plot", run, "--figure", "ports", "--out", out).exit_code == 0
     assert out.read_bytes().startswith(b"\x89PNG")
     assert call("plot", run, "--out", tmp_path / "a.gif").exit_code == 3
+
+
+def test_runs_are_compared_with_intervals(run: Path, tmp_path: Path) -> None:
+    other = write_run(tmp_path / "other", policy="maxmin")
+    picture = tmp_path / "runs.svg"
+    result = call("compare", run, run, other, "--json", "-", "--out", picture)
+    rows = {row["name"]: row for row in json.loads(result.stdout)}
+
+    assert {name: row["runs"] for name, row in rows.items()} == {
+        "golden, explicit, oes": 2,
+        "golden, explicit, maxmin": 1,
+    }
+    (alike, _) = rows.values()
+    assert alike["emulated"]["half"] == 0.0
+    assert alike["fidelity"] == pytest.approx(
+        alike["emulated"]["mean"] / alike["simulated"]["mean"] - 1
+    )
+    assert picture.stat().st_size > 5000
+    assert "maxmin" in call("compare", run, other).output
+    assert call("compare", GOLDEN, run).exit_code == 2
