@@ -12,9 +12,11 @@ import pytest
 
 import emu
 from emu.errors import DataError
+from emu.report.array_files import write_realization
 from emu.report.port_rates import assigned_rates, mean_rates
 from emu.report.recorded_run import realization_of, with_simulated_rates
 from emu.simulation import makespan
+from emu.testing import two_machine_example
 from tests.report.recorded import schedules, write_run
 
 if TYPE_CHECKING:
@@ -93,7 +95,14 @@ def test_rates_of_the_simulation_are_simulated_again(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["manifest.json", "result.json", "simulated.json", "rates.npz"]
+    "name",
+    [
+        "manifest.json",
+        "result.json",
+        "simulated.json",
+        "rates.npz",
+        "realization.npz",
+    ],
 )
 @pytest.mark.parametrize("damage", ["missing", "truncated"])
 def test_what_is_missing_is_named(tmp_path: Path, name: str, damage: str) -> None:
@@ -131,6 +140,16 @@ def test_flows_that_are_missing_are_named(tmp_path: Path) -> None:
 
     assert read.emulated is None
     assert "flow" in read.missing[0]
+
+
+def test_realization_of_another_job_is_refused(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    write_realization(run, two_machine_example(5)[1])
+
+    read = emu.load_run(run)
+    (sentence,) = read.missing
+    assert sentence.startswith("realization.npz cannot be used: times (6, 5)")
+    assert read.realization.times.shape == (6, 3), "from the schedule"
 
 
 def test_rates_of_unknown_flows_are_refused(tmp_path: Path) -> None:
