@@ -9,9 +9,12 @@ from emu.cli import (  # noqa: F401 - importing a module registers its commands
     compare_commands,
     explain_commands,
     place_commands,
+    plot_commands,
+    report_commands,
     run_commands,
     scenario_commands,
     simulate_commands,
+    sweep_commands,
     trace_commands,
 )
 from emu.cli.app import app, main

@@ -33,7 +33,7 @@ class Commands(TyperGroup):
             typer.echo(f"emu: {error}", err=True)
             raise typer.Exit(error.exit_code) from error
         except KeyboardInterrupt as error:
-            typer.echo("emu: interrupted", err=True)
+            typer.echo(f"emu: {error}" if str(error) else "emu: interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from error
 
 

@@ -79,20 +79,22 @@ def carry_out(
     DataError
         When the directory cannot be written.
     """
-    problem = experiment.problem
+    problem, policy = experiment.problem, experiment.chosen_policy()
+    expected = experiment.realization
     directory.write_json("manifest.json", manifest(experiment.scenario, settings))
     directory.write_problem(problem)
     run = emulate(
         problem,
-        experiment.policy,
+        policy,
         settings,
-        experiment.realization.times,
+        expected,
         log=directory.path / "agent.log",
         observer=observer,
     )
-    replayed = simulate(problem, run.realization, experiment.policy)
+    replayed = simulate(problem, run.realization, policy, profile=experiment.expected)
     predicted = experiment.simulate()
     result = summary(experiment, run, replayed, predicted)
+    result["policy"] = policy
     accuracy = evaluate_accuracy(experiment, run)
     if accuracy:
         result["accuracy"] = accuracy
@@ -127,7 +129,6 @@ def summary(
     return {
         "version": VERSION,
         "scenario": experiment.scenario.name,
-        "policy": experiment.policy,
         "placement": experiment.scenario.placement.policy,
         "iterations": problem.job.iterations,
         "processes": len(problem.job.processes),

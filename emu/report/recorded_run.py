@@ -15,6 +15,7 @@ from emu.report.problem_json import problem_from_json, schedule_from_json
 from emu.report.result import VERSION
 from emu.report.run_directory import read_json
 from emu.schedule import RateHistory, Schedule
+from emu.simulation import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,6 +180,27 @@ def with_rates(schedule: Schedule, rates: RateHistory) -> Schedule:
         schedule.flow_bytes,
         rates,
     )
+
+
+def with_simulated_rates(run: RecordedRun) -> Schedule:
+    """Return the simulation of a run with its rates, which no file holds.
+
+    They come from simulating again; where that gives another makespan (a file of an
+    older emu, a run without its result), the schedule is returned without rates.
+
+    Raises
+    ------
+    DataError
+        When the run has no simulation.
+    """
+    made = run.simulated
+    if made is None:
+        raise DataError("; ".join(run.missing), path=str(run.path))
+    again = simulate(run.problem, realization_of(made), run.policy, record_rates=True)
+    alike = np.isclose(again.makespan, made.makespan, rtol=1e-9, atol=0.0)
+    if again.rates is None or not alike:
+        return made
+    return with_rates(made, again.rates)
 
 
 def realization_of(schedule: Schedule) -> Realization:

@@ -4,8 +4,8 @@ Machines are processes, in two groups: ``emulated`` and ``simulated``. Every tas
 lane, and every direction of a NIC has as many as flows overlap there; a flow is drawn
 where it leaves and where it arrives. Arrows lead from a task to the flows that it sends
 and from a flow to the task that it lets start. Counters show per port the assigned rate
-where it is known, and the mean rate of what moves; and per machine the bytes produced
-there but not delivered yet. Emulated seconds are seconds of the trace.
+or, where that is not known, the mean rates of what moves; and per machine the bytes
+produced there but not delivered yet. Emulated seconds are seconds of the trace.
 
 References
 ----------
@@ -24,8 +24,8 @@ import numpy as np
 from emu.errors import DataError
 from emu.report.lanes import lanes
 from emu.report.port_rates import assigned_rates, mean_rates
-from emu.report.recorded_run import load_run
-from emu.scenario import write_whole
+from emu.report.recorded_run import load_run, with_simulated_rates
+from emu.report.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,11 +81,12 @@ def write_trace(run: Path, out: Path | None = None) -> Path:
     if recorded.emulated is not None:
         groups["emulated"] = recorded.emulated
     if recorded.simulated is not None:
-        groups["simulated"] = recorded.simulated
+        groups["simulated"] = with_simulated_rates(recorded)
     if not groups:
         raise DataError("; ".join(recorded.missing), path=str(run))
     path = run / "trace.json" if out is None else out
-    write_whole(path, json.dumps(trace(groups), separators=(",", ":")))
+    content = json.dumps(trace(groups), separators=(",", ":"))
+    RunDirectory(path.parent).write_lines(path.name, [content])
     return path
 
 
@@ -228,16 +229,12 @@ class _Group:
 
     def _rates(self) -> Iterator[Event]:
         assigned = assigned_rates(self._schedule)
-        series = {"mean": mean_rates(self._schedule)}
-        if assigned is not None:
-            series = {"assigned": assigned, **series}
-        for word, ports in series.items():
-            for port, (times, rates) in enumerate(ports):
-                direction = "in" if port % 2 else "out"
-                name = f"NIC {direction}, {word} rate (MB/s)"
-                pid = self._pid(port // 2)
-                for time, rate in zip(times.tolist(), rates.tolist(), strict=True):
-                    yield _level(name, pid, time, rate / 1e6)
+        word = "mean" if assigned is None else "assigned"
+        for port, (times, rates) in enumerate(assigned or mean_rates(self._schedule)):
+            name = f"NIC {'in' if port % 2 else 'out'}, {word} rate (MB/s)"
+            pid = self._pid(port // 2)
+            for time, rate in zip(times.tolist(), rates.tolist(), strict=True):
+                yield _level(name, pid, time, rate / 1e6)
 
     def _undelivered(self) -> Iterator[Event]:
         """Yield per machine the megabytes that stand or move between ready and end."""
