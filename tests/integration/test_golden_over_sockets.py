@@ -37,9 +37,7 @@ def audited(run: Carried) -> None:
     assert recorded.emulated is not None
     assert recorded.emulated.rates is not None
     time_scale = recorded.manifest["emulation"]["time_scale"]
-    report = audit(
-        recorded.emulated, tolerance=UNPUNCTUAL / time_scale, relative=1e-6
-    )
+    report = audit(recorded.emulated, tolerance=UNPUNCTUAL / time_scale, relative=1e-6)
     assert report.violations == []
     assert report.checked["(12)"] > 0
     assert recorded.simulated is not None

@@ -96,6 +96,32 @@ def _seconds(spent: float, makespan: float) -> str:
     return f"{spent:.4f} s ({spent / makespan if makespan else 0.0:.1%})"
 
 
+def story(schedule: Schedule) -> str:
+    """Return one sentence: what most of the makespan was spent on."""
+    chain = critical_chain(schedule)
+    shares = chain.sums(lambda link: link.cause)
+    if not shares or not schedule.makespan:
+        return ""
+    cause = next(iter(shares))
+    parts = chain.sums(lambda link: (link.cause, cause_of(schedule.problem, link)))
+    detail = next(name for kind, name in parts if kind is cause)
+    text = f"{shares[cause] / schedule.makespan:.0%} of the time {_TOLD[cause]}"
+    where = detail.partition(": ")[2]
+    if where:
+        text += f", most of it {'at' if cause in _MOVING else 'by a'} {where}"
+    return f"<p class=story>{escape(text)}.</p>"
+
+
+_MOVING = (Cause.TRANSFER, Cause.IN_ORDER)
+_TOLD = {
+    Cause.COMPUTE: "the job waited for tasks that compute",
+    Cause.TRANSFER: "the job waited for transfers",
+    Cause.IN_ORDER: "transfers queued behind earlier ones of their own edge",
+    Cause.CREDIT: "tasks waited for the credit of their consumers",
+    Cause.GAP: "nothing of the schedule happened: messages and wake-ups",
+}
+
+
 def cause_of(problem: Problem, link: Link) -> str:
     """Return the cause of a link with the kind of task or the port it is about."""
     if link.cause is Cause.GAP:
