@@ -31,8 +31,7 @@ _STATED = ("job.iterations=10", "emulation.compute=timed", "placement={policy: i
 async def view(url: str, heard: list[int]) -> None:
     """Read everything that a viewer is told until the server leaves."""
     async with aiohttp.ClientSession() as session, session.ws_connect(url) as socket:
-        async for message in socket:
-            heard.append(len(message.data))
+        heard.extend([len(message.data) async for message in socket])
 
 
 def once(scenario_file: str, viewers: int | None) -> dict[str, Any]:

@@ -45,6 +45,13 @@ def write_run(parent: Path, iterations: int = 4) -> tuple[Path, dict[str, Any]]:
         "predicted_makespan": simulated.makespan,
         "prediction_error": fidelity(emulated.makespan, simulated.makespan),
         "wall_seconds": 1.5,
+        "verdict": {
+            "trust": "degraded",
+            "error": 0.031,
+            "max_error": 0.02,
+            "reasons": ["the processors were busy"],
+            "remedies": ["set emulation.time_scale to 5"],
+        },
         "flow_end_apart": flow_error(emulated, simulated),
         "kinds": task_table(problem, realization.times, late),
         "edges": flow_table(emulated, simulated),

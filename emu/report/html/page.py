@@ -107,6 +107,8 @@ def _body(
     best = None if recorded is None else recorded.emulated or recorded.simulated
     if best is not None:
         parts.insert(0, part("critical chain", lambda: sections.story(best)))
+    reasons = part("verdict", lambda: sections.verdict_reasons(result.get("verdict")))
+    parts.append(section("doubt", "How far this run can be believed", reasons))
     if data["runs"]:
         parts.append(_chart("gantt", "What ran when, and what travelled", _GANTT))
     if recorded is not None and data["runs"]:

@@ -47,18 +47,25 @@ def headline(result: dict[str, Any]) -> str:
     return f"<div class=figures>{''.join(shown)}</div>"
 
 
-def _verdict(verdict: object) -> str:
-    """Return the verdict, whether it is a word or a map with reasons."""
+def _verdict(verdict: dict[str, Any] | None) -> str:
+    """Return how far the run can be believed; `emu.report.verdict` has the keys."""
     if verdict is None:
         return ""
-    if not isinstance(verdict, dict):
-        return figure("verdict", str(verdict), "did the host keep up", name="verdict")
-    word = verdict.get("verdict", verdict.get("word"))
-    if word is None:
-        word = "trusted" if verdict.get("trusted") else "untrusted"
-    reasons = verdict.get("reasons") or verdict.get("reason") or ""
-    text = "; ".join(map(str, reasons)) if isinstance(reasons, list) else str(reasons)
-    return figure("verdict", str(word), text or "the host kept up", name="verdict")
+    error, allowed = float(verdict["error"]), float(verdict["max_error"])
+    note = f"the host cost at most {error:.2%}, allowed are {allowed:.2%}"
+    return figure("verdict", str(verdict["trust"]), note, name="verdict")
+
+
+def verdict_reasons(verdict: dict[str, Any] | None) -> str:
+    """Return why a run is not trusted, and what to do; nothing when it is."""
+    if verdict is None:
+        return ""
+    shown = ""
+    for title, key in (("Reasons", "reasons"), ("What to do", "remedies")):
+        items = "".join(f"<li>{escape(str(text))}</li>" for text in verdict[key])
+        if items:
+            shown += f"<h3>{title}</h3><ul>{items}</ul>"
+    return shown
 
 
 def chain_table(run: RecordedRun) -> str:
