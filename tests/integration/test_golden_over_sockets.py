@@ -92,7 +92,7 @@ def test_the_makespan_does_not_depend_on_the_time_scale(tmp_path: Path) -> None:
             makespans.append(run.result["makespan"])
             walls.append(run.result["wall_seconds"])
         ratios.append(walls[1] / walls[0])
-        return abs(makespans[1] / makespans[0] - 1)
+        return float(abs(makespans[1] / makespans[0] - 1))
 
     assert attempts(once, 0.02)[-1] <= 0.02
     assert ratios[-1] == pytest.approx(4, rel=0.2)

@@ -1,75 +1,70 @@
-"""Run directories made without a run: two simulations, one taken as the emulation."""
+"""A small run directory, as an emulated run leaves it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from emu.problem import Realization
-from emu.report.result import (
-    VERSION,
-    fidelity,
-    flow_error,
-    flow_table,
-    port_table,
-    task_table,
-)
+from emu.report.array_files import write_realization
+from emu.report.recorded_run import with_rates
+from emu.report.result import VERSION
 from emu.report.run_directory import RunDirectory
 from emu.simulation import simulate
 from emu.testing import two_machine_example
+from tests.schedule.chains import distorted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from emu.schedule import RateHistory, Schedule
 
-def write_run(parent: Path, iterations: int = 4) -> tuple[Path, dict[str, Any]]:
-    """Write a run directory and return its path and the content of result.json.
 
-    The "emulated" run has volumes that are 3 % larger than the simulation's.
-    """
-    problem, realization = two_machine_example(iterations)
-    slower = Realization(realization.times, realization.volumes * 1.03)
-    emulated = simulate(problem, slower, record_rates=True)
-    simulated = simulate(problem, realization)
-    late = np.zeros_like(realization.times)
-    result = {
-        "version": VERSION,
-        "scenario": "two <machines> & more",
-        "policy": "oes",
-        "placement": "fixed",
-        "iterations": iterations,
-        "processes": len(problem.job.processes),
-        "simulated_makespan": simulated.makespan,
-        "fidelity": fidelity(emulated.makespan, simulated.makespan),
-        "predicted_makespan": simulated.makespan,
-        "prediction_error": fidelity(emulated.makespan, simulated.makespan),
-        "wall_seconds": 1.5,
-        "verdict": {
-            "trust": "degraded",
-            "error": 0.031,
-            "max_error": 0.02,
-            "reasons": ["the processors were busy"],
-            "remedies": ["set emulation.time_scale to 5"],
-        },
-        "flow_end_apart": flow_error(emulated, simulated),
-        "kinds": task_table(problem, realization.times, late),
-        "edges": flow_table(emulated, simulated),
-        "ports": port_table(emulated),
-        **emulated.to_json(),
-    }
-    directory = RunDirectory.create("recorded", parent)
-    directory.write_json("manifest.json", {"version": VERSION})
-    directory.write_problem(problem)
+def schedules() -> tuple[Schedule, Schedule]:
+    """Return an emulated schedule of three iterations, and the simulation of it."""
+    problem, realization = two_machine_example(3, credit=2)
+    ideal = simulate(problem, realization, record_rates=True)
+    run = distorted(ideal)
+    replayed = simulate(problem, two_machine_realization(run))
+    return with_rates(run, slowed(ideal.rates)), replayed
+
+
+def slowed(rates: RateHistory | None) -> RateHistory:
+    """Return rates as of a clock that is 1 % slow, like `distorted`."""
+    assert rates is not None
+    return replace(rates, time=1.01 * rates.time, rate=rates.rate / 1.01)
+
+
+def two_machine_realization(emulated: Schedule) -> Realization:
+    """Return the times of ``emulated`` and the volumes of the example."""
+    times = np.maximum(emulated.task_end - emulated.task_start, 0.0)
+    return Realization(times, two_machine_example(3, credit=2)[1].volumes)
+
+
+def write_run(path: Path, *, policy: str = "oes") -> Path:
+    """Write the run directory ``path`` and return it."""
+    emulated, simulated = schedules()
+    path.mkdir()
+    directory = RunDirectory(path)
+    scenario = {"name": "golden", "schedule": {"policy": policy}}
+    directory.write_json("manifest.json", {"version": VERSION, "scenario": scenario})
+    directory.write_problem(emulated.problem)
     directory.write_json("simulated.json", simulated.to_json())
     assert emulated.rates is not None
     directory.write_rates(emulated.rates)
-    lines = ["time,task,iteration,figure,value"]
-    for n in range(iterations):
-        end = emulated.task_end[problem.job.index("w0"), n]
-        lines.append(f"{end:.6f},w0,{n},loss,{2.0 / (n + 1):.6f}")
-        lines.append(f"{end:.6f},w0,{n},accuracy,{0.2 * n:.6f}")
-        lines.append(f"{end:.6f},g0,{n},rows,120")
-    directory.write_lines("training.csv", lines)
+    write_realization(path, two_machine_realization(emulated))
+    losses = [f"{10.0 * n + 20},w0,{n},loss,{2.0 - n / 4}" for n in range(3)]
+    directory.write_lines("training.csv", ["time,task,iteration,figure,value", *losses])
+    result = {
+        "version": VERSION,
+        "scenario": "golden",
+        "policy": policy,
+        "placement": "explicit",
+        "predicted_makespan": 38.0,
+        "simulated_makespan": simulated.makespan,
+        **emulated.to_json(),
+    }
     directory.write_json("result.json", result)
-    return directory.path, result
+    return path

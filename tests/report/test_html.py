@@ -19,7 +19,7 @@ from emu.report.html.lanes import pack_lanes
 from emu.report.port_rates import assigned_rates
 from emu.report.recorded_run import load_run, with_rates
 from tests.browser import Browser, needs_browser
-from tests.report.recorded import write_run
+from tests.report.drawn_run import write_run
 
 if TYPE_CHECKING:
     from pathlib import Path
