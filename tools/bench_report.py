@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from emu.problem import Problem, Realization
+from emu.report.array_files import write_realization
 from emu.report.html import write_report
 from emu.report.result import VERSION, fidelity, flow_table, port_table, task_table
 from emu.report.run_directory import RunDirectory
@@ -49,8 +50,10 @@ def write_run(parent: Path, flows: int) -> tuple[Path, int]:
     """Write a run directory with about so many flows; return it and how many."""
     remote = sum(bool(hops) for hops in placed(1).hops)
     problem = placed(-(-flows // remote))
-    emulated = simulate(problem, drawn(problem, 0.31), "oes", record_rates=True)
+    measured = drawn(problem, 0.31)
+    emulated = simulate(problem, measured, "oes", record_rates=True)
     simulated = simulate(problem, drawn(problem, 0.30), "oes")
+    write_realization(directory.path, measured)
     assert emulated.rates is not None  # noqa: S101 - asked for
     directory = RunDirectory.create("large", parent)
     directory.write_json("manifest.json", {"version": VERSION})
