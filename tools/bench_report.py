@@ -53,9 +53,9 @@ def write_run(parent: Path, flows: int) -> tuple[Path, int]:
     measured = drawn(problem, 0.31)
     emulated = simulate(problem, measured, "oes", record_rates=True)
     simulated = simulate(problem, drawn(problem, 0.30), "oes")
-    write_realization(directory.path, measured)
     assert emulated.rates is not None  # noqa: S101 - asked for
     directory = RunDirectory.create("large", parent)
+    write_realization(directory.path, measured)
     directory.write_json("manifest.json", {"version": VERSION})
     directory.write_problem(problem)
     directory.write_json("simulated.json", simulated.to_json())
