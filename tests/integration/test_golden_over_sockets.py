@@ -37,9 +37,7 @@ def audited(run: Carried) -> None:
     assert recorded.emulated is not None
     assert recorded.emulated.rates is not None
     time_scale = recorded.manifest["emulation"]["time_scale"]
-    report = audit(
-        recorded.emulated, tolerance=UNPUNCTUAL / time_scale, relative=1e-6
-    )
+    report = audit(recorded.emulated, tolerance=UNPUNCTUAL / time_scale, relative=1e-6)
     assert report.violations == []
     assert report.checked["(12)"] > 0
     assert recorded.simulated is not None
@@ -94,7 +92,7 @@ def test_the_makespan_does_not_depend_on_the_time_scale(tmp_path: Path) -> None:
             makespans.append(run.result["makespan"])
             walls.append(run.result["wall_seconds"])
         ratios.append(walls[1] / walls[0])
-        return abs(makespans[1] / makespans[0] - 1)
+        return float(abs(makespans[1] / makespans[0] - 1))
 
     assert attempts(once, 0.02)[-1] <= 0.02
     assert ratios[-1] == pytest.approx(4, rel=0.2)
