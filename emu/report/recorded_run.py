@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,29 +138,24 @@ def load_run(path: str | Path) -> RecordedRun:
     )
     missing: list[str] = []
 
-    def tried(name: str, read: Callable[[], Part]) -> Part | None:
+    def tried(name: str, read: Callable[[Path], Part]) -> Part | None:
         try:
-            return read()
+            return read(path / name)
         except DataError as error:
             missing.append(f"{name} {error.problem}")
             return None
 
-    def schedule(name: str) -> Schedule:
-        return _schedule(problem, path / name)
-
-    manifest = tried("manifest.json", lambda: _versioned(path / "manifest.json"))
-    result = tried("result.json", lambda: _versioned(path / "result.json"))
-    emulated = tried("result.json", lambda: schedule("result.json")) if result else None
-    rates = tried("rates.npz", lambda: read_rates(problem.job, path / "rates.npz"))
-    if emulated is not None and rates is not None:
-        emulated = with_rates(emulated, rates)
-    simulated = tried("simulated.json", lambda: schedule("simulated.json"))
-    measured = tried(
-        "realization.npz",
-        lambda: read_realization(problem.job, path / "realization.npz"),
-    )
+    read_schedule = partial(_schedule, problem)
+    manifest = tried("manifest.json", _versioned)
+    result = tried("result.json", _versioned)
+    emulated = tried("result.json", read_schedule) if result else None
+    rates = tried("rates.npz", partial(read_rates, problem.job))
+    simulated = tried("simulated.json", read_schedule)
+    measured = tried("realization.npz", partial(read_realization, problem.job))
     if not (path / "training.csv").exists():
         missing.append("training.csv is missing")
+    if emulated is not None and rates is not None:
+        emulated = with_rates(emulated, rates)
     return RecordedRun(
         path=path,
         manifest=manifest or {},
