@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
+from emu.calibration import cached_profile, fit
 from emu.cli.app import app
+from emu.cli.doctor_commands import prediction_table
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.cli.progress import ProgressLine
 from emu.coordinator import (
@@ -24,7 +26,7 @@ from emu.report import terminal
 from emu.report.run_directory import RunDirectory
 from emu.report.run_tables import run_tables
 from emu.report.verdict import Trust
-from emu.scenario import load, prepare, write_profile
+from emu.scenario import load, write_profile
 
 Runs = Annotated[
     Path, typer.Option("--runs", help="Directory that takes the run directories.")
@@ -45,6 +47,9 @@ def run(
     strict: Annotated[  # noqa: FBT002 -- typer's way to a flag
         bool, typer.Option("--strict", help="Fail unless the verdict is trusted.")
     ] = False,
+    dry_run: Annotated[  # noqa: FBT002
+        bool, typer.Option("--dry-run", help="Only predict what it would take.")
+    ] = False,
     json_target: JsonTarget = None,
 ) -> None:
     """Run a scenario over real sockets and compare it with its simulation.
@@ -54,7 +59,12 @@ def run(
     """
     scenario = load(file, overrides or [])
     host, _, port = listen.partition(":")
-    experiment = prepare(scenario, emulated=True)
+    experiment, prediction = fit(scenario, cached_profile, foresee=dry_run)
+    scenario = experiment.scenario
+    if dry_run and prediction is not None:
+        if emit(json_target, prediction.to_json()):
+            terminal().print(prediction_table(prediction, scenario))
+        return
     settings = emulation_settings(
         scenario,
         agents=agents,
