@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
+from emu.calibration import cached_profile, fit
 from emu.cli.app import app
+from emu.cli.doctor_commands import prediction_table
 from emu.cli.onlookers import Onlookers
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.cli.progress import ProgressLine
@@ -26,7 +28,7 @@ from emu.report.html import write_report
 from emu.report.run_directory import RunDirectory
 from emu.report.run_tables import run_tables
 from emu.report.verdict import Trust
-from emu.scenario import load, prepare, write_profile
+from emu.scenario import load, write_profile
 
 Runs = Annotated[
     Path, typer.Option("--runs", help="Directory that takes the run directories.")
@@ -44,11 +46,14 @@ def run(
     listen: Annotated[
         str, typer.Option(metavar="HOST[:PORT]", help="Where agents reach this run.")
     ] = "127.0.0.1",
-    strict: Annotated[  # noqa: FBT002 -- typer's way to a flag
-        bool, typer.Option("--strict", help="Fail unless the verdict is trusted.")
-    ] = False,
     json_target: JsonTarget = None,
     *,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail unless the verdict is trusted.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only predict what it would take.")
+    ] = False,
     dashboard: Annotated[
         bool, typer.Option("--dashboard", help="Serve a live page at a free port.")
     ] = False,
@@ -72,7 +77,12 @@ def run(
     """
     scenario = load(file, overrides or [])
     host, _, port = listen.partition(":")
-    experiment = prepare(scenario, emulated=True)
+    experiment, prediction = fit(scenario, cached_profile, foresee=dry_run)
+    scenario = experiment.scenario
+    if dry_run and prediction is not None:
+        if emit(json_target, prediction.to_json()):
+            terminal().print(prediction_table(prediction, scenario))
+        return
     settings = emulation_settings(
         scenario,
         agents=agents,

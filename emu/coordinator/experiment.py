@@ -43,8 +43,8 @@ def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSetting
     """
     emulation = scenario.emulation
     stated: dict[str, Any] = {
-        "time_scale": emulation.time_scale,
-        "byte_scale": emulation.byte_scale,
+        "time_scale": emulation.stated_time_scale,
+        "byte_scale": emulation.stated_byte_scale,
         "compute": emulation.compute,
         "deadline": emulation.deadline,
         "seed": scenario.seed,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from emu.network.clock import RunClock
@@ -48,7 +48,7 @@ class Traffic:
         for index, nbytes in counted.items():
             self._bytes[index // 2] += nbytes
 
-    def to_json(self) -> dict[str, float | list[int]]:
+    def to_json(self) -> dict[str, Any]:
         """Return wall seconds per window, and index and real bytes of each."""
         return {
             "width": self._width,

@@ -77,7 +77,9 @@ def realize(scenario: Scenario, job: Job) -> Realization:
             problem = "found neither this time nor a profile, write for example 20 ms"
             raise ScenarioError(problem, key=f"job.times.{task.kind}")
     volumes = realize_volumes(job, open_for(job.settings))
-    return Realization(dgtp_times(job, times), volumes / scenario.emulation.byte_scale)
+    return Realization(
+        dgtp_times(job, times), volumes / scenario.emulation.stated_byte_scale
+    )
 
 
 def profile_of(

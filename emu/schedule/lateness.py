@@ -71,7 +71,7 @@ def fluid_ends(schedule: Schedule) -> NDArray[np.float64]:
     rates = schedule.rates
     if rates is None:
         raise ValueError("the schedule holds no rates")
-    ends = np.full(schedule.flow_end.shape, np.nan)
+    ends: NDArray[np.float64] = np.full_like(schedule.flow_end, np.nan)
     if not len(rates.time):
         return ends
     flow = rates.edge * ends.shape[1] + rates.iteration
