@@ -21,8 +21,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BATCHES = (250, 500, REFERENCE_BATCH, 2000)
-RATIOS = (1.1, 1.5, 2.0, 3.0)
+RATIOS = (1.2, 2.0, 3.0)
 FULL, QUICK = 20, 3
 WIDTH = 100  # columns of the tables in tables.txt
 
@@ -53,7 +52,7 @@ Found = tuple[Duel, list[Span]]
 def one_draw(
     name: str, number: int, pools: dict[int, BatchPool], transfers: int, study: str
 ) -> Found:
-    """Search and, unless only the search is studied, simulate on one set of machines."""
+    """Place the job on one set of machines and simulate it, unless ``search``."""
     setting = SETTINGS[name]
     draw = Draw(setting, number, pools, transfers)
     spans: list[Span] = []
@@ -89,7 +88,7 @@ def all_draws(options: argparse.Namespace, console: Console) -> Iterator[Found]:
                 setting.name,
                 number,
                 pools[setting.name],
-                options.transfers or setting.transfers,
+                options.transfers,
                 options.study,
             )
             for setting in settings
@@ -101,7 +100,7 @@ def all_draws(options: argparse.Namespace, console: Console) -> Iterator[Found]:
             progress.advance(bar)
 
 
-def write(folder: Path, duels: list[Duel], spans: list[Span], console: Console) -> None:
+def write(folder: Path, duels: list[Duel], spans: list[Span]) -> None:
     """Write CSV, figures and tables, and print the tables."""
     write_rows(folder / "searches.csv", duels)
     draw_duels(duels, folder)
@@ -115,9 +114,8 @@ def write(folder: Path, duels: list[Duel], spans: list[Span], console: Console) 
                 draw_sweep(number, series, folder)
         tables.insert(0, verdict_table(verdicts(series)))
     with (folder / "tables.txt").open("w") as file:
-        for table in tables:
-            console.print(table)
-            Console(file=file, width=WIDTH).print(table)
+        for out in (Console(width=WIDTH), Console(file=file, width=WIDTH)):
+            out.print(*tables, sep="\n")
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
@@ -129,7 +127,9 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--setting", choices=list(SETTINGS), action="append", help="both if not given"
     )
-    parser.add_argument("--transfers", type=int, help="candidates of ETP per cluster")
+    parser.add_argument(
+        "--transfers", type=int, default=10_000, help="candidates of ETP per cluster"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--out", type=Path, help="default: runs/figures-<time>")
     options = parser.parse_args(arguments)
@@ -151,7 +151,7 @@ def main(arguments: list[str] | None = None) -> int:
         spans += found
     duels.sort(key=lambda duel: (duel.setting, duel.draw))
     spans.sort(key=lambda span: (span.setting, span.sweep, span.x, span.draw))
-    write(options.out, duels, spans, console)
+    write(options.out, duels, spans)
     manifest: dict[str, Any] = {
         "draws": options.draws,
         "settings": options.setting,

@@ -20,11 +20,12 @@ from emu.coordinator import (
     missed_expectations,
     prepare_profile,
 )
-from emu.errors import ExpectationMissed
+from emu.errors import ExpectationMissed, RunUntrusted
 from emu.report import terminal
 from emu.report.html import write_report
 from emu.report.run_directory import RunDirectory
 from emu.report.run_tables import run_tables
+from emu.report.verdict import Trust
 from emu.scenario import load, prepare, write_profile
 
 Runs = Annotated[
@@ -43,6 +44,9 @@ def run(
     listen: Annotated[
         str, typer.Option(metavar="HOST[:PORT]", help="Where agents reach this run.")
     ] = "127.0.0.1",
+    strict: Annotated[  # noqa: FBT002 -- typer's way to a flag
+        bool, typer.Option("--strict", help="Fail unless the verdict is trusted.")
+    ] = False,
     json_target: JsonTarget = None,
     *,
     dashboard: Annotated[
@@ -97,6 +101,9 @@ def run(
     missed = missed_expectations(scenario, outcome.result)
     if missed:
         raise ExpectationMissed("; ".join(missed))
+    verdict = outcome.result["verdict"]
+    if strict and verdict["trust"] != Trust.TRUSTED:
+        raise RunUntrusted(f"{verdict['trust']}: {'; '.join(verdict['reasons'])}")
 
 
 @app.command()

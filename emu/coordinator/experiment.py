@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.coordinator.judgement import judgement
 from emu.coordinator.run import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings
 from emu.report.result import (
@@ -94,6 +95,7 @@ def carry_out(
     replayed = simulate(problem, run.realization, policy, profile=experiment.expected)
     predicted = experiment.simulate()
     result = summary(experiment, run, replayed, predicted)
+    result |= judgement(experiment, settings, run)
     result["policy"] = policy
     accuracy = evaluate_accuracy(experiment, run)
     if accuracy:
@@ -194,12 +196,20 @@ def write_down(
     directory.write_json("simulated.json", replayed.to_json())
     directory.write_json(
         "processes.json",
-        {"hosts": run.hosts, "tuning": run.tuning, "statistics": run.statistics},
+        {"hosts": run.hosts, "tuning": run.tuning, "statistics": counted(run)},
     )
     if run.schedule.rates is not None:
         directory.write_rates(run.schedule.rates)
     directory.write_lines("training.csv", training_lines(run))
     directory.write_json("result.json", result)
+
+
+def counted(run: EmulatedRun) -> dict[str, dict[str, Any]]:
+    """Return what the processes counted, without what is only for the error budget."""
+    return {
+        process: {key: value for key, value in figures.items() if key != "flows"}
+        for process, figures in run.statistics.items()
+    }
 
 
 def training_lines(run: EmulatedRun) -> list[str]:

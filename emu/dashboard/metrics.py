@@ -19,6 +19,8 @@ def metrics(status: Status) -> str:
     def add(
         name: str, kind: str, text: str, *samples: tuple[Mapping[str, str], float]
     ) -> None:
+        if not samples:
+            return
         lines.append(f"# HELP emu_{name} {text}")
         lines.append(f"# TYPE emu_{name} {kind}")
         for labels, value in samples:

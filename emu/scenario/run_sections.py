@@ -79,6 +79,8 @@ class EmulationSection(Section):
     """Real bytes per emulated byte."""
     compute: Literal["timed", "real", "padded"] = "timed"
     """``timed`` holds the profiled time, ``real`` computes, ``padded`` does both."""
+    max_error: Annotated[Ratio, Field(gt=0)] = 0.01
+    """Share of the makespan by which the host may prolong a run that is ``trusted``."""
     deadline: Duration = 30.0
     """Wall time after which a wait ends the run with an error."""
     memory_limit: Size | None = None

@@ -14,7 +14,7 @@ from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.network import Delivery, Inbox, RunClock
 from emu.wire.messages import Message, RunTask, TaskEnded
 from nodes.holding import Holder
-from nodes.runtime import result_parts
+from nodes.results import result_parts
 from nodes.task_runner import Surroundings, TaskRunner
 
 if TYPE_CHECKING:

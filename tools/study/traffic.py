@@ -105,7 +105,7 @@ def at_published_size(owned: NDArray[np.int64], enlarged: float) -> NDArray[np.f
     """
     mean = owned.mean(axis=0)
     grown = enlarged * mean + np.sqrt(enlarged) * (owned - mean)
-    return np.maximum(grown, 0.0)
+    return np.asarray(np.maximum(grown, 0.0))
 
 
 def peak_to_mean(flows: NDArray[np.float64]) -> float:
@@ -118,7 +118,7 @@ def peak_to_mean(flows: NDArray[np.float64]) -> float:
 
 
 def with_peak_to_mean(flows: NDArray[np.float64], ratio: float) -> NDArray[np.float64]:
-    """Return ``flows`` scaled up and down so that their peak-to-mean ratio is ``ratio``.
+    """Return ``flows`` scaled up and down to a peak-to-mean ratio of ``ratio``.
 
     Every flow is raised to one power and the sum restored: the order of the flows, the
     sum and positivity stay. (The paper does not say how it scales.)
