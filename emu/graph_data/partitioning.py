@@ -72,9 +72,12 @@ def _metis(structure: Structure, parts: int) -> NDArray[np.int32]:
     graph = dgl.graph(("csc", (indptr, indices, torch.empty(0, dtype=torch.int64))))
     # METIS keeps its stack in files "metis<pid>.<n>" of the working directory, which a
     # kill would leave there, and an unwritable one would stop it.
-    with tempfile.TemporaryDirectory(prefix="emu-metis-") as scratch:
-        with contextlib.chdir(scratch), _silence():
-            owner: Any = dgl.metis_partition_assignment(graph, parts)
+    with (
+        tempfile.TemporaryDirectory(prefix="emu-metis-") as scratch,
+        contextlib.chdir(scratch),
+        _silence(),
+    ):
+        owner: Any = dgl.metis_partition_assignment(graph, parts)
     assigned: NDArray[np.int32] = owner.numpy().astype(np.int32)
     return assigned
 
