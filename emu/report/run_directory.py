@@ -11,6 +11,7 @@
 - ``result.json``     the numbers, and the emulated schedule: makespan, tasks, flows;
                       written last, its keys are documented in README and stable
 - ``agent.log``       what the processes printed
+- ``report.html``     the picture, from all of the above; made by ``emu report`` again
 """
 
 from __future__ import annotations
