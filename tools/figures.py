@@ -4,7 +4,7 @@
     python tools/figures.py [--quick] [--study sweeps|search] [--out DIRECTORY]
 
 Every set of machines is drawn as in the paper, and drawn again until the job fits. On
-each, ETP, the improved search (for the same wall time) and DistDGL place the job once;
+each, ETP, the improved search (for the same time) and DistDGL place the job once;
 then every contender runs at every batch size and peak-to-mean ratio. Writes figures
 (SVG and PNG), the CSV behind them, the tables and a manifest into a run directory. The
 full study (20 draws) takes some 10 minutes on two quiet cores, ``--quick`` (3) a sixth.
