@@ -7,11 +7,15 @@ standard error and its own exit code.
 from emu.cli import (  # noqa: F401 - importing a module registers its commands
     audit_commands,
     compare_commands,
+    doctor_commands,
     explain_commands,
     place_commands,
+    plot_commands,
+    report_commands,
     run_commands,
     scenario_commands,
     simulate_commands,
+    sweep_commands,
     trace_commands,
 )
 from emu.cli.app import app, main

@@ -28,9 +28,12 @@ class ProgressLine(Observer):
     ----------
     console
         Where to draw. On what is no terminal nothing is drawn.
+    agents
+        Number of agents on other hosts that the run waits for.
     """
 
-    def __init__(self, job: Job, console: Console) -> None:
+    def __init__(self, job: Job, console: Console, *, agents: int = 0) -> None:
+        self._agents = agents
         self._job = job
         self._progress = Progress(
             SpinnerColumn(),
@@ -59,6 +62,15 @@ class ProgressLine(Observer):
         trace: TracebackType | None,
     ) -> None:
         self._progress.stop()
+
+    @override
+    def listening(self, host: str, port: int, token: str) -> None:
+        if self._agents:
+            self._progress.console.print(
+                f"waiting for {self._agents} agents, on each host run:\n"
+                f"    EMU_TOKEN={token} emu agent {host}:{port}",
+                soft_wrap=True,
+            )
 
     @override
     def joined(self, processes: int) -> None:

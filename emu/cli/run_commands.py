@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from emu.calibration import cached_profile, fit
 from emu.cli.app import app
+from emu.cli.doctor_commands import prediction_table
+from emu.cli.onlookers import Onlookers
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.cli.progress import ProgressLine
 from emu.coordinator import (
@@ -20,11 +22,13 @@ from emu.coordinator import (
     missed_expectations,
     prepare_profile,
 )
-from emu.errors import ExpectationMissed
+from emu.errors import ExpectationMissed, RunUntrusted
 from emu.report import terminal
+from emu.report.html import write_report
 from emu.report.run_directory import RunDirectory
 from emu.report.run_tables import run_tables
-from emu.scenario import load, prepare, write_profile
+from emu.report.verdict import Trust
+from emu.scenario import load, write_profile
 
 Runs = Annotated[
     Path, typer.Option("--runs", help="Directory that takes the run directories.")
@@ -43,16 +47,42 @@ def run(
         str, typer.Option(metavar="HOST[:PORT]", help="Where agents reach this run.")
     ] = "127.0.0.1",
     json_target: JsonTarget = None,
+    *,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail unless the verdict is trusted.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only predict what it would take.")
+    ] = False,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Serve a live page at a free port.")
+    ] = False,
+    dashboard_at: Annotated[
+        str,
+        typer.Option(
+            metavar="[HOST:]PORT",
+            help="Serve it here; a host other than loopback asks viewers for a token.",
+        ),
+    ] = "",
+    live: Annotated[
+        bool, typer.Option("--live", help="Show machines and rates in the terminal.")
+    ] = False,
 ) -> None:
     """Run a scenario over real sockets and compare it with its simulation.
 
     Agents on other hosts join with ``emu agent HOST:PORT``; the token that admits them
-    is taken from the environment variable EMU_TOKEN on both sides.
+    is taken from the environment variable EMU_TOKEN on both sides. A dashboard stays
+    after the run until Ctrl-C where somebody watches (standard error is a terminal);
+    an open page keeps the run in any case.
     """
-    signal.signal(signal.SIGTERM, _interrupted)
     scenario = load(file, overrides or [])
     host, _, port = listen.partition(":")
-    experiment = prepare(scenario, emulated=True)
+    experiment, prediction = fit(scenario, cached_profile, foresee=dry_run)
+    scenario = experiment.scenario
+    if dry_run and prediction is not None:
+        if emit(json_target, prediction.to_json()):
+            terminal().print(prediction_table(prediction, scenario))
+        return
     settings = emulation_settings(
         scenario,
         agents=agents,
@@ -62,14 +92,28 @@ def run(
     )
     directory = RunDirectory.create(scenario.name, runs)
     progress = terminal(sys.stderr)
-    with ProgressLine(experiment.problem.job, progress) as line:
-        outcome = carry_out(experiment, settings, directory, line)
-    if emit(json_target, outcome.result):
-        terminal().print(run_tables(outcome.result))
-    progress.print(f"written to {directory.path}/")
+    onlookers = Onlookers(
+        experiment,
+        settings,
+        directory.path,
+        progress,
+        page=dashboard_at or ("0" if dashboard else ""),
+        table=live,
+    )
+    with onlookers as observer:
+        outcome = carry_out(experiment, settings, directory, observer)
+        onlookers.ended(outcome.result)
+        if emit(json_target, outcome.result):
+            terminal().print(run_tables(outcome.result))
+        progress.print(f"written to {directory.path}/")
+        progress.print(f"the picture is {write_report(directory.path)}")
+        onlookers.linger()
     missed = missed_expectations(scenario, outcome.result)
     if missed:
         raise ExpectationMissed("; ".join(missed))
+    verdict = outcome.result["verdict"]
+    if strict and verdict["trust"] != Trust.TRUSTED:
+        raise RunUntrusted(f"{verdict['trust']}: {'; '.join(verdict['reasons'])}")
 
 
 @app.command()
@@ -87,7 +131,6 @@ def profile(
     A time is the CPU time that one (task, iteration) takes on this host, so that other
     processes on its cores do not count; volumes are what really crossed the sockets.
     """
-    signal.signal(signal.SIGTERM, _interrupted)
     scenario = load(file, [*(overrides or []), f"job.iterations={iterations}"])
     experiment = prepare_profile(scenario)
     directory = RunDirectory.create(f"{scenario.name}-profile", runs)
@@ -120,7 +163,3 @@ def agent(
     if bind:
         arguments += ["--bind", bind]
     os.execv(sys.executable, arguments)  # noqa: S606 -- our own module
-
-
-def _interrupted(*_: Any) -> None:
-    raise KeyboardInterrupt

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.coordinator.judgement import judgement
 from emu.coordinator.run import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings
 from emu.report.result import (
@@ -42,8 +43,8 @@ def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSetting
     """
     emulation = scenario.emulation
     stated: dict[str, Any] = {
-        "time_scale": emulation.time_scale,
-        "byte_scale": emulation.byte_scale,
+        "time_scale": emulation.stated_time_scale,
+        "byte_scale": emulation.stated_byte_scale,
         "compute": emulation.compute,
         "deadline": emulation.deadline,
         "seed": scenario.seed,
@@ -79,20 +80,23 @@ def carry_out(
     DataError
         When the directory cannot be written.
     """
-    problem = experiment.problem
+    problem, policy = experiment.problem, experiment.chosen_policy()
+    expected = experiment.realization
     directory.write_json("manifest.json", manifest(experiment.scenario, settings))
     directory.write_problem(problem)
     run = emulate(
         problem,
-        experiment.policy,
+        policy,
         settings,
-        experiment.realization.times,
+        expected,
         log=directory.path / "agent.log",
         observer=observer,
     )
-    replayed = simulate(problem, run.realization, experiment.policy)
+    replayed = simulate(problem, run.realization, policy, profile=experiment.expected)
     predicted = experiment.simulate()
     result = summary(experiment, run, replayed, predicted)
+    result |= judgement(experiment, settings, run)
+    result["policy"] = policy
     accuracy = evaluate_accuracy(experiment, run)
     if accuracy:
         result["accuracy"] = accuracy
@@ -127,7 +131,6 @@ def summary(
     return {
         "version": VERSION,
         "scenario": experiment.scenario.name,
-        "policy": experiment.policy,
         "placement": experiment.scenario.placement.policy,
         "iterations": problem.job.iterations,
         "processes": len(problem.job.processes),
@@ -193,12 +196,20 @@ def write_down(
     directory.write_json("simulated.json", replayed.to_json())
     directory.write_json(
         "processes.json",
-        {"hosts": run.hosts, "tuning": run.tuning, "statistics": run.statistics},
+        {"hosts": run.hosts, "tuning": run.tuning, "statistics": counted(run)},
     )
     if run.schedule.rates is not None:
         directory.write_rates(run.schedule.rates)
     directory.write_lines("training.csv", training_lines(run))
     directory.write_json("result.json", result)
+
+
+def counted(run: EmulatedRun) -> dict[str, dict[str, Any]]:
+    """Return what the processes counted, without what is only for the error budget."""
+    return {
+        process: {key: value for key, value in figures.items() if key != "flows"}
+        for process, figures in run.statistics.items()
+    }
 
 
 def training_lines(run: EmulatedRun) -> list[str]:

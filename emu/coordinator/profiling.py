@@ -62,7 +62,7 @@ def measure_profile(
         experiment.problem,
         "none",
         settings,
-        experiment.realization.times,
+        experiment.realization,
         log=directory.path / "agent.log",
         observer=observer,
     )

@@ -6,7 +6,18 @@ still for so long counts as a lost coordinator.
 
 from __future__ import annotations
 
-from emu.problem import Cluster, Edge, Job, Machine, Placement, Problem, Task
+import numpy as np
+
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Profile,
+    Task,
+)
 from emu.scheduling import Scheduler
 
 
@@ -14,7 +25,8 @@ def rehearse(policy: str) -> None:
     """Drive a scheduler of two tasks and one flow to its end."""
     cluster = Cluster((Machine("m0", 1.0, 1.0), Machine("m1", 1.0, 1.0)))
     job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), iterations=1)
-    scheduler = Scheduler(Problem(cluster, job, Placement((0, 1))), policy)
+    expected = Profile(np.ones((2, 1)), np.ones((1, 1)))
+    scheduler = Scheduler(Problem(cluster, job, Placement((0, 1))), policy, expected)
     scheduler.begin()
     scheduler.task_ended(0, 0, {0: 1.0}, 1.0)
     scheduler.settle(1.0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -115,8 +116,9 @@ class Roster:
         try:
             self.address = await self._server.start(settings.listen, settings.port)
         except OSError as error:
+            why = os.strerror(error.errno) if error.errno else str(error)
             raise RunError(
-                f"cannot listen on {settings.listen}:{settings.port}: {error.strerror}"
+                f"cannot listen on {settings.listen}:{settings.port}: {why}"
             ) from error
         try:
             if not settings.agents:
@@ -355,8 +357,17 @@ class Roster:
         """Report the end of the local agent, of which nobody else would know."""
         how = await local.ended()
         when = self._story() if self.agents else "before it had joined"
-        text = f"the agent of this host {how} ({when}); its output is in {self._log}"
+        text = f"the agent of this host {how} ({when}); {self._last_words()}"
         self._report(Weight.KILLED, NodeLost(text))
+
+    def _last_words(self) -> str:
+        """Return the last line that the local agent or a process of it has printed."""
+        try:
+            lines = self._log.read_text(errors="replace").strip().splitlines()
+        except OSError as error:
+            return f"its output is lost: {error}"
+        said = f"it said: {lines[-1]}" if lines else "it said nothing"
+        return f"{said} (the log is {self._log})"
 
     async def _await_silence(self) -> None:
         """Report agents that are cut off; a pause of our own is nobody's silence."""

@@ -18,6 +18,7 @@ from emu.coordinator.watch import Watch
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.launch import run_until_signalled
 from emu.network import RunClock
+from emu.problem import Profile
 from emu.scheduling import Scheduler
 from emu.wire.messages import (
     AgentHello,
@@ -39,18 +40,16 @@ from emu.wire.messages import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from emu.coordinator.outcome import Arrays
     from emu.coordinator.settings import EmulationSettings
-    from emu.problem import Problem
+    from emu.problem import Problem, Realization
     from emu.scheduling import Decisions
 
 __all__ = ["Coordinator", "EmulatedRun", "Observer", "emulate"]
 
 #: Wall seconds between the barrier and run time 0: everybody has heard of it by then.
 _LEAD = 0.1
+_RUNNING = "running"
 #: Wall seconds between two looks at the watch while nothing happens.
 _LOOK = 0.25
 
@@ -66,6 +65,9 @@ class Observer:
 
     def began(self, seconds: float) -> None:
         """Hear that all were ready after so many wall seconds; run time 0 is now."""
+
+    def task_started(self, message: RunTask) -> None:
+        """Hear that a task was told to start."""
 
     def task_ended(self, message: TaskEnded) -> None:
         """Hear that a task ended."""
@@ -84,8 +86,9 @@ class Coordinator:
     ----------
     policy
         Rate policy, a name that `emu.scheduling` knows.
-    times
-        Profiled seconds of (task, iteration); ignored when compute is ``real``.
+    expected
+        Times that tasks hold (ignored when compute is ``real``), and the volumes that
+        policies which look ahead count with.
     log
         File for what the local agent and its processes print.
     """
@@ -95,17 +98,19 @@ class Coordinator:
         problem: Problem,
         policy: str,
         settings: EmulationSettings,
-        times: NDArray[np.float64],
+        expected: Realization,
         *,
         log: Path,
         observer: Observer | None = None,
     ) -> None:
         rehearse(policy)
         self._problem, self._settings = problem, settings
-        self._times = None if settings.compute == "real" else times
+        self._times = None if settings.compute == "real" else expected.times
         self._observer = observer or Observer()
         self._recorder = Recorder(problem)
-        self._scheduler = Scheduler(problem, policy)
+        self._scheduler = Scheduler(
+            problem, policy, Profile(expected.times, expected.volumes)
+        )
         self._watch = Watch(
             problem,
             self._times,
@@ -123,11 +128,12 @@ class Coordinator:
             for task in members
         }
         self._tuning: dict[str, Any] = {}
-        self.phase = "starting processes"
+        self.phase = "starting processes, before iteration 0"
 
     def story(self) -> str:
         """Return what is under way, for a message."""
-        return f"{self.phase}: {self._watch.story()}"
+        under_way = f": {self._watch.story()}" if self.phase == _RUNNING else ""
+        return f"{self.phase}{under_way}"
 
     async def run(self) -> EmulatedRun:
         """Run to the end.
@@ -145,7 +151,7 @@ class Coordinator:
                 "seconds": time.monotonic() - began,
                 "memory": float(await asyncio.to_thread(self._memory)),
             }
-            self.phase = "running"
+            self.phase = _RUNNING
             start = time.monotonic() + _LEAD
             clock = RunClock(start, self._settings.time_scale)
             for process in self._problem.job.processes:
@@ -153,7 +159,7 @@ class Coordinator:
             self._observer.began(startup["seconds"])
             await self._drive(clock)
             wall = time.monotonic() - start
-            self.phase = "collecting results"
+            self.phase = "collecting results, after the last iteration"
             results, statistics = await self._collect()
         return EmulatedRun(
             schedule=self._recorder.schedule(),
@@ -234,6 +240,7 @@ class Coordinator:
 
     def run_task(self, message: RunTask) -> None:
         """Tell the process of a task to start it."""
+        self._observer.task_started(message)
         self._roster.tell(self._owner[message.task], message)
 
     def publish(self, decisions: Decisions, since: float) -> None:
@@ -290,7 +297,7 @@ def emulate(
     problem: Problem,
     policy: str,
     settings: EmulationSettings,
-    times: NDArray[np.float64],
+    expected: Realization,
     *,
     log: Path,
     observer: Observer | None = None,
@@ -305,6 +312,6 @@ def emulate(
         On Ctrl-C, SIGTERM or SIGHUP, likewise; its text says what was under way.
     """
     coordinator = Coordinator(
-        problem, policy, settings, times, log=log, observer=observer
+        problem, policy, settings, expected, log=log, observer=observer
     )
     return run_until_signalled(coordinator.run(), coordinator.story)

@@ -14,6 +14,7 @@ import numpy as np
 from emu.errors import DeadlineExceeded, EmulatorError, MalformedFrame, NodeLost
 from emu.launch.fork import fork_processes, fork_server_end, kill_descendants
 from emu.network import RateBoard, connect_control
+from emu.wire import WireLimits
 from emu.wire.messages import (
     AgentHello,
     Beat,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 _BEAT = 1.0  # wall seconds between two signs of life
 _SILENCE = 5.0  # wall seconds without one after which the coordinator counts as gone
+#: A launch tells every process of this host the times and lengths of all iterations.
+_LIMITS = WireLimits(message=1 << 28)
 _GRACE = 1.0  # wall seconds that a node process has to end by itself
 
 
@@ -118,7 +121,10 @@ class Agent:
         while True:
             try:
                 connection = await connect_control(
-                    (host, port), token=self._token, name=f"agent on {platform.node()}"
+                    (host, port),
+                    token=self._token,
+                    name=f"agent on {platform.node()}",
+                    limits=_LIMITS,
                 )
             except (NodeLost, DeadlineExceeded) as error:
                 if time.monotonic() > deadline:

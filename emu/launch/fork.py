@@ -48,6 +48,7 @@ def fork_processes(descriptions: list[dict[str, Any]]) -> list[ForkServerProcess
     """
     for variable in _ONE_THREAD:
         os.environ[variable] = "1"
+    os.environ.setdefault("DGLBACKEND", "pytorch")  # or dgl prints that it chose it
     context = multiprocessing.get_context("forkserver")
     preload = dict.fromkeys(name for each in descriptions for name in each["preload"])
     context.set_forkserver_preload([_TETHER, *preload])

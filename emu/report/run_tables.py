@@ -49,6 +49,8 @@ def headline(result: dict[str, Any]) -> Table:
         format_duration(result["predicted_makespan"]),
         f"before the run: emulated is {format_ratio(result['prediction_error'])}",
     )
+    if "verdict" in result:
+        verdict_rows(table, result["verdict"])
     if result["training"]:
         first, last = result["training"][0], result["training"][-1]
         table.add_row(
@@ -65,6 +67,20 @@ def headline(result: dict[str, Any]) -> Table:
         f"processes hold {memory}",
     )
     return table
+
+
+def verdict_rows(table: Table, verdict: dict[str, Any]) -> None:
+    """Add whether the run can be believed, why not, and what would help."""
+    colour = {"trusted": "green", "degraded": "yellow"}.get(verdict["trust"], "red")
+    table.add_row(
+        "verdict",
+        f"[{colour}]{verdict['trust']}[/]",
+        f"the host added at most {format_ratio(verdict['error'])}, "
+        f"{100 * verdict['max_error']:g} % may be",
+    )
+    for name in ("reasons", "remedies"):
+        for place, text in enumerate(verdict[name]):
+            table.add_row("" if place else name, "", text)
 
 
 def kinds_table(result: dict[str, Any]) -> Table:

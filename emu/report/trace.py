@@ -4,8 +4,8 @@ Machines are processes, in two groups: ``emulated`` and ``simulated``. Every tas
 lane, and every direction of a NIC has as many as flows overlap there; a flow is drawn
 where it leaves and where it arrives. Arrows lead from a task to the flows that it sends
 and from a flow to the task that it lets start. Counters show per port the assigned rate
-where it is known, and the mean rate of what moves; and per machine the bytes produced
-there but not delivered yet. Emulated seconds are seconds of the trace.
+or, where that is not known, the mean rates of what moves; and per machine the bytes
+produced there but not delivered yet. Emulated seconds are seconds of the trace.
 
 References
 ----------
@@ -24,8 +24,8 @@ import numpy as np
 from emu.errors import DataError
 from emu.report.lanes import lanes
 from emu.report.port_rates import assigned_rates, mean_rates
-from emu.report.recorded_run import load_run
-from emu.scenario import write_whole
+from emu.report.recorded_run import load_run, with_simulated_rates
+from emu.report.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 GROUP = 100_000
 #: Lanes of one machine: tasks from 1, then out, then in.
 _OUT, _IN = 100_000, 200_000
-_MICROSECONDS = 1e6
 
 
 def trace(groups: dict[str, Schedule]) -> dict[str, Any]:
@@ -81,11 +80,12 @@ def write_trace(run: Path, out: Path | None = None) -> Path:
     if recorded.emulated is not None:
         groups["emulated"] = recorded.emulated
     if recorded.simulated is not None:
-        groups["simulated"] = recorded.simulated
+        groups["simulated"] = with_simulated_rates(recorded)
     if not groups:
         raise DataError("; ".join(recorded.missing), path=str(run))
     path = run / "trace.json" if out is None else out
-    write_whole(path, json.dumps(trace(groups), separators=(",", ":")))
+    content = json.dumps(trace(groups), separators=(",", ":"))
+    RunDirectory(path.parent).write_lines(path.name, [content])
     return path
 
 
@@ -192,8 +192,9 @@ class _Group:
             kind = f"{job.tasks[edge.source].kind} flow"
             sent = _Slice(self._pid(out[0]), _OUT + out[1], start, end)
             taken = _Slice(self._pid(into[0]), _IN + into[1], start, end)
-            for bar in (sent, taken):
-                yield _bar(f"{job.edge_name(edge)} {n}", kind, bar, args)
+            name = f"{job.edge_name(edge)} {n}"
+            yield _bar(name, kind, sent, args)
+            yield _bar(name, kind, taken, {})  # the same flow, told once
             yield from self._arrow_between(self._task_bar(edge.source, n), sent)
             needed = self._task_bar(edge.destination, n + edge.lag)
             yield from self._arrow_between(taken, needed)
@@ -222,22 +223,18 @@ class _Group:
                 "cat": category,
                 "pid": bar.pid,
                 "tid": bar.tid,
-                "ts": time * _MICROSECONDS,
+                "ts": _microseconds(time),
             }
             yield {**event, "bp": "e"} if phase == "f" else event
 
     def _rates(self) -> Iterator[Event]:
         assigned = assigned_rates(self._schedule)
-        series = {"mean": mean_rates(self._schedule)}
-        if assigned is not None:
-            series = {"assigned": assigned, **series}
-        for word, ports in series.items():
-            for port, (times, rates) in enumerate(ports):
-                direction = "in" if port % 2 else "out"
-                name = f"NIC {direction}, {word} rate (MB/s)"
-                pid = self._pid(port // 2)
-                for time, rate in zip(times.tolist(), rates.tolist(), strict=True):
-                    yield _level(name, pid, time, rate / 1e6)
+        word = "mean" if assigned is None else "assigned"
+        for port, (times, rates) in enumerate(assigned or mean_rates(self._schedule)):
+            name = f"NIC {'in' if port % 2 else 'out'}, {word} rate (MB/s)"
+            pid = self._pid(port // 2)
+            for time, rate in zip(times.tolist(), rates.tolist(), strict=True):
+                yield _level(name, pid, time, rate / 1e6)
 
     def _undelivered(self) -> Iterator[Event]:
         """Yield per machine the megabytes that stand or move between ready and end."""
@@ -256,6 +253,14 @@ class _Group:
                 yield _level("not delivered (MB)", self._pid(m), time, megabytes)
 
 
+def _microseconds(seconds: float) -> float:
+    """Return microseconds to the nanosecond, which is what viewers resolve.
+
+    Starts and ends are rounded alike, so that bars that touch still do.
+    """
+    return round(seconds * 1e6, 3)
+
+
 def _meta(kind: str, pid: int, tid: int = 0, **args: Any) -> Event:
     return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": args}
 
@@ -267,9 +272,9 @@ def _bar(name: str, category: str, bar: _Slice, args: dict[str, Any]) -> Event:
         "cat": category,
         "pid": bar.pid,
         "tid": bar.tid,
-        "ts": bar.start * _MICROSECONDS,
-        "dur": (bar.end - bar.start) * _MICROSECONDS,
-        "args": args,
+        "ts": _microseconds(bar.start),
+        "dur": round(_microseconds(bar.end) - _microseconds(bar.start), 3),
+        **({"args": args} if args else {}),
     }
 
 
@@ -279,6 +284,6 @@ def _level(name: str, pid: int, time: float, value: float) -> Event:
         "name": name,
         "pid": pid,
         "tid": 0,
-        "ts": time * _MICROSECONDS,
+        "ts": _microseconds(time),
         "args": {"value": value},
     }

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emu.errors import PlacementError
-from emu.problem import Problem, Realization
+from emu.problem import Problem, Profile, Realization
 from emu.scenario.placing import place
 from emu.scenario.realize import build_job, profile_of, realize
-from emu.simulation import simulate
+from emu.simulation import best_policy, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,9 +37,22 @@ class Experiment:
         """Rate policy of the scenario."""
         return str(self.scenario.schedule.policy)
 
+    @property
+    def expected(self) -> Profile:
+        """What policies that look ahead, and the portfolio, expect of the run."""
+        return Profile(self.realization.times, self.realization.volumes)
+
+    def chosen_policy(self) -> str:
+        """Return the rate policy; for ``portfolio`` the one that it chooses."""
+        if self.policy == "portfolio":
+            return best_policy(self.problem, self.expected)
+        return self.policy
+
     def simulate(self) -> Schedule:
         """Return the schedule under the scenario's rate policy."""
-        return simulate(self.problem, self.realization, self.policy)
+        return simulate(
+            self.problem, self.realization, self.policy, profile=self.expected
+        )
 
 
 def prepare(

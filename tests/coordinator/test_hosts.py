@@ -139,7 +139,7 @@ def test_two_agents_run_the_golden_job(
             problem,
             "oes",
             settings(hosts[0], 0.05),
-            realization.times,
+            realization,
             log=tmp_path / "agent.log",
             observer=observer(agents, "began", leftovers.note, problem),
         )
@@ -167,7 +167,7 @@ def test_cut_host_is_noticed_and_ends_itself(
             problem,
             "oes",
             settings(hosts[0], 1.0),
-            realization.times,
+            realization,
             log=tmp_path / "agent.log",
             observer=watching,
         )
@@ -195,7 +195,7 @@ def test_killed_agent_of_another_host(
             problem,
             "oes",
             settings(hosts[0], 1.0),
-            realization.times,
+            realization,
             log=tmp_path / "agent.log",
             observer=watching,
         )

@@ -23,6 +23,7 @@ from emu.problem import (
     Realization,
     Task,
 )
+from emu.schedule import audit
 from emu.scheduling import Scheduler
 from emu.simulation import simulate
 from emu.testing import two_machine_example
@@ -75,6 +76,7 @@ def test_events_and_virtual_time_give_one_schedule(
         mine, theirs = getattr(online, field), getattr(simulated, field)
         np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9, err_msg=field)
     np.testing.assert_array_equal(online.flow_bytes, simulated.flow_bytes)
+    assert audit(online, tolerance=1e-6).violations == []
 
 
 @given(problems())

@@ -1,0 +1,163 @@
+"""Rates of the ports, training curves, and how long flows take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.errors import DataError
+from emu.report.plot_style import (
+    COLOURS,
+    colours,
+    legend_above,
+    new_figure,
+    palette,
+    time_axis,
+)
+from emu.report.port_rates import assigned_rates, mean_rates
+from emu.simulation.improvements import edge_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from emu.report.recorded_run import RecordedRun
+    from emu.schedule import Schedule
+
+
+def ports(schedule: Schedule) -> Figure:
+    """Return the rate of every port over time against its capacity (Fig. 5).
+
+    Assigned rates where the schedule holds them, else the mean rates of what moved.
+    """
+    problem = schedule.problem
+    machines = problem.cluster.machines
+    figure = new_figure(0.6 + 1.05 * len(machines))
+    panels = figure.subplots(len(machines), 2, sharex=True, squeeze=False)
+    assigned = assigned_rates(schedule)
+    rates = assigned or mean_rates(schedule)
+    name = "assigned" if assigned else "mean rate of each flow, summed"
+    factor, unit = _rate_unit(float(problem.capacities.max()))
+    for port, capacity in enumerate(problem.capacities.tolist()):
+        axes = panels[port // 2, port % 2]
+        times, values = rates[port]
+        axes.step(
+            np.concatenate([[0.0], times]),
+            np.concatenate([[0.0], values / factor]),
+            where="post",
+            color=palette(1)[0],
+            linewidth=1.0,
+            label=name,
+        )
+        axes.axhline(capacity / factor, color=COLOURS[5], ls="--", lw=1, label="NIC")
+        highest = max([capacity, *values.tolist()]) / factor
+        axes.set_ylim(0, 1.12 * highest)
+        axes.set_title(problem.port_name(port))
+        axes.set_ylabel(unit)
+        time_axis(axes, schedule.makespan)
+        axes.label_outer(remove_inner_ticks=False)
+        axes.set_ylabel(unit if port % 2 == 0 else "")
+    handles, names = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=3)
+    return figure
+
+
+def _rate_unit(largest: float) -> tuple[float, str]:
+    """Return bytes per second of the unit that suits ``largest``, and its name."""
+    for unit, size in (("Gbit/s", 1.25e8), ("Mbit/s", 1.25e5), ("kB/s", 1e3)):
+        if largest >= size:
+            return size, unit
+    return 1.0, "B/s"
+
+
+def loss(runs: Sequence[RecordedRun], labels: Sequence[str]) -> Figure:
+    """Return the training loss, and accuracy where known, against time (Fig. 4).
+
+    Raises
+    ------
+    DataError
+        When no run reported a loss.
+    """
+    curves = {
+        figure: [_curve(run.training, figure) for run in runs]
+        for figure in ("loss", "accuracy")
+    }
+    shown = [f for f, of_runs in curves.items() if any(len(c) for c in of_runs)]
+    if not shown:
+        names = ", ".join(run.name for run in runs)
+        raise DataError(f"no loss was reported in {names}")
+    figure = new_figure(2.7)
+    panels = figure.subplots(1, len(shown), squeeze=False)[0]
+    for axes, name in zip(panels, shown, strict=True):
+        for label, curve, colour in zip(
+            labels, curves[name], palette(len(runs)), strict=True
+        ):
+            if len(curve):
+                axes.plot(*curve.T, color=colour, marker=".", ms=4, label=label)
+        axes.set_ylabel(
+            "training loss (nats)" if name == "loss" else "accuracy (share)"
+        )
+        latest = max(curve[-1, 0] for curve in curves[name] if len(curve))
+        time_axis(axes, 1.02 * float(latest))
+        if len(runs) > 1:
+            legend_above(axes, 1)
+    return figure
+
+
+def _curve(training: pd.DataFrame, figure: str) -> NDArray[np.float64]:
+    """Return time of the last report and mean per iteration, shape (iterations, 2)."""
+    rows = training[training["figure"] == figure]
+    grouped = rows.groupby("iteration")
+    return np.column_stack([grouped["time"].max(), grouped["value"].mean()])
+
+
+def cdf(schedules: dict[str, Schedule]) -> Figure:
+    """Return the distribution of how long flows take, per kind of flow.
+
+    Parameters
+    ----------
+    schedules
+        Label to schedule; the first is drawn solid, the others dashed and dotted.
+    """
+    figure = new_figure(2.9)
+    axes = figure.subplots()
+    lines = ("-", "--", ":", "-.")
+    kinds = [_durations(schedule) for schedule in schedules.values()]
+    colour = colours([kind for found in kinds for kind in found])
+    for number, (label, found) in enumerate(zip(schedules, kinds, strict=True)):
+        for kind, seconds in found.items():
+            ordered = np.sort(seconds)
+            share = np.arange(1, len(ordered) + 1) / len(ordered)
+            name = kind if len(schedules) == 1 else f"{kind}, {label}"
+            style = lines[number % len(lines)]
+            axes.step(
+                np.concatenate([ordered[:1], ordered]),
+                np.concatenate([[0.0], share]),
+                where="post",
+                color=colour[kind],
+                ls=style,
+                label=name,
+            )
+    axes.set_ylim(0, 1.02)
+    axes.set_ylabel("share of flows")
+    axes.set_xlabel("time from first to last byte (s)")
+    axes.set_xscale("log")
+    legend_above(axes, 2)
+    return figure
+
+
+def _durations(schedule: Schedule) -> dict[str, NDArray[np.float64]]:
+    job = schedule.problem.job
+    flows = schedule.flows()
+    at = tuple(flows.T)
+    seconds = schedule.flow_end[at] - schedule.flow_start[at]
+    kinds = np.array([edge_kind(job, job.edges[edge]) for edge in flows[:, 0].tolist()])
+    moving = seconds > 0
+    return {
+        str(kind): seconds[moving & (kinds == kind)]
+        for kind in dict.fromkeys(kinds[moving].tolist())
+    }

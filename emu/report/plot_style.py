@@ -1,0 +1,152 @@
+"""How figures look: Okabe-Ito colours, sizes for two-column papers, light and dark.
+
+Must not know: what is drawn. Imported only where a figure is drawn: matplotlib takes
+half a second to import.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from emu.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+#: Okabe and Ito (2008): told apart with every kind of colour blindness, and in grey.
+COLOURS = (
+    "#0072B2",  # blue
+    "#E69F00",  # orange
+    "#009E73",  # bluish green
+    "#CC79A7",  # reddish purple
+    "#56B4E9",  # sky blue
+    "#D55E00",  # vermillion
+    "#F0E442",  # yellow
+)
+#: Widths in inches: a page of text, as two columns of a paper.
+WIDTH = 7.2
+FORMATS = ("svg", "pdf", "png")
+_INK = {False: "#1a1a1a", True: "#e6e6e6"}
+_PAPER = {False: "#ffffff", True: "#16181d"}
+_FAINT = {False: "#d0d0d0", True: "#3a3f47"}
+
+
+@contextmanager
+def style(*, dark: bool) -> Iterator[None]:
+    """Draw what is drawn inside with our fonts and colours, on a solid background.
+
+    The background is painted, so that a figure stays readable in whatever page or
+    viewer it is put, bright or dark.
+    """
+    ink, paper, faint = _INK[dark], _PAPER[dark], _FAINT[dark]
+    settings: Any = {
+        "figure.facecolor": paper,
+        "axes.facecolor": paper,
+        "savefig.facecolor": paper,
+        "text.color": ink,
+        "axes.labelcolor": ink,
+        "axes.titlecolor": ink,
+        "axes.edgecolor": ink,
+        "xtick.color": ink,
+        "ytick.color": ink,
+        "grid.color": faint,
+        "grid.linewidth": 0.6,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.linewidth": 0.7,
+        "axes.titlesize": 8.5,
+        "axes.titlelocation": "left",
+        "axes.labelsize": 8,
+        "xtick.labelsize": 7.5,
+        "ytick.labelsize": 7.5,
+        "legend.fontsize": 7.5,
+        "legend.frameon": False,
+        "lines.linewidth": 1.3,
+        "font.family": "sans-serif",
+        "svg.fonttype": "none",  # text stays text: searchable, and small files
+        "svg.hashsalt": "emu",  # the same figure is the same file
+        "pdf.fonttype": 42,
+    }
+    with mpl.rc_context(settings):
+        yield
+
+
+def colours(names: Sequence[str]) -> dict[str, str]:
+    """Return a colour for every name, in order; they repeat after seven."""
+    distinct = dict.fromkeys(names)
+    return dict(zip(distinct, palette(len(distinct)), strict=True))
+
+
+def palette(count: int) -> list[str]:
+    """Return ``count`` colours; on dark paper sky blue takes the place of blue."""
+    dark = mpl.rcParams["axes.facecolor"] == _PAPER[True]
+    order = [4, 1, 2, 3, 0, 5, 6] if dark else range(len(COLOURS))
+    shades = [COLOURS[i] for i in order]
+    return [shades[i % len(shades)] for i in range(count)]
+
+
+def ink() -> str:
+    """Return the colour of text and emphasis in the current style."""
+    return str(mpl.rcParams["text.color"])
+
+
+def new_figure(height: float, width: float = WIDTH) -> Figure:
+    """Return an empty figure of that size in inches."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure; the ending says the format, one of `FORMATS`.
+
+    Raises
+    ------
+    DataError
+        When the ending is another one, or the file cannot be written.
+    """
+    kind = path.suffix.removeprefix(".").lower()
+    if kind not in FORMATS:
+        known = ", ".join(f".{name}" for name in FORMATS)
+        raise DataError(f"ends in none of {known}", path=str(path))
+    partial = path.with_name(f".{path.name}.partial")
+    # Without a date the same figure is the same file.
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    try:
+        figure.savefig(
+            partial, format=kind, dpi=200, metadata=undated.get(kind), facecolor="auto"
+        )
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise DataError(
+            f"cannot be written: {error.strerror}", path=str(path)
+        ) from error
+
+
+def time_axis(axes: Axes, end: float, name: str = "emulated time") -> None:
+    """Label the x axis with seconds from 0 to ``end``."""
+    axes.set_xlim(0, end or 1.0)
+    axes.set_xlabel(f"{name} (s)")
+
+
+def legend_above(axes: Axes, columns: int = 4, **options: Any) -> None:
+    """Put the legend above the plot, where it covers no data."""
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1.0),
+        ncols=columns,
+        columnspacing=1.2,
+        handlelength=1.4,
+        **options,
+    )

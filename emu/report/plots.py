@@ -1,0 +1,71 @@
+"""The figures of runs by name, drawn and written to a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.errors import DataError
+from emu.report import plot_compare, plot_curves, plot_gantt, plot_style
+from emu.report.many_runs import labels, makespans, schedules_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from matplotlib.figure import Figure
+
+    from emu.report.recorded_run import RecordedRun
+
+FIGURES = ("gantt", "ports", "loss", "cdf", "compare")
+
+
+def plot(
+    runs: Sequence[RecordedRun], figure: str, out: Path, *, dark: bool = False
+) -> None:
+    """Draw a figure of one or several runs and write it to ``out``.
+
+    Parameters
+    ----------
+    figure
+        One of `FIGURES`. ``gantt`` and ``ports`` are of one run.
+    out
+        Ends in ``.svg``, ``.pdf`` or ``.png``.
+    dark
+        Light on dark.
+
+    Raises
+    ------
+    ValueError
+        When there is no such figure.
+    DataError
+        When a run lacks what the figure shows, there are more runs than it can show,
+        or the file cannot be written.
+    """
+    if figure not in FIGURES:
+        raise ValueError(f"no figure is called {figure}; there are {FIGURES}")
+    if figure in ("gantt", "ports") and len(runs) != 1:
+        raise DataError(f"{figure} is of one run, found {len(runs)}")
+    with plot_style.style(dark=dark):
+        plot_style.save(_drawn(runs, figure), out)
+
+
+def _drawn(runs: Sequence[RecordedRun], figure: str) -> Figure:
+    match figure:
+        case "gantt":
+            return plot_gantt.gantt(schedules_of(runs[0]))
+        case "ports":
+            return plot_curves.ports(runs[0].best)
+        case "loss":
+            return plot_curves.loss(runs, labels(runs))
+        case "cdf":
+            schedules = (
+                schedules_of(runs[0])
+                if len(runs) == 1
+                else {
+                    label: run.best
+                    for label, run in zip(labels(runs), runs, strict=True)
+                }
+            )
+            return plot_curves.cdf(schedules)
+        case _:
+            return plot_compare.bars(makespans(runs))

@@ -1,0 +1,46 @@
+"""A sweep in a terminal: one row per combination, seeds together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.report.statistics import interval
+from emu.report.terminal import plain_table
+from emu.units import format_duration, format_ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.table import Table
+
+
+def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table:
+    """Return mean, 95 % interval and number of seeds of the makespan, best in bold.
+
+    Parameters
+    ----------
+    rows
+        Of a `SweepRecord`, at least one.
+    keys
+        The varied keys.
+    """
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        group = tuple(str(row["values"][key]) for key in keys)
+        groups.setdefault(group, []).append(row["figures"])
+    emulated = "fidelity" in rows[0]["figures"]
+    columns = [*keys, ">makespan", ">± (95 %)", ">seeds"]
+    table = plain_table("", *columns, *([">fidelity"] if emulated else []))
+    means = {
+        group: interval([float(figures["makespan"]) for figures in of_group])
+        for group, of_group in groups.items()
+    }
+    best = min(found.mean for found in means.values())
+    for group, found in means.items():
+        cells = [*group, format_duration(found.mean, 6)]
+        cells += [format_duration(found.half) if found.half else "", str(found.count)]
+        if emulated:
+            mean = interval([float(f["fidelity"]) for f in groups[group]]).mean
+            cells.append(format_ratio(mean))
+        table.add_row(*cells, style="bold" if found.mean == best else "")
+    return table

@@ -1,0 +1,160 @@
+"""Machines, jobs, placements and profiles refuse what cannot be, and say why."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Profile,
+    Realization,
+    Task,
+)
+
+
+def machine(name: str = "m0", **resources: float) -> Machine:
+    return Machine(name, 10.0, 20.0, resources)
+
+
+def tasks(*names: str) -> tuple[Task, ...]:
+    return tuple(Task(name, "worker") for name in names)
+
+
+@pytest.mark.parametrize("bandwidth", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_machine_needs_a_bandwidth(bandwidth: float) -> None:
+    with pytest.raises(ValueError, match="m0: bandwidth in"):
+        Machine("m0", bandwidth, 1.0)
+
+
+def test_a_capacity_is_not_negative_nor_nan() -> None:
+    with pytest.raises(ValueError, match="capacity of gpu"):
+        machine(gpu=float("nan"))
+
+
+def test_machine_names_are_unique() -> None:
+    with pytest.raises(ValueError, match="m0 occurs twice"):
+        Cluster((machine(), machine()))
+
+
+def test_an_unknown_machine_is_named_beside_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="no machine is called m9; there are m0"):
+        Cluster((machine(),)).index("m9")
+
+
+@pytest.mark.parametrize(
+    ("edges", "story"),
+    [
+        ((Edge(0, 5),), "task number 5"),
+        ((Edge(0, 1, -1),), "a->b: lag -1"),
+        ((Edge(0, 1), Edge(1, 0)), "cycle through a, b"),
+        ((Edge(0, 0),), "cycle through a"),
+    ],
+)
+def test_edges_that_cannot_be(edges: tuple[Edge, ...], story: str) -> None:
+    with pytest.raises(ValueError, match=story):
+        Job(tasks("a", "b"), edges, iterations=1)
+
+
+def test_a_cycle_with_a_lag_is_a_pipeline() -> None:
+    Job(tasks("a", "b"), (Edge(0, 1), Edge(1, 0, 1), Edge(0, 0, 2)), iterations=1)
+
+
+@pytest.mark.parametrize(
+    ("names", "iterations", "story"),
+    [((), 1, "at least one"), (("a",), 0, "0 iterations"), (("a", "a"), 1, "2 times")],
+)
+def test_jobs_that_cannot_be(
+    names: tuple[str, ...], iterations: int, story: str
+) -> None:
+    with pytest.raises(ValueError, match=story):
+        Job(tasks(*names), (), iterations)
+
+
+def test_a_process_stands_in_one_place() -> None:
+    pinned = [
+        Task(n, "x", pinned=m, process="p") for n, m in (("a", "m0"), ("b", "m1"))
+    ]
+
+    with pytest.raises(ValueError, match="process p is pinned to several"):
+        Job(tuple(pinned), (), 1)
+
+
+def test_what_nobody_receives_is_not_sent() -> None:
+    job = Job(tasks("a", "b"), (Edge(0, 1, lag=2),), iterations=3)
+
+    assert [job.sends(0, n) for n in range(3)] == [True, False, False]
+
+
+def test_violations_name_machine_resource_and_amount() -> None:
+    cluster = Cluster((machine(gpu=1.0), machine("m1")))
+    job = Job(
+        (
+            Task("a", "worker", {"gpu": 1.0}),
+            Task("b", "worker", {"gpu": 1.0}, pinned="m1"),
+            Task("c", "x", process="b"),
+        ),
+        (),
+        1,
+    )
+
+    assert Placement((0, 1, 1)).violations(job, cluster) == []
+    assert Placement((0, 0, 1)).violations(job, cluster) == [
+        "machine m0 has 1 gpu, its tasks need 2",
+        "task b must stand on m1, not m0",
+        "process b stands on several machines",
+    ]
+
+
+def test_ports_and_hops() -> None:
+    cluster = Cluster((machine(), Machine("m1", 30.0, 40.0)))
+    edges = (Edge(0, 1), Edge(0, 2), Edge(1, 0, 1, credit=True))
+    problem = Problem(
+        cluster, Job(tasks("a", "b", "c"), edges, 1), Placement((0, 1, 0))
+    )
+
+    assert problem.capacities.tolist() == [20.0, 10.0, 40.0, 30.0]
+    assert problem.hops == ((0, 3), (), ())
+    assert problem.port_name(3) == "m1 in"
+
+
+def test_a_placement_names_a_machine_for_every_task() -> None:
+    cluster, job = Cluster((machine(),)), Job(tasks("a", "b"), (), 1)
+
+    with pytest.raises(ValueError, match="1 machines for 2 tasks"):
+        Problem(cluster, job, Placement((0,)))
+    with pytest.raises(ValueError, match="b is on machine number 1"):
+        Problem(cluster, job, Placement((0, 1)))
+
+
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+def test_times_and_volumes_are_numbers_that_can_be(value: float) -> None:
+    with pytest.raises(ValueError, match=r"volumes \[0, 1\]"):
+        Realization(np.zeros((1, 2)), np.array([[0.0, value]]))
+
+
+def test_a_realization_is_not_changed_behind_its_back() -> None:
+    times = np.ones((1, 1))
+    realization = Realization(times, np.ones((1, 1)))
+    times[0, 0] = 5.0
+
+    assert realization.times[0, 0] == 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        realization.times[0, 0] = 5.0
+
+
+def test_draws_keep_an_iteration_together() -> None:
+    """Volumes of one batch rise and fall together; drawing must not mix them."""
+    columns = np.arange(1.0, 6.0)
+    profile = Profile(np.array([columns, columns]), np.array([10 * columns]))
+    drawn = profile.draw(np.random.default_rng(1), 50)
+
+    assert drawn.times.shape == (2, 50)
+    assert set(drawn.times[0]) == set(columns)
+    np.testing.assert_array_equal(drawn.times[0], drawn.times[1])
+    np.testing.assert_array_equal(drawn.volumes[0], 10 * drawn.times[0])
