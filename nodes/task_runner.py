@@ -82,6 +82,8 @@ class TaskRunner:
         """
         around, n = self._around, order.iteration
         self.doing = f"task {self.name}, iteration {n}"
+        # The first orders come before run time 0; work done until then would be free.
+        await around.holder.until(around.clock.to_wall(order.start))
         arrived = {
             edge: await self._arrival(edge, n - int(there["lag"]))
             for edge, there in self._inputs.items()

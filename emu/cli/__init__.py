@@ -11,6 +11,7 @@ from emu.cli import (  # noqa: F401 - importing a module registers its commands
     explain_commands,
     place_commands,
     plot_commands,
+    report_commands,
     run_commands,
     scenario_commands,
     simulate_commands,

@@ -13,7 +13,7 @@ from emu.report import terminal
 from emu.report.explanation import Explanation
 from emu.report.explanation import explain as explained
 from emu.report.explanation_tables import SHOWN, explanation_tables
-from emu.report.recorded_run import load_run, realization_of
+from emu.report.recorded_run import load_run
 from emu.scenario import load, prepare
 
 
@@ -56,7 +56,7 @@ def _of_run(path: Path, *, helpful: bool) -> Explanation:
     schedule = run.best
     return explained(
         schedule,
-        realization_of(schedule),
+        run.realization,
         run.policy,
         emulated=run.emulated is not None,
         helpful=helpful,

@@ -12,6 +12,7 @@ import typer
 from emu.calibration import cached_profile, fit
 from emu.cli.app import app
 from emu.cli.doctor_commands import prediction_table
+from emu.cli.onlookers import Onlookers
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.cli.progress import ProgressLine
 from emu.coordinator import (
@@ -23,6 +24,7 @@ from emu.coordinator import (
 )
 from emu.errors import ExpectationMissed, RunUntrusted
 from emu.report import terminal
+from emu.report.html import write_report
 from emu.report.run_directory import RunDirectory
 from emu.report.run_tables import run_tables
 from emu.report.verdict import Trust
@@ -44,18 +46,34 @@ def run(
     listen: Annotated[
         str, typer.Option(metavar="HOST[:PORT]", help="Where agents reach this run.")
     ] = "127.0.0.1",
-    strict: Annotated[  # noqa: FBT002 -- typer's way to a flag
+    json_target: JsonTarget = None,
+    *,
+    strict: Annotated[
         bool, typer.Option("--strict", help="Fail unless the verdict is trusted.")
     ] = False,
-    dry_run: Annotated[  # noqa: FBT002
+    dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only predict what it would take.")
     ] = False,
-    json_target: JsonTarget = None,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Serve a live page at a free port.")
+    ] = False,
+    dashboard_at: Annotated[
+        str,
+        typer.Option(
+            metavar="[HOST:]PORT",
+            help="Serve it here; a host other than loopback asks viewers for a token.",
+        ),
+    ] = "",
+    live: Annotated[
+        bool, typer.Option("--live", help="Show machines and rates in the terminal.")
+    ] = False,
 ) -> None:
     """Run a scenario over real sockets and compare it with its simulation.
 
     Agents on other hosts join with ``emu agent HOST:PORT``; the token that admits them
-    is taken from the environment variable EMU_TOKEN on both sides.
+    is taken from the environment variable EMU_TOKEN on both sides. A dashboard stays
+    after the run until Ctrl-C where somebody watches (standard error is a terminal);
+    an open page keeps the run in any case.
     """
     scenario = load(file, overrides or [])
     host, _, port = listen.partition(":")
@@ -74,11 +92,22 @@ def run(
     )
     directory = RunDirectory.create(scenario.name, runs)
     progress = terminal(sys.stderr)
-    with ProgressLine(experiment.problem.job, progress, agents=agents) as line:
-        outcome = carry_out(experiment, settings, directory, line)
-    if emit(json_target, outcome.result):
-        terminal().print(run_tables(outcome.result))
-    progress.print(f"written to {directory.path}/")
+    onlookers = Onlookers(
+        experiment,
+        settings,
+        directory.path,
+        progress,
+        page=dashboard_at or ("0" if dashboard else ""),
+        table=live,
+    )
+    with onlookers as observer:
+        outcome = carry_out(experiment, settings, directory, observer)
+        onlookers.ended(outcome.result)
+        if emit(json_target, outcome.result):
+            terminal().print(run_tables(outcome.result))
+        progress.print(f"written to {directory.path}/")
+        progress.print(f"the picture is {write_report(directory.path)}")
+        onlookers.linger()
     missed = missed_expectations(scenario, outcome.result)
     if missed:
         raise ExpectationMissed("; ".join(missed))

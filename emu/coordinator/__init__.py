@@ -9,6 +9,7 @@ from emu.coordinator.experiment import (
     carry_out,
     emulation_settings,
 )
+from emu.coordinator.observers import Observers
 from emu.coordinator.profiling import measure_profile, prepare_profile
 from emu.coordinator.run import Coordinator, EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings
@@ -19,6 +20,7 @@ __all__ = [
     "EmulationSettings",
     "ExperimentOutcome",
     "Observer",
+    "Observers",
     "carry_out",
     "emulate",
     "emulation_settings",

@@ -66,6 +66,9 @@ class Observer:
     def began(self, seconds: float) -> None:
         """Hear that all were ready after so many wall seconds; run time 0 is now."""
 
+    def task_started(self, message: RunTask) -> None:
+        """Hear that a task was told to start."""
+
     def task_ended(self, message: TaskEnded) -> None:
         """Hear that a task ended."""
 
@@ -237,6 +240,7 @@ class Coordinator:
 
     def run_task(self, message: RunTask) -> None:
         """Tell the process of a task to start it."""
+        self._observer.task_started(message)
         self._roster.tell(self._owner[message.task], message)
 
     def publish(self, decisions: Decisions, since: float) -> None:

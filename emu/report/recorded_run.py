@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from emu.errors import DataError
 from emu.problem import Realization
+from emu.report.array_files import read_rates, read_realization
 from emu.report.problem_json import problem_from_json, schedule_from_json
 from emu.report.result import VERSION
 from emu.report.run_directory import read_json
@@ -41,6 +41,8 @@ class RecordedRun:
     emulated, simulated
         The run, with its rates where they are known, and the simulation of its own
         times and volumes; None when missing.
+    measured
+        Times and volumes of realization.npz; None when missing.
     missing
         One sentence per part that could not be read.
     """
@@ -51,6 +53,7 @@ class RecordedRun:
     result: dict[str, Any]
     emulated: Schedule | None
     simulated: Schedule | None
+    measured: Realization | None
     missing: tuple[str, ...]
 
     @property
@@ -80,18 +83,14 @@ class RecordedRun:
 
     @property
     def realization(self) -> Realization:
-        """Measured times and volumes.
-
-        The files hold no bytes of handoffs within a machine; they are taken to be the
-        mean of the flows of the same iteration between tasks of the same kinds, which
-        matters only where a task is moved.
+        """Measured times and volumes, else those that the schedules hold.
 
         Raises
         ------
         DataError
-            When no schedule could be read.
+            When there are neither.
         """
-        return realization_of(self.best)
+        return self.measured or realization_of(self.best)
 
     @property
     def tasks(self) -> pd.DataFrame:
@@ -146,15 +145,19 @@ def load_run(path: str | Path) -> RecordedRun:
             return None
 
     def schedule(name: str) -> Schedule:
-        return schedule_from_json(problem, _object(path / name), str(path / name))
+        return _schedule(problem, path / name)
 
     manifest = tried("manifest.json", lambda: _versioned(path / "manifest.json"))
     result = tried("result.json", lambda: _versioned(path / "result.json"))
     emulated = tried("result.json", lambda: schedule("result.json")) if result else None
-    rates = tried("rates.npz", lambda: _rates(problem, path / "rates.npz"))
+    rates = tried("rates.npz", lambda: read_rates(problem.job, path / "rates.npz"))
     if emulated is not None and rates is not None:
         emulated = with_rates(emulated, rates)
     simulated = tried("simulated.json", lambda: schedule("simulated.json"))
+    measured = tried(
+        "realization.npz",
+        lambda: read_realization(problem.job, path / "realization.npz"),
+    )
     if not (path / "training.csv").exists():
         missing.append("training.csv is missing")
     return RecordedRun(
@@ -164,6 +167,7 @@ def load_run(path: str | Path) -> RecordedRun:
         result=result or {},
         emulated=emulated,
         simulated=simulated,
+        measured=measured,
         missing=tuple(missing),
     )
 
@@ -204,7 +208,12 @@ def with_simulated_rates(run: RecordedRun) -> Schedule:
 
 
 def realization_of(schedule: Schedule) -> Realization:
-    """Return the times and volumes of a schedule; see `RecordedRun.realization`."""
+    """Return the times and volumes of a schedule.
+
+    The bytes of handoffs within a machine are not in its file; they are taken to be the
+    mean of the flows of the same iteration between tasks of the same kinds, which
+    matters only where a task is moved.
+    """
     job, hops = schedule.problem.job, schedule.problem.hops
     volumes = np.nan_to_num(schedule.flow_bytes)
     remote = np.array([bool(path) for path in hops], dtype=bool)
@@ -227,6 +236,26 @@ def _object(path: Path) -> dict[str, Any]:
     return content
 
 
+def _schedule(problem: Problem, path: Path) -> Schedule:
+    """Return the schedule of a file.
+
+    Raises
+    ------
+    DataError
+        When it is missing, cut short, or lacks tasks or flows of the job.
+    """
+    made = schedule_from_json(problem, _object(path), str(path))
+    job = problem.job
+    for e, edge in enumerate(job.edges):
+        sent = max(job.iterations - edge.lag, 0)
+        if np.isnan(made.flow_end[e, :sent]).any():
+            lost = int(np.isnan(made.flow_end[e, :sent]).argmax())
+            raise DataError(
+                f"lacks flow {job.edge_name(edge)} of iteration {lost}", path=str(path)
+            )
+    return made
+
+
 def _versioned(path: Path) -> dict[str, Any]:
     content = _object(path)
     if content.get("version") != VERSION:
@@ -235,31 +264,3 @@ def _versioned(path: Path) -> dict[str, Any]:
             path=str(path),
         )
     return content
-
-
-def _rates(problem: Problem, path: Path) -> RateHistory:
-    """Return the content of rates.npz.
-
-    Raises
-    ------
-    DataError
-        When it is missing, cut short, or names flows that the job does not have.
-    """
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            rates = RateHistory(
-                time=arrays["time"],
-                edge=arrays["edge"],
-                iteration=arrays["iteration"],
-                rate=arrays["rate"],
-            )
-    except FileNotFoundError as error:
-        raise DataError("is missing", path=str(path)) from error
-    except (OSError, EOFError, KeyError, ValueError, BadZipFile) as error:
-        raise DataError(f"cannot be read: {error}", path=str(path)) from error
-    edges, iterations = len(problem.job.edges), problem.job.iterations
-    known = (rates.edge >= 0) & (rates.edge < edges)
-    known &= (rates.iteration >= 0) & (rates.iteration < iterations)
-    if not known.all():
-        raise DataError("names flows that the job does not have", path=str(path))
-    return rates

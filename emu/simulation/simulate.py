@@ -18,7 +18,7 @@ from emu.scheduling.state import State, new_state
 from emu.simulation.events import Recorder, new_recorder, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
     from emu.problem import Problem
 
@@ -62,12 +62,14 @@ def simulate(
     )
     return Schedule(
         problem=problem,
-        task_start=state.task_start,
-        task_end=state.task_end,
-        flow_ready=state.flow_ready,
-        flow_start=state.flow_start,
-        flow_end=state.flow_end,
-        flow_bytes=np.where(np.isnan(state.flow_ready), np.nan, realization.volumes),
+        task_start=state.log.task_start,
+        task_end=state.log.task_end,
+        flow_ready=state.log.flow_ready,
+        flow_start=state.log.flow_start,
+        flow_end=state.log.flow_end,
+        flow_bytes=np.where(
+            np.isnan(state.log.flow_ready), np.nan, realization.volumes
+        ),
         rates=history if record_rates else None,
     )
 
@@ -90,7 +92,7 @@ def makespan(
 
 
 def best_policy(
-    problem: Problem, profile: Profile, candidates: Iterable[str] = ()
+    problem: Problem, profile: Profile, candidates: Collection[str] = ()
 ) -> str:
     """Return the policy with the smallest makespan on the expected run.
 
@@ -111,7 +113,7 @@ def best_policy(
     columns = np.arange(problem.job.iterations) % profile.times.shape[1]
     expected = Realization(profile.times[:, columns], profile.volumes[:, columns])
     among = {"oes", *(candidates or POLICIES)} - {"portfolio"}
-    # none and fifo are maxmin by other names: one simulation for all of one code.
+    # none is maxmin by another name: one simulation for both.
     rules = {
         policy_named(name).code: name
         for name in reversed(list(POLICIES))

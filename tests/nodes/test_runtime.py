@@ -127,6 +127,13 @@ async def test_without_a_profile_a_task_ends_when_it_is_done() -> None:
     assert told.end > -0.1
 
 
+async def test_work_of_a_task_ordered_early_takes_time_all_the_same() -> None:
+    """Iteration 0 is ordered before run time 0; done by then, it would be free."""
+    told = await Stage(times=None).run(0, start=0.05)
+
+    assert told.end > 0.05
+
+
 async def test_input_of_the_lagged_iteration_is_used_and_sent_on() -> None:
     stage = Stage()
     stage.deliver(0)

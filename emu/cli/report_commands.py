@@ -1,0 +1,30 @@
+"""``emu report``: the picture of a run."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path  # noqa: TC003 - typer reads annotations
+from typing import Annotated
+
+import typer
+
+from emu.cli.app import app
+from emu.report.html import write_report
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    out: Annotated[
+        Path | None, typer.Option(help="File to write; default: RUN/report.html.")
+    ] = None,
+    *,
+    open_it: Annotated[
+        bool, typer.Option("--open", help="Open it in the browser afterwards.")
+    ] = False,
+) -> None:
+    """Write report.html: one file, opens offline, tells why the run took so long."""
+    path = write_report(run, out)
+    typer.echo(path)
+    if open_it:
+        webbrowser.open(path.resolve().as_uri())

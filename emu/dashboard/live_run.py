@@ -1,0 +1,274 @@
+"""The figures of a run that goes on, folded from what the coordinator says."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.dashboard.history import History
+from emu.dashboard.status import ActiveFlow, Outcome, Phase, Port, RunningTask, Status
+from emu.dashboard.tape import Began, Decided, Joined, Tape
+from emu.wire.messages import FlowEnded, RunTask, TaskEnded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from emu.dashboard.history import Seen
+    from emu.problem import Problem
+
+_SHOWN_FLOWS = 40
+#: Wall seconds per sample of the history.
+SAMPLE = 0.25
+
+
+class LiveRun:
+    """A run under way: `tape` listens, `status` and `history_json` tell.
+
+    All methods may be called from any thread.
+
+    Parameters
+    ----------
+    scenario, policy
+        Names, for the headline.
+    time_scale
+        Wall seconds per emulated second.
+    clock
+        Wall seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        scenario: str,
+        policy: str,
+        time_scale: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.tape = Tape(clock)
+        self.problem = problem
+        self._clock = clock
+        self._scenario, self._policy, self._scale = scenario, policy, time_scale
+        self._lock = threading.Lock()
+        self._phase: Phase = "starting"
+        self._processes = 0
+        self._outcome: Outcome | None = None
+        self._verdict: str | None = None
+        self._error: str | None = None
+        tasks, edges = len(problem.job.tasks), len(problem.job.edges)
+        self._done = np.zeros(tasks, dtype=np.int64)
+        self._over = np.full(edges, -1, dtype=np.int64)
+        self._running: dict[int, tuple[int, float]] = {}
+        self._active: dict[int, int] = {}
+        self._volumes: dict[tuple[int, int], float] = {}
+        self._served, self._rate, self._since = (np.zeros(edges) for _ in range(3))
+        self._crossing = np.zeros((len(problem.capacities), edges))
+        for edge, hops in enumerate(problem.hops):
+            self._crossing[list(hops), edge] = 1.0
+        self._port_rate = np.zeros(len(problem.capacities))
+        self._moved, self._arrived = self._port_rate.copy(), self._port_rate.copy()
+        self._figures: dict[int, dict[str, float]] = {}
+        self._zero = math.inf
+        self._delay = self._max_delay = self._max_late = 0.0
+        self._late, self._time, self._sampled = 0, 0.0, 0.0
+        self._sampled_at = -math.inf
+        self.history = History()
+
+    def ended(self, result: dict[str, Any]) -> None:
+        """Note what the run came to; ``result`` is the content of result.json."""
+        with self._lock:
+            self._fold()
+            self._phase = "ended"
+            keys = ("makespan", "simulated_makespan", "fidelity")
+            self._outcome = Outcome(**{key: float(result[key]) for key in keys})
+            verdict = result.get("verdict")
+            if isinstance(verdict, dict):
+                verdict = verdict.get("verdict", verdict.get("word"))
+            self._verdict = None if verdict is None else str(verdict)
+            self._advance(max(self._time, self._outcome.makespan))
+            self._sample()
+
+    def failed(self, error: str) -> None:
+        """Note that the run could not be finished, and why."""
+        with self._lock:
+            self._fold()
+            self._phase, self._error = "failed", error
+            self._sample()
+
+    def status(self) -> Status:
+        """Return the run as it is now."""
+        with self._lock:
+            self._fold()
+            return self._status()
+
+    def history_json(self) -> dict[str, Any]:
+        """Return the history so far; its form is that of `History.to_json`."""
+        with self._lock:
+            self._fold()
+            return self.history.to_json()
+
+    def news(self, seen: Seen) -> tuple[dict[str, Any], Seen]:
+        """Return what a viewer has not seen of the history; see `History.since`."""
+        with self._lock:
+            self._fold()
+            return self.history.since(seen)
+
+    def _now(self) -> float:
+        """Return the run time: from the wall clock while the run goes on."""
+        if self._phase != "running" or math.isinf(self._zero):
+            return self._time
+        return max(self._time, (self._clock() - self._zero) / self._scale)
+
+    def _fold(self) -> None:
+        for heard, what in self.tape.drain():
+            match what:
+                case TaskEnded():
+                    self._hear(heard, what.end)
+                    self._task_ended(what)
+                case FlowEnded():
+                    self._hear(heard, what.time)
+                    self._flow_ended(what)
+                case Decided():
+                    self._decided(what)
+                case RunTask():
+                    self._running[what.task] = what.iteration, what.start
+                case Began():
+                    self._phase, self._zero = "running", heard + 1.0
+                case Joined(processes):
+                    self._processes = processes
+                case _:
+                    raise TypeError(f"the tape holds {what!r}")
+        if self._phase == "running":
+            self._advance(self._now())
+            if self._clock() - self._sampled_at >= SAMPLE:
+                self._sample()
+
+    def _hear(self, heard: float, happened: float) -> None:
+        """Advance to an event; the fastest one so far tells where run time 0 is."""
+        self._zero = min(self._zero, heard - happened * self._scale)
+        self._delay = heard - happened * self._scale - self._zero
+        self._max_delay = max(self._max_delay, self._delay)
+        self._advance(happened)
+
+    def _advance(self, to: float) -> None:
+        if to > self._time:
+            self._moved += self._port_rate * (to - self._time)
+            self._time = to
+
+    def _task_ended(self, message: TaskEnded) -> None:
+        self._running.pop(message.task, None)
+        self._done[message.task] += 1
+        for edge, volume in zip(message.edges, message.volumes, strict=True):
+            if self.problem.hops[edge]:
+                self._volumes[edge, message.iteration] = volume
+        if message.late > 0:
+            self._late += 1
+            self._max_late = max(self._max_late, message.late)
+        shown = {
+            figure: value
+            for figure, value in message.report.items()
+            if (figure == "loss" or "accuracy" in figure) and math.isfinite(value)
+        }
+        if shown:
+            self._figures[message.task] = shown
+        for figure, value in shown.items():
+            self.history.report(message.end, figure, value)
+
+    def _flow_ended(self, message: FlowEnded) -> None:
+        edge = message.edge
+        self._over[edge] = message.iteration
+        self._active.pop(edge, None)
+        self._volumes.pop((edge, message.iteration), None)
+        self._port_rate -= self._crossing[:, edge] * self._rate[edge]
+        self._rate[edge] = 0.0
+        self._arrived += self._crossing[:, edge] * message.volume
+
+    def _decided(self, decided: Decided) -> None:
+        self._advance(decided.time)
+        for edge, iteration in decided.decisions.flows:
+            if iteration > self._over[edge]:
+                self._active[edge] = iteration
+        # The coordinator tells all events that came together before it decides on the
+        # first of them, so a line may be of a flow that is known to be over.
+        lines = decided.decisions.lines
+        alive = lines.iteration > self._over[lines.edge]
+        edges = lines.edge[alive]
+        self._served[edges], self._since[edges] = lines.served[alive], decided.time
+        self._rate[edges] = lines.rate[alive]
+        self._port_rate = self._crossing @ self._rate
+
+    def _sample(self) -> None:
+        span = self._time - self._sampled
+        if span > 0:
+            rates = (self._moved / span).tolist()
+            self.history.add(self._sampled, self._time, rates, len(self._active))
+        self._moved[:] = 0.0
+        self._sampled, self._sampled_at = self._time, self._clock()
+
+    def _status(self) -> Status:
+        job, now = self.problem.job, self._now()
+        running = self._phase == "running"
+        return Status(
+            scenario=self._scenario,
+            policy=self._policy,
+            phase=self._phase,
+            processes=self._processes,
+            run_time=now,
+            iterations=job.iterations,
+            iterations_ended=int(self._done.min()),
+            steps=len(job.tasks) * job.iterations,
+            steps_ended=int(self._done.sum()),
+            running=[
+                RunningTask(task=job.tasks[task].name, iteration=n, since=since)
+                for task, (n, since) in self._running.items()
+            ],
+            active_flows=len(self._active),
+            flows=self._flows(now),
+            ports=[
+                Port(
+                    port=self.problem.port_name(port),
+                    capacity=float(capacity),
+                    rate=max(float(self._port_rate[port]), 0.0) if running else 0.0,
+                    bytes=float(self._arrived[port]),
+                )
+                for port, capacity in enumerate(self.problem.capacities)
+            ],
+            figures=self._mean_figures(),
+            delay=self._delay,
+            max_delay=self._max_delay,
+            late_steps=self._late,
+            max_late=self._max_late,
+            verdict=self._verdict,
+            outcome=self._outcome,
+            error=self._error,
+        )
+
+    def _flows(self, now: float) -> list[ActiveFlow]:
+        job = self.problem.job
+        flows = []
+        for edge, iteration in self._active.items():
+            volume = self._volumes.get((edge, iteration), 0.0)
+            sent = self._served[edge] + self._rate[edge] * (now - self._since[edge])
+            flows.append(
+                ActiveFlow(
+                    source=job.tasks[job.edges[edge].source].name,
+                    destination=job.tasks[job.edges[edge].destination].name,
+                    iteration=iteration,
+                    bytes=volume,
+                    sent=min(max(float(sent), 0.0), volume),
+                    rate=float(self._rate[edge]),
+                )
+            )
+        flows.sort(key=lambda flow: -flow.bytes)
+        return flows[:_SHOWN_FLOWS]
+
+    def _mean_figures(self) -> dict[str, float]:
+        values: dict[str, list[float]] = {}
+        for figures in self._figures.values():
+            for figure, value in figures.items():
+                values.setdefault(figure, []).append(value)
+        return {figure: float(np.mean(found)) for figure, found in values.items()}

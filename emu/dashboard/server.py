@@ -1,0 +1,189 @@
+"""The HTTP side: page, WebSocket, status, metrics, report."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import WSMsgType, web
+
+from emu.dashboard.history import NOTHING
+from emu.dashboard.live_run import SAMPLE
+from emu.dashboard.metrics import CONTENT_TYPE, metrics
+from emu.dashboard.status import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from emu.dashboard.history import Seen
+    from emu.dashboard.live_run import LiveRun
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+#: A viewer that takes longer than this for one update is dropped, wall seconds.
+_PATIENCE = 5.0
+
+
+class Pages:
+    """Answers requests about one run.
+
+    Parameters
+    ----------
+    token
+        What a request must show as ``?token=`` or bearer; empty asks for nothing, but
+        then only requests that name a loopback host are answered, so that no page from
+        elsewhere can read the run through a name that points here.
+    directory
+        Run directory, whose report.html is served once it is there.
+    """
+
+    def __init__(self, live: LiveRun, token: str, directory: Path) -> None:
+        self._live, self._token, self._directory = live, token, directory
+        self._viewers: dict[web.WebSocketResponse, Seen] = {}
+
+    def application(self) -> web.Application:
+        """Return the aiohttp application."""
+        app = web.Application(middlewares=[self._guarded()])
+        app.router.add_get("/", self._page)
+        app.router.add_get("/ws", self._socket)
+        app.router.add_get("/api/status", self._status)
+        app.router.add_get("/api/history", self._history)
+        app.router.add_get("/api/schema", self._schema)
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/report.html", self._report)
+        return app
+
+    async def broadcast(self) -> None:
+        """Send every viewer what is new, four times a second, for ever."""
+        while True:
+            await asyncio.sleep(SAMPLE)
+            status = self._live.status()
+            update = {"status": status.model_dump(), "report": self._has_report()}
+            # One that does not read fills its buffer; it must not hold up the others.
+            await asyncio.gather(
+                *(self._tell(viewer, update) for viewer in list(self._viewers))
+            )
+
+    async def _tell(
+        self, viewer: web.WebSocketResponse, update: dict[str, Any]
+    ) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await viewer.send_str(json.dumps({**update, **self._news(viewer)}))
+        except (ConnectionError, TimeoutError):  # left, or does not read
+            self._viewers.pop(viewer, None)
+            await viewer.close()
+
+    def _news(self, viewer: web.WebSocketResponse) -> dict[str, Any]:
+        """Return what ``viewer`` has not seen."""
+        news, self._viewers[viewer] = self._live.news(self._viewers[viewer])
+        return news
+
+    def _guarded(self) -> Any:
+        @web.middleware
+        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if not self._admitted(request):
+                raise web.HTTPForbidden(text="the token is missing or wrong\n")
+            response = await handler(request)
+            if not response.prepared:
+                response.headers["Cache-Control"] = "no-store"
+                response.headers["Referrer-Policy"] = "no-referrer"
+                response.headers["X-Content-Type-Options"] = "nosniff"
+            return response
+
+        return guard
+
+    def _admitted(self, request: web.Request) -> bool:
+        if not self._token:
+            return request.url.host in _LOOPBACK
+        shown = request.query.get("token", "")
+        kind, _, bearer = request.headers.get("Authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            shown = bearer
+        return hmac.compare_digest(shown.encode(), self._token.encode())
+
+    async def _page(self, _: web.Request) -> web.Response:
+        return web.Response(text=page(self._live), content_type="text/html")
+
+    async def _socket(self, request: web.Request) -> web.WebSocketResponse:
+        origin = request.headers.get("Origin")
+        if origin is not None and origin.partition("://")[2] != request.host:
+            raise web.HTTPForbidden(text="another site's page may not look on\n")
+        viewer = web.WebSocketResponse(heartbeat=20.0, compress=False)
+        await viewer.prepare(request)
+        status = self._live.status()
+        self._viewers[viewer] = NOTHING
+        await self._tell(
+            viewer, {"status": status.model_dump(), "report": self._has_report()}
+        )
+        try:
+            async for message in viewer:
+                if message.type == WSMsgType.ERROR:
+                    break
+        finally:
+            self._viewers.pop(viewer, None)
+        return viewer
+
+    async def _status(self, _: web.Request) -> web.Response:
+        return web.json_response(self._live.status().model_dump())
+
+    async def _history(self, _: web.Request) -> web.Response:
+        return web.json_response(self._live.history_json())
+
+    async def _schema(self, _: web.Request) -> web.Response:
+        return web.json_response(Status.model_json_schema(mode="serialization"))
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        text = metrics(self._live.status())
+        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _report(self, _: web.Request) -> web.StreamResponse:
+        if not self._has_report():
+            raise web.HTTPNotFound(
+                text="the report is written when the run has ended\n"
+            )
+        return web.FileResponse(self._directory / "report.html")
+
+    def _has_report(self) -> bool:
+        return (self._directory / "report.html").is_file()
+
+
+def page(live: LiveRun) -> str:
+    """Return the page: self-contained but for its WebSocket."""
+    ours = files("emu.dashboard") / "assets"
+    charts = files("emu.report.html") / "assets"
+    problem = live.problem
+    facts = {
+        "machines": [machine.name for machine in problem.cluster.machines],
+        "tasks": [
+            {"name": task.name, "kind": task.kind, "machine": machine}
+            for task, machine in zip(
+                problem.job.tasks, problem.placement.machine_of, strict=True
+            )
+        ],
+        "ports": [
+            {"name": problem.port_name(port), "capacity": float(capacity)}
+            for port, capacity in enumerate(problem.capacities)
+        ],
+    }
+    parts = {
+        "style": (charts / "report.css").read_text("utf-8")
+        + (ours / "dashboard.css").read_text("utf-8"),
+        "facts": json.dumps(facts).replace("<", "\\u003c"),
+        "script": "\n".join(
+            [
+                (charts / "scale.js").read_text("utf-8"),
+                (charts / "curves.js").read_text("utf-8"),
+                (ours / "dashboard.js").read_text("utf-8"),
+            ]
+        ),
+    }
+    text = (ours / "dashboard.html").read_text("utf-8")
+    for name, content in parts.items():
+        text = text.replace(f"{{{{{name}}}}}", content)
+    return text

@@ -1,0 +1,74 @@
+// Puts the charts into the page.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const lastReport = data.training.reduce((end, { points }) => points.reduce((a, b) => Math.max(a, b[0]), end), 0);
+const view = new TimeView(1.005 * (data.end || lastReport));
+const chartPlace = name => document.querySelector(`[data-chart=${name}]`);
+
+function button(place, text, action, pressed) {
+  const made = place.appendChild(document.createElement("button"));
+  made.textContent = text;
+  made.type = "button";
+  if (pressed !== undefined) made.setAttribute("aria-pressed", pressed);
+  made.addEventListener("click", action);
+  return made;
+}
+
+function legend(place, items) {
+  const made = place.appendChild(document.createElement("div"));
+  made.className = "legend";
+  for (const [colour, text] of items) {
+    const item = made.appendChild(document.createElement("span"));
+    item.appendChild(document.createElement("i")).style.background = colour;
+    item.append(text);
+  }
+}
+
+function bar(place) {
+  const made = place.appendChild(document.createElement("div"));
+  made.className = "controls";
+  button(made, "+", () => view.zoom(2)).title = "zoom in";
+  button(made, "−", () => view.zoom(0.5)).title = "zoom out";
+  button(made, "◀", () => view.move(-0.5)).title = "earlier";
+  button(made, "▶", () => view.move(0.5)).title = "later";
+  button(made, "everything", () => view.reset());
+  return made;
+}
+
+let gantt = null;
+if (chartPlace("gantt")) {
+  const place = chartPlace("gantt"), controls = bar(place);
+  gantt = new Gantt(place, view, data);
+  if (data.runs.length > 1) {
+    const modes = ["both", ...data.runs.map(run => run.name)].map(mode =>
+      button(controls, mode, event => {
+        modes.forEach(other => other.setAttribute("aria-pressed", other === event.target));
+        gantt.mode = mode; gantt.layOut(); view.redraw();
+      }, mode === "both"));
+  }
+  button(controls, "critical chain", event => {
+    gantt.chain = !gantt.chain;
+    event.target.setAttribute("aria-pressed", gantt.chain);
+    view.redraw();
+  }, true);
+  legend(controls, COLOURS.map((colour, n) => [colour, `${n}, ${n + 6} …`]).slice(0, Math.min(6, data.iterations)).map(
+    ([colour, text], n) => [colour, n === 0 ? `iteration ${text}` : text]));
+}
+if (chartPlace("ports")) {
+  const place = chartPlace("ports"), controls = bar(place);
+  const names = Object.keys(data.runs[0].curves).sort();
+  legend(controls, names.map(name => [`var(--${name})`, `${name} (${data.runs[0].name} run)`]));
+  const plots = place.appendChild(document.createElement("div"));
+  plots.className = "plots";
+  portPlots(plots, view, data);
+}
+if (chartPlace("training")) {
+  const place = chartPlace("training"), plots = place.appendChild(document.createElement("div"));
+  plots.className = "plots";
+  trainingPlots(plots, view, data);
+}
+
+addEventListener("resize", () => view.redraw());
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => view.redraw());
+view.charts.forEach(chart => chart.draw());
+requestAnimationFrame(() => { document.documentElement.dataset.drawn = performance.now().toFixed(0); });

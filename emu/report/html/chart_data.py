@@ -1,0 +1,226 @@
+"""What the charts of the page draw, as a JSON map with packed arrays."""
+
+from __future__ import annotations
+
+import csv
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.errors import DataError
+from emu.report.html.lanes import pack_lanes_per_group, packed
+from emu.report.port_rates import assigned_rates, mean_rates
+from emu.report.recorded_run import with_rates
+from emu.schedule import RateHistory, critical_chain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Problem
+    from emu.report.recorded_run import RecordedRun
+    from emu.schedule import Schedule
+
+#: Points of one rate curve; more than a screen can show even after zooming in 5 times.
+CURVE_POINTS = 10_000
+
+
+def chart_data(run: RecordedRun) -> dict[str, Any]:
+    """Return machines, tasks, and per run its bars, critical chain and rate curves.
+
+    Times are seconds, rates bytes per second. Arrays are packed as `packed` does:
+    float32 for times (7 digits, less than a pixel), uint16 and uint32 for positions.
+    """
+    problem = run.problem
+    runs = [
+        run_bars(name, schedule)
+        for name, schedule in (("emulated", run.emulated), ("simulated", run.simulated))
+        if schedule is not None
+    ]
+    return {
+        "iterations": problem.job.iterations,
+        "machines": [machine.name for machine in problem.cluster.machines],
+        "tasks": [
+            {"name": task.name, "kind": task.kind, "machine": machine}
+            for task, machine in zip(
+                problem.job.tasks, problem.placement.machine_of, strict=True
+            )
+        ],
+        "edges": [[edge.source, edge.destination] for edge in problem.job.edges],
+        "ports": [
+            {"name": problem.port_name(port), "capacity": float(capacity)}
+            for port, capacity in enumerate(problem.capacities)
+        ],
+        "end": max((one["makespan"] for one in runs), default=0.0),
+        "runs": runs,
+    }
+
+
+def run_bars(name: str, schedule: Schedule) -> dict[str, Any]:
+    """Return the bars, chain and curves of one schedule."""
+    tasks, iterations = schedule.task_start.shape
+    return {
+        "name": name,
+        "makespan": schedule.makespan,
+        "tasks": {
+            "row": packed(np.repeat(np.arange(tasks), iterations), "u4"),
+            "iteration": packed(np.tile(np.arange(iterations), tasks), "u4"),
+            "start": packed(schedule.task_start.ravel(), "f4"),
+            "end": packed(schedule.task_end.ravel(), "f4"),
+        },
+        "flows": _flow_bars(schedule),
+        "chain": [
+            {
+                "cause": link.cause.value,
+                "start": link.start,
+                "end": link.end,
+                "task": link.task,
+                "edge": link.edge,
+                "iteration": link.iteration,
+                "port": link.port,
+            }
+            for link in critical_chain(schedule).links
+        ],
+        "curves": _curves(schedule),
+    }
+
+
+def _flow_bars(schedule: Schedule) -> dict[str, Any]:
+    problem: Problem = schedule.problem
+    flows = schedule.flows()
+    at = tuple(flows.T)
+    start, end = schedule.flow_start[at], schedule.flow_end[at]
+    machine_of = np.array(problem.placement.machine_of, dtype=np.int64)
+    job, machines = problem.job, len(problem.cluster.machines)
+    source = np.array([edge.source for edge in job.edges], dtype=np.int64)
+    target = np.array([edge.destination for edge in job.edges], dtype=np.int64)
+    out, out_lanes = pack_lanes_per_group(
+        start, end, machine_of[source[flows[:, 0]]], machines
+    )
+    into, in_lanes = pack_lanes_per_group(
+        start, end, machine_of[target[flows[:, 0]]], machines
+    )
+    return {
+        "edge": packed(flows[:, 0], "u4"),
+        "iteration": packed(flows[:, 1], "u4"),
+        "start": packed(start, "f4"),
+        "end": packed(end, "f4"),
+        "bytes": packed(schedule.flow_bytes[at], "f4"),
+        "out": packed(out, "u4"),
+        "in": packed(into, "u4"),
+        "out_lanes": out_lanes,
+        "in_lanes": in_lanes,
+    }
+
+
+def _curves(schedule: Schedule) -> dict[str, list[dict[str, str]]]:
+    """Return per port the step curves of allocated and of really moved bytes/s."""
+    allocated = assigned_rates(schedule)
+    if allocated is None or schedule.rates is None:
+        curves = {"moved": mean_rates(schedule)}
+    else:
+        moved = with_rates(schedule, moved_rates(schedule, schedule.rates))
+        curves = {"allocated": allocated, "moved": assigned_rates(moved) or []}
+    return {
+        name: [
+            {"time": packed(time, "f4"), "rate": packed(rate, "f4")}
+            for time, rate in (thinned(*steps, schedule.makespan) for steps in ports)
+        ]
+        for name, ports in curves.items()
+    }
+
+
+def moved_rates(schedule: Schedule, rates: RateHistory) -> RateHistory:
+    """Return ``rates`` scaled, flow by flow, to the bytes and the end measured.
+
+    A flow that arrives late moved more slowly than it was allowed to. Only its end is
+    measured, so its lateness is spread over all of it.
+    """
+    iterations = schedule.problem.job.iterations
+    flow = rates.edge * iterations + rates.iteration
+    order = np.lexsort((rates.time, flow))
+    sorted_flow, time = flow[order], rates.time[order]
+    until = schedule.flow_end[rates.edge[order], rates.iteration[order]]
+    same = sorted_flow[1:] == sorted_flow[:-1]
+    until[:-1] = np.where(same, np.fmin(until[:-1], time[1:]), until[:-1])
+    area = np.maximum(np.nan_to_num(until - time), 0.0) * rates.rate[order]
+    allowed = np.bincount(sorted_flow, area, schedule.flow_bytes.size)
+    volumes = np.nan_to_num(schedule.flow_bytes).ravel()
+    scale = np.divide(volumes, allowed, out=np.ones_like(allowed), where=allowed > 0)
+    return RateHistory(
+        rates.time, rates.edge, rates.iteration, rates.rate * scale[flow]
+    )
+
+
+def thinned(
+    time: NDArray[np.float64],
+    rate: NDArray[np.float64],
+    end: float,
+    points: int = CURVE_POINTS,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return a step curve with at most ``points`` steps and the same area.
+
+    Parameters
+    ----------
+    time, rate
+        The rate from each time on; sorted.
+    end
+        Where the last step ends, seconds.
+    """
+    if len(time) <= points:
+        return time, rate
+    area = np.concatenate([[0.0], np.cumsum(rate[:-1] * np.diff(time))])
+    at = np.linspace(time[0], max(end, float(time[-1])), points + 1)
+    sums = np.interp(at, time, area)
+    sums[at > time[-1]] += (rate[-1] * (at - time[-1]))[at > time[-1]]
+    return at[:-1], np.diff(sums) / np.diff(at)
+
+
+def training_data(path: Path) -> list[dict[str, Any]]:
+    """Return per figure of training.csv that is a loss or an accuracy its points.
+
+    Each is ``{"figure", "points": [[time, task, iteration, value]], "means": [[time,
+    value]]}``: means over the tasks of an iteration, at the time of the last of them.
+    A last line that was cut off is left out.
+
+    Raises
+    ------
+    DataError
+        When the file cannot be read.
+    """
+    figures: dict[str, list[tuple[float, str, int, float]]] = {}
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                try:
+                    point = (
+                        float(row["time"]),
+                        row["task"],
+                        int(row["iteration"]),
+                        float(row["value"]),
+                    )
+                except (KeyError, TypeError, ValueError):
+                    continue
+                if row["figure"] == "loss" or "accuracy" in row["figure"]:
+                    figures.setdefault(row["figure"], []).append(point)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"cannot be read: {error}", path=str(path)) from error
+    return [
+        {"figure": figure, "points": points, "means": _means(points)}
+        for figure, points in sorted(
+            figures.items(), key=lambda item: item[0] != "loss"
+        )
+    ]
+
+
+def _means(points: list[tuple[float, str, int, float]]) -> list[list[float]]:
+    groups: dict[int, list[tuple[float, float]]] = {}
+    for time, _, iteration, value in points:
+        if math.isfinite(value):
+            groups.setdefault(iteration, []).append((time, value))
+    return [
+        [max(time for time, _ in group), math.fsum(v for _, v in group) / len(group)]
+        for _, group in sorted(groups.items())
+    ]

@@ -1,0 +1,60 @@
+"""Small pieces of HTML, every text escaped."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table; columns that start with ``>`` are numbers, aligned right."""
+    numbers = [column.startswith(">") for column in columns]
+
+    def cells(tag: str, row: Sequence[str]) -> str:
+        return "".join(
+            f"<{tag}{' class=number' if number else ''}>{escape(text)}</{tag}>"
+            for text, number in zip(row, numbers, strict=True)
+        )
+
+    head = cells("th", [column.removeprefix(">") for column in columns])
+    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    return (
+        f"<div class=scroll><table><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def figure(label: str, value: str, note: str = "", *, name: str = "") -> str:
+    """Return one number of the headline; ``name`` is its key in result.json."""
+    key = f' data-key="{escape(name)}"' if name else ""
+    return (
+        f"<div class=figure><span class=label>{escape(label)}</span>"
+        f"<span class=value{key}>{escape(value)}</span>"
+        f"<span class=note>{escape(note)}</span></div>"
+    )
+
+
+def meter(label: str, fraction: float, text: str) -> str:
+    """Return a bar that is filled to ``fraction``; over-full ones look different."""
+    full = " over" if fraction > 1 else ""
+    width = 100 * min(max(fraction, 0.0), 1.0)
+    return (
+        f"<div class=meter><span class=label>{escape(label)}</span>"
+        f'<span class="track{full}"><span style="width:{width:.1f}%"></span></span>'
+        f"<span class=note>{escape(text)}</span></div>"
+    )
+
+
+def section(identifier: str, title: str, *parts: str, note: str = "") -> str:
+    """Return a titled part of the page, nothing when there is nothing in it."""
+    inside = "".join(parts)
+    if not inside:
+        return ""
+    remark = f"<p class=remark>{escape(note)}</p>" if note else ""
+    return (
+        f'<section id="{escape(identifier)}"><h2>{escape(title)}</h2>'
+        f"{remark}{inside}</section>"
+    )

@@ -1,0 +1,198 @@
+"""The page put together, and written into the run directory."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import DataError
+from emu.report.html import sections
+from emu.report.html.chart_data import chart_data, training_data
+from emu.report.html.markup import section
+from emu.report.recorded_run import load_run
+from emu.report.run_directory import read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from emu.report.recorded_run import RecordedRun
+
+#: What the browser may load: nothing. The page is whole.
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    "img-src data:"
+)
+_SCRIPTS = ("scale.js", "gantt.js", "curves.js", "report.js")
+_DAMAGED = (KeyError, TypeError, ValueError, AttributeError)
+
+
+def write_report(run: Path, out: Path | None = None) -> Path:
+    """Write report.html of a run directory and return its path.
+
+    Parameters
+    ----------
+    out
+        File to write instead of ``run/report.html``.
+
+    Raises
+    ------
+    DataError
+        When ``run`` is not a directory, or the file cannot be written.
+    """
+    if not run.is_dir():
+        raise DataError("is not a run directory", path=str(run))
+    target = out or run / "report.html"
+    temporary = target.with_name(target.name + ".partial")
+    try:
+        temporary.write_text(report_page(run), encoding="utf-8")
+        temporary.replace(target)
+    except OSError as error:
+        raise DataError(
+            f"cannot be written: {error.strerror or error}", path=str(target)
+        ) from error
+    return target
+
+
+def report_page(run: Path) -> str:
+    """Return the page; what is missing of the run is named in it."""
+    missing: list[str] = []
+    recorded, result = _read(run, missing)
+    training = _tried(lambda: training_data(run / "training.csv"), missing) or []
+    data: dict[str, Any] = {"runs": []}
+    if recorded is not None:
+        data = chart_data(recorded)
+    data["training"] = training
+    body = _body(recorded, result, data, missing)
+    return _page(str(result.get("scenario", run.name)), body, data)
+
+
+def _read(run: Path, missing: list[str]) -> tuple[RecordedRun | None, dict[str, Any]]:
+    try:
+        recorded = load_run(run)
+    except DataError as error:
+        missing.append(str(error))
+        result = _tried(lambda: read_json(run / "result.json"), missing)
+        return None, result if isinstance(result, dict) else {}
+    missing += [name for name in recorded.missing if "training.csv" not in name]
+    return recorded, recorded.result
+
+
+def _tried(read: Callable[[], Any], missing: list[str]) -> Any:
+    try:
+        return read()
+    except DataError as error:
+        missing.append(str(error))
+        return None
+
+
+def _body(
+    recorded: RecordedRun | None,
+    result: dict[str, Any],
+    data: dict[str, Any],
+    missing: list[str],
+) -> str:
+    """Return the sections; one whose numbers are damaged is named instead."""
+
+    def part(name: str, make: Callable[[], str]) -> str:
+        try:
+            return make()
+        except _DAMAGED as error:
+            missing.append(f"result.json has no usable {name} ({error!r})")
+            return ""
+
+    parts = [part("headline", lambda: sections.headline(result))]
+    if data["runs"]:
+        parts.append(_chart("gantt", "What ran when, and what travelled", _GANTT))
+    if recorded is not None and data["runs"]:
+        chain = part("critical chain", lambda: sections.chain_table(recorded))
+        parts.append(section("why", "Why this long", chain, note=_WHY))
+        parts.append(_chart("ports", "Rate through every NIC direction", _PORTS))
+    if data["training"]:
+        parts.append(_chart("training", "Training", _TRAINING))
+    if recorded is not None:
+        best = recorded.emulated or recorded.simulated
+        cards = sections.placement_cards(recorded.problem, best)
+        parts.append(section("placement", "Placement", cards, note=_PLACEMENT))
+    for key, title, make in (
+        ("kinds", "Tasks per kind", sections.kinds_table),
+        ("edges", "Flows between machines, per kind of edge", sections.edges_table),
+        ("ports", "NICs, per direction", sections.ports_table),
+    ):
+        if key in result:
+            made = part(key, lambda make=make: make(result))  # type: ignore[misc]
+            parts.append(section(f"{key}-table", title, made))
+    return _title(result) + _warnings(missing) + "".join(parts)
+
+
+def _title(result: dict[str, Any]) -> str:
+    said = [
+        f"{result[key]} {word}"
+        for key, word in (("iterations", "iterations"), ("processes", "processes"))
+        if key in result
+    ]
+    if "placement" in result and not isinstance(result["placement"], dict):
+        said.append(f"placed by {result['placement']}")
+    if "policy" in result:
+        said.append(f"rates by {result['policy']}")
+    name = escape(str(result.get("scenario", "run")))
+    return f"<header><h1>{name}</h1><p>{escape(', '.join(said))}</p></header>"
+
+
+def _warnings(missing: list[str]) -> str:
+    if not missing:
+        return ""
+    items = "".join(f"<li>{escape(text)}</li>" for text in dict.fromkeys(missing))
+    return (
+        "<section class=missing id=missing><h2>Missing from this run directory</h2>"
+        f"<ul>{items}</ul></section>"
+    )
+
+
+def _chart(identifier: str, title: str, note: str) -> str:
+    return section(
+        identifier, title, f"<div class=chart data-chart={identifier}></div>", note=note
+    )
+
+
+def _page(title: str, body: str, data: dict[str, Any]) -> str:
+    assets = files("emu.report.html") / "assets"
+    style = (assets / "report.css").read_text("utf-8")
+    scripts = "\n".join((assets / name).read_text("utf-8") for name in _SCRIPTS)
+    content = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        '<link rel="icon" href="data:,">\n'
+        f"<title>{escape(title)} - emu</title>\n<style>\n{style}</style></head>\n"
+        f"<body>{body}\n"
+        '<script type="application/json" id="data">'
+        f"{content.replace('<', chr(92) + 'u003c')}</script>\n"
+        f"<script>\n{scripts}</script></body></html>\n"
+    )
+
+
+_GANTT = (
+    "Each machine: one lane per task, then its NIC, outgoing and incoming flows. "
+    "Upper, strong bars are emulated, lower, pale ones simulated; colours repeat every "
+    "six iterations. The black (white) line is the critical chain, through a flow it "
+    "is drawn at the port that held it back. Drag to zoom, Shift-drag to move, "
+    "Ctrl-wheel to zoom at the pointer, double-click for everything."
+)
+_WHY = (
+    "The critical chain goes from the end back to the start, each part beginning the "
+    "moment the one before ends, so its parts sum to the makespan."
+)
+_PORTS = (
+    "Allocated: what the scheduler assigned. Moved: the same, scaled flow by flow to "
+    "the bytes and the end that were measured. Dashed: the capacity of the NIC."
+)
+_TRAINING = (
+    "Line: mean over the tasks of an iteration, when the last of them reported. Dots: "
+    "single tasks."
+)
+_PLACEMENT = "Tasks on every machine, and the load on each of its resources."

@@ -1,0 +1,208 @@
+"""The parts of the page that are text: headline, chain, placement and tables."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from emu.placement import resource_loads
+from emu.report.flows import port_bytes
+from emu.report.html.markup import figure, meter, table
+from emu.schedule import Cause, critical_chain
+from emu.units import format_duration, format_rate, format_ratio, format_size
+
+if TYPE_CHECKING:
+    from emu.problem import Problem
+    from emu.report.recorded_run import RecordedRun
+    from emu.schedule import Link, Schedule
+
+_DIGITS = 6
+
+
+def headline(result: dict[str, Any]) -> str:
+    """Return the numbers that the run was for; those that result.json has."""
+    shown = []
+
+    def duration(key: str, label: str, note: str = "") -> None:
+        if isinstance(result.get(key), int | float):
+            value = format_duration(float(result[key]), _DIGITS)
+            shown.append(figure(label, value, note, name=key))
+
+    def ratio(key: str, label: str, note: str) -> None:
+        if isinstance(result.get(key), int | float):
+            shown.append(
+                figure(label, format_ratio(float(result[key])), note, name=key)
+            )
+
+    duration("makespan", "emulated makespan", "real sockets, emulated seconds")
+    duration("simulated_makespan", "simulated makespan", "same times and volumes")
+    ratio("fidelity", "fidelity", "emulated / simulated - 1")
+    shown.append(_verdict(result.get("verdict")))
+    duration("predicted_makespan", "predicted makespan", "before the run")
+    ratio("prediction_error", "prediction error", "emulated / predicted - 1")
+    duration("bound", "lower bound", "no schedule is shorter")
+    ratio("gap", "gap", "makespan above the bound")
+    duration("wall_seconds", "wall time", "on this computer")
+    return f"<div class=figures>{''.join(shown)}</div>"
+
+
+def _verdict(verdict: object) -> str:
+    """Return the verdict, whether it is a word or a map with reasons."""
+    if verdict is None:
+        return ""
+    if not isinstance(verdict, dict):
+        return figure("verdict", str(verdict), "did the host keep up", name="verdict")
+    word = verdict.get("verdict", verdict.get("word"))
+    if word is None:
+        word = "trusted" if verdict.get("trusted") else "untrusted"
+    reasons = verdict.get("reasons") or verdict.get("reason") or ""
+    text = "; ".join(map(str, reasons)) if isinstance(reasons, list) else str(reasons)
+    return figure("verdict", str(word), text or "the host kept up", name="verdict")
+
+
+def chain_table(run: RecordedRun) -> str:
+    """Return what the critical chain spent its time on, emulated beside simulated."""
+    schedules = [
+        (name, schedule)
+        for name, schedule in (("emulated", run.emulated), ("simulated", run.simulated))
+        if schedule is not None
+    ]
+    sums = [
+        critical_chain(schedule).sums(lambda link: cause_of(run.problem, link))
+        for _, schedule in schedules
+    ]
+    causes = dict.fromkeys(cause for one in sums for cause in one)
+    rows = [
+        [
+            cause,
+            *(
+                _seconds(one.get(cause, 0.0), made.makespan)
+                for one, (_, made) in zip(sums, schedules, strict=True)
+            ),
+        ]
+        for cause in causes
+    ]
+    if not rows:
+        return ""
+    total = ["sum = makespan", *(f"{math.fsum(one.values()):.4f} s" for one in sums)]
+    return table(
+        ["cause", *(f">{name}" for name, _ in schedules)],
+        [*rows, total],
+    )
+
+
+def _seconds(spent: float, makespan: float) -> str:
+    return f"{spent:.4f} s ({spent / makespan if makespan else 0.0:.1%})"
+
+
+def cause_of(problem: Problem, link: Link) -> str:
+    """Return the cause of a link with the kind of task or the port it is about."""
+    if link.cause is Cause.GAP:
+        return "gap: messages and wake-ups"
+    if link.task >= 0:
+        return f"{link.cause.value}: {problem.job.tasks[link.task].kind}"
+    return f"{link.cause.value}: {problem.port_name(link.port)}"
+
+
+def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
+    """Return a card per machine: tasks, resources, and the mean use of its NIC."""
+    loads = resource_loads(problem.job, problem.cluster, problem.placement)
+    through = None if schedule is None else port_bytes(schedule)
+    cards = []
+    for position, machine in enumerate(problem.cluster.machines):
+        members = [
+            task
+            for task, place in zip(
+                problem.job.tasks, problem.placement.machine_of, strict=True
+            )
+            if place == position
+        ]
+        chips = "".join(
+            f'<span class=chip title="{escape(task.kind)}">{escape(task.name)}</span>'
+            for task in members
+        )
+        meters = [
+            meter(load.resource, load.fraction, _load(load.resource, load))
+            for load in loads
+            if load.machine == machine.name and (load.used or load.fraction)
+        ]
+        if schedule is not None and through is not None and schedule.makespan:
+            for port in (2 * position, 2 * position + 1):
+                capacity = float(problem.capacities[port])
+                used = float(through[port]) / capacity / schedule.makespan
+                meters.append(
+                    meter(
+                        f"NIC {'in' if port % 2 else 'out'}",
+                        used,
+                        f"{used:.0%} of {format_rate(capacity)}",
+                    )
+                )
+        cards.append(
+            f"<div class=card><h3>{escape(machine.name)}</h3>"
+            f"<div class=chips>{chips}</div>{''.join(meters)}</div>"
+        )
+    return f"<div class=cards>{''.join(cards)}</div>"
+
+
+def _load(resource: str, load: Any) -> str:
+    shown = format_size if resource == "memory" else "{:g}".format
+    capacity = "no limit" if math.isinf(load.capacity) else shown(load.capacity)
+    return f"{shown(load.used)} of {capacity}"
+
+
+def kinds_table(result: dict[str, Any]) -> str:
+    """Return what the tasks did, per kind; empty when result.json does not say."""
+    return table(
+        ["kind", ">tasks", ">mean time", ">longest", ">late", ">latest by"],
+        [
+            [
+                kind,
+                str(row["tasks"]),
+                format_duration(row["mean_seconds"]),
+                format_duration(row["max_seconds"]),
+                str(row["late_iterations"]),
+                format_duration(row["max_late_seconds"]),
+            ]
+            for kind, row in result["kinds"].items()
+        ],
+    )
+
+
+def edges_table(result: dict[str, Any]) -> str:
+    """Return what crossed the network, per kind of edge."""
+    return table(
+        ["from", "to", ">flows", ">bytes", ">mean time", ">simulated", ">apart"],
+        [
+            [
+                row["from"],
+                row["to"],
+                f"{row['flows']:,}",
+                format_size(row["bytes"]),
+                format_duration(row["mean_seconds"]),
+                format_duration(row["simulated_mean_seconds"]),
+                format_ratio(
+                    row["mean_seconds"] / row["simulated_mean_seconds"] - 1
+                    if row["simulated_mean_seconds"]
+                    else 0.0
+                ),
+            ]
+            for row in result["edges"]
+        ],
+    )
+
+
+def ports_table(result: dict[str, Any]) -> str:
+    """Return how busy every direction of every NIC was."""
+    return table(
+        ["port", ">capacity", ">bytes", ">used"],
+        [
+            [
+                row["port"],
+                format_rate(row["bytes_per_second"]),
+                format_size(row["bytes"]),
+                f"{row['used']:.1%}",
+            ]
+            for row in result["ports"]
+        ],
+    )

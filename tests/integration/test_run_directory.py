@@ -1,0 +1,111 @@
+"""What a run leaves behind, by system and compute mode."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from emu.report.recorded_run import load_run
+from emu.schedule import audit
+from tests.integration.scenarios import GOLDEN, carried_out, tiny_training, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.scenarios import Carried
+
+pytestmark = pytest.mark.emulation
+
+FILES = {
+    "agent.log",
+    "manifest.json",
+    "problem.json",
+    "processes.json",
+    "rates.npz",
+    "result.json",
+    "simulated.json",
+    "training.csv",
+}
+KEYS = {
+    "version", "scenario", "policy", "placement", "iterations", "processes",
+    "makespan", "simulated_makespan", "fidelity", "predicted_makespan",
+    "prediction_error", "wall_seconds", "startup", "flow_end_apart", "kinds", "edges",
+    "ports", "memory", "transport", "training", "tasks", "flows",
+}  # fmt: skip
+
+
+def whole(run: Carried) -> dict[str, Any]:
+    """Return result.json of a directory in which nothing is missing."""
+    assert {path.name for path in run.path.iterdir()} == FILES
+    content: dict[str, Any] = json.loads((run.path / "result.json").read_text())
+    assert content.keys() >= KEYS
+    job = run.outcome.experiment.problem.job
+    assert len(content["tasks"]) == len(job.tasks) * job.iterations
+    assert {frozenset(task) for task in content["tasks"]} == {
+        frozenset({"task", "iteration", "start", "end"})
+    }
+    assert {frozenset(flow) for flow in content["flows"]} == {
+        frozenset({"from", "to", "iteration", "ready", "start", "end", "bytes"})
+    }
+    assert content["makespan"] == max(task["end"] for task in content["tasks"])
+    return content
+
+
+def figures_of(run: Carried) -> list[dict[str, str]]:
+    with (run.path / "training.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_custom_job(tmp_path: Path) -> None:
+    changes = ("expect=null", "emulation.time_scale=0.02", "job.iterations=2")
+    run = carried_out(GOLDEN, tmp_path, *changes, "emulation.byte_scale=5000")
+    content = whole(run)
+
+    assert content["scenario"] == "golden"
+    assert content["processes"] == 6
+    assert content["training"] == []
+    assert content["transport"]["payload_bytes"] == 5000 * (2 * 300 - 10)
+    assert figures_of(run) == []
+
+
+@pytest.mark.parametrize("compute", ["timed", "padded", "real"])
+def test_a_training_job(compute: str, tmp_path: Path) -> None:
+    document = tiny_training(3)
+    changes = (f"emulation.compute={compute}", "emulation.time_scale=4")
+    run = carried_out(written(document, tmp_path), tmp_path, *changes)
+    content = whole(run)
+
+    assert content["processes"] == 7
+    learns = compute != "timed"
+    rows = figures_of(run)
+    assert {row["figure"] for row in rows} >= ({"loss"} if learns else set())
+    losses = [float(row["value"]) for row in rows if row["figure"] == "loss"]
+    assert len(losses) == (2 * 3 if learns else 0)
+    assert len(content["training"]) == (3 if learns else 0)
+    assert ("accuracy" in content) is learns
+    times = run.outcome.run.realization.times
+    if compute == "real":
+        assert (times > 0).all()  # what was done before run time 0 counts as well
+        assert len(np.unique(times)) == times.size
+    else:  # nothing ends before its time; on a busy host a task may end later
+        assert (times >= run.outcome.experiment.realization.times - 1e-9).all()
+
+
+def test_predicted_volumes_are_those_that_were_sent(tmp_path: Path) -> None:
+    """Sampling is a function of the seed: the prediction knows every byte."""
+    document = tiny_training(3, sampling="multiround", parameter_servers=2)
+    changes = ("emulation.compute=timed", "emulation.time_scale=2")
+    run = carried_out(written(document, tmp_path), tmp_path, *changes)
+    at = tuple(run.outcome.run.schedule.flows().T)
+
+    np.testing.assert_array_equal(
+        run.outcome.run.realization.volumes[at],
+        run.outcome.experiment.realization.volumes[at],
+    )
+    recorded = load_run(run.path)
+    assert recorded.simulated is not None
+    assert audit(recorded.simulated).violations == []

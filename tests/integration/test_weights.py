@@ -1,0 +1,104 @@
+"""Weights and losses of training over sockets are those of one process."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from emu.scenario import load, prepare
+from emu.training import reference_training
+from tests.integration.scenarios import carried_out, tiny_training, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+pytestmark = pytest.mark.emulation
+
+ITERATIONS = 20
+TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
+
+# Every pair of values of two columns occurs: a covering array of strength 2.
+CASES = [
+    ("distdgl", "oes", "oneshot", 1, "float32"),
+    ("round_robin", "maxmin", "multiround", 1, "float32"),
+    ("round_robin", "maxmin", "oneshot", 2, "float32"),
+    ("round_robin", "oes", "multiround", 1, "float64"),
+    ("distdgl", "maxmin", "oneshot", 2, "float64"),
+    ("distdgl", "oes", "multiround", 2, "float64"),
+]
+
+
+@cache
+def reference(precision: str) -> tuple[NDArray[Any], list[float]]:
+    """Return weights and losses of one process, in which nothing is placed or sent."""
+    settings = _settings(precision)
+    return reference_training(settings, ITERATIONS)
+
+
+def _settings(precision: str) -> dict[str, Any]:
+    from emu.scenario.scenario import Scenario
+
+    document = tiny_training(ITERATIONS, precision=precision)
+    return dict(Scenario.model_validate(document).to_job().settings)
+
+
+@pytest.mark.parametrize(
+    ("placement", "policy", "sampling", "servers", "precision"), CASES
+)
+def test_weights_equal_the_reference(
+    placement: str,
+    policy: str,
+    sampling: str,
+    servers: int,
+    precision: str,
+    tmp_path: Path,
+) -> None:
+    document = tiny_training(
+        ITERATIONS, sampling=sampling, parameter_servers=servers, precision=precision
+    )
+    run = carried_out(
+        written(document, tmp_path),
+        tmp_path,
+        f"placement.policy={placement}",
+        f"schedule.policy={policy}",
+    )
+    expected, losses = reference(precision)
+
+    results = run.outcome.run.results
+    weights = np.concatenate(
+        [results[f"ps{number}"]["parameters"] for number in range(servers)]
+    )
+    assert weights.dtype == precision
+    np.testing.assert_allclose(weights, expected, rtol=TOLERANCE[precision], atol=0)
+    curve = run.result["training"]
+    assert [point["iteration"] for point in curve] == list(range(ITERATIONS))
+    np.testing.assert_allclose(
+        [point["loss"] for point in curve], losses, rtol=TOLERANCE[precision]
+    )
+    times = [point["time"] for point in curve]
+    assert times == sorted(times)
+    assert losses[-1] < losses[0]
+
+
+def test_the_cases_cover_every_pair() -> None:
+    columns = [{case[column] for case in CASES} for column in range(5)]
+    for a in range(5):
+        for b in range(a + 1, 5):
+            pairs = {(case[a], case[b]) for case in CASES}
+            assert len(pairs) == len(columns[a]) * len(columns[b]) == 4
+
+
+def test_the_placements_differ(tmp_path: Path) -> None:
+    """What is alike in all runs above is not the placement."""
+    file = written(tiny_training(1), tmp_path)
+    moved = [
+        prepare(load(file, [f"placement.policy={policy}"])).problem.placement
+        for policy in ("distdgl", "round_robin")
+    ]
+
+    assert moved[0] != moved[1]

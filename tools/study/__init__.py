@@ -1,0 +1,1 @@
+"""The paper's simulation study (section VI-B): its settings, contenders and figures."""

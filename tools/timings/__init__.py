@@ -1,0 +1,1 @@
+"""What `make bench` measures: medians and ratios within one run."""
