@@ -96,7 +96,7 @@ def carry_out(
     replayed = simulate(problem, run.realization, policy, profile=experiment.expected)
     predicted = experiment.simulate()
     result = summary(experiment, run, replayed, predicted)
-    result |= judgement(experiment, settings, run)
+    result |= judgement(experiment, settings, run, replayed)
     result["policy"] = policy
     accuracy = evaluate_accuracy(experiment, run)
     if accuracy:

@@ -22,9 +22,15 @@ def run_tables(result: dict[str, Any]) -> RenderableType:
     result
         Content of result.json.
     """
-    return Group(
-        headline(result), kinds_table(result), edges_table(result), ports_table(result)
-    )
+    tables = [
+        headline(result),
+        kinds_table(result),
+        edges_table(result),
+        ports_table(result),
+    ]
+    if "error_budget" in result:
+        tables.insert(1, budget_table(result))
+    return Group(*tables)
 
 
 def headline(result: dict[str, Any]) -> Table:
@@ -81,6 +87,25 @@ def verdict_rows(table: Table, verdict: dict[str, Any]) -> None:
     for name in ("reasons", "remedies"):
         for place, text in enumerate(verdict[name]):
             table.add_row("" if place else name, "", text)
+
+
+def budget_table(result: dict[str, Any]) -> Table:
+    """Return what the difference between emulation and simulation is made of."""
+    table = Table(
+        title="emulated minus simulated, along the critical chain",
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+    )
+    table.add_column("cause")
+    table.add_column("time", justify="right")
+    table.add_column("of the makespan", justify="right")
+    makespan = result["simulated_makespan"] or 1.0
+    for cause, seconds in result["error_budget"].items():
+        if seconds:
+            sign = "-" if seconds < 0 else ""
+            length = f"{sign}{format_duration(abs(seconds), 3)}"
+            table.add_row(cause, length, format_ratio(seconds / makespan))
+    return table
 
 
 def kinds_table(result: dict[str, Any]) -> Table:

@@ -62,7 +62,7 @@ def test_a_damaged_cache_is_measured_again(tmp_path: Path, content: str) -> None
     measure, path = Measure(), tmp_path / "host.json"
     path.write_text(content)
 
-    with pytest.raises(DataError, match="host[.]json"):
+    with pytest.raises(DataError, match=r"host[.]json"):
         read_profile(path)
     assert cached_profile(path=path, measure=measure) == HOST
     assert measure.times == 1
