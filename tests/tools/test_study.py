@@ -67,7 +67,7 @@ def test_every_value_of_a_range_occurs() -> None:
 
 
 def test_machines_are_redrawn_until_the_job_fits() -> None:
-    job = PRODUCTS.job(1)
+    job = PRODUCTS.job(1, "logical")
     draws = []
     for number in range(4):
         cluster, drawn = feasible_cluster(job, generator(PRODUCTS, number, 0))
@@ -75,6 +75,18 @@ def test_machines_are_redrawn_until_the_job_fits() -> None:
         cores = sum(machine.resources["cpu"] for machine in cluster.machines)
         assert cores >= sum(task.demands.get("cpu", 0) for task in job.tasks) == 81
     assert max(draws) > 1
+
+
+def test_a_core_is_two_logical_ones_unless_read_literally() -> None:
+    cores = {
+        reading: sum(
+            task.demands.get("cpu", 0)
+            for task in SETTINGS["papers100M"].job(1, reading).tasks
+        )
+        for reading in ("cores", "logical")
+    }
+
+    assert cores == {"cores": 90.5, "logical": 181}
 
 
 def test_draws_are_reproducible_and_differ_by_setting_and_number() -> None:

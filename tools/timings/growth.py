@@ -83,6 +83,7 @@ def training_rows() -> Iterator[Row]:
 
 def growth_rows(*, full: bool) -> Iterator[Row]:
     """Yield a row per number of machines: seconds of one OES run by flows."""
+    makespan_call(*grown(4, 2), "oes")()  # loads what is compiled
     for machines in MACHINES:
         one_iteration = flow_count(grown(machines, 1)[0])
         cells, seconds, counted = [], 0.0, 1
