@@ -6,6 +6,7 @@
 - ``problem.json``    machines, tasks, edges and where everything stands
 - ``simulated.json``  the simulation replayed with the run's own times and volumes
 - ``rates.npz``       assigned rates: arrays time, edge, iteration, rate
+- ``realization.npz``  measured times and volumes, handoffs within a machine included
 - ``training.csv``    run time, task, iteration and figures (loss) per training step
 - ``processes.json``  hosts, what was tuned there, and what every process counted
 - ``result.json``     the numbers, and the emulated schedule: makespan, tasks, flows;
