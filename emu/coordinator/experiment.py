@@ -202,7 +202,6 @@ def write_down(
     if run.schedule.rates is not None:
         directory.write_rates(run.schedule.rates)
     write_realization(directory.path, run.realization)
-    write_realization(directory.path, run.realization)
     directory.write_lines("training.csv", training_lines(run))
     directory.write_json("result.json", result)
 

@@ -12,7 +12,6 @@
 - ``result.json``     the numbers, and the emulated schedule: makespan, tasks, flows;
                       written last, its keys are documented in README and stable
 - ``agent.log``       what the processes printed
-- ``report.html``     the run in pictures, in one file that needs no network
 - ``trace.json``      the run and its simulation for Perfetto
 - ``report.html``     the picture, from all of the above; made by ``emu report`` again
 """
