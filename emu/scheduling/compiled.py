@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numba
+from numba.core.types import unliteral
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,7 @@ def _jit(function: _Function, **options: Any) -> _Function:
     )(function)
     if not hasattr(dispatcher, "enable_caching"):  # NUMBA_DISABLE_JIT=1
         return function
+    _forget_literals(dispatcher)
     try:
         dispatcher.enable_caching()
     except RuntimeError:  # neither the package nor the home directory is writable
@@ -48,6 +50,18 @@ def _jit(function: _Function, **options: Any) -> _Function:
     index = dispatcher._cache._cache_file  # noqa: SLF001 - there is no public way
     index._source_stamp = (index._source_stamp, _SOURCES)  # noqa: SLF001
     return cast("_Function", dispatcher)
+
+
+def _forget_literals(dispatcher: Any) -> None:
+    """Compile f(x, 0) and f(x, n) once: numba would for every literal anew.
+
+    Inlined, a literal is a constant all the same. Saves a tenth of the compile time.
+    """
+    find = dispatcher.get_call_template
+    dispatcher.get_call_template = lambda arguments, named: find(
+        tuple(unliteral(argument) for argument in arguments),
+        {name: unliteral(argument) for name, argument in named.items()},
+    )
 
 
 def compiled(function: _Function) -> _Function:
