@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numba
-from numba.core.types import unliteral
+from numba.core import types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +28,9 @@ def _sources() -> tuple[tuple[str, int, int], ...]:
 
 _SOURCES = _sources()
 
-# numba types njit by the options it documents; no_cfunc_wrapper and _nrt are not.
+# numba types njit by the options it documents (not no_cfunc_wrapper, _nrt), and this not.
 _njit: Any = numba.njit
+_unliteral: Any = types.unliteral
 
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
@@ -59,8 +60,8 @@ def _forget_literals(dispatcher: Any) -> None:
     """
     find = dispatcher.get_call_template
     dispatcher.get_call_template = lambda arguments, named: find(
-        tuple(unliteral(argument) for argument in arguments),
-        {name: unliteral(argument) for name, argument in named.items()},
+        tuple(_unliteral(argument) for argument in arguments),
+        {name: _unliteral(argument) for name, argument in named.items()},
     )
 
 
