@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Draw figures 6-9 of the DGTP paper as this project reproduces them.
 
-    python tools/figures.py [--quick] [--study sweeps|search] [--out DIRECTORY]
+    python tools/figures.py [--quick] [--study search] [--out DIRECTORY]
 
 Every set of machines is drawn as in the paper, and drawn again until the job fits. On
-each, ETP, the improved search (for the same wall time) and DistDGL place the job once;
+each, ETP, the improved search (for the same time) and DistDGL place the job once;
 then every contender runs at every batch size and peak-to-mean ratio. Writes figures
 (SVG and PNG), the CSV behind them, the tables and a manifest into a run directory. The
 full study (20 draws) takes some 10 minutes on two quiet cores, ``--quick`` (3) a sixth.
@@ -35,7 +35,7 @@ from tools.study.drawing import (
     verdict_table,
 )
 from tools.study.findings import by_series, verdicts, write_means, write_rows
-from tools.study.settings import SETTINGS, Setting
+from tools.study.settings import LOGICAL_PER_CORE, SETTINGS, Setting
 from tools.study.traffic import REFERENCE_BATCH, BatchPool, sampled_pools
 
 if TYPE_CHECKING:
@@ -50,13 +50,13 @@ Found = tuple[Duel, list[Span]]
 
 
 def one_draw(
-    name: str, number: int, pools: dict[int, BatchPool], transfers: int, study: str
+    options: argparse.Namespace, name: str, number: int, pools: dict[int, BatchPool]
 ) -> Found:
     """Place the job on one set of machines and simulate it, unless ``search``."""
     setting = SETTINGS[name]
-    draw = Draw(setting, number, pools, transfers)
+    draw = Draw(setting, number, pools, options.transfers, options.demands)
     spans: list[Span] = []
-    if study != "search":
+    if options.study != "search":
         for batch in BATCHES:
             spans += draw.spans("batch", batch, batch, None)
         for ratio in RATIOS:
@@ -83,14 +83,7 @@ def all_draws(options: argparse.Namespace, console: Console) -> Iterator[Found]:
         # Forked workers inherit what has been compiled here.
         pools = {setting.name: prepared(setting) for setting in settings}
         jobs = [
-            workers.submit(
-                one_draw,
-                setting.name,
-                number,
-                pools[setting.name],
-                options.transfers,
-                options.study,
-            )
+            workers.submit(one_draw, options, setting.name, number, pools[setting.name])
             for setting in settings
             for number in range(options.draws)
         ]
@@ -123,12 +116,18 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} draws")
     parser.add_argument("--draws", type=int, help=f"sets of machines, {FULL} if full")
-    parser.add_argument("--study", choices=["all", "sweeps", "search"], default="all")
+    parser.add_argument("--study", choices=["all", "search"], default="all")
     parser.add_argument(
         "--setting", choices=list(SETTINGS), action="append", help="both if not given"
     )
     parser.add_argument(
         "--transfers", type=int, default=10_000, help="candidates of ETP per cluster"
+    )
+    parser.add_argument(
+        "--demands",
+        choices=list(LOGICAL_PER_CORE),
+        default="cores",
+        help="what a core of a machine is to a demand of logical cores",
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--out", type=Path, help="default: runs/figures-<time>")
@@ -159,6 +158,7 @@ def main(arguments: list[str] | None = None) -> int:
         "batches": BATCHES,
         "ratios": RATIOS,
         "transfers": options.transfers,
+        "demands": options.demands,
         "cluster_draws": {f"{d.setting} {d.draw}": d.cluster_draws for d in duels},
         "seconds": time.monotonic() - began,
     }

@@ -44,8 +44,8 @@ def compare(
 ) -> None:
     """Compare policies and placements of a scenario by simulation, or recorded runs.
 
-    Runs of one scenario, placement and policy count as repetitions: they make one row,
-    with the 95 % interval of their mean.
+    Runs that differ by their seed only count as repetitions: they make one row, with
+    the 95 % interval of their mean.
     """
     if all(path.is_dir() for path in what):
         compare_runs(what, json_target, out)

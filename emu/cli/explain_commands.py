@@ -53,6 +53,11 @@ def explain(
 
 def _of_run(path: Path, *, helpful: bool) -> Explanation:
     run = load_run(path)
+    notes = run.missing
+    if run.measured is None and helpful:
+        notes += (
+            "bytes of handoffs within a machine are not known: those of like flows",
+        )
     schedule = run.best
     return explained(
         schedule,
@@ -60,5 +65,5 @@ def _of_run(path: Path, *, helpful: bool) -> Explanation:
         run.policy,
         emulated=run.emulated is not None,
         helpful=helpful,
-        notes=run.missing,
+        notes=notes,
     )

@@ -27,6 +27,7 @@ from emu.report import terminal
 from emu.report.html import write_report
 from emu.report.run_directory import RunDirectory
 from emu.report.run_tables import run_tables
+from emu.report.trace import write_trace
 from emu.report.verdict import Trust
 from emu.scenario import load, write_profile
 
@@ -106,6 +107,7 @@ def run(
         if emit(json_target, outcome.result):
             terminal().print(run_tables(outcome.result))
         progress.print(f"written to {directory.path}/")
+        write_trace(directory.path)
         progress.print(f"the picture is {write_report(directory.path)}")
         onlookers.linger()
     missed = missed_expectations(scenario, outcome.result)

@@ -13,6 +13,7 @@ import numpy as np
 from emu.coordinator.judgement import judgement
 from emu.coordinator.run import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings
+from emu.report.array_files import write_realization
 from emu.report.result import (
     VERSION,
     fidelity,
@@ -200,6 +201,7 @@ def write_down(
     )
     if run.schedule.rates is not None:
         directory.write_rates(run.schedule.rates)
+    write_realization(directory.path, run.realization)
     directory.write_lines("training.csv", training_lines(run))
     directory.write_json("result.json", result)
 

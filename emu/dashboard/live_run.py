@@ -86,9 +86,7 @@ class LiveRun:
             keys = ("makespan", "simulated_makespan", "fidelity")
             self._outcome = Outcome(**{key: float(result[key]) for key in keys})
             verdict = result.get("verdict")
-            if isinstance(verdict, dict):
-                verdict = verdict.get("verdict", verdict.get("word"))
-            self._verdict = None if verdict is None else str(verdict)
+            self._verdict = None if verdict is None else str(verdict["trust"])
             self._advance(max(self._time, self._outcome.makespan))
             self._sample()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from emu.report.result import fidelity
@@ -39,25 +40,71 @@ def label(run: RecordedRun) -> str:
     return f"{name}, {run.result.get('placement') or placement}, {run.policy}"
 
 
+def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
+    """Return the runs that repeat each other, by name, in order.
+
+    Runs repeat each other when all of their scenarios but the seed and what they expect
+    is alike. Where `label` does not tell two groups apart, the keys that do follow it.
+    """
+    groups: dict[str, list[RecordedRun]] = {}
+    for run in runs:
+        content = json.dumps(_flat(_compared(run)), sort_keys=True)
+        groups.setdefault(label(run) + content, []).append(run)
+    found = list(groups.values())
+    names = [label(group[0]) for group in found]
+    told = [_flat(_compared(group[0])) for group in found]
+    named = {}
+    for name, keys, group in zip(names, told, found, strict=True):
+        alike = [other for n, other in zip(names, told, strict=True) if n == name]
+        differing = [
+            f"{key}={keys[key]}"
+            for key in keys
+            if any(other.get(key) != keys[key] for other in alike)
+        ]
+        named[", ".join([name, *differing])] = group
+    return named
+
+
+def _compared(run: RecordedRun) -> dict[str, Any]:
+    scenario = run.manifest.get("scenario", {})
+    return {key: scenario[key] for key in scenario if key not in ("seed", "expect")}
+
+
+def _flat(content: Any, prefix: str = "") -> dict[str, Any]:
+    """Return ``key.key[2]`` -> value of everything in nested maps and lists."""
+    if isinstance(content, dict):
+        items = [(f".{key}", value) for key, value in content.items()]
+    elif isinstance(content, list):
+        items = [(f"[{place}]", value) for place, value in enumerate(content)]
+    else:
+        return {prefix.removeprefix("."): content}
+    flat: dict[str, Any] = {}
+    for step, value in items:
+        flat |= _flat(value, prefix + step)
+    return flat
+
+
 def labels(runs: Sequence[RecordedRun]) -> list[str]:
-    """Return `label` of every run, or its directory where several are alike."""
-    found = [label(run) for run in runs]
-    return [
-        run.name if found.count(name) > 1 else name
-        for run, name in zip(runs, found, strict=True)
-    ]
+    """Return the name of every run, its directory where others repeat it."""
+    name_of = {
+        id(run): run.name if len(group) > 1 else name
+        for name, group in repetitions(runs).items()
+        for run in group
+    }
+    return [name_of[id(run)] for run in runs]
 
 
 def makespans(runs: Sequence[RecordedRun]) -> dict[str, dict[str, list[float]]]:
-    """Return the makespans, runs of one scenario, placement and policy together."""
+    """Return name -> emulated, simulated, predicted -> makespans of `repetitions`."""
     groups: dict[str, dict[str, list[float]]] = {}
-    for run in runs:
-        row = groups.setdefault(label(run), {})
-        for name, made in schedules_of(run).items():
-            row.setdefault(name, []).append(made.makespan)
-        if "predicted_makespan" in run.result:
-            predicted = float(run.result["predicted_makespan"])
-            row.setdefault("predicted", []).append(predicted)
+    for name, group in repetitions(runs).items():
+        row = groups.setdefault(name, {})
+        for run in group:
+            for kind, made in schedules_of(run).items():
+                row.setdefault(kind, []).append(made.makespan)
+            if "predicted_makespan" in run.result:
+                predicted = float(run.result["predicted_makespan"])
+                row.setdefault("predicted", []).append(predicted)
     return groups
 
 
@@ -85,7 +132,7 @@ def runs_json(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
 
 
 def runs_table(runs: Sequence[RecordedRun]) -> Table:
-    """Return one row per scenario, placement and policy, with 95 % intervals."""
+    """Return one row per group of `repetitions`, with 95 % intervals."""
     table = plain_table(
         "Recorded runs",
         "scenario, placement, policy",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from emu.report.problem_json import problem_from_json, schedule_from_json
 from emu.report.result import VERSION
 from emu.report.run_directory import read_json
 from emu.schedule import RateHistory, Schedule
+from emu.scheduling import POLICIES
 from emu.simulation import simulate
 
 if TYPE_CHECKING:
@@ -65,7 +67,8 @@ class RecordedRun:
     def policy(self) -> str:
         """Rate policy of the run; ``oes`` where no file says."""
         stated = self.manifest.get("scenario", {}).get("schedule", {}).get("policy")
-        return str(self.result.get("policy") or stated or "oes")
+        known = [p for p in (self.result.get("policy"), stated) if str(p) in POLICIES]
+        return str(known[0]) if known else "oes"
 
     @property
     def best(self) -> Schedule:
@@ -132,34 +135,29 @@ def load_run(path: str | Path) -> RecordedRun:
     path = Path(path)
     if not path.is_dir():
         raise DataError("is not a run directory", path=str(path))
-    problem = problem_from_json(
-        read_json(path / "problem.json"), str(path / "problem.json")
-    )
+    problem = _problem(path / "problem.json")
     missing: list[str] = []
 
-    def tried(name: str, read: Callable[[], Part]) -> Part | None:
+    def tried(name: str, read: Callable[[Path], Part]) -> Part | None:
         try:
-            return read()
+            return read(path / name)
         except DataError as error:
             missing.append(f"{name} {error.problem}")
             return None
 
-    def schedule(name: str) -> Schedule:
-        return _schedule(problem, path / name)
-
-    manifest = tried("manifest.json", lambda: _versioned(path / "manifest.json"))
-    result = tried("result.json", lambda: _versioned(path / "result.json"))
-    emulated = tried("result.json", lambda: schedule("result.json")) if result else None
-    rates = tried("rates.npz", lambda: read_rates(problem.job, path / "rates.npz"))
-    if emulated is not None and rates is not None:
-        emulated = with_rates(emulated, rates)
-    simulated = tried("simulated.json", lambda: schedule("simulated.json"))
-    measured = tried(
-        "realization.npz",
-        lambda: read_realization(problem.job, path / "realization.npz"),
-    )
+    read_schedule = partial(_schedule, problem)
+    manifest = tried("manifest.json", _manifest)
+    result = tried("result.json", _result)
+    emulated = tried("result.json", read_schedule) if result else None
+    rates = tried("rates.npz", partial(read_rates, problem.job))
+    simulated = tried("simulated.json", read_schedule)
+    measured = None
+    if (path / "realization.npz").exists():  # the schedules hold nearly all of it
+        measured = tried("realization.npz", partial(read_realization, problem.job))
     if not (path / "training.csv").exists():
         missing.append("training.csv is missing")
+    if emulated is not None and rates is not None:
+        emulated = with_rates(emulated, rates)
     return RecordedRun(
         path=path,
         manifest=manifest or {},
@@ -246,6 +244,8 @@ def _schedule(problem: Problem, path: Path) -> Schedule:
     """
     made = schedule_from_json(problem, _object(path), str(path))
     job = problem.job
+    if np.isnan(made.task_start).any():
+        raise DataError("lacks the start of a task", path=str(path))
     for e, edge in enumerate(job.edges):
         sent = max(job.iterations - edge.lag, 0)
         if np.isnan(made.flow_end[e, :sent]).any():
@@ -254,6 +254,49 @@ def _schedule(problem: Problem, path: Path) -> Schedule:
                 f"lacks flow {job.edge_name(edge)} of iteration {lost}", path=str(path)
             )
     return made
+
+
+def _problem(path: Path) -> Problem:
+    """Return the content of problem.json.
+
+    Raises
+    ------
+    DataError
+        When it is missing, cut short, of another version, or no problem.
+    """
+    try:
+        problem = problem_from_json(read_json(path), str(path))
+        _ = problem.capacities, problem.hops
+    except (AttributeError, TypeError, ValueError) as error:
+        raise DataError(f"is no problem: {error}", path=str(path)) from error
+    job = problem.job
+    fitting = [type(job.iterations) is int]
+    fitting += [type(t.name) is type(t.kind) is str for t in job.tasks]
+    fitting += [type(e.lag) is int and type(e.credit) is bool for e in job.edges]
+    if not all(fitting):
+        raise DataError("is no problem: a value is of another type", path=str(path))
+    return problem
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    content = _versioned(path)
+    scenario = content.get("scenario", {})
+    sections = [scenario]
+    if isinstance(scenario, dict):
+        sections += [scenario.get(name, {}) for name in ("schedule", "placement")]
+    if not all(isinstance(section, dict) for section in sections):
+        raise DataError("holds no scenario", path=str(path))
+    return content
+
+
+def _result(path: Path) -> dict[str, Any]:
+    content = _versioned(path)
+    policy, predicted = content.get("policy"), content.get("predicted_makespan", 0.0)
+    if policy is not None and str(policy) not in POLICIES:
+        raise DataError(f"names the unknown policy {policy!r}", path=str(path))
+    if not isinstance(predicted, int | float):
+        raise DataError("holds no predicted makespan", path=str(path))
+    return content
 
 
 def _versioned(path: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numba
+from numba.core import types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +28,9 @@ def _sources() -> tuple[tuple[str, int, int], ...]:
 
 _SOURCES = _sources()
 
-# numba types njit by the options it documents; no_cfunc_wrapper and _nrt are not.
+# numba types njit by the options it documents (not no_cfunc_wrapper, _nrt), and this not.
 _njit: Any = numba.njit
+_unliteral: Any = types.unliteral
 
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
@@ -39,6 +41,7 @@ def _jit(function: _Function, **options: Any) -> _Function:
     )(function)
     if not hasattr(dispatcher, "enable_caching"):  # NUMBA_DISABLE_JIT=1
         return function
+    _forget_literals(dispatcher)
     try:
         dispatcher.enable_caching()
     except RuntimeError:  # neither the package nor the home directory is writable
@@ -48,6 +51,18 @@ def _jit(function: _Function, **options: Any) -> _Function:
     index = dispatcher._cache._cache_file  # noqa: SLF001 - there is no public way
     index._source_stamp = (index._source_stamp, _SOURCES)  # noqa: SLF001
     return cast("_Function", dispatcher)
+
+
+def _forget_literals(dispatcher: Any) -> None:
+    """Compile f(x, 0) and f(x, n) once: numba would for every literal anew.
+
+    Inlined, a literal is a constant all the same. Saves a tenth of the compile time.
+    """
+    find = dispatcher.get_call_template
+    dispatcher.get_call_template = lambda arguments, named: find(
+        tuple(_unliteral(argument) for argument in arguments),
+        {name: _unliteral(argument) for name, argument in named.items()},
+    )
 
 
 def compiled(function: _Function) -> _Function:

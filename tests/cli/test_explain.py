@@ -103,3 +103,22 @@ def test_runs_are_compared_with_intervals(run: Path, tmp_path: Path) -> None:
     assert picture.stat().st_size > 5000
     assert "maxmin" in call("compare", run, other).output
     assert call("compare", GOLDEN, run).exit_code == 2
+
+
+def test_runs_of_different_scenarios_are_not_repetitions(
+    run: Path, tmp_path: Path
+) -> None:
+    """Told apart by what differs: the iterations, not the seed."""
+    paths = [run, *(write_run(tmp_path / name) for name in ("longer", "reseeded"))]
+    for path, (key, value) in zip(
+        paths, [("iterations", 1), ("iterations", 2), ("iterations", 1)], strict=True
+    ):
+        manifest = json.loads((path / "manifest.json").read_text())
+        manifest["scenario"] |= {"job": {key: value}, "seed": paths.index(path)}
+        (path / "manifest.json").write_text(json.dumps(manifest))
+    rows = json.loads(call("compare", *paths, "--json", "-").stdout)
+
+    assert [(row["name"], row["runs"]) for row in rows] == [
+        ("golden, explicit, oes, job.iterations=1", 2),
+        ("golden, explicit, oes, job.iterations=2", 1),
+    ]

@@ -16,6 +16,7 @@ from emu.cli import app
 from emu.cli.sweep_commands import run_points
 from emu.errors import ScenarioError
 from emu.report import terminal
+from emu.report.recorded_run import load_run
 from emu.report.sweep_record import SweepRecord
 from emu.scenario.variations import Point, variations
 
@@ -101,6 +102,7 @@ import os, signal, sys
 from pathlib import Path
 from emu.cli.sweep_commands import run_points
 from emu.report import terminal
+from emu.report.recorded_run import load_run
 from emu.report.sweep_record import SweepRecord
 from emu.scenario.variations import variations
 
@@ -136,3 +138,18 @@ def test_goes_on_after_a_kill(tmp_path: Path) -> None:
     keys = [point.key("simulate") for point in points]
     makespans = [SweepRecord(tmp_path).rows[key]["figures"]["makespan"] for key in keys]
     assert makespans == [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]
+
+
+@pytest.mark.emulation
+@pytest.mark.slow
+def test_emulates_over_sockets(tmp_path: Path) -> None:
+    arguments = ["sweep", str(GOLDEN), "--emulate", "--out", str(tmp_path)]
+    arguments += ["--vary", "job.iterations=1", "--set", "emulation.time_scale=0.1"]
+    result = CliRunner().invoke(app, arguments)
+
+    assert result.exit_code == 0, result.output
+    with (tmp_path / "points.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert float(row["simulated_makespan"]) == pytest.approx(17.0, rel=0.01)
+    assert float(row["makespan"]) >= 16.99
+    assert load_run(row["run"]).missing == ()

@@ -29,6 +29,7 @@ def test_a_run_is_followed_to_its_end() -> None:
     assert status.running == []
     assert status.figures == {"loss": 0.25}
     assert status.run_time == replay.schedule.makespan
+    assert status.verdict == "trusted"
     assert status.outcome is not None
     assert status.outcome.makespan == replay.schedule.makespan
 

@@ -117,8 +117,9 @@ def test_a_credit_window_bounds_the_memory_in_flight(
     memory = figures(bursts(8, window=window, sizes=sizes), tmp_path)
 
     assert memory["high_water"] <= 1.25 * window * sum(largest)
-    # Stores are fast: the window is used, so the bound means something.
-    assert memory["high_water"] >= window * sum(largest)
+    # Stores are fast: the window is used, so the bound means something. What an
+    # iteration works on is given back while it holds its time: one less may wait.
+    assert memory["high_water"] >= max(1, window - 1) * sum(largest)
 
 
 def test_without_a_window_all_of_it_is_in_flight(tmp_path: Path) -> None:

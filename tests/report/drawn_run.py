@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.problem import Realization
+from emu.report.array_files import write_realization
 from emu.report.result import (
     VERSION,
     fidelity,
@@ -45,6 +46,13 @@ def write_run(parent: Path, iterations: int = 4) -> tuple[Path, dict[str, Any]]:
         "predicted_makespan": simulated.makespan,
         "prediction_error": fidelity(emulated.makespan, simulated.makespan),
         "wall_seconds": 1.5,
+        "verdict": {
+            "trust": "degraded",
+            "error": 0.031,
+            "max_error": 0.02,
+            "reasons": ["the processors were busy"],
+            "remedies": ["set emulation.time_scale to 5"],
+        },
         "flow_end_apart": flow_error(emulated, simulated),
         "kinds": task_table(problem, realization.times, late),
         "edges": flow_table(emulated, simulated),
@@ -55,6 +63,7 @@ def write_run(parent: Path, iterations: int = 4) -> tuple[Path, dict[str, Any]]:
     directory.write_json("manifest.json", {"version": VERSION})
     directory.write_problem(problem)
     directory.write_json("simulated.json", simulated.to_json())
+    write_realization(directory.path, slower)
     assert emulated.rates is not None
     directory.write_rates(emulated.rates)
     lines = ["time,task,iteration,figure,value"]

@@ -85,6 +85,14 @@ def test_the_page_is_whole_and_escapes_what_it_shows(tmp_path: Path) -> None:
     assert 'id="missing"' not in page.replace("id=missing", 'id="missing"')
 
 
+def test_a_verdict_is_shown_with_its_reasons(tmp_path: Path) -> None:
+    run, _ = write_run(tmp_path)
+    page = report_page(run)
+    assert "degraded" in page
+    assert "the host cost at most 3.10%, allowed are 2.00%" in page
+    assert "<li>set emulation.time_scale to 5</li>" in page
+
+
 def test_every_bar_of_both_runs_is_in_the_page(tmp_path: Path) -> None:
     run, result = write_run(tmp_path)
     data = data_of(report_page(run))

@@ -101,7 +101,6 @@ def test_rates_of_the_simulation_are_simulated_again(run: Path) -> None:
         "result.json",
         "simulated.json",
         "rates.npz",
-        "realization.npz",
     ],
 )
 @pytest.mark.parametrize("damage", ["missing", "truncated"])
@@ -142,6 +141,16 @@ def test_flows_that_are_missing_are_named(tmp_path: Path) -> None:
     assert "flow" in read.missing[0]
 
 
+def test_a_run_without_realization_is_whole(tmp_path: Path) -> None:
+    """Runs of before it was written; the schedules hold nearly all of it."""
+    run = write_run(tmp_path / "run")
+    (run / "realization.npz").unlink()
+    assert emu.load_run(run).missing == ()
+
+    (run / "realization.npz").write_bytes(b"PK")
+    assert emu.load_run(run).missing[0].startswith("realization.npz cannot be read")
+
+
 def test_realization_of_another_job_is_refused(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     write_realization(run, two_machine_example(5)[1])
@@ -159,6 +168,56 @@ def test_rates_of_unknown_flows_are_refused(tmp_path: Path) -> None:
     assert emu.load_run(tmp_path / "run").missing == (
         "rates.npz names flows that the job does not have",
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("manifest.json", "scenario", [1]),
+        ("manifest.json", "scenario", {"schedule": 3}),
+        ("result.json", "policy", "unheard-of"),
+        ("result.json", "predicted_makespan", None),
+        ("result.json", "tasks", [{"task": "g0"}]),
+        ("simulated.json", "flows", 7),
+    ],
+)
+def test_values_of_another_type_are_named(
+    tmp_path: Path, name: str, key: str, value: object
+) -> None:
+    file = write_run(tmp_path / "run") / name
+    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
+
+    read = emu.load_run(tmp_path / "run")
+    (sentence,) = read.missing
+    assert sentence.startswith(name)
+    assert read.policy == "oes"
+    assert read.best.makespan > 37
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("machines", 0, "resources"), 1),
+        (("machines", 0, "bandwidth_in"), "fast"),
+        (("tasks", 0, "kind"), []),
+        (("edges", 0, "lag"), 0.5),
+        (("edges", 0, "credit"), {}),
+        (("iterations",), "many"),
+    ],
+)
+def test_a_problem_of_other_types_is_bad_data(
+    tmp_path: Path, path: tuple[str | int, ...], value: object
+) -> None:
+    file = write_run(tmp_path / "run") / "problem.json"
+    content = json.loads(file.read_text())
+    place = content
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    file.write_text(json.dumps(content))
+
+    with pytest.raises(DataError, match=r"problem\.json"):
+        emu.load_run(tmp_path / "run")
 
 
 def test_nothing_to_show_is_an_error(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def draw_duels(duels: Sequence[Duel], folder: Path) -> list[Path]:
     gaps.set(xlabel="above the lower bound of all placements, %")
     for axes in (gains, gaps):
         axes.legend(fontsize="x-small", frameon=False)
-    figure.suptitle("Placement searches at equal wall time", fontsize="medium")
+    figure.suptitle("Placement searches given the same time", fontsize="medium")
     return _save(figure, folder / "search")
 
 
@@ -128,14 +128,15 @@ def _save(figure: Figure, stem: Path) -> list[Path]:
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> Table:
-    """Return the paper's savings beside ours; "up to" is the best point of a sweep."""
-    table = Table(title="Time that DGTP saves: the paper and this reproduction")
+    """Return the paper's savings beside ours, at the best point of every sweep."""
+    table = Table(title="Time that DGTP saves, up to: the paper and this reproduction")
     table.add_column("figure")
     table.add_column("against")
-    for heading in ("paper up to", "ours up to", "95 %", "best draw"):
+    for heading in ("paper", "mean", "95 %", "best draw"):
         table.add_column(heading, justify="right")
-    table.add_column("first to last x", justify="right")
+    table.add_column("first, last x", justify="right")
     table.add_column("ours saves", justify="right")
+    table.add_column("seen")
     for v in verdicts:
         table.add_row(
             f"{v.claim.figure} {v.claim.setting}",
@@ -144,15 +145,16 @@ def verdict_table(verdicts: Sequence[Verdict]) -> Table:
             f"{v.mean.mean:.1%}",
             f"±{v.mean.half:.1%}",
             f"{v.most:.1%}",
-            f"{v.first:.1%} to {v.last:.1%}",
+            f"{v.first:.1%}, {v.last:.1%}",
             f"{v.ours:.1%}",
+            v.word,
         )
     return table
 
 
 def duel_table(duels: Sequence[Duel]) -> Table:
     """Return the distribution of what the searches found, per setting."""
-    table = Table(title="Placement searches at equal wall time, over the clusters")
+    table = Table(title="Placement searches given the same time, over the clusters")
     table.add_column("setting")
     table.add_column("what")
     for heading in ("5 %", "median", "95 %"):

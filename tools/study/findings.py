@@ -107,6 +107,13 @@ class Verdict:
     last: float
     ours: float
 
+    @property
+    def word(self) -> str:
+        """Whether the claim is reproduced: yes, partly (the sign is certain), or no."""
+        if self.mean.mean >= 0.8 * self.claim.reported:
+            return "yes"
+        return "partly" if self.mean.mean - self.mean.half > 0 else "no"
+
 
 def saving(new: Sequence[float], old: Sequence[float]) -> list[float]:
     """Return (old - new) / old of every draw."""

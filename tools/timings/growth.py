@@ -8,7 +8,7 @@ import numpy as np
 
 from emu.problem import Cluster, Machine, Placement, Problem, Realization
 from emu.workloads import DgtpConfig, dgtp_job, dgtp_times
-from tools.timings.rows import Row, once
+from tools.timings.rows import Row, amount, once
 from tools.timings.simulator import makespan_call
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def training_rows() -> Iterator[Row]:
 
 def growth_rows(*, full: bool) -> Iterator[Row]:
     """Yield a row per number of machines: seconds of one OES run by flows."""
+    makespan_call(*grown(4, 2), "oes")()  # loads what is compiled
     for machines in MACHINES:
         one_iteration = flow_count(grown(machines, 1)[0])
         cells, seconds, counted = [], 0.0, 1
@@ -90,6 +91,6 @@ def growth_rows(*, full: bool) -> Iterator[Row]:
             problem, realization = grown(machines, max(flows // one_iteration, 2))
             counted = flow_count(problem)
             seconds = once(makespan_call(problem, realization, "oes"))
-            cells.append(f"{counted / 1e6:.2g}M {seconds:.2g} s")
-        note = f"{seconds / counted * 1e6:.2f} us per flow; {', '.join(cells)}"
+            cells.append(f"{counted:,}: {amount(seconds)}")
+        note = f"{amount(seconds / counted)} per flow; {', '.join(cells)}"
         yield Row("growth, oes", f"{machines} machines", seconds, note)
