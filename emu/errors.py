@@ -14,7 +14,8 @@
     │   ├── NodeLost                        a process died or was cut off
     │   ├── NodeMisbehaved                  a process broke the protocol
     │   └── DeadlineExceeded                nobody died, but nothing came
-    └── ExpectationMissed                   the run ended, not as the scenario expects
+    ├── ExpectationMissed                   the run ended, not as the scenario expects
+    └── RunUntrusted                        the run ended, the host had not kept up
 
 Misuse by the caller is a ValueError or TypeError, as everywhere in Python. Each class
 names its exit code, so that ``emu`` ends a shell script with the cause.
@@ -134,3 +135,9 @@ class ExpectationMissed(EmulatorError):
     """A run that ended otherwise than the scenario's ``expect`` section says."""
 
     exit_code = 6
+
+
+class RunUntrusted(EmulatorError):
+    """A run whose verdict is not ``trusted``, where only that will do."""
+
+    exit_code = 7

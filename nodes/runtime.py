@@ -38,7 +38,6 @@ from emu.wire.messages import (
     Peers,
     ProcessHello,
     Ready,
-    ResultPart,
     RunTask,
     Stop,
     expect,
@@ -47,14 +46,15 @@ from emu.wire.messages import (
 )
 from nodes.holding import Holder
 from nodes.program import EdgeBrief, Program, TaskBrief
+from nodes.results import result_parts
 from nodes.task_runner import Surroundings, TaskRunner
+from nodes.vitals import Vitals
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from emu.network import ControlConnection
 
-_PART = 256 * 1024  # bytes of a result per message
 _ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 -- what a peer cannot connect to
 T = TypeVar("T", bound=Message)
 
@@ -164,9 +164,13 @@ class NodeProcess:
             begin.start_wall, self._description["time_scale"], offset
         )
         pacer.start(self._clock)
+        server.traffic.start(self._clock)
         self._make_runners(programs, control, holder)
-        await self._obey(control)
-        await self._hand_over(control, server, pacer)
+        with contextlib.closing(Vitals()) as vitals:
+            vitals.start()
+            await self._obey(control)
+            counted = self._statistics(server, pacer, vitals)
+        await self._hand_over(control, counted)
 
     async def _told(self, control: ControlConnection, kind: type[T], what: str) -> T:
         """Return the coordinator's next message, which is of this kind.
@@ -211,7 +215,7 @@ class NodeProcess:
             ) from None
 
     def _server(self, control: ControlConnection) -> DataServer:
-        edges = [e["edge"] for t in self._description["tasks"] for e in t["inputs"]]
+        edges = [e for t in self._description["tasks"] for e in t["inputs"]]
         byte_scale = float(self._description["byte_scale"])
 
         def arrived(edge: int, n: int, wall: float, size: int, shaped: bool) -> None:  # noqa: FBT001 -- the transport's signature
@@ -221,7 +225,8 @@ class NodeProcess:
 
         return DataServer(
             token=self._description["token"],
-            edges=edges,
+            edges=[e["edge"] for e in edges],
+            shaped=[e["edge"] for e in edges if e["shaped"]],
             inbox=self._inbox,
             pool=self._pool,
             on_arrival=arrived,
@@ -343,23 +348,28 @@ class NodeProcess:
             self._failure.set_exception(error)
 
     async def _hand_over(
-        self, control: ControlConnection, server: DataServer, pacer: Pacer
+        self, control: ControlConnection, statistics: dict[str, Any]
     ) -> None:
         """Send results and statistics, then wait for the end of the run."""
         for task, runner in self._runners.items():
             for part in result_parts(task, runner.program):
                 control.send(pack(part))
-        control.send(pack(Outcome(self._statistics(server, pacer))))
+        control.send(pack(Outcome(statistics)))
         with contextlib.suppress(NodeLost, DeadlineExceeded):
             await self._told(control, Stop, "the end of the run")
 
-    def _statistics(self, server: DataServer, pacer: Pacer) -> dict[str, Any]:
+    def _statistics(
+        self, server: DataServer, pacer: Pacer, vitals: Vitals
+    ) -> dict[str, Any]:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return {
             "received": dataclasses.asdict(server.statistics()),
             "memory": dataclasses.asdict(self._pool.statistics()),
             "waiting": dataclasses.asdict(self._inbox.statistics()),
             "pacer": dataclasses.asdict(pacer.statistics()),
+            "flows": pacer.log.packed(cast("RunClock", self._clock)),
+            "traffic": [pacer.traffic.to_json(), server.traffic.to_json()],
+            "vitals": vitals.to_json(),
             "sent": [
                 dataclasses.asdict(edge.statistics()) for edge in self._outputs.values()
             ],
@@ -376,22 +386,3 @@ def edge_brief(edge: dict[str, Any]) -> EdgeBrief:
         peer_kind=edge["peer_kind"],
         lag=edge["lag"],
     )
-
-
-def result_parts(task: int, program: Program) -> list[ResultPart]:
-    """Return a program's result cut into messages."""
-    parts = []
-    for name, array in program.result().items():
-        data = array.tobytes()
-        parts += [
-            ResultPart(
-                task=task,
-                name=name,
-                dtype=array.dtype.str,
-                shape=list(array.shape),
-                total=len(data),
-                data=data[start : start + _PART],
-            )
-            for start in range(0, max(len(data), 1), _PART)
-        ]
-    return parts

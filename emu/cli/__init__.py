@@ -7,6 +7,7 @@ standard error and its own exit code.
 from emu.cli import (  # noqa: F401 - importing a module registers its commands
     audit_commands,
     compare_commands,
+    doctor_commands,
     explain_commands,
     place_commands,
     plot_commands,

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
 
 from emu.cli.app import app
-from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
+from emu.cli.options import JsonTarget, Overrides, emit
+from emu.errors import ScenarioError
 from emu.problem import Problem
 from emu.report import Candidate, comparison_table, terminal
+from emu.report.many_runs import runs_json, runs_table
+from emu.report.recorded_run import load_run
 from emu.scenario import build_job, load, place, profile_of, realize
 from emu.simulation import makespan
 
@@ -21,7 +25,10 @@ if TYPE_CHECKING:
 
 @app.command()
 def compare(
-    file: ScenarioFile,
+    what: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE|RUN...", help="A scenario, or run directories."),
+    ],
     overrides: Overrides = None,
     policies: Annotated[
         str, typer.Option(metavar="A,B", help="Rate policies; default: the scenario's.")
@@ -30,9 +37,57 @@ def compare(
         str, typer.Option(metavar="A,B", help="Placements; default: the scenario's.")
     ] = "",
     json_target: JsonTarget = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Runs only: a picture, .svg, .pdf or .png."),
+    ] = None,
 ) -> None:
-    """Simulate several rate policies and placements of one scenario, side by side."""
-    stated = overrides or []
+    """Compare policies and placements of a scenario by simulation, or recorded runs.
+
+    Runs that differ by their seed only count as repetitions: they make one row, with
+    the 95 % interval of their mean.
+    """
+    if all(path.is_dir() for path in what):
+        compare_runs(what, json_target, out)
+    elif len(what) > 1:
+        raise ScenarioError(
+            "compare one scenario, or run directories", file=str(what[-1])
+        )
+    else:
+        compare_variants(what[0], overrides or [], policies, placements, json_target)
+
+
+def compare_runs(paths: list[Path], json_target: str | None, out: Path | None) -> None:
+    """Print a table of recorded runs, and draw it to ``out`` where one is asked for.
+
+    Raises
+    ------
+    DataError
+        When one of them is no run, or a file cannot be written.
+    """
+    runs = [load_run(path) for path in paths]
+    if emit(json_target, runs_json(runs)):
+        terminal().print(runs_table(runs))
+    if out is not None:
+        from emu.report.plots import plot  # noqa: PLC0415 - matplotlib takes 0.5 s
+
+        plot(runs, "compare", out)
+
+
+def compare_variants(
+    file: Path,
+    stated: list[str],
+    policies: str,
+    placements: str,
+    json_target: str | None,
+) -> None:
+    """Print what every combination of policies and placements is simulated to take.
+
+    Raises
+    ------
+    ScenarioError, PlacementError, DataError
+        As loading, placing and realizing say.
+    """
     scenario = load(file, stated)
     cluster, job = scenario.to_cluster(), build_job(scenario)
     realization = realize(scenario, job)

@@ -13,7 +13,7 @@ from emu.report import terminal
 from emu.report.explanation import Explanation
 from emu.report.explanation import explain as explained
 from emu.report.explanation_tables import SHOWN, explanation_tables
-from emu.report.recorded_run import load_run, realization_of
+from emu.report.recorded_run import load_run
 from emu.scenario import load, prepare
 
 
@@ -53,12 +53,17 @@ def explain(
 
 def _of_run(path: Path, *, helpful: bool) -> Explanation:
     run = load_run(path)
+    notes = run.missing
+    if run.measured is None and helpful:
+        notes += (
+            "bytes of handoffs within a machine are not known: those of like flows",
+        )
     schedule = run.best
     return explained(
         schedule,
-        realization_of(schedule),
+        run.realization,
         run.policy,
         emulated=run.emulated is not None,
         helpful=helpful,
-        notes=run.missing,
+        notes=notes,
     )

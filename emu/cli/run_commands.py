@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
+from emu.calibration import cached_profile, fit
 from emu.cli.app import app
+from emu.cli.doctor_commands import prediction_table
 from emu.cli.onlookers import Onlookers
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.cli.progress import ProgressLine
@@ -20,12 +22,14 @@ from emu.coordinator import (
     missed_expectations,
     prepare_profile,
 )
-from emu.errors import ExpectationMissed
+from emu.errors import ExpectationMissed, RunUntrusted
 from emu.report import terminal
 from emu.report.html import write_report
 from emu.report.run_directory import RunDirectory
 from emu.report.run_tables import run_tables
-from emu.scenario import load, prepare, write_profile
+from emu.report.trace import write_trace
+from emu.report.verdict import Trust
+from emu.scenario import load, write_profile
 
 Runs = Annotated[
     Path, typer.Option("--runs", help="Directory that takes the run directories.")
@@ -45,6 +49,12 @@ def run(
     ] = "127.0.0.1",
     json_target: JsonTarget = None,
     *,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail unless the verdict is trusted.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only predict what it would take.")
+    ] = False,
     dashboard: Annotated[
         bool, typer.Option("--dashboard", help="Serve a live page at a free port.")
     ] = False,
@@ -68,7 +78,12 @@ def run(
     """
     scenario = load(file, overrides or [])
     host, _, port = listen.partition(":")
-    experiment = prepare(scenario, emulated=True)
+    experiment, prediction = fit(scenario, cached_profile, foresee=dry_run)
+    scenario = experiment.scenario
+    if dry_run and prediction is not None:
+        if emit(json_target, prediction.to_json()):
+            terminal().print(prediction_table(prediction, scenario))
+        return
     settings = emulation_settings(
         scenario,
         agents=agents,
@@ -92,11 +107,15 @@ def run(
         if emit(json_target, outcome.result):
             terminal().print(run_tables(outcome.result))
         progress.print(f"written to {directory.path}/")
+        write_trace(directory.path)
         progress.print(f"the picture is {write_report(directory.path)}")
         onlookers.linger()
     missed = missed_expectations(scenario, outcome.result)
     if missed:
         raise ExpectationMissed("; ".join(missed))
+    verdict = outcome.result["verdict"]
+    if strict and verdict["trust"] != Trust.TRUSTED:
+        raise RunUntrusted(f"{verdict['trust']}: {'; '.join(verdict['reasons'])}")
 
 
 @app.command()

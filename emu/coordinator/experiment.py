@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.coordinator.judgement import judgement
 from emu.coordinator.run import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings
+from emu.report.array_files import write_realization
 from emu.report.result import (
     VERSION,
     fidelity,
@@ -42,8 +44,8 @@ def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSetting
     """
     emulation = scenario.emulation
     stated: dict[str, Any] = {
-        "time_scale": emulation.time_scale,
-        "byte_scale": emulation.byte_scale,
+        "time_scale": emulation.stated_time_scale,
+        "byte_scale": emulation.stated_byte_scale,
         "compute": emulation.compute,
         "deadline": emulation.deadline,
         "seed": scenario.seed,
@@ -94,6 +96,7 @@ def carry_out(
     replayed = simulate(problem, run.realization, policy, profile=experiment.expected)
     predicted = experiment.simulate()
     result = summary(experiment, run, replayed, predicted)
+    result |= judgement(experiment, settings, run, replayed)
     result["policy"] = policy
     accuracy = evaluate_accuracy(experiment, run)
     if accuracy:
@@ -194,12 +197,21 @@ def write_down(
     directory.write_json("simulated.json", replayed.to_json())
     directory.write_json(
         "processes.json",
-        {"hosts": run.hosts, "tuning": run.tuning, "statistics": run.statistics},
+        {"hosts": run.hosts, "tuning": run.tuning, "statistics": counted(run)},
     )
     if run.schedule.rates is not None:
         directory.write_rates(run.schedule.rates)
+    write_realization(directory.path, run.realization)
     directory.write_lines("training.csv", training_lines(run))
     directory.write_json("result.json", result)
+
+
+def counted(run: EmulatedRun) -> dict[str, dict[str, Any]]:
+    """Return what the processes counted, without what is only for the error budget."""
+    return {
+        process: {key: value for key, value in figures.items() if key != "flows"}
+        for process, figures in run.statistics.items()
+    }
 
 
 def training_lines(run: EmulatedRun) -> list[str]:

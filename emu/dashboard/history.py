@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 #: Samples kept; one more and neighbours are merged, so 4 a second last 10 minutes
 #: before they become 2 a second. 2400 are two pixels each on a wide screen.
 CAPACITY = 2400
+
+
+class Seen(NamedTuple):
+    """How far a viewer has followed: merges, samples, reports of training."""
+
+    merged: int
+    samples: int
+    reports: int
+
+
+#: Of a viewer that has just come.
+NOTHING = Seen(-1, 0, 0)
 
 
 @dataclass
@@ -53,12 +65,30 @@ class History:
     def to_json(self) -> dict[str, Any]:
         """Return everything, rates per port."""
         return {
-            "time": self.time,
+            "time": list(self.time),
             "end": self.end,
             "rates": [list(port) for port in zip(*self.rates, strict=True)],
-            "flows": self.flows,
-            "training": self.training,
+            "flows": list(self.flows),
+            "training": list(self.training),
         }
+
+    def since(self, seen: Seen) -> tuple[dict[str, Any], Seen]:
+        """Return what is new, and how far it goes.
+
+        ``{"samples": ...}`` are to be appended; ``{"history": ...}`` replaces all,
+        where samples that had been seen were merged.
+        """
+        now = Seen(self.merged, len(self.time), len(self.training))
+        if seen.merged != self.merged:
+            return {"history": self.to_json()}, now
+        samples = {
+            "time": self.time[seen.samples :],
+            "end": self.end,
+            "rates": self.rates[seen.samples :],
+            "flows": self.flows[seen.samples :],
+            "training": self.training[seen.reports :],
+        }
+        return {"samples": samples}, now
 
     def _merge(self) -> None:
         """Join every two neighbours; their mean is weighed by their lengths."""

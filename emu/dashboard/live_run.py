@@ -15,6 +15,9 @@ from emu.dashboard.tape import Began, Decided, Joined, Tape
 from emu.wire.messages import FlowEnded, RunTask, TaskEnded
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from emu.dashboard.history import Seen
     from emu.problem import Problem
 
 _SHOWN_FLOWS = 40
@@ -33,13 +36,22 @@ class LiveRun:
         Names, for the headline.
     time_scale
         Wall seconds per emulated second.
+    clock
+        Wall seconds, monotonic.
     """
 
     def __init__(
-        self, problem: Problem, scenario: str, policy: str, time_scale: float
+        self,
+        problem: Problem,
+        scenario: str,
+        policy: str,
+        time_scale: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.tape = Tape()
+        self.tape = Tape(clock)
         self.problem = problem
+        self._clock = clock
         self._scenario, self._policy, self._scale = scenario, policy, time_scale
         self._lock = threading.Lock()
         self._phase: Phase = "starting"
@@ -49,6 +61,7 @@ class LiveRun:
         self._error: str | None = None
         tasks, edges = len(problem.job.tasks), len(problem.job.edges)
         self._done = np.zeros(tasks, dtype=np.int64)
+        self._over = np.full(edges, -1, dtype=np.int64)
         self._running: dict[int, tuple[int, float]] = {}
         self._active: dict[int, int] = {}
         self._volumes: dict[tuple[int, int], float] = {}
@@ -73,9 +86,7 @@ class LiveRun:
             keys = ("makespan", "simulated_makespan", "fidelity")
             self._outcome = Outcome(**{key: float(result[key]) for key in keys})
             verdict = result.get("verdict")
-            if isinstance(verdict, dict):
-                verdict = verdict.get("verdict", verdict.get("word"))
-            self._verdict = None if verdict is None else str(verdict)
+            self._verdict = None if verdict is None else str(verdict["trust"])
             self._advance(max(self._time, self._outcome.makespan))
             self._sample()
 
@@ -98,11 +109,17 @@ class LiveRun:
             self._fold()
             return self.history.to_json()
 
+    def news(self, seen: Seen) -> tuple[dict[str, Any], Seen]:
+        """Return what a viewer has not seen of the history; see `History.since`."""
+        with self._lock:
+            self._fold()
+            return self.history.since(seen)
+
     def _now(self) -> float:
         """Return the run time: from the wall clock while the run goes on."""
         if self._phase != "running" or math.isinf(self._zero):
             return self._time
-        return max(self._time, (time.monotonic() - self._zero) / self._scale)
+        return max(self._time, (self._clock() - self._zero) / self._scale)
 
     def _fold(self) -> None:
         for heard, what in self.tape.drain():
@@ -125,7 +142,7 @@ class LiveRun:
                     raise TypeError(f"the tape holds {what!r}")
         if self._phase == "running":
             self._advance(self._now())
-            if time.monotonic() - self._sampled_at >= SAMPLE:
+            if self._clock() - self._sampled_at >= SAMPLE:
                 self._sample()
 
     def _hear(self, heard: float, happened: float) -> None:
@@ -161,6 +178,7 @@ class LiveRun:
 
     def _flow_ended(self, message: FlowEnded) -> None:
         edge = message.edge
+        self._over[edge] = message.iteration
         self._active.pop(edge, None)
         self._volumes.pop((edge, message.iteration), None)
         self._port_rate -= self._crossing[:, edge] * self._rate[edge]
@@ -170,10 +188,15 @@ class LiveRun:
     def _decided(self, decided: Decided) -> None:
         self._advance(decided.time)
         for edge, iteration in decided.decisions.flows:
-            self._active[edge] = iteration
+            if iteration > self._over[edge]:
+                self._active[edge] = iteration
+        # The coordinator tells all events that came together before it decides on the
+        # first of them, so a line may be of a flow that is known to be over.
         lines = decided.decisions.lines
-        self._served[lines.edge], self._since[lines.edge] = lines.served, decided.time
-        self._rate[lines.edge] = lines.rate
+        alive = lines.iteration > self._over[lines.edge]
+        edges = lines.edge[alive]
+        self._served[edges], self._since[edges] = lines.served[alive], decided.time
+        self._rate[edges] = lines.rate[alive]
         self._port_rate = self._crossing @ self._rate
 
     def _sample(self) -> None:
@@ -182,7 +205,7 @@ class LiveRun:
             rates = (self._moved / span).tolist()
             self.history.add(self._sampled, self._time, rates, len(self._active))
         self._moved[:] = 0.0
-        self._sampled, self._sampled_at = self._time, time.monotonic()
+        self._sampled, self._sampled_at = self._time, self._clock()
 
     def _status(self) -> Status:
         job, now = self.problem.job, self._now()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import WSMsgType, web
 
+from emu.dashboard.history import NOTHING
 from emu.dashboard.live_run import SAMPLE
 from emu.dashboard.metrics import CONTENT_TYPE, metrics
 from emu.dashboard.status import Status
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from emu.dashboard.history import Seen
     from emu.dashboard.live_run import LiveRun
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -42,7 +44,7 @@ class Pages:
 
     def __init__(self, live: LiveRun, token: str, directory: Path) -> None:
         self._live, self._token, self._directory = live, token, directory
-        self._viewers: dict[web.WebSocketResponse, tuple[int, int]] = {}
+        self._viewers: dict[web.WebSocketResponse, Seen] = {}
 
     def application(self) -> web.Application:
         """Return the aiohttp application."""
@@ -73,31 +75,14 @@ class Pages:
         try:
             async with asyncio.timeout(_PATIENCE):
                 await viewer.send_str(json.dumps({**update, **self._news(viewer)}))
-        except (ConnectionError, TimeoutError):
+        except (ConnectionError, TimeoutError):  # left, or does not read
             self._viewers.pop(viewer, None)
             await viewer.close()
 
     def _news(self, viewer: web.WebSocketResponse) -> dict[str, Any]:
-        """Return what ``viewer`` has not seen: samples, or everything after a merge."""
-        history = self._live.history
-        merged, seen = self._viewers.get(viewer, (-1, 0))
-        reported = len(history.training)
-        if merged != history.merged:
-            self._viewers[viewer] = history.merged, len(history.time)
-            viewer["reported"] = reported
-            return {"history": history.to_json()}
-        self._viewers[viewer] = merged, len(history.time)
-        told = viewer["reported"]
-        viewer["reported"] = reported
-        return {
-            "samples": {
-                "time": history.time[seen:],
-                "end": history.end,
-                "rates": history.rates[seen:],
-                "flows": history.flows[seen:],
-                "training": history.training[told:],
-            }
-        }
+        """Return what ``viewer`` has not seen."""
+        news, self._viewers[viewer] = self._live.news(self._viewers[viewer])
+        return news
 
     def _guarded(self) -> Any:
         @web.middleware
@@ -132,7 +117,7 @@ class Pages:
         viewer = web.WebSocketResponse(heartbeat=20.0, compress=False)
         await viewer.prepare(request)
         status = self._live.status()
-        self._viewers[viewer] = -1, 0
+        self._viewers[viewer] = NOTHING
         await self._tell(
             viewer, {"status": status.model_dump(), "report": self._has_report()}
         )

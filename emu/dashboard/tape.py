@@ -12,7 +12,7 @@ from typing_extensions import override
 from emu.coordinator import Observer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from emu.scheduling import Decisions
     from emu.wire.messages import FlowEnded, RunTask, TaskEnded
@@ -39,12 +39,18 @@ class Decided:
 
 
 class Tape(Observer):
-    """Appends everything, with the monotonic wall time at which it was heard.
+    """Appends everything, with the wall time at which it was heard.
 
     Appending to a deque is atomic, so one thread may write while another one reads.
+
+    Parameters
+    ----------
+    clock
+        Wall seconds, monotonic.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._heard: deque[tuple[float, object]] = deque()
 
     def drain(self) -> Iterator[tuple[float, object]]:
@@ -53,7 +59,7 @@ class Tape(Observer):
             yield self._heard.popleft()
 
     def _note(self, what: object) -> None:
-        self._heard.append((time.monotonic(), what))
+        self._heard.append((self._clock(), what))
 
     @override
     def joined(self, processes: int) -> None:

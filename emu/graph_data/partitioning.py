@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import sys
+import tempfile
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,13 @@ def _metis(structure: Structure, parts: int) -> NDArray[np.int32]:
     indptr = torch.from_numpy(np.array(structure.indptr))
     indices = torch.from_numpy(structure.indices.astype(np.int64))
     graph = dgl.graph(("csc", (indptr, indices, torch.empty(0, dtype=torch.int64))))
-    with _silence():
+    # METIS keeps its stack in files "metis<pid>.<n>" of the working directory, which a
+    # kill would leave there, and an unwritable one would stop it.
+    with (
+        tempfile.TemporaryDirectory(prefix="emu-metis-") as scratch,
+        contextlib.chdir(scratch),
+        _silence(),
+    ):
         owner: Any = dgl.metis_partition_assignment(graph, parts)
     assigned: NDArray[np.int32] = owner.numpy().astype(np.int32)
     return assigned

@@ -18,6 +18,7 @@ from typing_extensions import override
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.network.inbox import Delivery, Inbox
 from emu.network.strangers import Rejections, name_of, shows_token
+from emu.network.traffic import Traffic
 from emu.network.tuning import tune_socket
 from emu.wire import (
     DATA_KINDS,
@@ -69,6 +70,8 @@ class DataServer:
         not; waiters of the edge get the same error.
     limits
         Of frames on accepted connections.
+    shaped
+        Edges whose bytes `traffic` counts: those between machines.
     hello_timeout
         Wall seconds a stranger has to introduce itself.
     """
@@ -83,12 +86,14 @@ class DataServer:
         on_arrival: OnArrival | None = None,
         on_failure: OnFailure | None = None,
         limits: WireLimits | None = None,
+        shaped: Collection[int] = (),
         hello_timeout: float = 10.0,
     ) -> None:
         self.token, self.edges = token, frozenset(edges)
         self.inbox, self.pool = inbox, pool
         self.on_arrival, self.on_failure = on_arrival, on_failure
         self.limits = limits or WireLimits()
+        self.shaped, self.traffic = frozenset(shaped), Traffic()
         self.hello_timeout = hello_timeout
         self.connected: dict[int, DataProtocol] = {}
         self.protocols: set[DataProtocol] = set()
@@ -179,6 +184,7 @@ class DataProtocol(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._dropped = False
+        self._counted = False
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -197,6 +203,8 @@ class DataProtocol(asyncio.BufferedProtocol):
     @override
     def buffer_updated(self, nbytes: int) -> None:
         wall = time.monotonic()  # first thing: this is when the bytes had arrived
+        if self._counted:
+            self._server.traffic.note(wall, nbytes)
         try:
             received = self._reader.received(nbytes)
             if isinstance(received, Frame):
@@ -243,7 +251,7 @@ class DataProtocol(asyncio.BufferedProtocol):
             raise NodeMisbehaved(f"edge {edge} is connected already")
         if self._deadline is not None:
             self._deadline.cancel()
-        self._edge = edge
+        self._edge, self._counted = edge, edge in server.shaped
         self._reader = FrameReader(
             self._allocate, kinds=DATA_KINDS, limits=server.limits
         )

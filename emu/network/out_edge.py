@@ -77,6 +77,9 @@ class _Queued:
     shaped: bool
     outgoing: Outgoing
     left: asyncio.Future[SendRecord]
+    queued: float  # wall time at which the payload was there
+    since: float = math.nan  # of the newest line that was seen
+    informed: float = math.nan  # wall time at which it was seen first
 
 
 class OutEdge:
@@ -145,7 +148,8 @@ class OutEdge:
         outgoing = Outgoing(buffers)
         left: asyncio.Future[SendRecord] = self._loop.create_future()
         shaped = shaped and outgoing.volume > 0
-        self._queue.append(_Queued(iteration, shaped, outgoing, left))
+        queued = _Queued(iteration, shaped, outgoing, left, time.monotonic())
+        self._queue.append(queued)
         if len(self._queue) == 1:
             self._begin()
         return left
@@ -174,6 +178,8 @@ class OutEdge:
             # It comes within a round trip of the task's end, or after an unknown time.
             self._patience = min(2 * self._patience, pacer.quantum)
             return now + self._patience
+        if line.since != queued.since:
+            queued.since, queued.informed = line.since, now
         outgoing = queued.outgoing
         sent, volume = outgoing.body_sent, outgoing.volume
         allowed = allowance(line, now, sent, volume, pacer.depth)
@@ -261,6 +267,8 @@ class OutEdge:
                 return False
             outgoing.advance(count)
             left -= count
+            if queued.shaped and self._pacer is not None:
+                self._pacer.traffic.note(time.monotonic(), count)
             if not queued.shaped:
                 break  # one burst per turn of the loop, so that others get theirs
         return True
@@ -275,6 +283,15 @@ class OutEdge:
         if queued.shaped:
             self._late += behind > LATE
             self._max_behind = max(self._max_behind, behind)
+            if self._pacer is not None:
+                self._pacer.log.note(
+                    self.edge,
+                    queued.iteration,
+                    finished=finished,
+                    queued=queued.queued,
+                    informed=queued.informed,
+                    lag=self._pacer.lag,
+                )
         if self._writing:
             self._writing = False
             self._loop.remove_writer(self._sock.fileno())

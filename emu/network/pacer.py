@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from emu.network.clock import Alarm, RunClock
+from emu.network.send_log import SendLog
+from emu.network.traffic import Traffic
 from emu.shaping import Depth, FluidLine
 
 if TYPE_CHECKING:
@@ -82,10 +84,13 @@ class Pacer:
         self._alarm = Alarm(asyncio.get_running_loop(), self._ring, timerfd=timerfd)
         self._due = math.inf
         self._wakes, self._max_lag, self._lag = 0, 0.0, 0.0
+        self.lag = 0.0  # wall seconds by which the present ring is late
+        self.traffic, self.log = Traffic(), SendLog()
 
     def start(self, clock: RunClock) -> None:
         """Let shaped frames go, from now on by this clock; before it they wait."""
         self._clock = clock
+        self.traffic.start(clock)
         if self._active:
             self._set(time.monotonic())
 
@@ -147,11 +152,12 @@ class Pacer:
 
     def _ring(self) -> None:
         now = time.monotonic()
-        lag = now - self._due
+        lag = self.lag = now - self._due
         self._wakes += 1
         self._lag += lag
         self._max_lag = max(self._max_lag, lag)
         ends = [edge.advance(now) for edge in list(self._active)]
+        self.lag = 0.0
         if self._active:
             self._set(min(self._next(now, end) for end in ends))
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     Values = dict[tuple[str, ...], list[float]]
 
 
+#: Lines are told apart in grey too.
+_MARKERS = "os^Dvx+"
+
+
 def sweep_figure(
     rows: Sequence[Mapping[str, Any]], keys: Sequence[str], figure: str = "makespan"
 ) -> Figure:
@@ -46,7 +50,8 @@ def sweep_figure(
     drawn = new_figure(2.9)
     axes = drawn.subplots()
     highest = 0.0
-    for (name, line), colour in zip(lines.items(), palette(len(lines)), strict=True):
+    shades = palette(len(lines))
+    for number, (name, line) in enumerate(lines.items()):
         x = sorted(line)
         found: list[Interval] = [interval(line[at]) for at in x]
         highest = max(highest, *(one.mean + one.half for one in found))
@@ -54,9 +59,9 @@ def sweep_figure(
             x,
             [one.mean for one in found],
             yerr=[one.half for one in found],
-            color=colour,
-            marker="o",
-            ms=3.5,
+            color=shades[number],
+            marker=_MARKERS[number % len(_MARKERS)],
+            ms=4,
             capsize=2.5,
             label=name,
         )
@@ -80,13 +85,13 @@ def _all_numbers(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
 def _groups(
     rows: Sequence[Mapping[str, Any]], keys: Sequence[str], figure: str
 ) -> dict[str, dict[str, list[float]]]:
-    """Return the values by all keys but the last (row), and by the last (series)."""
+    """Return the values by the first keys (row) and by the last of several (series)."""
     groups: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         texts = [str(row["values"][key]) for key in keys]
-        group = groups.setdefault(_label(texts[:-1]), {})
-        name = texts[-1] if texts else figure
-        group.setdefault(name, []).append(float(row["figures"][figure]))
+        first, last = (texts[:-1], texts[-1]) if len(texts) > 1 else (texts, figure)
+        group = groups.setdefault(_label(first), {})
+        group.setdefault(last, []).append(float(row["figures"][figure]))
     return groups
 
 

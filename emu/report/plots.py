@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from emu.errors import DataError
 from emu.report import plot_compare, plot_curves, plot_gantt, plot_style
+from emu.report.many_runs import labels, makespans, schedules_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from emu.report.recorded_run import RecordedRun
-    from emu.schedule import Schedule
 
 FIGURES = ("gantt", "ports", "loss", "cdf", "compare")
 
@@ -52,62 +52,20 @@ def plot(
 def _drawn(runs: Sequence[RecordedRun], figure: str) -> Figure:
     match figure:
         case "gantt":
-            return plot_gantt.gantt(_schedules(runs[0]))
+            return plot_gantt.gantt(schedules_of(runs[0]))
         case "ports":
             return plot_curves.ports(runs[0].best)
         case "loss":
-            return plot_curves.loss(runs, _labels(runs))
+            return plot_curves.loss(runs, labels(runs))
         case "cdf":
             schedules = (
-                _schedules(runs[0])
+                schedules_of(runs[0])
                 if len(runs) == 1
                 else {
                     label: run.best
-                    for label, run in zip(_labels(runs), runs, strict=True)
+                    for label, run in zip(labels(runs), runs, strict=True)
                 }
             )
             return plot_curves.cdf(schedules)
         case _:
-            return plot_compare.bars(_makespans(runs))
-
-
-def _schedules(run: RecordedRun) -> dict[str, Schedule]:
-    """Return the schedules that a run has, at least one.
-
-    Raises
-    ------
-    DataError
-        When it has none.
-    """
-    found = {"emulated": run.emulated, "simulated": run.simulated}
-    schedules = {name: made for name, made in found.items() if made is not None}
-    return schedules or {"": run.best}
-
-
-def _labels(runs: Sequence[RecordedRun]) -> list[str]:
-    """Return scenario, placement and policy of every run, its directory if alike."""
-    labels = [_label(run) for run in runs]
-    return [
-        run.name if labels.count(label) > 1 else label
-        for run, label in zip(runs, labels, strict=True)
-    ]
-
-
-def _label(run: RecordedRun) -> str:
-    scenario = run.manifest.get("scenario", {})
-    name = run.result.get("scenario") or scenario.get("name") or run.name
-    placement = run.result.get("placement") or "?"
-    return f"{name}, {placement}, {run.policy}"
-
-
-def _makespans(runs: Sequence[RecordedRun]) -> dict[str, dict[str, list[float]]]:
-    """Return the makespans, runs of one scenario, placement and policy together."""
-    groups: dict[str, dict[str, list[float]]] = {}
-    for run in runs:
-        row = groups.setdefault(_label(run), {})
-        for name, made in _schedules(run).items():
-            row.setdefault(name, []).append(made.makespan)
-        if "predicted_makespan" in run.result:
-            predicted = float(run.result["predicted_makespan"])
-            row.setdefault("predicted", []).append(predicted)
-    return groups
+            return plot_compare.bars(makespans(runs))

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from emu.errors import DataError
 from emu.problem import Realization
+from emu.report.array_files import read_rates, read_realization
 from emu.report.problem_json import problem_from_json, schedule_from_json
 from emu.report.result import VERSION
 from emu.report.run_directory import read_json
 from emu.schedule import RateHistory, Schedule
+from emu.scheduling import POLICIES
 from emu.simulation import simulate
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ class RecordedRun:
     emulated, simulated
         The run, with its rates where they are known, and the simulation of its own
         times and volumes; None when missing.
+    measured
+        Times and volumes of realization.npz; None when missing.
     missing
         One sentence per part that could not be read.
     """
@@ -51,6 +55,7 @@ class RecordedRun:
     result: dict[str, Any]
     emulated: Schedule | None
     simulated: Schedule | None
+    measured: Realization | None
     missing: tuple[str, ...]
 
     @property
@@ -62,7 +67,8 @@ class RecordedRun:
     def policy(self) -> str:
         """Rate policy of the run; ``oes`` where no file says."""
         stated = self.manifest.get("scenario", {}).get("schedule", {}).get("policy")
-        return str(self.result.get("policy") or stated or "oes")
+        known = [p for p in (self.result.get("policy"), stated) if str(p) in POLICIES]
+        return str(known[0]) if known else "oes"
 
     @property
     def best(self) -> Schedule:
@@ -80,18 +86,14 @@ class RecordedRun:
 
     @property
     def realization(self) -> Realization:
-        """Measured times and volumes.
-
-        The files hold no bytes of handoffs within a machine; they are taken to be the
-        mean of the flows of the same iteration between tasks of the same kinds, which
-        matters only where a task is moved.
+        """Measured times and volumes, else those that the schedules hold.
 
         Raises
         ------
         DataError
-            When no schedule could be read.
+            When there are neither.
         """
-        return realization_of(self.best)
+        return self.measured or realization_of(self.best)
 
     @property
     def tasks(self) -> pd.DataFrame:
@@ -133,30 +135,29 @@ def load_run(path: str | Path) -> RecordedRun:
     path = Path(path)
     if not path.is_dir():
         raise DataError("is not a run directory", path=str(path))
-    problem = problem_from_json(
-        read_json(path / "problem.json"), str(path / "problem.json")
-    )
+    problem = _problem(path / "problem.json")
     missing: list[str] = []
 
-    def tried(name: str, read: Callable[[], Part]) -> Part | None:
+    def tried(name: str, read: Callable[[Path], Part]) -> Part | None:
         try:
-            return read()
+            return read(path / name)
         except DataError as error:
             missing.append(f"{name} {error.problem}")
             return None
 
-    def schedule(name: str) -> Schedule:
-        return schedule_from_json(problem, _object(path / name), str(path / name))
-
-    manifest = tried("manifest.json", lambda: _versioned(path / "manifest.json"))
-    result = tried("result.json", lambda: _versioned(path / "result.json"))
-    emulated = tried("result.json", lambda: schedule("result.json")) if result else None
-    rates = tried("rates.npz", lambda: _rates(problem, path / "rates.npz"))
-    if emulated is not None and rates is not None:
-        emulated = with_rates(emulated, rates)
-    simulated = tried("simulated.json", lambda: schedule("simulated.json"))
+    read_schedule = partial(_schedule, problem)
+    manifest = tried("manifest.json", _manifest)
+    result = tried("result.json", _result)
+    emulated = tried("result.json", read_schedule) if result else None
+    rates = tried("rates.npz", partial(read_rates, problem.job))
+    simulated = tried("simulated.json", read_schedule)
+    measured = None
+    if (path / "realization.npz").exists():  # the schedules hold nearly all of it
+        measured = tried("realization.npz", partial(read_realization, problem.job))
     if not (path / "training.csv").exists():
         missing.append("training.csv is missing")
+    if emulated is not None and rates is not None:
+        emulated = with_rates(emulated, rates)
     return RecordedRun(
         path=path,
         manifest=manifest or {},
@@ -164,6 +165,7 @@ def load_run(path: str | Path) -> RecordedRun:
         result=result or {},
         emulated=emulated,
         simulated=simulated,
+        measured=measured,
         missing=tuple(missing),
     )
 
@@ -204,7 +206,12 @@ def with_simulated_rates(run: RecordedRun) -> Schedule:
 
 
 def realization_of(schedule: Schedule) -> Realization:
-    """Return the times and volumes of a schedule; see `RecordedRun.realization`."""
+    """Return the times and volumes of a schedule.
+
+    The bytes of handoffs within a machine are not in its file; they are taken to be the
+    mean of the flows of the same iteration between tasks of the same kinds, which
+    matters only where a task is moved.
+    """
     job, hops = schedule.problem.job, schedule.problem.hops
     volumes = np.nan_to_num(schedule.flow_bytes)
     remote = np.array([bool(path) for path in hops], dtype=bool)
@@ -227,6 +234,71 @@ def _object(path: Path) -> dict[str, Any]:
     return content
 
 
+def _schedule(problem: Problem, path: Path) -> Schedule:
+    """Return the schedule of a file.
+
+    Raises
+    ------
+    DataError
+        When it is missing, cut short, or lacks tasks or flows of the job.
+    """
+    made = schedule_from_json(problem, _object(path), str(path))
+    job = problem.job
+    if np.isnan(made.task_start).any():
+        raise DataError("lacks the start of a task", path=str(path))
+    for e, edge in enumerate(job.edges):
+        sent = max(job.iterations - edge.lag, 0)
+        if np.isnan(made.flow_end[e, :sent]).any():
+            lost = int(np.isnan(made.flow_end[e, :sent]).argmax())
+            raise DataError(
+                f"lacks flow {job.edge_name(edge)} of iteration {lost}", path=str(path)
+            )
+    return made
+
+
+def _problem(path: Path) -> Problem:
+    """Return the content of problem.json.
+
+    Raises
+    ------
+    DataError
+        When it is missing, cut short, of another version, or no problem.
+    """
+    try:
+        problem = problem_from_json(read_json(path), str(path))
+        _ = problem.capacities, problem.hops
+    except (AttributeError, TypeError, ValueError) as error:
+        raise DataError(f"is no problem: {error}", path=str(path)) from error
+    job = problem.job
+    fitting = [type(job.iterations) is int]
+    fitting += [type(t.name) is type(t.kind) is str for t in job.tasks]
+    fitting += [type(e.lag) is int and type(e.credit) is bool for e in job.edges]
+    if not all(fitting):
+        raise DataError("is no problem: a value is of another type", path=str(path))
+    return problem
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    content = _versioned(path)
+    scenario = content.get("scenario", {})
+    sections = [scenario]
+    if isinstance(scenario, dict):
+        sections += [scenario.get(name, {}) for name in ("schedule", "placement")]
+    if not all(isinstance(section, dict) for section in sections):
+        raise DataError("holds no scenario", path=str(path))
+    return content
+
+
+def _result(path: Path) -> dict[str, Any]:
+    content = _versioned(path)
+    policy, predicted = content.get("policy"), content.get("predicted_makespan", 0.0)
+    if policy is not None and str(policy) not in POLICIES:
+        raise DataError(f"names the unknown policy {policy!r}", path=str(path))
+    if not isinstance(predicted, int | float):
+        raise DataError("holds no predicted makespan", path=str(path))
+    return content
+
+
 def _versioned(path: Path) -> dict[str, Any]:
     content = _object(path)
     if content.get("version") != VERSION:
@@ -235,31 +307,3 @@ def _versioned(path: Path) -> dict[str, Any]:
             path=str(path),
         )
     return content
-
-
-def _rates(problem: Problem, path: Path) -> RateHistory:
-    """Return the content of rates.npz.
-
-    Raises
-    ------
-    DataError
-        When it is missing, cut short, or names flows that the job does not have.
-    """
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            rates = RateHistory(
-                time=arrays["time"],
-                edge=arrays["edge"],
-                iteration=arrays["iteration"],
-                rate=arrays["rate"],
-            )
-    except FileNotFoundError as error:
-        raise DataError("is missing", path=str(path)) from error
-    except (OSError, EOFError, KeyError, ValueError, BadZipFile) as error:
-        raise DataError(f"cannot be read: {error}", path=str(path)) from error
-    edges, iterations = len(problem.job.edges), problem.job.iterations
-    known = (rates.edge >= 0) & (rates.edge < edges)
-    known &= (rates.iteration >= 0) & (rates.iteration < iterations)
-    if not known.all():
-        raise DataError("names flows that the job does not have", path=str(path))
-    return rates

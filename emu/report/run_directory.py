@@ -6,11 +6,14 @@
 - ``problem.json``    machines, tasks, edges and where everything stands
 - ``simulated.json``  the simulation replayed with the run's own times and volumes
 - ``rates.npz``       assigned rates: arrays time, edge, iteration, rate
+- ``realization.npz`` measured times and volumes, handoffs within a machine included
 - ``training.csv``    run time, task, iteration and figures (loss) per training step
 - ``processes.json``  hosts, what was tuned there, and what every process counted
 - ``result.json``     the numbers, and the emulated schedule: makespan, tasks, flows;
                       written last, its keys are documented in README and stable
 - ``agent.log``       what the processes printed
+- ``trace.json``      the run and its simulation for Perfetto
+- ``report.html``     the picture, from all of the above; made by ``emu report`` again
 """
 
 from __future__ import annotations

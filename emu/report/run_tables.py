@@ -22,9 +22,15 @@ def run_tables(result: dict[str, Any]) -> RenderableType:
     result
         Content of result.json.
     """
-    return Group(
-        headline(result), kinds_table(result), edges_table(result), ports_table(result)
-    )
+    tables = [
+        headline(result),
+        kinds_table(result),
+        edges_table(result),
+        ports_table(result),
+    ]
+    if "error_budget" in result:
+        tables.insert(1, budget_table(result))
+    return Group(*tables)
 
 
 def headline(result: dict[str, Any]) -> Table:
@@ -49,6 +55,8 @@ def headline(result: dict[str, Any]) -> Table:
         format_duration(result["predicted_makespan"]),
         f"before the run: emulated is {format_ratio(result['prediction_error'])}",
     )
+    if "verdict" in result:
+        verdict_rows(table, result["verdict"])
     if result["training"]:
         first, last = result["training"][0], result["training"][-1]
         table.add_row(
@@ -64,6 +72,39 @@ def headline(result: dict[str, Any]) -> Table:
         f"wall time, after {format_duration(startup['seconds'], 2)} to start; "
         f"processes hold {memory}",
     )
+    return table
+
+
+def verdict_rows(table: Table, verdict: dict[str, Any]) -> None:
+    """Add whether the run can be believed, why not, and what would help."""
+    colour = {"trusted": "green", "degraded": "yellow"}.get(verdict["trust"], "red")
+    table.add_row(
+        "verdict",
+        f"[{colour}]{verdict['trust']}[/]",
+        f"the host added at most {format_ratio(verdict['error'])}, "
+        f"{100 * verdict['max_error']:g} % may be",
+    )
+    for name in ("reasons", "remedies"):
+        for place, text in enumerate(verdict[name]):
+            table.add_row("" if place else name, "", text)
+
+
+def budget_table(result: dict[str, Any]) -> Table:
+    """Return what the difference between emulation and simulation is made of."""
+    table = Table(
+        title="emulated minus simulated, along the critical chain",
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+    )
+    table.add_column("cause")
+    table.add_column("time", justify="right")
+    table.add_column("of the makespan", justify="right")
+    makespan = result["simulated_makespan"] or 1.0
+    for cause, seconds in result["error_budget"].items():
+        if seconds:
+            sign = "-" if seconds < 0 else ""
+            length = f"{sign}{format_duration(abs(seconds), 3)}"
+            table.add_row(cause, length, format_ratio(seconds / makespan))
     return table
 
 

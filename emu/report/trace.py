@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 GROUP = 100_000
 #: Lanes of one machine: tasks from 1, then out, then in.
 _OUT, _IN = 100_000, 200_000
-_MICROSECONDS = 1e6
 
 
 def trace(groups: dict[str, Schedule]) -> dict[str, Any]:
@@ -193,8 +192,9 @@ class _Group:
             kind = f"{job.tasks[edge.source].kind} flow"
             sent = _Slice(self._pid(out[0]), _OUT + out[1], start, end)
             taken = _Slice(self._pid(into[0]), _IN + into[1], start, end)
-            for bar in (sent, taken):
-                yield _bar(f"{job.edge_name(edge)} {n}", kind, bar, args)
+            name = f"{job.edge_name(edge)} {n}"
+            yield _bar(name, kind, sent, args)
+            yield _bar(name, kind, taken, {})  # the same flow, told once
             yield from self._arrow_between(self._task_bar(edge.source, n), sent)
             needed = self._task_bar(edge.destination, n + edge.lag)
             yield from self._arrow_between(taken, needed)
@@ -223,7 +223,7 @@ class _Group:
                 "cat": category,
                 "pid": bar.pid,
                 "tid": bar.tid,
-                "ts": time * _MICROSECONDS,
+                "ts": _microseconds(time),
             }
             yield {**event, "bp": "e"} if phase == "f" else event
 
@@ -253,6 +253,14 @@ class _Group:
                 yield _level("not delivered (MB)", self._pid(m), time, megabytes)
 
 
+def _microseconds(seconds: float) -> float:
+    """Return microseconds to the nanosecond, which is what viewers resolve.
+
+    Starts and ends are rounded alike, so that bars that touch still do.
+    """
+    return round(seconds * 1e6, 3)
+
+
 def _meta(kind: str, pid: int, tid: int = 0, **args: Any) -> Event:
     return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": args}
 
@@ -264,9 +272,9 @@ def _bar(name: str, category: str, bar: _Slice, args: dict[str, Any]) -> Event:
         "cat": category,
         "pid": bar.pid,
         "tid": bar.tid,
-        "ts": bar.start * _MICROSECONDS,
-        "dur": (bar.end - bar.start) * _MICROSECONDS,
-        "args": args,
+        "ts": _microseconds(bar.start),
+        "dur": round(_microseconds(bar.end) - _microseconds(bar.start), 3),
+        **({"args": args} if args else {}),
     }
 
 
@@ -276,6 +284,6 @@ def _level(name: str, pid: int, time: float, value: float) -> Event:
         "name": name,
         "pid": pid,
         "tid": 0,
-        "ts": time * _MICROSECONDS,
+        "ts": _microseconds(time),
         "args": {"value": value},
     }

@@ -28,12 +28,18 @@ _DRAW_STREAM = 1
 def build_job(scenario: Scenario, *, emulated: bool = False) -> Job:
     """Return the job; its data set is opened only where it counts in epochs.
 
+    A job that is to be emulated opens it in any case: a data set that is damaged, or
+    takes a minute to prepare, is then none of its processes' trouble.
+
     Raises
     ------
     DataError
         When the data set is missing or damaged.
     """
-    if isinstance(scenario.job, CustomJobSection) or scenario.job.epochs is None:
+    section = scenario.job
+    if isinstance(section, CustomJobSection) or (
+        section.epochs is None and not emulated
+    ):
         return scenario.to_job(emulated=emulated)
     settings = scenario.to_job(train_vertices=1).settings
     train = open_for(settings).train_count
@@ -71,7 +77,9 @@ def realize(scenario: Scenario, job: Job) -> Realization:
             problem = "found neither this time nor a profile, write for example 20 ms"
             raise ScenarioError(problem, key=f"job.times.{task.kind}")
     volumes = realize_volumes(job, open_for(job.settings))
-    return Realization(dgtp_times(job, times), volumes / scenario.emulation.byte_scale)
+    return Realization(
+        dgtp_times(job, times), volumes / scenario.emulation.stated_byte_scale
+    )
 
 
 def profile_of(

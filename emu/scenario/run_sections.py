@@ -42,6 +42,10 @@ PlacementPolicy: TypeAlias = Annotated[
 ]
 
 
+#: Where a scale is left to emu.
+AUTO = "auto"
+
+
 class PlacementSection(Section):
     """Which task stands on which machine."""
 
@@ -73,16 +77,30 @@ class ScheduleSection(Section):
 class EmulationSection(Section):
     """How emulated quantities become real ones on this computer."""
 
-    time_scale: Positive = 1.0
-    """Wall seconds per emulated second."""
-    byte_scale: Positive = 1.0
-    """Real bytes per emulated byte."""
+    time_scale: Positive | Literal["auto"] = 1.0
+    """Wall seconds per emulated second; ``auto``: the least with which this host keeps
+    the error under ``max_error``."""
+    byte_scale: Positive | Literal["auto"] = 1.0
+    """Real bytes per emulated byte; ``auto``: payloads of about 1 MB where they are
+    made up, 1 where they are real."""
     compute: Literal["timed", "real", "padded"] = "timed"
     """``timed`` holds the profiled time, ``real`` computes, ``padded`` does both."""
+    max_error: Annotated[Ratio, Field(gt=0)] = 0.01
+    """Share of the makespan by which the host may prolong a run that is ``trusted``."""
     deadline: Duration = 30.0
     """Wall time after which a wait ends the run with an error."""
     memory_limit: Size | None = None
     """Of bytes in flight, real; more ends the run with an error."""
+
+    @property
+    def stated_time_scale(self) -> float:
+        """The time scale, 1 as long as nobody has chosen one."""
+        return 1.0 if self.time_scale == AUTO else float(self.time_scale)
+
+    @property
+    def stated_byte_scale(self) -> float:
+        """The byte scale, 1 as long as nobody has chosen one."""
+        return 1.0 if self.byte_scale == AUTO else float(self.byte_scale)
 
 
 class ExpectSection(Section):

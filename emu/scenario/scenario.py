@@ -99,7 +99,7 @@ class Scenario(Section):
         """
         window = self.credit_window(emulated=emulated).size
         if isinstance(self.job, CustomJobSection):
-            byte_scale = self.emulation.byte_scale if emulated else None
+            byte_scale = self.emulation.stated_byte_scale if emulated else None
             return self.job.build(window=window, byte_scale=byte_scale, seed=self.seed)
         if self.job.epochs is not None and train_vertices < 1:
             raise ValueError("epochs are counted in training vertices: how many?")

@@ -10,17 +10,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from typing_extensions import override
 
 from emu.schedule.port_load import fluid_bytes, peak_loads, worst_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
     from emu.schedule.schedule import RateHistory, Schedule
 
     Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+    #: How to name them, and the task or edge and the iteration of each.
+    _Subjects = tuple[Callable[[int, int], str], Ints, Ints]
 
 
 @dataclass(frozen=True)
@@ -47,9 +51,14 @@ class Violation:
     unit: str
     sentence: str
 
+    @override
     def __str__(self) -> str:
         """Return constraint, sentence and amount in one line."""
         return f"{self.constraint} {self.sentence}: {self.amount:g} {self.unit}"
+
+
+#: How much was compared, and what of it was broken.
+_Findings = tuple[int, list[Violation]]
 
 
 @dataclass(frozen=True)
@@ -124,20 +133,31 @@ def audit(
     found: list[Violation] = []
     checked: dict[str, int] = {}
     for name, results in checks.items():
-        outcomes = list(results)
-        checked[name] = len(outcomes)
-        found += [violation for violation in outcomes if violation is not None]
+        checked[name] = 0
+        for comparisons, violations in results:
+            checked[name] += comparisons
+            found += violations
     return AuditReport(found, checked)
 
 
 class _Auditor:
-    """The checks, each yielding None or a violation per comparison."""
+    """The checks, each yielding how much it compared and the violations it found.
+
+    Many flows are compared at once, and words are found for the broken ones only: a
+    million flows take seconds.
+    """
 
     def __init__(self, schedule: Schedule, tolerance: float, relative: float) -> None:
         self._schedule, self._problem = schedule, schedule.problem
         self._job = schedule.problem.job
         self._tolerance, self._relative = tolerance, relative
-        self._remote = [bool(hops) for hops in self._problem.hops]
+        self._hops, edges = self._problem.hops, self._job.edges
+        self._remote = np.array([bool(path) for path in self._hops], dtype=bool)
+        self._source = np.array([edge.source for edge in edges], dtype=np.int64)
+        self._destination = np.array([e.destination for e in edges], dtype=np.int64)
+        self._lag = np.array([edge.lag for edge in edges], dtype=np.int64)
+        last = self._job.iterations - self._lag[:, None]
+        self._sent = np.arange(self._job.iterations) < last
 
     def check_shapes(self, volumes: Floats | None) -> None:
         tasks = len(self._job.tasks), self._job.iterations
@@ -155,172 +175,179 @@ class _Auditor:
             if array is not None and array.shape != shape:
                 raise ValueError(f"{name} has shape {array.shape}, not {shape}")
 
-    def every_iteration_once(self) -> Iterator[Violation | None]:
+    def every_iteration_once(self) -> Iterator[_Findings]:
         """(5), (6): every iteration of every task ran, from time 0 on."""
-        for task, iteration in np.ndindex(self._schedule.task_start.shape):
-            start = self._schedule.task_start[task, iteration]
-            end = self._schedule.task_end[task, iteration]
-            name = self._task(task, iteration)
-            if not np.isfinite([start, end]).all():
-                yield Violation("(6)", name, 1, "iterations", f"{name} did not run")
-                continue
-            yield self._not_before("(5)", name, start, 0.0, "the run began")
-            yield self._not_before("(6)", name, end, start, "it started", verb="ended")
+        start, end = self._schedule.task_start, self._schedule.task_end
+        ran = np.isfinite(start) & np.isfinite(end)
+        names = [self._task(j, n) for j, n in np.argwhere(~ran)]
+        yield (
+            len(names),
+            [Violation("(6)", w, 1, "iterations", f"{w} did not run") for w in names],
+        )
+        task, n = np.nonzero(ran)
+        start, end = start[task, n], end[task, n]
+        yield self._not_before(
+            "(5)", start, 0.0 * start, (self._task, task, n), lambda _: "the run began"
+        )
+        yield self._not_before(
+            "(6)", end, start, (self._task, task, n), lambda _: "it started", "ended"
+        )
 
-    def flows_after_their_source(self) -> Iterator[Violation | None]:
+    def flows_after_their_source(self) -> Iterator[_Findings]:
         """(7): a flow starts after its source ended, and all flows took place."""
-        schedule = self._schedule
-        for edge, iteration in self._sent():
-            name = self._flow(edge, iteration)
-            start = schedule.flow_start[edge, iteration]
-            end = schedule.flow_end[edge, iteration]
-            if not np.isfinite([start, end]).all():
-                yield Violation("(7)", name, 1, "iterations", f"{name} was not sent")
-                continue
-            source = self._job.edges[edge].source
-            ended = schedule.task_end[source, iteration]
-            who = f"{self._task(source, iteration)} ended"
-            yield self._not_before("(7)", name, start, ended, who)
-            yield self._not_before("(7)", name, end, start, "it started", verb="ended")
+        start, end = self._schedule.flow_start, self._schedule.flow_end
+        took_place = np.isfinite(start) & np.isfinite(end)
+        names = [self._flow(e, n) for e, n in np.argwhere(self._sent & ~took_place)]
+        yield (
+            len(names),
+            [Violation("(7)", w, 1, "iterations", f"{w} was not sent") for w in names],
+        )
+        edge, n = np.nonzero(self._sent & took_place)
+        start, end = start[edge, n], end[edge, n]
+        source = self._source[edge]
+        yield self._not_before(
+            "(7)",
+            start,
+            self._schedule.task_end[source, n],
+            (self._flow, edge, n),
+            lambda i: f"{self._task(source[i], n[i])} ended",
+        )
+        yield self._not_before(
+            "(7)", end, start, (self._flow, edge, n), lambda _: "it started", "ended"
+        )
 
-    def tasks_after_their_inputs(self) -> Iterator[Violation | None]:
+    def tasks_after_their_inputs(self) -> Iterator[_Findings]:
         """(8), (9): a task starts after all its inputs arrived."""
-        schedule = self._schedule
-        for edge, iteration in self._sent():
-            joint = self._job.edges[edge]
-            arrival = iteration + joint.lag
-            name = self._task(joint.destination, arrival)
-            yield self._not_before(
-                "(8)" if self._remote[edge] else "(9)",
-                name,
-                schedule.task_start[joint.destination, arrival],
-                schedule.flow_end[edge, iteration],
-                f"{self._flow(edge, iteration)} ended",
-            )
+        yield self._after_inputs("(8)", self._remote)
+        yield self._after_inputs("(9)", ~self._remote)
 
-    def one_iteration_at_a_time(self) -> Iterator[Violation | None]:
+    def _after_inputs(self, constraint: str, over: NDArray[np.bool_]) -> _Findings:
+        edge, n = np.nonzero(self._sent & over[:, None])
+        task, arrival = self._destination[edge], n + self._lag[edge]
+        return self._not_before(
+            constraint,
+            self._schedule.task_start[task, arrival],
+            self._schedule.flow_end[edge, n],
+            (self._task, task, arrival),
+            lambda i: f"{self._flow(edge[i], n[i])} ended",
+        )
+
+    def one_iteration_at_a_time(self) -> Iterator[_Findings]:
         """(10): an iteration of a task starts after the one before it ended."""
-        schedule = self._schedule
-        for task in range(len(self._job.tasks)):
-            for iteration in range(1, self._job.iterations):
-                yield self._not_before(
-                    "(10)",
-                    self._task(task, iteration),
-                    schedule.task_start[task, iteration],
-                    schedule.task_end[task, iteration - 1],
-                    "the iteration before it ended",
-                )
+        start, end = self._schedule.task_start, self._schedule.task_end
+        task, before = np.indices(start[:, 1:].shape).reshape(2, -1)
+        yield self._not_before(
+            "(10)",
+            start[task, before + 1],
+            end[task, before],
+            (self._task, task, before + 1),
+            lambda _: "the iteration before it ended",
+        )
 
-    def one_flow_at_a_time(self) -> Iterator[Violation | None]:
+    def one_flow_at_a_time(self) -> Iterator[_Findings]:
         """(11): flows of an edge are sent one by one, in order."""
-        for edge, iteration in self._sent():
-            if iteration == 0 or not self._remote[edge]:
-                continue
-            yield self._not_before(
-                "(11)",
-                self._flow(edge, iteration),
-                self._schedule.flow_start[edge, iteration],
-                self._schedule.flow_end[edge, iteration - 1],
-                "the flow before it on its edge ended",
-            )
+        edge, before = np.nonzero(self._sent[:, 1:] & self._remote[:, None])
+        yield self._not_before(
+            "(11)",
+            self._schedule.flow_start[edge, before + 1],
+            self._schedule.flow_end[edge, before],
+            (self._flow, edge, before + 1),
+            lambda _: "the flow before it on its edge ended",
+        )
 
-    def all_bytes(self, volumes: Floats | None) -> Iterator[Violation | None]:
+    def all_bytes(self, volumes: Floats | None) -> Iterator[_Findings]:
         """(12): every flow carries its volume, by its count and by its rates."""
-        sent = self._schedule.flow_bytes
-        rates = self._schedule.rates
-        fluids = None if rates is None else fluid_bytes(self._schedule, rates)
-        for edge, iteration in self._sent():
-            if not self._remote[edge]:
-                continue
-            name, found = self._flow(edge, iteration), sent[edge, iteration]
-            if volumes is not None:
-                expected = volumes[edge, iteration]
-                yield self._same_bytes(name, found, expected, 0.0, "carried")
-            if fluids is not None:
-                slack = self._tolerance * self._narrowest(edge)
-                fluid = fluids.get((edge, iteration), 0.0)
-                yield self._same_bytes(name, fluid, found, slack, "was given rates for")
+        edge, n = np.nonzero(self._sent & self._remote[:, None])
+        sent, rates = self._schedule.flow_bytes[edge, n], self._schedule.rates
+        if volumes is not None:
+            expected = volumes[edge, n]
+            yield self._same_bytes(sent, expected, 0.0, (edge, n), "carried")
+        if rates is not None:
+            fluid = fluid_bytes(self._schedule, rates)[edge, n]
+            slack = self._tolerance * self._narrowest()[edge]
+            yield self._same_bytes(fluid, sent, slack, (edge, n), "was given rates for")
 
-    def port_capacity(self) -> Iterator[Violation | None]:
+    def port_capacity(self) -> Iterator[_Findings]:
         """(13), (14): no port carries more than its capacity."""
-        if self._schedule.rates is not None:
-            return self._capacity_at_every_instant(self._schedule.rates)
-        return self._capacity_in_every_interval()
+        over = list(
+            self._over_in_every_interval()
+            if self._schedule.rates is None
+            else self._over_at_every_instant(self._schedule.rates)
+        )
+        yield len(self._problem.capacities), over
 
-    def _capacity_at_every_instant(
-        self, rates: RateHistory
-    ) -> Iterator[Violation | None]:
+    def _over_at_every_instant(self, rates: RateHistory) -> Iterator[Violation]:
         peaks = peak_loads(self._schedule, rates, self._tolerance)
         for port, capacity in enumerate(self._problem.capacities):
             load, time = peaks[port]
-            name = self._problem.port_name(port)
-            yield (
-                None
-                if load <= capacity * (1 + self._relative)
-                else Violation(
-                    "(14)" if port % 2 else "(13)",
-                    name,
+            if load > capacity * (1 + self._relative):
+                yield self._over(
+                    port,
                     float(load - capacity),
                     "B/s",
-                    f"port {name} is over its capacity of {capacity:g} B/s "
-                    f"at {time:g} s",
+                    f"is over its capacity of {capacity:g} B/s at {time:g} s",
                 )
-            )
 
-    def _capacity_in_every_interval(self) -> Iterator[Violation | None]:
+    def _over_in_every_interval(self) -> Iterator[Violation]:
         for port, capacity in enumerate(self._problem.capacities):
             excess, since, until = worst_interval(
                 self._schedule, port, capacity * (1 + self._relative), self._tolerance
             )
-            name = self._problem.port_name(port)
-            yield (
-                None
-                if excess <= 0
-                else Violation(
-                    "(14)" if port % 2 else "(13)",
-                    name,
+            if excess > 0:
+                yield self._over(
+                    port,
                     excess,
                     "B",
-                    f"port {name} of {capacity:g} B/s carries too much "
+                    f"of {capacity:g} B/s carries too much "
                     f"from {since:g} to {until:g} s",
                 )
-            )
 
     # --- comparisons ----------------------------------------------------------------
 
     def _not_before(
         self,
         constraint: str,
-        subject: str,
-        time: float,
-        bound: float,
-        what: str,
-        *,
+        times: Floats,
+        bounds: Floats,
+        subjects: _Subjects,
+        what: Callable[[int], str],
         verb: str = "started",
-    ) -> Violation | None:
-        early = bound - time
-        if early <= self._tolerance + 1e-12 * abs(bound) or np.isnan(early):
-            return None  # NaN: what is missing was named once, by (6) or (7)
-        sentence = f"{subject} {verb} before {what}"
-        return Violation(constraint, subject, float(early), "s", sentence)
+    ) -> _Findings:
+        early = bounds - times
+        # NaN is not early: what is missing was named once, by (6) or (7).
+        broken = np.flatnonzero(early > self._tolerance + 1e-12 * np.abs(bounds))
+        name, rows, iterations = subjects
+        found = []
+        for i in broken.tolist():
+            subject = name(rows[i], iterations[i])
+            sentence = f"{subject} {verb} before {what(i)}"
+            found.append(Violation(constraint, subject, float(early[i]), "s", sentence))
+        return times.size, found
 
     def _same_bytes(
-        self, name: str, found: float, expected: float, slack: float, verb: str
-    ) -> Violation | None:
-        off = abs(found - expected)
-        if off <= slack + self._relative * expected:
-            return None
-        sentence = f"{name} {verb} {found:g} of {expected:g} bytes"
-        return Violation("(12)", name, float(off), "B", sentence)
+        self,
+        found: Floats,
+        expected: Floats,
+        slack: Floats | float,
+        flows: tuple[Ints, Ints],
+        verb: str,
+    ) -> _Findings:
+        off = np.abs(found - expected)
+        violations = []
+        for i in np.flatnonzero(off > slack + self._relative * expected).tolist():
+            name = self._flow(flows[0][i], flows[1][i])
+            sentence = f"{name} {verb} {found[i]:g} of {expected[i]:g} bytes"
+            violations.append(Violation("(12)", name, float(off[i]), "B", sentence))
+        return found.size, violations
 
-    def _narrowest(self, edge: int) -> float:
-        return min(float(self._problem.capacities[p]) for p in self._problem.hops[edge])
+    def _over(self, port: int, excess: float, unit: str, how: str) -> Violation:
+        constraint, name = "(14)" if port % 2 else "(13)", self._problem.port_name(port)
+        return Violation(constraint, name, excess, unit, f"port {name} {how}")
 
-    def _sent(self) -> Iterator[tuple[int, int]]:
-        for edge in range(len(self._job.edges)):
-            for iteration in range(self._job.iterations):
-                if self._job.sends(edge, iteration):
-                    yield edge, iteration
+    def _narrowest(self) -> Floats:
+        capacities = self._problem.capacities
+        least = [capacities[list(path)].min(initial=np.inf) for path in self._hops]
+        return np.array(least)
 
     def _task(self, task: int, iteration: int) -> str:
         return f"{self._job.tasks[task].name}[{iteration}]"

@@ -82,25 +82,29 @@ class Schedule:
         """
         job = self.problem.job
         tasks = [
-            {
-                "task": task.name,
-                "iteration": n,
-                "start": float(self.task_start[j, n]),
-                "end": float(self.task_end[j, n]),
-            }
-            for j, task in enumerate(job.tasks)
-            for n in range(job.iterations)
+            {"task": task.name, "iteration": n, "start": start, "end": end}
+            for task, starts, ends in zip(
+                job.tasks, self.task_start.tolist(), self.task_end.tolist(), strict=True
+            )
+            for n, (start, end) in enumerate(zip(starts, ends, strict=True))
         ]
+        edge, iteration = self.flows().T
+        columns = (self.flow_ready, self.flow_start, self.flow_end, self.flow_bytes)
         flows = [
             {
                 "from": job.tasks[job.edges[e].source].name,
                 "to": job.tasks[job.edges[e].destination].name,
-                "iteration": int(n),
-                "ready": float(self.flow_ready[e, n]),
-                "start": float(self.flow_start[e, n]),
-                "end": float(self.flow_end[e, n]),
-                "bytes": float(self.flow_bytes[e, n]),
+                "iteration": n,
+                "ready": ready,
+                "start": start,
+                "end": end,
+                "bytes": sent,
             }
-            for e, n in self.flows()
+            for e, n, ready, start, end, sent in zip(
+                edge.tolist(),
+                iteration.tolist(),
+                *(column[edge, iteration].tolist() for column in columns),
+                strict=True,
+            )
         ]
         return {"makespan": self.makespan, "tasks": tasks, "flows": flows}

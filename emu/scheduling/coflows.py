@@ -21,7 +21,6 @@ from emu.scheduling.priorities import (
     sort_flows,
     take,
 )
-from emu.scheduling.sharing import fill_up
 
 if TYPE_CHECKING:
     from emu.scheduling.layout import Layout
@@ -79,10 +78,11 @@ def _count_coflow(layout: Layout, state: State, coflow: int, now: float) -> None
 
 
 @inlined
-def _weigh_by_finish(layout: Layout, state: State, now: float, frozen: bool) -> None:  # noqa: FBT001 - numba
+def weigh_by_finish(layout: Layout, state: State, now: float, frozen: bool) -> None:  # noqa: FBT001 - numba
     """Weigh every flow by 1 / its finish time if its coflow were alone.
 
-    With ``frozen`` the whole volume counts, not what is left of it.
+    ``omcoflow_wc`` is weighted max-min with these weights. With ``frozen`` the whole
+    volume counts, not what is left of it.
     """
     scratch = state.scratch
     for coflow in range(find_coflows(layout, state)):
@@ -107,7 +107,7 @@ def omcoflow(layout: Layout, state: State, now: float, frozen: bool) -> None:  #
     A flow gets the smallest of its shares; what others leave is not handed on.
     """
     scratch = state.scratch
-    _weigh_by_finish(layout, state, now, frozen)
+    weigh_by_finish(layout, state, now, frozen)
     for port in range(scratch.load.size):
         scratch.load[port] = 0.0
     for group in range(state.active.size):
@@ -125,13 +125,6 @@ def omcoflow(layout: Layout, state: State, now: float, frozen: bool) -> None:  #
 
 
 @inlined
-def omcoflow_conserving(layout: Layout, state: State, now: float) -> None:
-    """``omcoflow_wc``: weighted max-min with the weights of ``omcoflow``."""
-    _weigh_by_finish(layout, state, now, False)
-    fill_up(layout, state)
-
-
-@inlined
 def _set_gamma(layout: Layout, state: State, coflow: int, now: float) -> None:
     """Set ``scratch.gamma``: the time of the coflow's fullest port for it alone."""
     scratch = state.scratch
@@ -146,8 +139,8 @@ def _set_gamma(layout: Layout, state: State, coflow: int, now: float) -> None:
 
 
 @inlined
-def omcoflow_by_bottleneck(layout: Layout, state: State, now: float) -> None:
-    """``omcoflow_gamma``: weighted max-min; a coflow weighs 1 / gamma.
+def weigh_by_bottleneck(layout: Layout, state: State, now: float) -> None:
+    """``omcoflow_gamma``, weighted max-min: a coflow weighs 1 / gamma.
 
     Within it, MADD: rates in proportion to what is left, so all flows end together.
     """
@@ -159,7 +152,6 @@ def omcoflow_by_bottleneck(layout: Layout, state: State, now: float) -> None:
             group = scratch.member[i]
             left = remaining(layout, state, group, now)
             scratch.weight[group] = left / gamma**2
-    fill_up(layout, state)
 
 
 @inlined

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numba
+from numba.core import types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,16 +28,20 @@ def _sources() -> tuple[tuple[str, int, int], ...]:
 
 _SOURCES = _sources()
 
+# numba types njit by its documented options only, and the other not at all.
+_njit: Any = numba.njit
+_unliteral: Any = types.unliteral
 
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
 
 def _jit(function: _Function, **options: Any) -> _Function:
-    dispatcher: Any = numba.njit(
+    dispatcher = _njit(
         nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options
     )(function)
     if not hasattr(dispatcher, "enable_caching"):  # NUMBA_DISABLE_JIT=1
         return function
+    _forget_literals(dispatcher)
     try:
         dispatcher.enable_caching()
     except RuntimeError:  # neither the package nor the home directory is writable
@@ -46,6 +51,18 @@ def _jit(function: _Function, **options: Any) -> _Function:
     index = dispatcher._cache._cache_file  # noqa: SLF001 - there is no public way
     index._source_stamp = (index._source_stamp, _SOURCES)  # noqa: SLF001
     return cast("_Function", dispatcher)
+
+
+def _forget_literals(dispatcher: Any) -> None:
+    """Compile f(x, 0) and f(x, n) once: numba would for every literal anew.
+
+    Inlined, a literal is a constant all the same. Saves a tenth of the compile time.
+    """
+    find = dispatcher.get_call_template
+    dispatcher.get_call_template = lambda arguments, named: find(
+        tuple(_unliteral(argument) for argument in arguments),
+        {name: _unliteral(argument) for name, argument in named.items()},
+    )
 
 
 def compiled(function: _Function) -> _Function:
@@ -62,6 +79,17 @@ def inlined(function: _Function) -> _Function:
     as the wrappers for Python would take half of the compile time.
     """
     return _jit(function, forceinline=True, _nrt=False, no_cpython_wrapper=True)
+
+
+def vectorised(function: _Function) -> _Function:
+    """Compile as `inlined`, comparing floats several at a time: none may be NaN."""
+    return _jit(
+        function,
+        forceinline=True,
+        _nrt=False,
+        no_cpython_wrapper=True,
+        fastmath={"nnan", "nsz"},
+    )
 
 
 def hot(function: _Function) -> _Function:

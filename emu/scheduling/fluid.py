@@ -11,11 +11,11 @@ import math
 from typing import TYPE_CHECKING
 
 from emu.scheduling import heap
-from emu.scheduling.compiled import inlined
-from emu.scheduling.state import DIRTY, State
+from emu.scheduling.compiled import inlined, vectorised
+from emu.scheduling.state import BLOCK, TOUCHED, State
 
 if TYPE_CHECKING:
-    from emu.scheduling.layout import Layout
+    from emu.scheduling.layout import Floats, Layout
 
 
 @inlined
@@ -27,27 +27,28 @@ def advance(state: State, group: int, now: float) -> None:
 
 
 @inlined
-def _mark_dirty(layout: Layout, state: State, group: int, flows: int) -> None:
-    """Count ``flows`` more (or fewer) active flows of ``group`` on its ports."""
+def _count(layout: Layout, state: State, group: int, flows: int) -> None:
+    """Count ``flows`` more (or fewer) active flows of ``group``; its end is unknown."""
+    state.active[group] += flows
+    state.finish[group] = -1.0 if state.active[group] > 0 else math.inf
+    state.soonest[group // BLOCK] = -1.0
     for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
-        port = layout.hop[i]
-        state.degree[port] += flows
-        if not state.is_dirty[port]:
-            state.is_dirty[port] = True
-            state.dirty[state.length[DIRTY]] = port
-            state.length[DIRTY] += 1
+        state.degree[layout.hop[i]] += flows
+    if not state.is_touched[group]:
+        state.is_touched[group] = True
+        state.touched[state.length[TOUCHED]] = group
+        state.length[TOUCHED] += 1
 
 
 @inlined
 def open_flow(
     layout: Layout, state: State, edge: int, volume: float, now: float
 ) -> None:
-    """Make a flow of ``edge`` active; its rate is 0 until rates are computed."""
+    """Make a flow of ``edge`` active; rates are to be computed before time goes on."""
     group = layout.group[edge]
     if state.active[group] == 0:
         state.service[group] = 0.0
         state.since[group] = now
-        state.rate[group] = 0.0
     else:
         advance(state, group, now)
     state.base[edge] = state.service[group]
@@ -59,9 +60,7 @@ def open_flow(
         state.service[group] + volume,
         edge,
     )
-    state.active[group] += 1
-    state.finish[group] = -1.0
-    _mark_dirty(layout, state, group, 1)
+    _count(layout, state, group, 1)
 
 
 @inlined
@@ -73,13 +72,7 @@ def close_flow(
     heap.remove(
         state.mark, state.mark_edge, layout.slot[group], state.active[group], place
     )
-    state.active[group] -= 1
-    if state.active[group] == 0:
-        state.rate[group] = 0.0
-        state.finish[group] = math.inf
-    else:
-        state.finish[group] = -1.0
-    _mark_dirty(layout, state, group, -1)
+    _count(layout, state, group, -1)
 
 
 @inlined
@@ -89,8 +82,30 @@ def set_rate(layout: Layout, state: State, group: int, rate: float, now: float) 
         return
     advance(state, group, now)
     state.rate[group] = rate
+    state.soonest[group // BLOCK] = -1.0
     left = state.mark[layout.slot[group]] - state.service[group]
     if rate > 0.0:
         state.finish[group] = now + max(left, 0.0) / rate
     else:
         state.finish[group] = math.inf
+
+
+@vectorised
+def _least(times: Floats, first: int, end: int) -> float:
+    least = math.inf
+    for i in range(first, end):
+        least = min(least, times[i])
+    return least
+
+
+@inlined
+def next_end(state: State) -> float:
+    """Return when the next flow ends at the rates of now, infinity if none does."""
+    time = math.inf
+    for block in range(state.soonest.size):
+        if state.soonest[block] < 0.0:
+            first = block * BLOCK
+            end = min(first + BLOCK, state.finish.size)
+            state.soonest[block] = _least(state.finish, first, end)
+        time = min(time, state.soonest[block])
+    return time

@@ -198,46 +198,53 @@ def _groups(job: JobArrays, machine_of: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 @compiled
+def _crossings(hop_start: Ints, hop: Ints, ports: int) -> tuple[Ints, Ints]:
+    """Return the groups that cross every port, as ``start, entry``."""
+    start = np.zeros(ports + 1, np.int64)
+    for port in hop:
+        start[port + 1] += 1
+    for port in range(ports):
+        start[port + 1] += start[port]
+    filled = start.copy()
+    entry = np.empty(hop.size, np.int64)
+    for group in range(hop_start.size - 1):
+        for i in range(hop_start[group], hop_start[group + 1]):
+            entry[filled[hop[i]]] = group
+            filled[hop[i]] += 1
+    return start, entry
+
+
+@compiled
 def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
     """Return the layout of ``job`` with task j on machine ``machine_of[j]``."""
     group, size, pair_of = _groups(job, machine_of)
-    groups = size.size
-    slot = np.zeros(groups + 1, np.int64)
-    hop_start = np.zeros(groups + 1, np.int64)
-    for g in range(groups):
-        path = job.path_start[pair_of[g] + 1] - job.path_start[pair_of[g]]
+    slot = np.zeros(size.size + 1, np.int64)
+    hop_start = np.zeros(size.size + 1, np.int64)
+    for g, pair in enumerate(pair_of):
         slot[g + 1] = slot[g] + size[g]
+        path = job.path_start[pair + 1] - job.path_start[pair]
         hop_start[g + 1] = hop_start[g] + path
-    hop = np.empty(hop_start[groups], np.int64)
-    port_start = np.zeros(job.capacity.size + 1, np.int64)
-    for g in range(groups):
+    hop = np.empty(hop_start[size.size], np.int64)
+    for g, pair in enumerate(pair_of):
         for i in range(hop_start[g], hop_start[g + 1]):
-            hop[i] = job.path_port[job.path_start[pair_of[g]] + i - hop_start[g]]
-            port_start[hop[i] + 1] += 1
-    for port in range(job.capacity.size):
-        port_start[port + 1] += port_start[port]
-    filled = port_start.copy()
-    port_group = np.empty(hop.size, np.int64)
-    for g in range(groups):
-        for i in range(hop_start[g], hop_start[g + 1]):
-            port_group[filled[hop[i]]] = g
-            filled[hop[i]] += 1
+            hop[i] = job.path_port[job.path_start[pair] + i - hop_start[g]]
+    port_start, port_group = _crossings(hop_start, hop, job.capacity.size)
     return Layout(
-        job.iterations,
-        job.policy,
-        job.source,
-        job.destination,
-        job.lag,
-        job.out_start,
-        job.out_edge,
-        job.in_start,
-        job.in_edge,
-        job.order,
-        job.capacity,
-        group,
-        slot,
-        hop_start,
-        hop,
-        port_start,
-        port_group,
+        iterations=job.iterations,
+        policy=job.policy,
+        source=job.source,
+        destination=job.destination,
+        lag=job.lag,
+        out_start=job.out_start,
+        out_edge=job.out_edge,
+        in_start=job.in_start,
+        in_edge=job.in_edge,
+        order=job.order,
+        capacity=job.capacity,
+        group=group,
+        slot=slot,
+        hop_start=hop_start,
+        hop=hop,
+        port_start=port_start,
+        port_group=port_group,
     )

@@ -7,8 +7,11 @@ and weights lose it, since they may starve a flow of the longest chain.
 Where sources are silent, this is our reading:
 
 - Rates are computed anew whenever a flow begins or ends, and at no other time.
-- ``none`` and ``fifo`` are the same to a scheduler: each edge sends its messages in
-  order and TCP shares the NICs, which is max-min fair in the long run.
+- ``none`` leaves the flows to TCP, which shares the emulated NICs: max-min fair in the
+  long run.
+- ``fifo``: whatever leaves a machine queues at its NIC in the order in which tasks
+  produced it (ties as below), and only the first flow of each queue is sent. Where the
+  first flows of several queues meet at an in port they share it max-min fairly.
 - "Remaining" is of the flow in question; the iteration served, the destination task and
   the edge break ties. Remaining times are those of the flow alone on its hops.
 - Remaining paths (``oes_cp``, ``weighted_maxmin``) use expected times and volumes, as a
@@ -25,7 +28,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emu.scheduling import rates
+from emu.scheduling import codes
 
 #: `Policy.code` of the portfolio, which is no rule for rates but a choice of one.
 PORTFOLIO = -1
@@ -48,7 +51,7 @@ class Policy:
     keeps_theorem
         Whether every flow always gets at least its ``oes`` rate.
     by_flow
-        Whether flows over the same hops may have different rates.
+        Whether flows over the same hops may have different codes.
     looks_ahead
         Whether it needs expected times and volumes.
     """
@@ -72,7 +75,7 @@ POLICIES: dict[str, Policy] = {
     for policy in (
         Policy(
             name="oes",
-            code=rates.OES,
+            code=codes.OES,
             summary="least of its equal shares of the ports it crosses",
             source=_DGTP,
             keeps_theorem=True,
@@ -80,7 +83,7 @@ POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="maxmin",
-            code=rates.MAXMIN,
+            code=codes.MAXMIN,
             summary="max-min fair share",
             source="Bertsekas and Gallager, Data Networks, section 6.5",
             keeps_theorem=True,
@@ -88,7 +91,7 @@ POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="none",
-            code=rates.MAXMIN,
+            code=codes.MAXMIN,
             summary="no application schedule: TCP shares the NICs (as maxmin)",
             source=_OURS,
             keeps_theorem=True,
@@ -96,15 +99,13 @@ POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="fifo",
-            code=rates.MAXMIN,
-            summary="DistDGL's default: in order per edge, TCP shares (as maxmin)",
-            source="DistDGL (IA3 2020)",
-            keeps_theorem=True,
-            by_flow=False,
+            code=codes.FIFO,
+            summary="out ports send one flow at a time, first come first served",
+            source="DistDGL (IA3 2020) as DGTP section VI-A runs it",
         ),
         Policy(
             name="oes_cp",
-            code=rates.OES_CP,
+            code=codes.OES_CP,
             summary="its oes rate, the rest by longest remaining path",
             source=_OURS,
             keeps_theorem=True,
@@ -112,50 +113,50 @@ POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="weighted_maxmin",
-            code=rates.WEIGHTED_MAXMIN,
+            code=codes.WEIGHTED_MAXMIN,
             summary="max-min share weighted by 1 / slack",
             source=_OURS,
             looks_ahead=True,
         ),
         Policy(
             name="mrtf",
-            code=rates.MRTF,
+            code=codes.MRTF,
             summary="least remaining time first, the others take what is left",
             source="SRPT as in DGTP section VI-B",
         ),
         Policy(
             name="mrtf_exclusive",
-            code=rates.MRTF_EXCLUSIVE,
+            code=codes.MRTF_EXCLUSIVE,
             summary="least remaining time first, one flow per port at a time",
             source="pFabric (SIGCOMM 2013), ideal schedule",
         ),
         Policy(
             name="omcoflow",
-            code=rates.OMCOFLOW,
+            code=codes.OMCOFLOW,
             summary="ports divided by 1 / predicted finish time within the coflow",
             source=_OMCOFLOW,
         ),
         Policy(
             name="omcoflow_wc",
-            code=rates.OMCOFLOW_WC,
+            code=codes.OMCOFLOW_WC,
             summary="max-min weighted as omcoflow",
             source=f"{_OMCOFLOW}, made work-conserving here",
         ),
         Policy(
             name="omcoflow_gamma",
-            code=rates.OMCOFLOW_GAMMA,
+            code=codes.OMCOFLOW_GAMMA,
             summary="max-min; coflows weigh 1 / bottleneck time, flows end together",
             source=f"{_OMCOFLOW}, finish time read as Varys' bottleneck",
         ),
         Policy(
             name="omcoflow_frozen",
-            code=rates.OMCOFLOW_FROZEN,
+            code=codes.OMCOFLOW_FROZEN,
             summary="as omcoflow, finish times predicted from whole volumes",
             source=f"{_OMCOFLOW}, predicting at arrival",
         ),
         Policy(
             name="sebf_madd",
-            code=rates.SEBF_MADD,
+            code=codes.SEBF_MADD,
             summary="coflow with the smallest bottleneck first, its flows end together",
             source=_VARYS,
         ),
@@ -184,7 +185,7 @@ def policy_named(name: str) -> Policy:
 
 
 def rate_policy(name: str) -> Policy:
-    """Return the policy called ``name``, which must be a rule for rates.
+    """Return the policy called ``name``, which must be a rule for codes.
 
     Raises
     ------

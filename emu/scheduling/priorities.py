@@ -47,20 +47,20 @@ def remaining(layout: Layout, state: State, group: int, now: float) -> float:
     mark = state.mark[first]
     served = state.service[group] + state.rate[group] * (now - state.since[group])
     volume = mark - state.base[state.mark_edge[first]]
-    return max(mark - served, 1e-9 * volume)
+    return float(max(mark - served, 1e-9 * volume))
 
 
 @inlined
 def _precedes(layout: Layout, state: State, one: int, other: int) -> bool:
     scratch = state.scratch
     if scratch.key[one] != scratch.key[other]:
-        return scratch.key[one] < scratch.key[other]  # type: ignore[no-any-return]
+        return bool(scratch.key[one] < scratch.key[other])
     if scratch.turn[one] != scratch.turn[other]:
-        return scratch.turn[one] < scratch.turn[other]  # type: ignore[no-any-return]
+        return bool(scratch.turn[one] < scratch.turn[other])
     ours = layout.destination[flow_edge(layout, state, one)]
     theirs = layout.destination[flow_edge(layout, state, other)]
     if ours != theirs:
-        return ours < theirs  # type: ignore[no-any-return]
+        return bool(ours < theirs)
     return one < other
 
 
@@ -94,6 +94,32 @@ def sort_flows(layout: Layout, state: State) -> int:
             hole -= 1
         scratch.order[hole] = group
     return active
+
+
+@inlined
+def weigh_heads_of_queues(layout: Layout, state: State) -> None:
+    """``fifo``, weighted max-min: weight 1 for the first flow of every out port.
+
+    First is what its source produced first. An edge that has more to send than its
+    active flow produced that later, so no pending flow is ahead of the active ones.
+    """
+    scratch = state.scratch
+    for port in range(layout.capacity.size):
+        scratch.flows[port] = -1
+    for group in range(state.active.size):
+        scratch.weight[group] = 0.0
+        if state.active[group] == 0:
+            continue
+        edge = flow_edge(layout, state, group)
+        scratch.key[group] = state.log.flow_ready[edge, state.delivered[edge]]
+        scratch.turn[group] = state.delivered[edge] + layout.lag[edge]
+        port = layout.hop[layout.hop_start[group]]
+        head = scratch.flows[port]
+        if head < 0 or _precedes(layout, state, group, head):
+            scratch.flows[port] = group
+    for port in range(layout.capacity.size):
+        if scratch.flows[port] >= 0:
+            scratch.weight[scratch.flows[port]] = 1.0
 
 
 @inlined

@@ -73,9 +73,9 @@ def end_task(layout: Layout, state: State, task: int, now: float) -> None:
     """Take in that the running iteration of ``task`` ended."""
     iteration = state.ended[task]
     state.ended[task] += 1
-    logged = state.task_end.shape[1] > 0
+    logged = state.log.task_end.shape[1] > 0
     if logged:
-        state.task_end[task, iteration] = now
+        state.log.task_end[task, iteration] = now
     if state.started[task] < layout.iterations and state.missing[task] == 0:
         _wake(state, task)
     for i in range(layout.out_start[task], layout.out_start[task + 1]):
@@ -83,12 +83,12 @@ def end_task(layout: Layout, state: State, task: int, now: float) -> None:
         if iteration + layout.lag[edge] >= layout.iterations:
             continue
         state.ready[edge] += 1
-        if logged:
-            state.flow_ready[edge, iteration] = now
+        if state.log.flow_ready.shape[1] > 0:
+            state.log.flow_ready[edge, iteration] = now
         if layout.group[edge] < 0:
             if logged:
-                state.flow_start[edge, iteration] = now
-                state.flow_end[edge, iteration] = now
+                state.log.flow_start[edge, iteration] = now
+                state.log.flow_end[edge, iteration] = now
             _deliver(layout, state, edge)
         elif state.ready[edge] == state.delivered[edge] + 1:
             _queue(state, edge)
@@ -101,8 +101,8 @@ def end_flow_at(
     """Take in that the flow at ``place`` of the heap of ``group`` ended."""
     edge = state.mark_edge[layout.slot[group] + place]
     close_flow(layout, state, group, place, now)
-    if state.flow_end.shape[1] > 0:
-        state.flow_end[edge, state.delivered[edge]] = now
+    if state.log.flow_end.shape[1] > 0:
+        state.log.flow_end[edge, state.delivered[edge]] = now
     _deliver(layout, state, edge)
     if state.ready[edge] > state.delivered[edge]:
         _queue(state, edge)
@@ -121,20 +121,20 @@ def end_flow(layout: Layout, state: State, edge: int, now: float) -> None:
 @inlined
 def _open_waiting(layout: Layout, state: State, volumes: Floats, now: float) -> None:
     """Make the next flow of every waiting edge active; end those without bytes."""
-    logged = state.flow_start.shape[1] > 0
+    logged = state.log.flow_start.shape[1] > 0
     for i in range(state.length[WAITING]):
         edge = state.waiting[i]
         while state.ready[edge] > state.delivered[edge]:
             iteration = state.delivered[edge]
             if logged:
-                state.flow_start[edge, iteration] = now
+                state.log.flow_start[edge, iteration] = now
             if volumes[edge, iteration] > 0.0:
                 open_flow(layout, state, edge, volumes[edge, iteration], now)
                 state.opened[state.length[OPENED]] = edge
                 state.length[OPENED] += 1
                 break
             if logged:
-                state.flow_end[edge, iteration] = now
+                state.log.flow_end[edge, iteration] = now
             _deliver(layout, state, edge)
     state.length[WAITING] = 0
 
@@ -148,8 +148,8 @@ def settle(layout: Layout, state: State, volumes: Floats, now: float) -> None:
     _open_waiting(layout, state, volumes, now)
     for i in range(state.length[WOKEN]):
         task = state.woken[i]
-        if state.task_start.shape[1] > 0:
-            state.task_start[task, state.started[task]] = now
+        if state.log.task_start.shape[1] > 0:
+            state.log.task_start[task, state.started[task]] = now
         state.started[task] += 1
         _await_inputs(layout, state, task)
         state.begun[state.length[BEGUN]] = task

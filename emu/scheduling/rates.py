@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from emu.scheduling import coflows, priorities
+from emu.scheduling.codes import (
+    FIFO,
+    MAXMIN,
+    MRTF,
+    MRTF_EXCLUSIVE,
+    OES,
+    OES_CP,
+    OMCOFLOW_FROZEN,
+    OMCOFLOW_GAMMA,
+    OMCOFLOW_WC,
+    SEBF_MADD,
+    WEIGHTED_MAXMIN,
+)
 from emu.scheduling.compiled import compiled, hot, inlined
 from emu.scheduling.fluid import set_rate
 from emu.scheduling.foresight import longest_paths, means
 from emu.scheduling.sharing import fill_up, share_equally, share_max_min
-from emu.scheduling.state import DIRTY, State
+from emu.scheduling.state import TOUCHED, State
 
 if TYPE_CHECKING:
     from emu.problem import Job, Profile
     from emu.scheduling.layout import Floats, Layout
-
-OES: Final = 0
-MAXMIN: Final = 1
-OES_CP: Final = 2
-WEIGHTED_MAXMIN: Final = 3
-MRTF: Final = 4
-MRTF_EXCLUSIVE: Final = 5
-OMCOFLOW: Final = 6
-OMCOFLOW_FROZEN: Final = 7
-OMCOFLOW_WC: Final = 8
-OMCOFLOW_GAMMA: Final = 9
-SEBF_MADD: Final = 10
 
 #: Slack below this share of the longest remaining path counts as this much.
 LEAST_SLACK = 0.01
@@ -73,12 +74,29 @@ def _weigh_by_slack(layout: Layout, state: State, now: float) -> None:
             scratch.weight[group] = 1.0 / slack
 
 
+@inlined
+def _weigh(layout: Layout, state: State, now: float) -> None:
+    """Weigh the flows for a policy that is max-min by weight."""
+    if layout.policy == WEIGHTED_MAXMIN:
+        _weigh_by_slack(layout, state, now)
+    elif layout.policy == FIFO:
+        priorities.weigh_heads_of_queues(layout, state)
+    elif layout.policy == OMCOFLOW_WC:
+        coflows.weigh_by_finish(layout, state, now, False)
+    else:
+        coflows.weigh_by_bottleneck(layout, state, now)
+
+
 @hot
 def _allocate_by_flow(layout: Layout, state: State, now: float) -> None:
-    """Compute ``scratch.rate`` under a policy that tells all flows apart."""
-    policy = layout.policy
-    if policy == WEIGHTED_MAXMIN:
-        _weigh_by_slack(layout, state, now)
+    """Set the rate of every flow under a policy that tells all flows apart."""
+    policy, scratch = layout.policy, state.scratch
+    for port in range(layout.capacity.size):
+        scratch.residual[port] = layout.capacity[port]
+    for group in range(state.active.size):
+        scratch.rate[group] = 0.0
+    if policy in (WEIGHTED_MAXMIN, FIFO, OMCOFLOW_WC, OMCOFLOW_GAMMA):
+        _weigh(layout, state, now)
         fill_up(layout, state)
     elif policy == OES_CP:
         priorities.floor_and_critical_path(layout, state, now)
@@ -86,26 +104,10 @@ def _allocate_by_flow(layout: Layout, state: State, now: float) -> None:
         priorities.shortest_remaining(layout, state, now)
     elif policy == MRTF_EXCLUSIVE:
         priorities.shortest_remaining_alone(layout, state, now)
-    elif policy == OMCOFLOW_WC:
-        coflows.omcoflow_conserving(layout, state, now)
-    elif policy == OMCOFLOW_GAMMA:
-        coflows.omcoflow_by_bottleneck(layout, state, now)
     elif policy == SEBF_MADD:
         coflows.smallest_bottleneck_first(layout, state, now)
     else:
         coflows.omcoflow(layout, state, now, policy == OMCOFLOW_FROZEN)
-
-
-@inlined
-def _allocate(layout: Layout, state: State, now: float) -> None:
-    """Compute the rate of every group from scratch, and set it."""
-    scratch = state.scratch
-    for port in range(layout.capacity.size):
-        scratch.residual[port] = layout.capacity[port]
-    for group in range(state.active.size):
-        scratch.rate[group] = 0.0
-        scratch.weight[group] = 1.0
-    _allocate_by_flow(layout, state, now)
     for group in range(state.active.size):
         if state.active[group] > 0:
             set_rate(layout, state, group, scratch.rate[group], now)
@@ -117,13 +119,14 @@ def set_rates(layout: Layout, state: State, now: float) -> None:
 
     Nothing happens where no flow came or went since the last call.
     """
+    if state.length[TOUCHED] == 0:
+        return
     if layout.policy == OES:
         share_equally(layout, state, now)
     elif layout.policy == MAXMIN:
-        if state.length[DIRTY] > 0:
-            share_max_min(layout, state, now)
-    elif state.length[DIRTY] > 0:
-        _allocate(layout, state, now)
-    for i in range(state.length[DIRTY]):
-        state.is_dirty[state.dirty[i]] = False
-    state.length[DIRTY] = 0
+        share_max_min(layout, state, now)
+    else:
+        _allocate_by_flow(layout, state, now)
+    for i in range(state.length[TOUCHED]):
+        state.is_touched[state.touched[i]] = False
+    state.length[TOUCHED] = 0

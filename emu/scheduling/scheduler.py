@@ -65,18 +65,17 @@ class Decisions:
 
 
 @compiled
-def _begin(layout: Layout, state: State) -> None:
-    progress.begin(layout, state)
+def _take_in(layout: Layout, state: State, task: int, edge: int, now: float) -> None:
+    """Take in the end of ``task`` or of the flow of ``edge``; neither (-1): begin.
 
-
-@compiled
-def _end_task(layout: Layout, state: State, task: int, now: float) -> None:
-    progress.end_task(layout, state, task, now)
-
-
-@compiled
-def _end_flow(layout: Layout, state: State, edge: int, now: float) -> None:
-    progress.end_flow(layout, state, edge, now)
+    One function, as every one that Python calls costs half a second to compile.
+    """
+    if task >= 0:
+        progress.end_task(layout, state, task, now)
+    elif edge >= 0:
+        progress.end_flow(layout, state, edge, now)
+    else:
+        progress.begin(layout, state)
 
 
 @compiled
@@ -143,7 +142,7 @@ class Scheduler:
         """
         if self._state.started.any():
             raise SchedulingError("the schedule has begun already")
-        _begin(self._layout, self._state)
+        _take_in(self._layout, self._state, -1, -1, 0.0)
         return self.settle(0.0)
 
     def task_ended(
@@ -181,7 +180,7 @@ class Scheduler:
         now = self._clamped(time)
         for edge, volume in volumes.items():
             self._volumes[edge, iteration] = volume
-        _end_task(self._layout, state, task, now)
+        _take_in(self._layout, state, task, -1, now)
 
     def flow_ended(self, edge: int, iteration: int, time: float) -> None:
         """Take in that the flow ``iteration`` of ``edge`` ended at ``time``.
@@ -202,7 +201,7 @@ class Scheduler:
                 f"{self._flow_name(edge, iteration)} ended, but it was not active: "
                 f"{state.ready[edge]} were produced, {state.delivered[edge]} delivered"
             )
-        _end_flow(self._layout, state, edge, self._clamped(time))
+        _take_in(self._layout, state, -1, edge, self._clamped(time))
 
     def settle(self, time: float) -> Decisions:
         """Return what follows from the events told since the last call.
@@ -214,7 +213,7 @@ class Scheduler:
         """
         now = self._clamped(time)
         layout, state = self._layout, self._state
-        lines = _settle(layout, state, self._volumes, self._board, now)
+        lines = _settle(layout, state, plain(self._volumes), self._board, now)
         order = np.argsort(~self._board.slower[:lines], kind="stable")
         edge = self._board.edge[order]
         begun = state.begun[: state.length[BEGUN]].tolist()

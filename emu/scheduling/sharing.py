@@ -16,28 +16,47 @@ from typing import TYPE_CHECKING
 
 from emu.scheduling.compiled import inlined
 from emu.scheduling.fluid import set_rate
-from emu.scheduling.state import DIRTY, Scratch, State
+from emu.scheduling.state import TOUCHED, Scratch, State
 
 if TYPE_CHECKING:
     from emu.scheduling.layout import Layout
 
 
 @inlined
+def _equal_share(layout: Layout, state: State, group: int, now: float) -> None:
+    rate = math.inf
+    for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
+        rate = min(rate, state.share[layout.hop[i]])
+    set_rate(layout, state, group, rate, now)
+
+
+@inlined
 def share_equally(layout: Layout, state: State, now: float) -> None:
-    """Set the ``oes`` rate of every group that crosses a port whose degree changed."""
-    for i in range(state.length[DIRTY]):
-        port = state.dirty[i]
-        if state.degree[port] > 0:
-            state.share[port] = layout.capacity[port] / state.degree[port]
-    for i in range(state.length[DIRTY]):
-        port = state.dirty[i]
+    """Set the ``oes`` rate of every group that crosses a port whose share changed.
+
+    Often none has: where a flow ends, the next one of its edge tends to be ready.
+    """
+    changed = 0
+    for i in range(state.length[TOUCHED]):
+        group = state.touched[i]
+        for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
+            port = layout.hop[j]
+            share = math.inf
+            if state.degree[port] > 0:
+                share = layout.capacity[port] / state.degree[port]
+            if share != state.share[port]:
+                state.share[port] = share
+                state.scratch.flows[changed] = port
+                changed += 1
+    for i in range(changed):
+        port = state.scratch.flows[i]
         for j in range(layout.port_start[port], layout.port_start[port + 1]):
             group = layout.port_group[j]
             if state.active[group] > 0:
-                rate = math.inf
-                for k in range(layout.hop_start[group], layout.hop_start[group + 1]):
-                    rate = min(rate, state.share[layout.hop[k]])
-                set_rate(layout, state, group, rate, now)
+                _equal_share(layout, state, group, now)
+    for i in range(state.length[TOUCHED]):
+        if state.active[state.touched[i]] > 0:
+            _equal_share(layout, state, state.touched[i], now)
 
 
 @inlined
@@ -62,7 +81,27 @@ def _freeze_equal(
 def share_max_min(layout: Layout, state: State, now: float) -> None:
     """Set the max-min fair rate of every group.
 
-    `fill_up` with equal weights, where the flows over a port are all one has to count;
+    The rates follow from the number of flows in each group. Often none has changed:
+    where a flow ends, the next one of its edge tends to be ready.
+    """
+    changed = False
+    for i in range(state.length[TOUCHED]):
+        group = state.touched[i]
+        changed = changed or state.active[group] != state.shared[group]
+        state.shared[group] = state.active[group]
+    if changed:
+        _fill_equally(layout, state, now)
+        return
+    for i in range(state.length[TOUCHED]):
+        group = state.touched[i]
+        if state.active[group] > 0:
+            set_rate(layout, state, group, state.rate[group], now)
+
+
+@inlined
+def _fill_equally(layout: Layout, state: State, now: float) -> None:
+    """`fill_up` with equal weights, where the flows over a port are all one counts.
+
     ``scratch.load`` holds the rate at which each port would be full.
     """
     scratch = state.scratch
@@ -115,16 +154,17 @@ def _freeze(layout: Layout, state: State, group: int, level: float) -> None:
 
 @inlined
 def fill_up(layout: Layout, state: State) -> None:
-    """Share ``scratch.residual`` max-min fairly by ``scratch.weight`` (positive).
+    """Share ``scratch.residual`` max-min fairly by ``scratch.weight``.
 
-    What flows get is added to ``scratch.rate`` and subtracted from the residual.
+    Flows of weight 0 get nothing. What flows get is added to ``scratch.rate`` and
+    subtracted from the residual.
     """
     scratch = state.scratch
     for port in range(scratch.residual.size):
         scratch.flows[port] = 0
         scratch.load[port] = 0.0
     for group in range(state.active.size):
-        count = state.active[group]
+        count = state.active[group] if scratch.weight[group] > 0.0 else 0
         scratch.frozen[group] = count == 0
         for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
             scratch.flows[layout.hop[i]] += count

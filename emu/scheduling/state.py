@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from emu.scheduling.codes import FIFO
 from emu.scheduling.compiled import compiled
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 #: Events closer than this, relative to their time, happen at the same instant.
 TIE = 1e-12
+
+#: Groups per entry of `State.soonest`: workload B has 240 groups, one or two of which
+#: an event changes.
+BLOCK = 32
 
 
 class Scratch(NamedTuple):
@@ -54,6 +59,20 @@ class Scratch(NamedTuple):
     gamma: Floats
 
 
+class Log(NamedTuple):
+    """When everything happened, seconds, as in `emu.schedule.Schedule`.
+
+    A column per iteration, or none where nothing is kept; ``flow_ready`` is kept for
+    ``fifo`` in any case.
+    """
+
+    task_start: Floats
+    task_end: Floats
+    flow_ready: Floats
+    flow_start: Floats
+    flow_end: Floats
+
+
 class State(NamedTuple):
     """The state of one schedule.
 
@@ -71,9 +90,12 @@ class State(NamedTuple):
         flow may become active at the next settling; tasks that started and flows that
         became active at the last one.
     length
-        Lengths of woken, waiting, begun, opened, dirty.
+        Lengths of woken, waiting, begun, opened, touched.
     active
         Active flows of every group.
+    touched, is_touched, shared
+        Groups whose flows came or went since rates were last computed, a list and a
+        mark per group; and the active flows of every group at that time.
     service, since, rate, finish
         Per group: bytes served to each of its flows from the time it last was empty
         until time ``since``, rate of each flow from then on, and time when its first
@@ -83,18 +105,15 @@ class State(NamedTuple):
     mark, mark_edge
         Per group a heap of (service at which a flow ends, edge), see `Layout.slot`.
     degree, share
-        Active flows over every port, and capacity per active flow.
-    dirty, is_dirty
-        Ports whose degree changed since rates were last computed.
-    scratch
+        Active flows over every port, and, at the last computation of rates, capacity
+        per active flow.
+    scratch, log
         See there.
     after
         Per edge and iteration, the longest path that is left when that flow ends,
         seconds (`emu.scheduling.foresight`); empty where the policy does not look.
     due, due_task
         A heap of (end, task) for whoever knows when running tasks will end.
-    task_start, task_end, flow_ready, flow_start, flow_end
-        The log, seconds, as in `emu.schedule.Schedule`; no columns if none is kept.
     """
 
     started: Ints
@@ -108,30 +127,60 @@ class State(NamedTuple):
     opened: Ints
     length: Ints
     active: Ints
+    touched: Ints
+    is_touched: NDArray[np.bool_]
+    shared: Ints
     service: Floats
     since: Floats
     rate: Floats
     finish: Floats
+    soonest: Floats
     base: Floats
     mark: Floats
     mark_edge: Ints
     degree: Ints
     share: Floats
-    dirty: Ints
-    is_dirty: NDArray[np.bool_]
     scratch: Scratch
+    log: Log
     after: Floats
     due: Floats
     due_task: Ints
-    task_start: Floats
-    task_end: Floats
-    flow_ready: Floats
-    flow_start: Floats
-    flow_end: Floats
 
 
 # Positions in State.length.
-WOKEN, WAITING, BEGUN, OPENED, DIRTY = range(5)
+WOKEN, WAITING, BEGUN, OPENED, TOUCHED = range(5)
+
+
+@compiled
+def _new_scratch(groups: int, ports: int) -> Scratch:
+    return Scratch(
+        weight=np.zeros(groups),
+        rate=np.zeros(groups),
+        frozen=np.zeros(groups, np.bool_),
+        residual=np.zeros(ports),
+        load=np.zeros(ports),
+        flows=np.zeros(ports, np.int64),
+        order=np.arange(groups),
+        key=np.zeros(groups),
+        turn=np.zeros(groups, np.int64),
+        coflow=np.zeros(groups, np.int64),
+        member=np.zeros(groups, np.int64),
+        member_start=np.zeros(groups + 1, np.int64),
+        gamma=np.zeros(groups),
+    )
+
+
+@compiled
+def _new_log(layout: Layout, columns: int) -> Log:
+    tasks, edges = layout.out_start.size - 1, layout.source.size
+    queues = layout.policy == FIFO
+    return Log(
+        task_start=np.full((tasks, columns), np.nan),
+        task_end=np.full((tasks, columns), np.nan),
+        flow_ready=np.full((edges, layout.iterations if queues else columns), np.nan),
+        flow_start=np.full((edges, columns), np.nan),
+        flow_end=np.full((edges, columns), np.nan),
+    )
 
 
 @compiled
@@ -141,49 +190,33 @@ def new_state(layout: Layout, after: Floats, columns: int) -> State:
     groups, ports = layout.slot.size - 1, layout.capacity.size
     places = layout.slot[groups]
     return State(
-        np.zeros(tasks, np.int64),
-        np.zeros(tasks, np.int64),
-        np.zeros(tasks, np.int64),
-        np.zeros(edges, np.int64),
-        np.zeros(edges, np.int64),
-        np.empty(tasks, np.int64),
-        np.empty(edges, np.int64),
-        np.empty(tasks, np.int64),
-        np.empty(edges, np.int64),
-        np.zeros(5, np.int64),
-        np.zeros(groups, np.int64),
-        np.zeros(groups),
-        np.zeros(groups),
-        np.zeros(groups),
-        np.full(groups, np.inf),
-        np.zeros(edges),
-        np.empty(places),
-        np.empty(places, np.int64),
-        np.zeros(ports, np.int64),
-        np.zeros(ports),
-        np.empty(ports, np.int64),
-        np.zeros(ports, np.bool_),
-        Scratch(
-            np.zeros(groups),
-            np.zeros(groups),
-            np.zeros(groups, np.bool_),
-            np.zeros(ports),
-            np.zeros(ports),
-            np.zeros(ports, np.int64),
-            np.arange(groups),
-            np.zeros(groups),
-            np.zeros(groups, np.int64),
-            np.zeros(groups, np.int64),
-            np.zeros(groups, np.int64),
-            np.zeros(groups + 1, np.int64),
-            np.zeros(groups),
-        ),
-        after,
-        np.empty(tasks),
-        np.empty(tasks, np.int64),
-        np.full((tasks, columns), np.nan),
-        np.full((tasks, columns), np.nan),
-        np.full((edges, columns), np.nan),
-        np.full((edges, columns), np.nan),
-        np.full((edges, columns), np.nan),
+        started=np.zeros(tasks, np.int64),
+        ended=np.zeros(tasks, np.int64),
+        missing=np.zeros(tasks, np.int64),
+        ready=np.zeros(edges, np.int64),
+        delivered=np.zeros(edges, np.int64),
+        woken=np.empty(tasks, np.int64),
+        waiting=np.empty(edges, np.int64),
+        begun=np.empty(tasks, np.int64),
+        opened=np.empty(edges, np.int64),
+        length=np.zeros(5, np.int64),
+        active=np.zeros(groups, np.int64),
+        touched=np.empty(groups, np.int64),
+        is_touched=np.zeros(groups, np.bool_),
+        shared=np.zeros(groups, np.int64),
+        service=np.zeros(groups),
+        since=np.zeros(groups),
+        rate=np.zeros(groups),
+        finish=np.full(groups, np.inf),
+        soonest=np.full(-(-groups // BLOCK), np.inf),
+        base=np.zeros(edges),
+        mark=np.empty(places),
+        mark_edge=np.empty(places, np.int64),
+        degree=np.zeros(ports, np.int64),
+        share=np.zeros(ports),
+        scratch=_new_scratch(groups, ports),
+        log=_new_log(layout, columns),
+        after=after,
+        due=np.empty(tasks),
+        due_task=np.empty(tasks, np.int64),
     )

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emu.scheduling.codes import OES
 from emu.scheduling.compiled import compiled
 from emu.scheduling.foresight import alone, longest_paths
 from emu.scheduling.layout import job_arrays, lay_out, plain
-from emu.scheduling.rates import OES
 
 if TYPE_CHECKING:
     from emu.problem import Problem, Realization

@@ -28,7 +28,7 @@ def run_makespan(
     """
     layout = lay_out(arrays, machine_of)
     state = new_state(layout, expectation(layout, times, volumes), 0)
-    return run(layout, state, times, volumes, limit, new_recorder(0, -1))
+    return run(layout, state, times, volumes, limit, 0.0, new_recorder(0, -1))
 
 
 @compiled

@@ -9,9 +9,10 @@ import numpy as np
 
 from emu.scheduling import heap, progress
 from emu.scheduling.compiled import compiled, hot, inlined
+from emu.scheduling.fluid import advance, next_end
 from emu.scheduling.lines import Board, changed_lines, new_board
 from emu.scheduling.rates import set_rates
-from emu.scheduling.state import BEGUN, OPENED, TIE, State
+from emu.scheduling.state import BEGUN, BLOCK, OPENED, TIE, State
 
 if TYPE_CHECKING:
     from emu.scheduling.layout import Floats, Ints, Layout
@@ -66,25 +67,32 @@ def _record(layout: Layout, state: State, recorder: Recorder, now: float) -> Non
 
 
 @inlined
-def _end_flows(layout: Layout, state: State, instant: float, now: float) -> None:
+def _end_flows(
+    layout: Layout, state: State, instant: float, now: float, step: float
+) -> None:
     """End the flows whose mark is reached by ``instant``, and those tied with them."""
-    for group in range(state.finish.size):
-        if state.finish[group] > instant:
+    for block in range(state.soonest.size):
+        if state.soonest[block] > instant:
             continue
-        first = layout.slot[group]
-        mark = state.mark[first]
-        state.service[group] = mark
-        state.since[group] = now
-        while state.active[group] > 0 and state.mark[first] <= mark * (1.0 + TIE):
-            progress.end_flow_at(layout, state, group, 0, now)
+        first = block * BLOCK
+        for group in range(first, min(first + BLOCK, state.finish.size)):
+            if state.finish[group] <= instant:
+                _end_first_flows(layout, state, group, now, step)
 
 
 @inlined
-def _next_flow_end(finish: Floats) -> float:
-    time = math.inf
-    for group in range(finish.size):
-        time = min(time, finish[group])
-    return time
+def _end_first_flows(
+    layout: Layout, state: State, group: int, now: float, step: float
+) -> None:
+    first = layout.slot[group]
+    mark = state.mark[first]
+    if step > 0.0:  # the flow may have been through before the slot was
+        advance(state, group, now)
+        mark = max(mark, state.service[group])
+    state.service[group] = mark
+    state.since[group] = now
+    while state.active[group] > 0 and state.mark[first] <= mark * (1.0 + TIE):
+        progress.end_flow_at(layout, state, group, 0, now)
 
 
 @inlined
@@ -107,10 +115,12 @@ def run(
     times: Floats,
     volumes: Floats,
     limit: float,
+    step: float,
     recorder: Recorder,
 ) -> float:
     """Run the schedule to its end; return the time of the last task's end.
 
+    With a ``step`` above 0 things happen only at multiples of it.
     Returns infinity as soon as the next event lies beyond ``limit``, and NaN when
     tasks are left that nothing would ever start.
     """
@@ -124,15 +134,17 @@ def run(
         if running == 0 or state.due[0] > instant:  # nothing more happens now
             set_rates(layout, state, now)
             _record(layout, state, recorder, now)
-            flow_end = _next_flow_end(state.finish)
+            flow_end = next_end(state)
             now = min(flow_end, state.due[0]) if running > 0 else flow_end
             if now == math.inf:
                 return _checked(layout, state.ended, makespan)
+            if step > 0.0:
+                now = step * math.ceil(now / step * (1.0 - TIE))
             if now > limit:
                 return math.inf
             instant = now * (1.0 + TIE)
             if flow_end <= instant:
-                _end_flows(layout, state, instant, now)
+                _end_flows(layout, state, instant, now, step)
         while running > 0 and state.due[0] <= instant:
             task = state.due_task[0]
             heap.remove(state.due, state.due_task, 0, running, 0)

@@ -18,7 +18,7 @@ from emu.scheduling.state import State, new_state
 from emu.simulation.events import Recorder, new_recorder, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
     from emu.problem import Problem
 
@@ -30,6 +30,7 @@ def simulate(
     *,
     record_rates: bool = False,
     profile: Profile | None = None,
+    step: float = 0.0,
 ) -> Schedule:
     """Return the Schedule of ``problem`` under ``policy``.
 
@@ -44,30 +45,38 @@ def simulate(
     profile
         What a policy that looks ahead expects, and the portfolio chooses by; without
         one, the realization itself.
+    step
+        Seconds per time slot, 0 for continuous time. With slots, as in Algorithm 1 of
+        the paper, tasks and flows end, and rates change, at the end of a slot only; a
+        flow keeps its rate in the slot that it needs a part of. As the slots get
+        short the schedule becomes that of continuous time.
 
     Raises
     ------
     ValueError
-        When there is no such policy, or realization or profile do not fit the job.
+        When there is no such policy, realization or profile do not fit the job, or the
+        step is negative or not finite.
     SchedulingError
         When tasks are left that nothing would ever start.
     """
     room = 0 if record_rates else -1
-    _, state, recorder = _run(problem, realization, policy, profile, room)
+    _, state, recorder = _run(problem, realization, policy, profile, step, room)
     if record_rates:  # the first run counted the rows, the second keeps them
         room = int(recorder.rows[0])
-        _, state, recorder = _run(problem, realization, policy, profile, room)
+        _, state, recorder = _run(problem, realization, policy, profile, step, room)
     history = RateHistory(
         recorder.time, recorder.edge, recorder.iteration, recorder.rate
     )
     return Schedule(
         problem=problem,
-        task_start=state.task_start,
-        task_end=state.task_end,
-        flow_ready=state.flow_ready,
-        flow_start=state.flow_start,
-        flow_end=state.flow_end,
-        flow_bytes=np.where(np.isnan(state.flow_ready), np.nan, realization.volumes),
+        task_start=state.log.task_start,
+        task_end=state.log.task_end,
+        flow_ready=state.log.flow_ready,
+        flow_start=state.log.flow_start,
+        flow_end=state.log.flow_end,
+        flow_bytes=np.where(
+            np.isnan(state.log.flow_ready), np.nan, realization.volumes
+        ),
         rates=history if record_rates else None,
     )
 
@@ -78,6 +87,7 @@ def makespan(
     policy: str = "oes",
     *,
     profile: Profile | None = None,
+    step: float = 0.0,
 ) -> float:
     """Return the makespan in seconds; faster than `simulate`, same parameters.
 
@@ -86,11 +96,11 @@ def makespan(
     ValueError, SchedulingError
         As `simulate`.
     """
-    return _run(problem, realization, policy, profile, -1, logged=False)[0]
+    return _run(problem, realization, policy, profile, step, -1, logged=False)[0]
 
 
 def best_policy(
-    problem: Problem, profile: Profile, candidates: Iterable[str] = ()
+    problem: Problem, profile: Profile, candidates: Collection[str] = ()
 ) -> str:
     """Return the policy with the smallest makespan on the expected run.
 
@@ -111,7 +121,7 @@ def best_policy(
     columns = np.arange(problem.job.iterations) % profile.times.shape[1]
     expected = Realization(profile.times[:, columns], profile.volumes[:, columns])
     among = {"oes", *(candidates or POLICIES)} - {"portfolio"}
-    # none and fifo are maxmin by other names: one simulation for all of one code.
+    # none is maxmin by another name: one simulation for both.
     rules = {
         policy_named(name).code: name
         for name in reversed(list(POLICIES))
@@ -129,12 +139,15 @@ def _run(
     realization: Realization,
     policy: str,
     profile: Profile | None,
+    step: float,
     room: int,
     *,
     logged: bool = True,
 ) -> tuple[float, State, Recorder]:
     job = problem.job
     realization.check_shapes(job)
+    if not 0.0 <= step < math.inf:
+        raise ValueError(f"a step of {step} s")
     if profile is None:
         profile = Profile(realization.times, realization.volumes)
     check_rows(job, profile)
@@ -147,7 +160,7 @@ def _run(
     state = new_state(layout, after, job.iterations if logged else 0)
     recorder = new_recorder(len(job.edges), room)
     times, volumes = plain(realization.times), plain(realization.volumes)
-    end = run(layout, state, times, volumes, math.inf, recorder)
+    end = run(layout, state, times, volumes, math.inf, step, recorder)
     if math.isnan(end):
         stuck = np.flatnonzero(state.ended < job.iterations)
         names = ", ".join(job.tasks[task].name for task in stuck[:8])

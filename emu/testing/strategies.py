@@ -54,7 +54,7 @@ def random_problem(
     )
     cluster = Cluster(
         tuple(
-            Machine(f"m{m}", *map(float, rng.choice(_RATES, 2)))
+            Machine(f"m{m}", float(rng.choice(_RATES)), float(rng.choice(_RATES)))
             for m in range(machines)
         )
     )

@@ -138,8 +138,13 @@ def attempts(once: Callable[[], float], allowed: float, most: int = 3) -> list[f
 
 def emu(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own."""
+    return python("-m", "emu", *map(str, arguments), cwd=cwd)
+
+
+def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the interpreter in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "emu", *map(str, arguments)],
+        [sys.executable, *arguments],
         capture_output=True,
         text=True,
         check=False,

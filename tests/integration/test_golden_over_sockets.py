@@ -37,9 +37,7 @@ def audited(run: Carried) -> None:
     assert recorded.emulated is not None
     assert recorded.emulated.rates is not None
     time_scale = recorded.manifest["emulation"]["time_scale"]
-    report = audit(
-        recorded.emulated, tolerance=UNPUNCTUAL / time_scale, relative=1e-6
-    )
+    report = audit(recorded.emulated, tolerance=UNPUNCTUAL / time_scale, relative=1e-6)
     assert report.violations == []
     assert report.checked["(12)"] > 0
     assert recorded.simulated is not None
@@ -94,7 +92,7 @@ def test_the_makespan_does_not_depend_on_the_time_scale(tmp_path: Path) -> None:
             makespans.append(run.result["makespan"])
             walls.append(run.result["wall_seconds"])
         ratios.append(walls[1] / walls[0])
-        return abs(makespans[1] / makespans[0] - 1)
+        return float(abs(makespans[1] / makespans[0] - 1))
 
     assert attempts(once, 0.02)[-1] <= 0.02
     assert ratios[-1] == pytest.approx(4, rel=0.2)
@@ -119,8 +117,9 @@ def test_a_credit_window_bounds_the_memory_in_flight(
     memory = figures(bursts(8, window=window, sizes=sizes), tmp_path)
 
     assert memory["high_water"] <= 1.25 * window * sum(largest)
-    # Stores are fast: the window is used, so the bound means something.
-    assert memory["high_water"] >= window * sum(largest)
+    # Stores are fast: the window is used, so the bound means something. What an
+    # iteration works on is given back while it holds its time: one less may wait.
+    assert memory["high_water"] >= max(1, window - 1) * sum(largest)
 
 
 def test_without_a_window_all_of_it_is_in_flight(tmp_path: Path) -> None:

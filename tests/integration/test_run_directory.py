@@ -26,6 +26,7 @@ FILES = {
     "problem.json",
     "processes.json",
     "rates.npz",
+    "realization.npz",
     "result.json",
     "simulated.json",
     "training.csv",
@@ -52,6 +53,10 @@ def whole(run: Carried) -> dict[str, Any]:
         frozenset({"from", "to", "iteration", "ready", "start", "end", "bytes"})
     }
     assert content["makespan"] == max(task["end"] for task in content["tasks"])
+    recorded = load_run(run.path)
+    assert recorded.missing == ()
+    assert recorded.simulated is not None
+    assert audit(recorded.simulated).violations == []
     return content
 
 
@@ -72,10 +77,13 @@ def test_a_custom_job(tmp_path: Path) -> None:
     assert figures_of(run) == []
 
 
-@pytest.mark.parametrize("compute", ["timed", "padded", "real"])
-def test_a_training_job(compute: str, tmp_path: Path) -> None:
-    document = tiny_training(3)
-    changes = (f"emulation.compute={compute}", "emulation.time_scale=4")
+@pytest.mark.parametrize(
+    ("compute", "sampling"),
+    [("timed", "multiround"), ("padded", "oneshot"), ("real", "multiround")],
+)
+def test_a_training_job(compute: str, sampling: str, tmp_path: Path) -> None:
+    document = tiny_training(3, sampling=sampling)
+    changes = (f"emulation.compute={compute}", "emulation.time_scale=2")
     run = carried_out(written(document, tmp_path), tmp_path, *changes)
     content = whole(run)
 
@@ -87,25 +95,13 @@ def test_a_training_job(compute: str, tmp_path: Path) -> None:
     assert len(losses) == (2 * 3 if learns else 0)
     assert len(content["training"]) == (3 if learns else 0)
     assert ("accuracy" in content) is learns
-    times = run.outcome.run.realization.times
+    predicted = run.outcome.experiment.realization
+    measured, at = run.outcome.run.realization, tuple(run.outcome.replayed.flows().T)
+    # Sampling is a function of the seed: the prediction knows every byte.
+    np.testing.assert_array_equal(measured.volumes[at], predicted.volumes[at])
+    times = measured.times
     if compute == "real":
         assert (times > 0).all()  # what was done before run time 0 counts as well
         assert len(np.unique(times)) == times.size
     else:  # nothing ends before its time; on a busy host a task may end later
-        assert (times >= run.outcome.experiment.realization.times - 1e-9).all()
-
-
-def test_predicted_volumes_are_those_that_were_sent(tmp_path: Path) -> None:
-    """Sampling is a function of the seed: the prediction knows every byte."""
-    document = tiny_training(3, sampling="multiround", parameter_servers=2)
-    changes = ("emulation.compute=timed", "emulation.time_scale=2")
-    run = carried_out(written(document, tmp_path), tmp_path, *changes)
-    at = tuple(run.outcome.run.schedule.flows().T)
-
-    np.testing.assert_array_equal(
-        run.outcome.run.realization.volumes[at],
-        run.outcome.experiment.realization.volumes[at],
-    )
-    recorded = load_run(run.path)
-    assert recorded.simulated is not None
-    assert audit(recorded.simulated).violations == []
+        assert (times >= predicted.times - 1e-9).all()

@@ -14,7 +14,7 @@ from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.network import Delivery, Inbox, RunClock
 from emu.wire.messages import Message, RunTask, TaskEnded
 from nodes.holding import Holder
-from nodes.runtime import result_parts
+from nodes.results import result_parts
 from nodes.task_runner import Surroundings, TaskRunner
 
 if TYPE_CHECKING:
@@ -125,6 +125,13 @@ async def test_without_a_profile_a_task_ends_when_it_is_done() -> None:
 
     assert told.late == 0.0
     assert told.end > -0.1
+
+
+async def test_work_of_a_task_ordered_early_takes_time_all_the_same() -> None:
+    """Iteration 0 is ordered before run time 0; done by then, it would be free."""
+    told = await Stage(times=None).run(0, start=0.05)
+
+    assert told.end > 0.05
 
 
 async def test_input_of_the_lagged_iteration_is_used_and_sent_on() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -40,7 +40,8 @@ def changed(
 ) -> Schedule:
     array: NDArray[np.float64] = getattr(schedule, name).copy()
     array[place] = value
-    return replace(schedule, **{name: array})
+    change: dict[str, Any] = {name: array}
+    return replace(schedule, **change)
 
 
 # The example's edges: 1 = g0->s1, 0 = g0->s0 (local), 6 = w0->p0. Tasks: 4 = w0.

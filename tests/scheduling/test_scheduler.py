@@ -75,7 +75,7 @@ class VirtualCoordinator:
             if end <= due
         ]
         if self.rng is not None:
-            self.rng.shuffle(ends)  # type: ignore[arg-type]
+            ends = [ends[i] for i in self.rng.permutation(len(ends))]
         for kind, end, which, iteration in ends:
             if kind == "flow":
                 del self.flow_ends[which]

@@ -34,3 +34,8 @@ def _load(name: str) -> ModuleType:
 @pytest.fixture(scope="session")
 def oracle() -> ModuleType:
     return _load("oracle")
+
+
+@pytest.fixture(scope="session")
+def flat() -> ModuleType:
+    return _load("flat")

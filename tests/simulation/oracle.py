@@ -32,6 +32,7 @@ class Flow:
     hops: tuple[int, ...]
     volume: float
     left: float
+    ready: float = 0.0
     path_after: float = 0.0
     rate: float = 0.0
     alone: float = 0.0
@@ -150,6 +151,7 @@ def _something_is_sent(
         volume = float(realization.volumes[e, n])
         if hops and volume > 0:
             active[e, n] = Flow(e, n + edge.lag, edge.destination, hops, volume, volume)
+            active[e, n].ready = out.flow_ready[e, n]
             active[e, n].path_after = path_after[e, n]
             active[e, n].alone = float(min(problem.capacities[p] for p in hops))
         else:
@@ -243,6 +245,17 @@ def maxmin(flows: list[Flow], capacity: list[float]) -> None:
     water_fill(flows, capacity, lambda _: 1.0)
 
 
+def fifo(flows: list[Flow], capacity: list[float]) -> None:
+    queues: dict[int, list[Flow]] = {}
+    for flow in flows:
+        queues.setdefault(flow.hops[0], []).append(flow)
+    heads = [
+        min(queue, key=lambda f: (f.ready, f.turn, f.destination, f.edge))
+        for queue in queues.values()
+    ]
+    water_fill(heads, capacity, lambda _: 1.0)
+
+
 def _left_at(port: int, flows: Iterable[Flow], capacity: list[float]) -> float:
     left = capacity[port] - sum(f.rate for f in flows if port in f.hops)
     return 0.0 if left < 1e-9 * capacity[port] else left
@@ -332,7 +345,7 @@ def bottleneck(coflow: list[Flow], free: Callable[[int], float]) -> float:
 
 
 def omcoflow_gamma(flows: list[Flow], capacity: list[float]) -> None:
-    weights = {}
+    weights: dict[int, float] = {}
     for coflow in coflows(flows):
         gamma = max(bottleneck(coflow, lambda p: capacity[p]), 1e-3)
         weights |= {id(f): f.left / gamma**2 for f in coflow}
@@ -361,7 +374,7 @@ POLICIES: dict[str, Callable[[list[Flow], list[float]], None]] = {
     "oes": oes,
     "maxmin": maxmin,
     "none": maxmin,
-    "fifo": maxmin,
+    "fifo": fifo,
     "oes_cp": oes_cp,
     "weighted_maxmin": weighted_maxmin,
     "mrtf": mrtf,

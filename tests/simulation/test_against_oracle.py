@@ -54,6 +54,23 @@ def test_random_problems(
     assert_equal(oracle, *drawn, policy)
 
 
+@pytest.mark.parametrize("policy", ["oes", "maxmin"])
+@given(drawn=problems())
+def test_the_flat_simulator_agrees_with_the_oracle(
+    oracle: ModuleType,
+    flat: ModuleType,
+    policy: str,
+    drawn: tuple[Problem, Realization],
+) -> None:
+    expected = oracle.run(*drawn, policy)
+    run = flat.FlatRun(*drawn, policy)
+    run.run()
+    for event, end in expected.flow_end.items():
+        assert run.flow_end[event] == pytest.approx(end, rel=1e-9, abs=1e-9)
+    for event, end in expected.task_end.items():
+        assert run.task_end[event] == pytest.approx(end, rel=1e-9, abs=1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("policy", RULES)

@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from emu.problem import (
     Cluster,
@@ -161,6 +163,100 @@ def test_what_does_not_fit_is_refused_before_compiled_code_runs() -> None:
         evaluator.nic_bound(np.zeros(5, dtype=np.int64), realization)
     with pytest.raises(ValueError, match="portfolio is a choice"):
         MakespanEvaluator(problem.job, problem.cluster, "portfolio")
+
+
+def relabelled(
+    problem: Problem, realization: Realization, rng: np.random.Generator
+) -> tuple[Problem, Realization]:
+    """Return the same run with tasks and edges listed in another order."""
+    job, machine_of = problem.job, problem.placement.machine_of
+    tasks = rng.permutation(len(job.tasks))
+    edges = rng.permutation(len(job.edges))
+    position = np.argsort(tasks)
+    moved = Job(
+        tuple(job.tasks[j] for j in tasks),
+        tuple(
+            replace(
+                job.edges[e],
+                source=int(position[job.edges[e].source]),
+                destination=int(position[job.edges[e].destination]),
+            )
+            for e in edges
+        ),
+        job.iterations,
+    )
+    placement = Placement(tuple(machine_of[j] for j in tasks))
+    return (
+        Problem(problem.cluster, moved, placement),
+        Realization(realization.times[tasks], realization.volumes[edges]),
+    )
+
+
+@given(drawn=problems(), seed=st.integers(0, 2**32 - 1))
+def test_the_order_of_tasks_and_edges_does_not_matter(
+    drawn: tuple[Problem, Realization], seed: int
+) -> None:
+    other = relabelled(*drawn, np.random.default_rng(seed))
+    for policy in ("oes", "maxmin"):  # the others break ties by task and edge
+        span = makespan(*drawn, policy)
+        assert makespan(*other, policy) == pytest.approx(span, rel=1e-9), policy
+
+
+@given(drawn=problems(), policy=st.sampled_from(["oes", "maxmin"]))
+def test_interchangeable_tasks_may_change_places(
+    drawn: tuple[Problem, Realization], policy: str
+) -> None:
+    """Two copies of a job on one cluster: it does not matter which copy is where."""
+    problem, realization = drawn
+    job, tasks = problem.job, len(problem.job.tasks)
+    machines = len(problem.cluster.machines)
+    double = Job(
+        tuple(Task(f"{task.name}{c}", task.kind) for c in "ab" for task in job.tasks),
+        tuple(
+            replace(edge, source=edge.source + o, destination=edge.destination + o)
+            for o in (0, tasks)
+            for edge in job.edges
+        ),
+        job.iterations,
+    )
+    there = problem.placement.machine_of
+    elsewhere = tuple((m + 1) % machines for m in there)
+    both = Realization(
+        np.vstack([realization.times] * 2), np.vstack([realization.volumes] * 2)
+    )
+    one = Problem(problem.cluster, double, Placement((*there, *elsewhere)))
+    other = Problem(problem.cluster, double, Placement((*elsewhere, *there)))
+    span = makespan(one, both, policy)
+    assert makespan(other, both, policy) == pytest.approx(span, rel=1e-9)
+
+
+def test_short_steps_approach_continuous_time() -> None:
+    problem, realization = two_machine_example(10)
+    for policy in ("oes", "maxmin"):
+        for step in (0.3, 0.07, 0.011, 0.0013):
+            late = makespan(problem, realization, policy, step=step) - 115.0
+            # The critical chain has 41 ends, each at most one step late.
+            assert 0 < late <= 41 * step + 1e-9
+
+
+@given(drawn=problems(), policy=st.sampled_from(["oes", "maxmin"]))
+def test_the_limit_of_short_steps_is_continuous_time(
+    drawn: tuple[Problem, Realization], policy: str
+) -> None:
+    span = makespan(*drawn, policy)
+    gaps = [abs(makespan(*drawn, policy, step=s) - span) for s in (1e-3, 1e-6)]
+    ends = drawn[1].times.size + drawn[1].volumes.size
+    # An end that is late by one step makes others late by at most twice that.
+    assert gaps[0] <= 2 * ends * 1e-3
+    assert gaps[1] <= 2 * ends * 1e-6 + 1e-9
+
+
+def test_slots_move_every_event_to_their_ends() -> None:
+    schedule = simulate(*two_machine_example(3), step=0.7)
+    for times in (schedule.task_start, schedule.task_end, schedule.flow_end):
+        slots = times[~np.isnan(times)] / 0.7
+        np.testing.assert_allclose(slots, np.round(slots), atol=1e-9)
+    assert (schedule.task_end - schedule.task_start >= 1.0 - 1e-12).all()
 
 
 def test_rates_are_kept_only_on_request() -> None:

@@ -104,6 +104,11 @@ def _body(
             return ""
 
     parts = [part("headline", lambda: sections.headline(result))]
+    best = None if recorded is None else recorded.emulated or recorded.simulated
+    if best is not None:
+        parts.insert(0, part("critical chain", lambda: sections.story(best)))
+    reasons = part("verdict", lambda: sections.verdict_reasons(result.get("verdict")))
+    parts.append(section("doubt", "How far this run can be believed", reasons))
     if data["runs"]:
         parts.append(_chart("gantt", "What ran when, and what travelled", _GANTT))
     if recorded is not None and data["runs"]:
@@ -113,7 +118,6 @@ def _body(
     if data["training"]:
         parts.append(_chart("training", "Training", _TRAINING))
     if recorded is not None:
-        best = recorded.emulated or recorded.simulated
         cards = sections.placement_cards(recorded.problem, best)
         parts.append(section("placement", "Placement", cards, note=_PLACEMENT))
     for key, title, make in (

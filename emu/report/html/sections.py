@@ -47,18 +47,25 @@ def headline(result: dict[str, Any]) -> str:
     return f"<div class=figures>{''.join(shown)}</div>"
 
 
-def _verdict(verdict: object) -> str:
-    """Return the verdict, whether it is a word or a map with reasons."""
+def _verdict(verdict: dict[str, Any] | None) -> str:
+    """Return how far the run can be believed; `emu.report.verdict` has the keys."""
     if verdict is None:
         return ""
-    if not isinstance(verdict, dict):
-        return figure("verdict", str(verdict), "did the host keep up", name="verdict")
-    word = verdict.get("verdict", verdict.get("word"))
-    if word is None:
-        word = "trusted" if verdict.get("trusted") else "untrusted"
-    reasons = verdict.get("reasons") or verdict.get("reason") or ""
-    text = "; ".join(map(str, reasons)) if isinstance(reasons, list) else str(reasons)
-    return figure("verdict", str(word), text or "the host kept up", name="verdict")
+    error, allowed = float(verdict["error"]), float(verdict["max_error"])
+    note = f"the host cost at most {error:.2%}, allowed are {allowed:.2%}"
+    return figure("verdict", str(verdict["trust"]), note, name="verdict")
+
+
+def verdict_reasons(verdict: dict[str, Any] | None) -> str:
+    """Return why a run is not trusted, and what to do; nothing when it is."""
+    if verdict is None:
+        return ""
+    shown = ""
+    for title, key in (("Reasons", "reasons"), ("What to do", "remedies")):
+        items = "".join(f"<li>{escape(str(text))}</li>" for text in verdict[key])
+        if items:
+            shown += f"<h3>{title}</h3><ul>{items}</ul>"
+    return shown
 
 
 def chain_table(run: RecordedRun) -> str:
@@ -94,6 +101,32 @@ def chain_table(run: RecordedRun) -> str:
 
 def _seconds(spent: float, makespan: float) -> str:
     return f"{spent:.4f} s ({spent / makespan if makespan else 0.0:.1%})"
+
+
+def story(schedule: Schedule) -> str:
+    """Return one sentence: what most of the makespan was spent on."""
+    chain = critical_chain(schedule)
+    shares = chain.sums(lambda link: link.cause)
+    if not shares or not schedule.makespan:
+        return ""
+    cause = next(iter(shares))
+    parts = chain.sums(lambda link: (link.cause, cause_of(schedule.problem, link)))
+    detail = next(name for kind, name in parts if kind is cause)
+    text = f"{shares[cause] / schedule.makespan:.0%} of the time {_TOLD[cause]}"
+    where = detail.partition(": ")[2]
+    if where:
+        text += f", most of it {'at' if cause in _MOVING else 'by a'} {where}"
+    return f"<p class=story>{escape(text)}.</p>"
+
+
+_MOVING = (Cause.TRANSFER, Cause.IN_ORDER)
+_TOLD = {
+    Cause.COMPUTE: "the job waited for tasks that compute",
+    Cause.TRANSFER: "the job waited for transfers",
+    Cause.IN_ORDER: "transfers queued behind earlier ones of their own edge",
+    Cause.CREDIT: "tasks waited for the credit of their consumers",
+    Cause.GAP: "nothing of the schedule happened: messages and wake-ups",
+}
 
 
 def cause_of(problem: Problem, link: Link) -> str:

@@ -75,7 +75,9 @@ function portPlots(place, view, data) {
     const [scale, unit] = scaleOf.find(([scale]) => 8 * port.capacity >= scale) || [1, "bit/s"];
     const curves = Object.entries(run.curves).map(([name, ports]) => ({ name,
       time: unpack(ports[number].time, Float32Array), rate: unpack(ports[number].rate, Float32Array) }));
-    const most = Math.max(port.capacity, ...curves.map(({ rate }) => rate.reduce((a, b) => Math.max(a, b), 0)));
+    // A flow of a few bytes may arrive a moment early and seem infinitely fast.
+    const fastest = Math.max(...curves.map(({ rate }) => rate.reduce((a, b) => Math.max(a, b), 0)));
+    const most = Math.min(Math.max(port.capacity, fastest), 1.2 * port.capacity);
     curves.sort((a, b) => a.name.localeCompare(b.name)); // allocated below moved
     new Plot(place, view, {
       title: port.name, unit: `rate (${unit})`, top: 1.08 * 8 * most / scale,

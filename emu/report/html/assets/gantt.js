@@ -1,7 +1,7 @@
 // The Gantt: per machine a lane per task, then the flows out of and into its NIC.
 // A frame draws at most one rectangle per pixel and row, however many bars there are.
 
-const TASK_HEIGHT = 18, HEAD_HEIGHT = 24, AXIS_HEIGHT = 36, NIC_HEIGHT = 64;
+const TASK_HEIGHT = 18, HEAD_HEIGHT = 24, AXIS_HEIGHT = 36, NIC_HEIGHT = 56;
 
 // Bars of one row, sorted by start; they do not overlap, so their ends are sorted too.
 function bucketed(rowOf, rows, bars) {
@@ -180,17 +180,22 @@ class Gantt {
       left: LEFT + (link.start - this.from) * this.scale,
       right: LEFT + (link.end - this.from) * this.scale,
     })).filter(link => link.row);
+    const seen = links.filter(({ left, right }) => right >= LEFT && left <= this.width - RIGHT);
+    // With a link every few pixels the lines between rows would cover everything.
+    const dense = seen.length > (this.width - LEFT - RIGHT) / 12;
     pen.strokeStyle = colourOf("--chain");
-    pen.lineWidth = 1;
+    pen.lineWidth = dense ? 1.6 : 1;
     pen.beginPath();
-    for (const { row, left, right } of links) {
+    for (const { row, left, right } of dense ? seen : links) {
       const y = row.y + row.height / 2 - this.top;
-      pen.lineTo(left, y); pen.lineTo(right, y);
+      if (dense) pen.moveTo(left, y); else pen.lineTo(left, y);
+      pen.lineTo(right, y);
     }
     pen.stroke();
+    if (dense) return;
     pen.lineWidth = 1.5;
-    for (const { row, left, right } of links)
-      if (right - left >= 2 && right >= LEFT && left <= this.width)
+    for (const { row, left, right } of seen)
+      if (right - left >= 2)
         pen.strokeRect(left, row.y - this.top - 0.5, right - left, Math.max(row.height, 3) + 0.5);
   }
 

@@ -1,0 +1,134 @@
+"""What a scenario asks of its host, read off its simulation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.schedule import Cause, critical_chain
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from emu.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Load:
+    """Emulated seconds and bytes.
+
+    Parameters
+    ----------
+    makespan
+        Seconds.
+    processes, events
+        Node processes; ends of tasks and of flows between machines.
+    payload
+        Bytes that cross sockets, handoffs within machines included.
+    largest
+        Bytes that may wait at receivers at a time, at most: those of two iterations.
+    peak_rate
+        Bytes per second of all flows together, at most.
+    sending
+        Seconds for which a process has something to send, summed over processes.
+    chain_flows, chain_tasks
+        Flows and tasks of the critical chain: what comes late on it adds up.
+    computing
+        Seconds of task time that real computation may fill; 0 where none is done.
+    """
+
+    makespan: float
+    processes: int
+    events: int
+    payload: float
+    largest: float
+    peak_rate: float
+    sending: float
+    chain_flows: int
+    chain_tasks: int
+    computing: float
+
+
+def load_of(schedule: Schedule, *, computes: bool = False) -> Load:
+    """Return the load of a simulated schedule.
+
+    Parameters
+    ----------
+    schedule
+        With its rates.
+    computes
+        Whether tasks really compute.
+    """
+    job = schedule.problem.job
+    sent = np.nan_to_num(schedule.flow_bytes)
+    chain = critical_chain(schedule).links
+    parts = {(x.task, x.edge, x.iteration) for x in chain if x.cause is not Cause.GAP}
+    flows = sum(edge >= 0 for _, edge, _ in parts)
+    times = schedule.task_end - schedule.task_start
+    return Load(
+        makespan=schedule.makespan,
+        processes=len(job.processes),
+        events=times.size + len(schedule.flows()),
+        payload=float(sent.sum()),
+        largest=float(2 * sent.sum(axis=0).max(initial=0.0)),
+        peak_rate=peak_rate(schedule),
+        sending=_sending(schedule),
+        chain_flows=flows,
+        chain_tasks=len(parts) - flows,
+        computing=float(times.sum()) if computes else 0.0,
+    )
+
+
+def peak_rate(schedule: Schedule) -> float:
+    """Return the greatest sum of assigned rates, bytes per second.
+
+    Raises
+    ------
+    ValueError
+        When the schedule holds no rates.
+    """
+    rates = schedule.rates
+    if rates is None:
+        raise ValueError("the schedule holds no rates")
+    if not len(rates.time):
+        return 0.0
+    flow = rates.edge * schedule.flow_end.shape[1] + rates.iteration
+    order = np.lexsort((rates.time, flow))
+    flow, time, rate = flow[order], rates.time[order], rates.rate[order]
+    first = np.append(True, flow[1:] != flow[:-1])
+    last = np.append(first[1:], True)
+    change = rate - np.where(first, 0.0, np.append(0.0, rate[:-1]))
+    ended = schedule.flow_end.ravel()[flow[last]]
+    moments = np.append(time, ended)
+    changes = np.append(change, -rate[last])
+    # What ends at a moment makes room for what begins then.
+    order = np.lexsort((changes, moments))
+    return float(np.cumsum(changes[order]).max(initial=0.0))
+
+
+def _sending(schedule: Schedule) -> float:
+    """Return the summed time for which each process has a flow under way."""
+    job, hops = schedule.problem.job, schedule.problem.hops
+    process_of = {t: p for p, tasks in job.processes.items() for t in tasks}
+    spans: dict[str, list[NDArray[np.float64]]] = {}
+    for position, edge in enumerate(job.edges):
+        if hops[position]:
+            span = np.stack(
+                [schedule.flow_start[position], schedule.flow_end[position]], axis=1
+            )
+            spans.setdefault(process_of[edge.source], []).append(span)
+    return sum(union_length(np.concatenate(found)) for found in spans.values())
+
+
+def union_length(spans: NDArray[np.float64]) -> float:
+    """Return the length of a union of intervals, shape (n, 2); NaN does not count."""
+    spans = spans[~np.isnan(spans).any(axis=1)]
+    spans = spans[np.argsort(spans[:, 0])]
+    if not len(spans):
+        return 0.0
+    covered = np.maximum.accumulate(spans[:, 1])
+    begin = np.maximum(spans[1:, 0], covered[:-1])
+    rest = np.maximum(spans[1:, 1] - begin, 0.0)
+    return float(spans[0, 1] - spans[0, 0] + rest.sum())

@@ -1,0 +1,44 @@
+"""What a run says of itself: the verdict, and where it parted from its simulation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.report.error_budget import error_budget, send_rows
+from emu.report.host_figures import host_figures
+from emu.report.verdict import decide
+from emu.schedule import critical_chain
+from emu.schedule.lateness import chain_lateness
+
+if TYPE_CHECKING:
+    from emu.coordinator.outcome import EmulatedRun
+    from emu.coordinator.settings import EmulationSettings
+    from emu.scenario import Experiment
+    from emu.schedule import Schedule
+
+
+def judgement(
+    experiment: Experiment,
+    settings: EmulationSettings,
+    run: EmulatedRun,
+    replayed: Schedule,
+) -> dict[str, Any]:
+    """Return the keys ``verdict`` and ``error_budget`` of result.json."""
+    emulated, problem = run.schedule, experiment.problem
+    chain = critical_chain(emulated)
+    verdict = decide(
+        chain_lateness(emulated, run.late, chain),
+        host_figures(
+            problem,
+            run.statistics,
+            time_scale=settings.time_scale,
+            byte_scale=settings.byte_scale,
+        ),
+        makespan=emulated.makespan,
+        time_scale=settings.time_scale,
+        max_error=experiment.scenario.emulation.max_error,
+        processes=len(problem.job.processes),
+    )
+    rows = send_rows(counted["flows"] for counted in run.statistics.values())
+    budget = error_budget(emulated, replayed, rows, chain)
+    return {"verdict": verdict.to_json(), "error_budget": budget}

@@ -1,0 +1,209 @@
+"""Whether a run can be believed, because the host kept up with it.
+
+The decision rests on evidence, not on symptoms: along the critical chain of the run,
+how much time passed that was not of the schedule (`emu.schedule.lateness`). A host can
+be busy and keep up, or idle and stall for one second; only the chain tells. The host's
+own figures say *why*, and what to do. They decide alone only where time was lost that
+no schedule shows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from emu.report.host_figures import HostFigures
+    from emu.schedule.lateness import Lateness
+
+#: A run whose error may be this many times what was asked for is of no use.
+_BEYOND = 3.0
+#: Where a figure of the host becomes a reason.
+_BUSY, _STEAL, _WAIT = 0.95, 0.03, 0.10
+_LAG = 0.010  # wall seconds
+_OVERUSED = 0.05  # share of windows
+#: Room that a remedy leaves, so that the next run does not miss by a hair.
+_ROOM = 1.25
+
+
+class Trust(StrEnum):
+    """How far a run can be believed."""
+
+    TRUSTED = "trusted"
+    DEGRADED = "degraded"
+    UNTRUSTED = "untrusted"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the host kept up, and what to do where it did not.
+
+    Parameters
+    ----------
+    error
+        By which share of the makespan the host may have prolonged it.
+    max_error
+        What was asked for.
+    reasons, remedies
+        One sentence each; without reasons when trusted.
+    lateness
+        What ``error`` is made of, emulated seconds.
+    figures
+        Of the host.
+    """
+
+    trust: Trust
+    error: float
+    max_error: float
+    reasons: tuple[str, ...]
+    remedies: tuple[str, ...]
+    lateness: Lateness
+    figures: HostFigures
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form of result.json."""
+        late = self.lateness
+        return {
+            "trust": str(self.trust),
+            "error": self.error,
+            "max_error": self.max_error,
+            "reasons": list(self.reasons),
+            "remedies": list(self.remedies),
+            "lateness": {
+                "flows": late.flows,
+                "sharing": late.sharing,
+                "tasks": late.tasks,
+                "gaps": late.gaps,
+            },
+            "host": self.figures.to_json(),
+        }
+
+
+def decide(
+    lateness: Lateness,
+    figures: HostFigures,
+    *,
+    makespan: float,
+    time_scale: float,
+    max_error: float,
+    processes: int,
+) -> Verdict:
+    """Return the verdict of a run.
+
+    Parameters
+    ----------
+    lateness
+        Of its critical chain, emulated seconds.
+    makespan
+        Emulated, seconds.
+    time_scale
+        Wall seconds per emulated second.
+    max_error
+        Share of the makespan that the error may be.
+    processes
+        Of the run.
+    """
+    error = lateness.seconds / makespan if makespan > 0 else 0.0
+    trust = Trust.TRUSTED
+    if error > max_error:
+        trust = Trust.DEGRADED
+    if error > _BEYOND * max_error:
+        trust = Trust.UNTRUSTED
+    if trust is Trust.TRUSTED and figures.overused_windows > _OVERUSED:
+        trust = Trust.DEGRADED
+    if trust is Trust.TRUSTED:
+        return Verdict(trust, error, max_error, (), (), lateness, figures)
+    return Verdict(
+        trust,
+        error,
+        max_error,
+        (*_where(lateness, makespan), *_why(figures)),
+        _remedies(lateness, figures, error / max_error, time_scale, processes),
+        lateness,
+        figures,
+    )
+
+
+def _where(lateness: Lateness, makespan: float) -> list[str]:
+    """Return what of the chain was late, the most first."""
+    parts = [
+        (lateness.flows, "last bytes came after their fluid"),
+        (lateness.tasks, "tasks took longer than their profiled times"),
+        (lateness.gaps, "parts began after what they had waited for"),
+        (lateness.sharing, "late flows took bandwidth from others (at most)"),
+    ]
+    return [
+        f"{100 * seconds / makespan:.2g} % of the makespan: {what}"
+        for seconds, what in sorted(parts, reverse=True)
+        if seconds > 0.1 * lateness.seconds
+    ]
+
+
+def _why(figures: HostFigures) -> list[str]:
+    """Return which figures of the host are out of order."""
+    found = []
+    if figures.cpu_busy > _BUSY:
+        found.append(f"the cores were {100 * figures.cpu_busy:.0f} % busy")
+    if figures.cpu_steal > _STEAL:
+        found.append(
+            f"the hypervisor kept {100 * figures.cpu_steal:.0f} % of the cores' time"
+        )
+    if figures.cpu_wait > _WAIT:
+        found.append(
+            f"an event loop waited for a core {100 * figures.cpu_wait:.0f} % of the run"
+        )
+    if figures.loop_lag_max > _LAG:
+        found.append(
+            f"an event loop stood still for {1e3 * figures.loop_lag_max:.0f} ms of "
+            f"wall time ({1e3 * figures.loop_lag_mean:.2f} ms on average)"
+        )
+    if figures.pacer_lag_max > _LAG:
+        found.append(
+            f"a pacer woke {1e3 * figures.pacer_lag_max:.0f} ms late "
+            f"({1e3 * figures.pacer_lag_mean:.2f} ms on average)"
+        )
+    if figures.late_sends:
+        found.append(
+            f"{figures.late_sends} payloads left over 1 ms late, the worst by "
+            f"{1e3 * figures.max_behind:.0f} ms of wall time"
+        )
+    if figures.overused_windows > _OVERUSED:
+        found.append(
+            f"ports carried more than their bandwidth in "
+            f"{100 * figures.overused_windows:.0f} % of the windows"
+        )
+    return found
+
+
+def _remedies(
+    lateness: Lateness,
+    figures: HostFigures,
+    excess: float,
+    time_scale: float,
+    processes: int,
+) -> tuple[str, ...]:
+    """Return what would help, the surest first.
+
+    What is late is late in wall time, so its share falls as the time scale rises.
+    """
+    found = []
+    if excess > 1:
+        found.append(f"raise time_scale to {round_up(_ROOM * excess * time_scale):g}")
+    elif figures.overused_windows > _OVERUSED:
+        found.append(f"raise time_scale to {round_up(2 * time_scale):g}")
+    if lateness.tasks > 0.5 * lateness.seconds:
+        found.append("state longer task times, or compute: timed")
+    if figures.cpu_busy > _BUSY or figures.cpu_wait > _WAIT:
+        found.append(f"use fewer than {processes} processes, or more hosts")
+        found.append("end what else runs on this host")
+    if figures.cpu_steal > _STEAL:
+        found.append("use a host that is not shared")
+    return tuple(found)
+
+
+def round_up(value: float) -> float:
+    """Return the next number of two digits, as people write scales."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return round(math.ceil(value / step - 1e-9) * step, 12)

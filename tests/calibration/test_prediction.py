@@ -1,0 +1,118 @@
+"""Predictions and scales, from a host that was never measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.calibration import HostProfile, Load, choose_time_scale, load_of, predict
+from emu.calibration.load import peak_rate, union_length
+from emu.calibration.prediction import choose_byte_scale
+from emu.simulation import simulate
+from emu.testing import two_machine_example
+
+HOST = HostProfile(
+    name="h", measured="then", cores=2, memory=24e9, throughput=5e9,
+    cpu_per_byte=0.2e-9, wake_cpu=60e-6, event_cpu=50e-6,
+    timer_overshoot=(30e-6, 100e-6), finish_error=(150e-6, 500e-6),
+    round_trip=(60e-6, 300e-6), loaded_round_trip=(80e-6, 400e-6),
+    process_seconds=0.015, process_memory=12e6,
+)  # fmt: skip
+LOAD = Load(
+    makespan=10.0, processes=20, events=5000, payload=50e9, largest=1e9, peak_rate=6e9,
+    sending=40.0, chain_flows=40, chain_tasks=60, computing=0.0,
+)  # fmt: skip
+
+
+def test_the_load_of_the_example_is_read_off_its_simulation() -> None:
+    """Per iteration 4 * 40 + 2 * 60 + 2 * 10 bytes; two NICs carry 20 B/s together."""
+    schedule = simulate(*two_machine_example(3), record_rates=True)
+    load = load_of(schedule)
+
+    assert load.makespan == 38.0
+    assert load.processes == 6
+    assert load.payload == 3 * 300 - 10  # the last parameters go nowhere
+    assert load.events == 18 + len(schedule.flows())
+    assert load.peak_rate == 20.0
+    assert 0 < load.sending <= 6 * 38.0
+    assert (load.chain_flows, load.chain_tasks) == (5, 4)
+    assert load.computing == 0.0
+    assert load_of(schedule, computes=True).computing == pytest.approx(24.0)
+
+
+def test_without_rates_there_is_no_peak() -> None:
+    with pytest.raises(ValueError, match="no rates"):
+        peak_rate(simulate(*two_machine_example(1)))
+
+
+@given(st.floats(0.5, 100))
+def test_time_scale_stretches_wall_time_and_shrinks_the_error(scale: float) -> None:
+    slow = predict(LOAD, HOST, time_scale=2 * scale, byte_scale=0.01)
+    fast = predict(LOAD, HOST, time_scale=scale, byte_scale=0.01)
+
+    assert slow.wall == pytest.approx(2 * fast.wall)
+    assert slow.error < fast.error
+    assert slow.bandwidth == pytest.approx(fast.bandwidth / 2)
+    assert slow.cpu <= fast.cpu
+
+
+def test_more_than_the_host_can_carry_has_no_bounded_error() -> None:
+    too_fast = predict(LOAD, HOST, time_scale=1.0, byte_scale=1.0)
+
+    assert too_fast.error == math.inf
+    assert too_fast.to_json()["error"] is None
+
+
+@given(st.floats(0.002, 0.1))
+def test_the_smallest_scale_that_is_exact_enough_is_chosen(max_error: float) -> None:
+    chosen = choose_time_scale(LOAD, HOST, max_error=max_error, byte_scale=0.1)
+    below = predict(
+        LOAD, HOST, time_scale=chosen.time_scale * 0.9, byte_scale=0.1
+    )  # fmt: skip
+
+    assert chosen.error <= max_error / 2
+    assert below.error > max_error / 2 or below.cpu > 0.6
+
+
+def test_real_work_is_never_hurried() -> None:
+    little = dataclasses.replace(LOAD, payload=1e6, events=10, chain_flows=1)
+    options = {"max_error": 0.05, "byte_scale": 1e-6}
+
+    assert choose_time_scale(little, HOST, **options).time_scale < 1
+    assert choose_time_scale(little, HOST, least=1.0, **options).time_scale == 1.0
+
+
+def test_what_no_scale_makes_exact_gets_the_best_there_is() -> None:
+    crowded = dataclasses.replace(LOAD, sending=10.0 * 200)
+    chosen = choose_time_scale(crowded, HOST, max_error=0.01, byte_scale=0.1)
+
+    assert chosen.cpu > 0.6
+
+
+@pytest.mark.parametrize(
+    ("volumes", "scale"),
+    [([], 1.0), ([0.0], 1.0), ([40.0, 40.0, 60.0], 25_000.0), ([1e9], 1e-3)],
+)
+def test_byte_scale_makes_payloads_of_a_megabyte(
+    volumes: list[float], scale: float
+) -> None:
+    assert choose_byte_scale(volumes) == scale
+
+
+def test_no_payload_becomes_huge() -> None:
+    assert max([1.0, 1.0, 1e4]) * choose_byte_scale([1.0, 1.0, 1e4]) <= 32e6
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), min_size=1, max_size=20)
+)
+def test_union_length_counts_every_unit_once(spans: list[tuple[int, int]]) -> None:
+    rows = np.array([[start, start + length] for start, length in spans], dtype=float)
+    covered = {unit for start, length in spans for unit in range(start, start + length)}
+
+    assert union_length(rows) == len(covered)

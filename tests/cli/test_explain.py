@@ -1,0 +1,124 @@
+"""emu explain, trace and plot as a user calls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from emu.cli import app
+from tests.report import trace_reader
+from tests.report.recorded import write_run
+
+GOLDEN = str(Path(__file__).parents[2] / "scenarios" / "golden.yaml")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return write_run(tmp_path / "run")
+
+
+def call(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def explained(*arguments: str | Path) -> Any:
+    result = call("explain", *arguments, "--json", "-")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_scenario_is_simulated_and_explained() -> None:
+    content = explained(GOLDEN)
+
+    assert content["makespan"] == 38.0
+    assert sum(row["seconds"] for row in content["causes"]) == pytest.approx(38.0)
+    assert "apart" not in content
+    best = content["improvements"][0]
+    assert best["gain"] == pytest.approx(38.0 - best["makespan"])
+
+
+def test_overrides_count() -> None:
+    content = explained(GOLDEN, "--set", "job.iterations=10", "--no-improvements")
+
+    assert content["makespan"] == 115.0
+    assert content["improvements"] == []
+
+
+def test_a_run_is_explained_with_its_drift(run: Path) -> None:
+    content = explained(run)
+    parts = sum(row["seconds"] for row in content["apart"]["parts"])
+
+    assert content["notes"] == []
+    assert parts == pytest.approx(content["makespan"] - content["simulated_makespan"])
+
+
+def test_what_a_broken_run_lacks_is_said(run: Path) -> None:
+    (run / "result.json").write_text('{"version": 1, "tasks": [')
+    result = call("explain", run)
+
+    assert result.exit_code == 0
+    assert "note: result.json cannot be read" in result.output
+    assert "Why this long" in result.output
+
+
+def test_no_run_at_all_is_bad_data(tmp_path: Path) -> None:
+    result = call("explain", tmp_path)
+
+    assert result.exit_code == 3
+    assert "problem.json: is missing" in result.output
+
+
+def test_trace(run: Path) -> None:
+    assert call("trace", run).exit_code == 0
+    assert len(trace_reader.read(run / "trace.json").processes) == 4
+
+
+def test_plot(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "ports.png"
+
+    assert call("plot", run, "--figure", "ports", "--out", out).exit_code == 0
+    assert out.read_bytes().startswith(b"\x89PNG")
+    assert call("plot", run, "--out", tmp_path / "a.gif").exit_code == 3
+
+
+def test_runs_are_compared_with_intervals(run: Path, tmp_path: Path) -> None:
+    other = write_run(tmp_path / "other", policy="maxmin")
+    picture = tmp_path / "runs.svg"
+    result = call("compare", run, run, other, "--json", "-", "--out", picture)
+    rows = {row["name"]: row for row in json.loads(result.stdout)}
+
+    assert {name: row["runs"] for name, row in rows.items()} == {
+        "golden, explicit, oes": 2,
+        "golden, explicit, maxmin": 1,
+    }
+    (alike, _) = rows.values()
+    assert alike["emulated"]["half"] == 0.0
+    assert alike["fidelity"] == pytest.approx(
+        alike["emulated"]["mean"] / alike["simulated"]["mean"] - 1
+    )
+    assert picture.stat().st_size > 5000
+    assert "maxmin" in call("compare", run, other).output
+    assert call("compare", GOLDEN, run).exit_code == 2
+
+
+def test_runs_of_different_scenarios_are_not_repetitions(
+    run: Path, tmp_path: Path
+) -> None:
+    """Told apart by what differs: the iterations, not the seed."""
+    paths = [run, *(write_run(tmp_path / name) for name in ("longer", "reseeded"))]
+    for path, (key, value) in zip(
+        paths, [("iterations", 1), ("iterations", 2), ("iterations", 1)], strict=True
+    ):
+        manifest = json.loads((path / "manifest.json").read_text())
+        manifest["scenario"] |= {"job": {key: value}, "seed": paths.index(path)}
+        (path / "manifest.json").write_text(json.dumps(manifest))
+    rows = json.loads(call("compare", *paths, "--json", "-").stdout)
+
+    assert [(row["name"], row["runs"]) for row in rows] == [
+        ("golden, explicit, oes, job.iterations=1", 2),
+        ("golden, explicit, oes, job.iterations=2", 1),
+    ]

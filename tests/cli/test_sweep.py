@@ -1,0 +1,155 @@
+"""emu sweep: every combination once, whatever ends it in between."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from emu.cli import app
+from emu.cli.sweep_commands import run_points
+from emu.errors import ScenarioError
+from emu.report import terminal
+from emu.report.recorded_run import load_run
+from emu.report.sweep_record import SweepRecord
+from emu.scenario.variations import Point, variations
+
+GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"
+VARY = ["job.iterations=1,3,10", "schedule.policy=oes,maxmin"]
+
+
+def call(*arguments: str | Path) -> Result:
+    options = [text for key in VARY for text in ("--vary", key)]
+    return CliRunner().invoke(
+        app, ["sweep", str(GOLDEN), *options, *map(str, arguments)]
+    )
+
+
+def test_every_combination_with_every_seed() -> None:
+    points = variations(GOLDEN, ["seed=7"], VARY, seeds=2)
+
+    assert len(points) == 3 * 2 * 2
+    assert {point.seed for point in points} == {7, 8}
+    assert {point.scenario.schedule.policy for point in points} == {"oes", "maxmin"}
+    assert len({point.key("simulate") for point in points}) == 12
+    assert points[0].key("simulate") != points[0].key("emulate")
+
+
+def test_commas_in_brackets_belong_to_the_value() -> None:
+    vary = ["job.tasks[0].time=[1 s, 2 s, 3 s],4 s"]
+    first, second = variations(GOLDEN, [], vary, seeds=1)
+
+    assert first.values == {"job.tasks[0].time": "[1 s, 2 s, 3 s]"}
+    assert second.values == {"job.tasks[0].time": "4 s"}
+
+
+@pytest.mark.parametrize("text", ["job.iterations", "=1,2", "job.iterations=1,,2"])
+def test_a_bad_vary_is_refused(text: str) -> None:
+    with pytest.raises(ScenarioError, match="key=value,value"):
+        variations(GOLDEN, [], [text], seeds=1)
+
+
+def test_writes_points_table_and_picture(tmp_path: Path) -> None:
+    result = call("--out", tmp_path)
+
+    assert result.exit_code == 0, result.output
+    with (tmp_path / "points.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["job.iterations"], float(row["makespan"])) for row in rows] == [
+        ("1", 17.0), ("1", 17.0), ("3", 38.0), ("3", 38.0), ("10", 115.0), ("10", 115.0)
+    ]  # fmt: skip
+    assert (tmp_path / "points.svg").stat().st_size > 5000
+    assert "maxmin" in result.output
+
+
+def test_finished_points_are_not_done_again(tmp_path: Path) -> None:
+    """A line that says 1 s is believed: nothing was simulated."""
+    assert call("--out", tmp_path).exit_code == 0
+    record = tmp_path / "points.jsonl"
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    for line in lines:
+        line["figures"]["makespan"] = 1.0
+    record.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    assert call("--out", tmp_path).exit_code == 0
+    with (tmp_path / "points.csv").open() as file:
+        assert {row["makespan"] for row in csv.DictReader(file)} == {"1.0"}
+
+
+def test_a_failing_point_does_not_stop_the_others(tmp_path: Path) -> None:
+    points = variations(GOLDEN, [], VARY, seeds=1)
+
+    def carry(point: Point) -> dict[str, float]:
+        if point.values["job.iterations"] == "3":
+            raise ScenarioError("cannot be")
+        return {"makespan": 1.0}
+
+    record = SweepRecord(tmp_path)
+    failures = run_points(points, record, "simulate", carry, terminal(sys.stderr))
+
+    assert len(failures) == 2
+    assert len(record.rows) == 4
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from emu.cli.sweep_commands import run_points
+from emu.report import terminal
+from emu.report.recorded_run import load_run
+from emu.report.sweep_record import SweepRecord
+from emu.scenario.variations import variations
+
+def carry(point):
+    if len(record.rows) == 3:
+        with record.path.open("a") as file:
+            file.write('{"version": 1, "key": "to')
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"makespan": 1.0}
+
+record = SweepRecord(Path(sys.argv[2]))
+points = variations(Path(sys.argv[1]), [], sys.argv[3:], 1)
+run_points(points, record, "simulate", carry, terminal())
+"""
+
+
+def test_goes_on_after_a_kill(tmp_path: Path) -> None:
+    """Killed in the middle of the fourth of six: three stay, three are done."""
+    arguments = [str(GOLDEN), str(tmp_path), *VARY]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    done: list[str] = []
+
+    def carry(point: Point) -> dict[str, float]:
+        done.append(point.key("simulate"))
+        return {"makespan": 2.0}
+
+    points = variations(GOLDEN, [], VARY, seeds=1)
+    record = SweepRecord(tmp_path)
+    run_points(points, record, "simulate", carry, terminal(sys.stderr))
+
+    assert len(done) == 3
+    keys = [point.key("simulate") for point in points]
+    makespans = [SweepRecord(tmp_path).rows[key]["figures"]["makespan"] for key in keys]
+    assert makespans == [1.0, 1.0, 1.0, 2.0, 2.0, 2.0]
+
+
+@pytest.mark.emulation
+@pytest.mark.slow
+def test_emulates_over_sockets(tmp_path: Path) -> None:
+    arguments = ["sweep", str(GOLDEN), "--emulate", "--out", str(tmp_path)]
+    arguments += ["--vary", "job.iterations=1", "--set", "emulation.time_scale=0.1"]
+    result = CliRunner().invoke(app, arguments)
+
+    assert result.exit_code == 0, result.output
+    with (tmp_path / "points.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert float(row["simulated_makespan"]) == pytest.approx(17.0, rel=0.01)
+    assert float(row["makespan"]) >= 16.99
+    assert load_run(row["run"]).missing == ()

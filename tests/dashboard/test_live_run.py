@@ -1,0 +1,138 @@
+"""The figures of a live run, replayed from a simulation whose answers are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from emu.dashboard.history import History
+from emu.dashboard.live_table import live_table
+from emu.dashboard.metrics import metrics
+from emu.report import terminal
+from emu.report.port_rates import assigned_rates
+from emu.scheduling import Decisions
+from emu.scheduling.scheduler import Lines
+from tests.dashboard.replay import Replay
+
+
+def test_a_run_is_followed_to_its_end() -> None:
+    replay = Replay()
+    status = replay.live.status()
+    assert (status.phase, status.processes, status.run_time) == ("running", 6, 0.0)
+    replay.until(replay.schedule.makespan)
+    replay.live.ended(replay.result())
+    status = replay.live.status()
+    assert status.phase == "ended"
+    assert status.steps_ended == status.steps == 6 * 4
+    assert status.iterations_ended == 4
+    assert status.active_flows == 0
+    assert status.running == []
+    assert status.figures == {"loss": 0.25}
+    assert status.run_time == replay.schedule.makespan
+    assert status.verdict == "trusted"
+    assert status.outcome is not None
+    assert status.outcome.makespan == replay.schedule.makespan
+
+
+def test_what_is_under_way_is_shown_at_every_moment() -> None:
+    replay = Replay()
+    made = replay.schedule
+    for time in np.linspace(0.05, made.makespan - 0.05, 40).tolist():
+        replay.until(time)
+        status = replay.live.status()
+        tasks = (made.task_start <= time) & (time < made.task_end)
+        assert len(status.running) == tasks.sum()
+        remote = np.array([bool(hops) for hops in made.problem.hops])[:, None]
+        flows = (made.flow_start <= time) & (time < made.flow_end) & remote
+        assert status.active_flows == flows.sum()
+        for port in status.ports:
+            assert 0 <= port.rate <= port.capacity * (1 + 1e-9)
+
+
+def test_the_history_holds_the_bytes_of_the_rates() -> None:
+    replay = Replay()
+    replay.until(replay.schedule.makespan)
+    replay.live.ended(replay.result())
+    history = replay.live.history_json()
+    lengths = np.diff([*history["time"], history["end"]])
+    assert lengths.sum() == pytest.approx(replay.schedule.makespan)
+    curves = assigned_rates(replay.schedule)
+    assert curves is not None
+    for rates, (time, level) in zip(history["rates"], curves, strict=True):
+        expected = float(np.sum(level[:-1] * np.diff(time)))
+        assert np.dot(rates, lengths) == pytest.approx(expected)
+
+
+def test_a_line_of_a_flow_that_is_over_does_not_come_back() -> None:
+    replay = Replay()
+    replay.until(replay.schedule.makespan)
+    edge, n = replay.schedule.flows()[0].tolist()
+    stale = Lines(*(np.array([value]) for value in (edge, n, 0.0, 7.0)))
+    replay.live.tape.decided(Decisions([], [(edge, n)], stale), 1e3)
+    status = replay.live.status()
+    assert status.active_flows == 0
+    assert [port.rate for port in status.ports] == [0.0] * 4
+
+
+def test_events_that_are_heard_late_count_as_delay() -> None:
+    replay = Replay(1)
+    replay.until(1.0)
+    assert replay.live.status().max_delay == pytest.approx(0.0, abs=1e-9)
+    replay.clock.now += 20.0
+    first = np.nanmin(replay.schedule.flow_end[replay.schedule.flow_end > 1.0])
+    replay.until(replay.schedule.makespan)
+    assert replay.live.status().max_delay == pytest.approx(21.0 - first)
+
+
+def test_a_failed_run_says_why() -> None:
+    replay = Replay()
+    replay.until(3.0)
+    replay.live.failed("w0 died")
+    status = replay.live.status()
+    assert (status.phase, status.error) == ("failed", "w0 died")
+
+
+def test_merging_keeps_the_area_and_bounds_the_memory() -> None:
+    history = History(capacity=8)
+    rng = np.random.default_rng(3)
+    edges = np.cumsum(np.append(0.0, rng.random(50)))
+    rates = rng.random((50, 2))
+    for k in range(50):
+        history.add(edges[k], edges[k + 1], rates[k].tolist(), k)
+        assert len(history.time) <= 8
+    lengths = np.diff([*history.time, history.end])
+    assert lengths.sum() == pytest.approx(edges[-1])
+    np.testing.assert_allclose(
+        lengths @ np.array(history.rates), np.diff(edges) @ rates
+    )
+    assert history.flows[-1] == 49
+    assert history.merged > 0
+
+
+def test_metrics_are_in_the_text_format() -> None:
+    replay = Replay()
+    replay.until(4.0)
+    status = replay.live.status()
+    text = metrics(status)
+    assert text.endswith("\n")
+    values = dict(
+        line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")
+    )
+    assert float(values["emu_run_time_seconds"]) == status.run_time
+    for port in status.ports:
+        named = f'emu_port_rate_bytes_per_second{{port="{port.port}"}}'
+        assert float(values[named]) == port.rate
+    names = {line.split()[2] for line in text.splitlines() if "# TYPE" in line}
+    assert {name.partition("{")[0] for name in values} == names
+
+
+def test_the_terminal_table_fits_and_shows_every_machine() -> None:
+    replay = Replay()
+    replay.until(4.0)
+    console = terminal()
+    with console.capture() as printed:
+        console.print(live_table(replay.live.status()))
+    text = printed.get()
+    assert "m0" in text
+    assert "m1" in text
+    assert max(map(len, text.splitlines())) <= 100

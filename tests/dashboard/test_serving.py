@@ -1,0 +1,142 @@
+"""The dashboard over HTTP and in a browser."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+
+from emu.dashboard import Dashboard
+from emu.dashboard.status import Status
+from emu.errors import ScenarioError
+from tests.browser import Browser, needs_browser
+from tests.dashboard.replay import Replay
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+async def answer(
+    client: aiohttp.ClientSession, url: str, headers: Mapping[str, str] | None = None
+) -> tuple[int, Any]:
+    async with client.get(url, headers=headers) as response:
+        if response.content_type == "application/json":
+            return response.status, await response.json()
+        return response.status, await response.text()
+
+
+async def test_status_is_of_its_schema(
+    client: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    replay = Replay()
+    replay.until(3.0)
+    with Dashboard(replay.live, tmp_path) as dashboard:
+        code, status = await answer(client, f"{dashboard.url}api/status")
+        _, schema = await answer(client, f"{dashboard.url}api/schema")
+        _, text = await answer(client, f"{dashboard.url}metrics")
+    assert code == 200
+    assert Status.model_validate(status).run_time == 3.0
+    assert set(schema["properties"]) == set(status)
+    assert "emu_run_time_seconds 3\n" in text
+
+
+async def test_only_loopback_names_are_answered_without_a_token(
+    client: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    with Dashboard(Replay().live, tmp_path) as dashboard:
+        url = f"{dashboard.url}api/status"
+        assert (await answer(client, url, {"Host": "evil.example"}))[0] == 403
+        assert (await answer(client, url))[0] == 200
+        elsewhere = {"Origin": "http://evil.example"}
+        with pytest.raises(aiohttp.WSServerHandshakeError):
+            await client.ws_connect(f"{dashboard.url}ws", headers=elsewhere)
+
+
+async def test_other_addresses_ask_for_a_token(
+    client: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    with Dashboard(Replay().live, tmp_path, host="0.0.0.0") as dashboard:  # noqa: S104
+        whole = dashboard.url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104
+        bare, _, token = whole.partition("?token=")
+        assert len(token) >= 16
+        assert (await answer(client, bare))[0] == 403
+        assert (await answer(client, f"{bare}?token=x{token[1:]}"))[0] == 403
+        assert (await answer(client, whole))[0] == 200
+        bearer = {"Authorization": f"Bearer {token}"}
+        assert (await answer(client, f"{bare}metrics", bearer))[0] == 200
+
+
+def test_a_taken_port_is_a_clear_error(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ScenarioError, match=f"cannot listen on 127.0.0.1:{port}"):
+            Dashboard(Replay().live, tmp_path, port=port).__enter__()
+
+
+async def test_viewers_hear_the_same_whenever_they_come(
+    client: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    replay = Replay()
+    with Dashboard(replay.live, tmp_path) as dashboard:
+        async with client.ws_connect(f"{dashboard.url}ws") as early:
+            heard = (await early.receive_json())["history"]
+            assert heard["time"] == []
+            heard["rates"] = [[] for _ in range(4)]
+            replay.until(replay.schedule.makespan)
+            replay.live.ended(replay.result())
+            while True:
+                said = await early.receive_json()
+                samples = said["samples"]
+                heard["time"] += samples["time"]
+                heard["end"] = samples["end"]
+                heard["flows"] += samples["flows"]
+                heard["training"] += samples["training"]
+                for rates in samples["rates"]:
+                    for port, rate in enumerate(rates):
+                        heard["rates"][port].append(rate)
+                if said["status"]["phase"] == "ended" and not samples["time"]:
+                    break
+            async with client.ws_connect(f"{dashboard.url}ws") as late:
+                assert (await late.receive_json())["history"] == heard
+        _, history = await answer(client, f"{dashboard.url}api/history")
+        assert history == heard
+
+
+@needs_browser
+async def test_a_page_opened_half_way_and_one_after_the_end_agree(
+    tmp_path: Path,
+) -> None:
+    replay = Replay()
+    async with Browser() as browser:
+        with Dashboard(replay.live, tmp_path) as dashboard:
+            replay.until(replay.schedule.makespan / 2)
+            early = await browser.open(dashboard.url)
+            await early.until("runHistory().time.length > 3")
+            half = await early.value("runHistory().time.length")
+            replay.until(replay.schedule.makespan)
+            replay.live.ended(replay.result())
+            late = await browser.open(dashboard.url, dark=True)
+            for page in (early, late):
+                await page.until("byId('phase').textContent.startsWith('ended')")
+                await page.until(f"runHistory().end === {replay.schedule.makespan!r}")
+                assert page.complaints == []
+            seen = await early.value("runHistory()")
+            assert len(seen["time"]) > half
+            assert await late.value("runHistory()") == seen
+            assert seen == replay.live.history_json() | {
+                "training": [list(one) for one in replay.live.history.training]
+            }
+        # The server has gone; the page keeps the run.
+        await early.until("byId('phase').textContent.includes('emu has left')")
+        assert await early.value("runHistory()") == seen
+        cards = await early.value("byId('figures').textContent")
+        assert f"{replay.schedule.makespan:g} s" in cards

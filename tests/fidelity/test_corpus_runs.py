@@ -1,0 +1,61 @@
+"""Emulated against simulated makespan on a fixed part of the corpus.
+
+Wall times are so short that the sockets, not patience, are tested. A run that its own
+verdict does not trust says nothing about fidelity: it is tried again, and too many of
+those fail the test too.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from emu.coordinator.trial import Trial, attempt, prepared
+from emu.scenario import load
+from emu.testing.corpus import draw_scenario
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SEEDS = range(20)
+#: Wall seconds of one run; 0.3 ms per flow on a chain of 10 are 0.2 %.
+WALL = 1.5
+#: What a trusted run may be off by (the verdict allows 1 %), and one that is not by
+#: more than its bound says.
+OFF, SLACK = 0.02, 0.02
+RETRIES = 2
+
+
+@pytest.fixture(scope="module")
+def trials() -> dict[int, Trial]:
+    """Return the runs of this module so far, by seed."""
+    return {}
+
+
+@pytest.mark.emulation
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_emulated_and_simulated_makespan_agree(
+    trials: dict[int, Trial], tmp_path: Path, seed: int
+) -> None:
+    path = tmp_path / "drawn.yaml"
+    path.write_text(json.dumps(draw_scenario(seed, most_processes=10)))
+    experiment = prepared(load(path), WALL)
+
+    trial = trials[seed] = attempt(experiment, tmp_path / "runs", retries=RETRIES)
+
+    assert trial.trust != "failed", trial.problem
+    allowed = OFF if trial.trust == "trusted" else trial.bound + SLACK
+    assert abs(trial.fidelity) <= allowed
+
+
+@pytest.mark.emulation
+@pytest.mark.slow
+def test_most_runs_can_be_trusted(trials: dict[int, Trial]) -> None:
+    if len(trials) < len(SEEDS):
+        pytest.skip("only a part of the corpus was run")
+    trusted = [trial.trust == "trusted" for trial in trials.values()]
+
+    assert sum(trusted) >= len(SEEDS) * 0.7

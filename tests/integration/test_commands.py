@@ -1,0 +1,149 @@
+"""The command line in processes of its own: files, JSON and every exit code."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.scenarios import GOLDEN, bursts, emu, tiny_training, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.emulation
+
+
+def options(*overrides: str) -> list[str]:
+    return [word for override in overrides for word in ("--set", override)]
+
+
+#: One iteration of the golden job in 0.34 wall seconds; how exact it is is not asked.
+QUICK = options(
+    "job.iterations=1",
+    "emulation.time_scale=0.02",
+    "emulation.byte_scale=5000",
+    "expect={fidelity: 50 %}",
+)
+
+
+def test_a_run_is_written_told_and_audited(tmp_path: Path) -> None:
+    done = emu("run", GOLDEN, *QUICK, "--json", "out.json", cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert "emulated makespan" in done.stdout
+    (run,) = (tmp_path / "runs").iterdir()
+    assert f"written to runs/{run.name}" in done.stderr
+    told = json.loads((tmp_path / "out.json").read_text())
+    assert told == json.loads((run / "result.json").read_text())
+    assert told["simulated_makespan"] == 17.0
+
+    audited = emu("audit", run, "--tolerance", "5 s", cwd=tmp_path)
+    assert audited.returncode == 0, audited.stderr
+    assert "keeps (5)-(14)" in audited.stdout
+
+    for task in told["tasks"]:
+        if task["task"] == "w0":
+            task["start"] = 0.5
+    (run / "result.json").write_text(json.dumps(told))
+    audited = emu("audit", run, "--tolerance", "5 s", cwd=tmp_path)
+
+    assert audited.returncode == 6
+    assert "w0[0] started before" in audited.stderr
+
+
+@pytest.mark.parametrize(
+    ("overrides", "code", "told"),
+    [
+        (["job.iterations=none at all"], 2, "job.iterations: found 'none at all'"),
+        (["expect.fidelity=0.0000001 %"], 6, "emulated and simulated makespan differ"),
+        (["emulation.memory_limit=100 kB"], 5, "credit window or a higher limit"),
+    ],
+    ids=["bad scenario", "missed fidelity", "failed run"],
+)
+def test_exit_codes(overrides: list[str], code: int, told: str, tmp_path: Path) -> None:
+    done = emu("run", GOLDEN, *QUICK, *options(*overrides), cwd=tmp_path)
+
+    assert done.returncode == code, done.stderr
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("emu:")]
+    assert len(errors) == 1
+    # A run that is over is whole, whatever was expected of it; no other looks so.
+    results = list((tmp_path / "runs").glob("*/result.json"))
+    assert len(results) == (1 if code == 6 else 0)
+    assert not list(tmp_path.rglob("*.partial*"))
+
+
+def test_unlimited_credit_meets_the_memory_limit(tmp_path: Path) -> None:
+    """40 B at byte scale 5000 are 200 kB: four of them fit, eight do not."""
+    document = bursts(8, window="unlimited", sizes=["40 B"])
+    document["emulation"]["memory_limit"] = "900 kB"
+    file = written(document, tmp_path)
+    done = emu("run", file, cwd=tmp_path)
+
+    assert done.returncode == 5
+    assert "g0->w0" in done.stderr
+    assert "a smaller credit window or a higher limit is needed" in done.stderr
+    bounded = emu("run", file, *options("job.credit_window=4"), cwd=tmp_path)
+    assert bounded.returncode == 0, bounded.stderr
+
+
+def test_a_cluster_that_is_too_small_is_named_with_the_shortfall(
+    tmp_path: Path,
+) -> None:
+    document = tiny_training(1, demands={"worker": {"gpu": 1}, "sampler": {"cpu": 4}})
+    for machine in document["cluster"]["machines"]:
+        machine.update(gpu=1, cpu=3)
+    file = written(document, tmp_path)
+    done = emu("run", file, *options("placement.policy=ifs"), cwd=tmp_path)
+
+    assert done.returncode == 4
+    assert "need 8 cpu in total, all machines together have 6 (2 short)" in done.stderr
+    assert not list((tmp_path / "runs").glob("*/result.json"))
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        address = f"127.0.0.1:{port}"
+        done = emu("run", GOLDEN, *QUICK, "--listen", address, cwd=tmp_path)
+
+    assert done.returncode == 5
+    assert f"{address}" in done.stderr
+    assert "in use" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_run_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file, not a directory")
+    done = emu("run", GOLDEN, *QUICK, cwd=tmp_path)
+
+    assert done.returncode == 3
+    assert "choose another with --runs" in done.stderr
+
+
+def test_a_profile_is_measured_and_used(tmp_path: Path) -> None:
+    file = written(tiny_training(4), tmp_path)
+    measured = emu("profile", file, "profile.json", "--iterations", "4", cwd=tmp_path)
+    assert measured.returncode == 0, measured.stderr
+
+    use = options("profile=profile.json", "job.times=null", "emulation.compute=timed")
+    simulated = emu("simulate", file, *use, "--json", "-", cwd=tmp_path)
+    assert simulated.returncode == 0, simulated.stderr
+    predicted = json.loads(simulated.stdout)["makespan"]
+    assert predicted > 0
+
+    slowly = options("emulation.time_scale=10", "job.credit_window=unlimited")
+    never = options("expect.prediction=0.0000001 %")
+    done = emu("run", file, *use, *slowly, *never, "--json", "-", cwd=tmp_path)
+    assert done.returncode == 6
+    assert "the prediction is off by" in done.stderr
+    result = json.loads(done.stdout)
+    assert result["predicted_makespan"] == pytest.approx(predicted)
+    assert result["prediction_error"] == pytest.approx(
+        result["makespan"] / predicted - 1
+    )

@@ -1,0 +1,43 @@
+"""A real graph, learnt through sockets."""
+
+from __future__ import annotations
+
+import csv
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from emu.coordinator import missed_expectations
+from emu.scenario import load
+from tests.integration.scenarios import SCENARIOS, carried_out
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.emulation,
+    pytest.mark.slow,
+    pytest.mark.data,
+    pytest.mark.timeout(400),
+    pytest.mark.skipif("EMU_DATA" not in os.environ, reason="EMU_DATA names no graphs"),
+]
+
+
+def test_amazon_computers_is_learnt(tmp_path: Path) -> None:
+    """100 s; single-process training reaches 0.90 to 0.91."""
+    file = SCENARIOS / "amazon_computers.yaml"
+    run = carried_out(file, tmp_path)
+
+    assert run.result["accuracy"]["test"] >= 0.89
+    assert missed_expectations(load(file), run.result) == []
+    with (run.path / "training.csv").open() as lines:
+        losses = [
+            (float(row["time"]), float(row["value"]))
+            for row in csv.DictReader(lines)
+            if row["figure"] == "loss" and row["task"] == "w0"
+        ]
+    assert len(losses) == 200
+    assert losses == sorted(losses, key=lambda point: point[0])
+    first, last = ([v for _, v in part] for part in (losses[:20], losses[-20:]))
+    assert sum(last) < 0.4 * sum(first)

@@ -1,0 +1,77 @@
+"""Run directories made without a run: two simulations, one taken as the emulation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.problem import Realization
+from emu.report.array_files import write_realization
+from emu.report.result import (
+    VERSION,
+    fidelity,
+    flow_error,
+    flow_table,
+    port_table,
+    task_table,
+)
+from emu.report.run_directory import RunDirectory
+from emu.simulation import simulate
+from emu.testing import two_machine_example
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write_run(parent: Path, iterations: int = 4) -> tuple[Path, dict[str, Any]]:
+    """Write a run directory and return its path and the content of result.json.
+
+    The "emulated" run has volumes that are 3 % larger than the simulation's.
+    """
+    problem, realization = two_machine_example(iterations)
+    slower = Realization(realization.times, realization.volumes * 1.03)
+    emulated = simulate(problem, slower, record_rates=True)
+    simulated = simulate(problem, realization)
+    late = np.zeros_like(realization.times)
+    result = {
+        "version": VERSION,
+        "scenario": "two <machines> & more",
+        "policy": "oes",
+        "placement": "fixed",
+        "iterations": iterations,
+        "processes": len(problem.job.processes),
+        "simulated_makespan": simulated.makespan,
+        "fidelity": fidelity(emulated.makespan, simulated.makespan),
+        "predicted_makespan": simulated.makespan,
+        "prediction_error": fidelity(emulated.makespan, simulated.makespan),
+        "wall_seconds": 1.5,
+        "verdict": {
+            "trust": "degraded",
+            "error": 0.031,
+            "max_error": 0.02,
+            "reasons": ["the processors were busy"],
+            "remedies": ["set emulation.time_scale to 5"],
+        },
+        "flow_end_apart": flow_error(emulated, simulated),
+        "kinds": task_table(problem, realization.times, late),
+        "edges": flow_table(emulated, simulated),
+        "ports": port_table(emulated),
+        **emulated.to_json(),
+    }
+    directory = RunDirectory.create("recorded", parent)
+    directory.write_json("manifest.json", {"version": VERSION})
+    directory.write_problem(problem)
+    directory.write_json("simulated.json", simulated.to_json())
+    write_realization(directory.path, slower)
+    assert emulated.rates is not None
+    directory.write_rates(emulated.rates)
+    lines = ["time,task,iteration,figure,value"]
+    for n in range(iterations):
+        end = emulated.task_end[problem.job.index("w0"), n]
+        lines.append(f"{end:.6f},w0,{n},loss,{2.0 / (n + 1):.6f}")
+        lines.append(f"{end:.6f},w0,{n},accuracy,{0.2 * n:.6f}")
+        lines.append(f"{end:.6f},g0,{n},rows,120")
+    directory.write_lines("training.csv", lines)
+    directory.write_json("result.json", result)
+    return directory.path, result

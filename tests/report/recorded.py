@@ -1,0 +1,70 @@
+"""A small run directory, as an emulated run leaves it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.problem import Realization
+from emu.report.array_files import write_realization
+from emu.report.recorded_run import with_rates
+from emu.report.result import VERSION
+from emu.report.run_directory import RunDirectory
+from emu.simulation import simulate
+from emu.testing import two_machine_example
+from tests.schedule.chains import distorted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from emu.schedule import RateHistory, Schedule
+
+
+def schedules() -> tuple[Schedule, Schedule]:
+    """Return an emulated schedule of three iterations, and the simulation of it."""
+    problem, realization = two_machine_example(3, credit=2)
+    ideal = simulate(problem, realization, record_rates=True)
+    run = distorted(ideal)
+    replayed = simulate(problem, two_machine_realization(run))
+    return with_rates(run, slowed(ideal.rates)), replayed
+
+
+def slowed(rates: RateHistory | None) -> RateHistory:
+    """Return rates as of a clock that is 1 % slow, like `distorted`."""
+    assert rates is not None
+    return replace(rates, time=1.01 * rates.time, rate=rates.rate / 1.01)
+
+
+def two_machine_realization(emulated: Schedule) -> Realization:
+    """Return the times of ``emulated`` and the volumes of the example."""
+    times = np.maximum(emulated.task_end - emulated.task_start, 0.0)
+    return Realization(times, two_machine_example(3, credit=2)[1].volumes)
+
+
+def write_run(path: Path, *, policy: str = "oes") -> Path:
+    """Write the run directory ``path`` and return it."""
+    emulated, simulated = schedules()
+    path.mkdir()
+    directory = RunDirectory(path)
+    scenario = {"name": "golden", "schedule": {"policy": policy}}
+    directory.write_json("manifest.json", {"version": VERSION, "scenario": scenario})
+    directory.write_problem(emulated.problem)
+    directory.write_json("simulated.json", simulated.to_json())
+    assert emulated.rates is not None
+    directory.write_rates(emulated.rates)
+    write_realization(path, two_machine_realization(emulated))
+    losses = [f"{10.0 * n + 20},w0,{n},loss,{2.0 - n / 4}" for n in range(3)]
+    directory.write_lines("training.csv", ["time,task,iteration,figure,value", *losses])
+    result = {
+        "version": VERSION,
+        "scenario": "golden",
+        "policy": policy,
+        "placement": "explicit",
+        "predicted_makespan": 38.0,
+        "simulated_makespan": simulated.makespan,
+        **emulated.to_json(),
+    }
+    directory.write_json("result.json", result)
+    return path

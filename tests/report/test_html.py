@@ -1,0 +1,215 @@
+"""report.html: what it holds, and what it says when something is missing."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from emu.errors import DataError
+from emu.report.html import report_page, write_report
+from emu.report.html.chart_data import moved_rates, thinned, training_data
+from emu.report.html.lanes import pack_lanes
+from emu.report.port_rates import assigned_rates
+from emu.report.recorded_run import load_run, with_rates
+from tests.browser import Browser, needs_browser
+from tests.report.drawn_run import write_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+times = arrays(np.float64, st.integers(0, 40), elements=st.floats(0, 100, width=16))
+
+
+def data_of(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page)
+    assert found is not None
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
+@given(times, st.floats(0.01, 10))
+def test_lanes_keep_bars_apart_and_are_as_few_as_bars_overlap(
+    start: np.ndarray[Any, Any], length: float
+) -> None:
+    end = start + length
+    lanes, count = pack_lanes(start, end)
+    for lane in range(count):
+        mine = np.sort(start[lanes == lane])
+        assert np.all(np.diff(mine) >= length - 1e-9)
+    together = [int(np.sum((start <= at) & (at < end))) for at in start]
+    assert count == max(together, default=0)
+
+
+@given(st.integers(1, 300), st.integers(2, 50), st.integers(0, 9))
+def test_a_thinned_curve_keeps_its_area(steps: int, points: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    time, rate = np.cumsum(rng.random(steps)), rng.random(steps)
+    end = float(time[-1]) + 0.5
+    at, level = thinned(time, rate, end, points)
+    assert len(at) == min(steps, points)
+    area = float(np.sum(rate * np.diff([*time, end])))
+    assert np.sum(level * np.diff([*at, end])) == pytest.approx(area, rel=1e-9)
+
+
+def test_moved_rates_amount_to_the_bytes_that_arrived(tmp_path: Path) -> None:
+    run, _ = write_run(tmp_path)
+    schedule = load_run(run).emulated
+    assert schedule is not None
+    assert schedule.rates is not None
+    late = with_rates(schedule, schedule.rates)
+    late.flow_end[...] += 0.25  # every flow arrives later than its rates say
+    moved = with_rates(late, moved_rates(late, schedule.rates))
+    curves = assigned_rates(moved)
+    assert curves is not None
+    through = [float(np.sum(rate[:-1] * np.diff(time))) for time, rate in curves]
+    expected = np.zeros(len(through))
+    for e, n in late.flows():
+        expected[list(late.problem.hops[e])] += late.flow_bytes[e, n]
+    np.testing.assert_allclose(through, expected, rtol=1e-9)
+
+
+def test_the_page_is_whole_and_escapes_what_it_shows(tmp_path: Path) -> None:
+    run, _ = write_run(tmp_path)
+    page = write_report(run).read_text()
+    assert not re.search(r'(src|href)="(?!data:)', page)
+    assert "http" not in re.sub(r'http-equiv="', "", page)
+    assert "two &lt;machines&gt; &amp; more" in page
+    assert "<machines>" not in page
+    assert 'id="missing"' not in page.replace("id=missing", 'id="missing"')
+
+
+def test_a_verdict_is_shown_with_its_reasons(tmp_path: Path) -> None:
+    run, _ = write_run(tmp_path)
+    page = report_page(run)
+    assert "degraded" in page
+    assert "the host cost at most 3.10%, allowed are 2.00%" in page
+    assert "<li>set emulation.time_scale to 5</li>" in page
+
+
+def test_every_bar_of_both_runs_is_in_the_page(tmp_path: Path) -> None:
+    run, result = write_run(tmp_path)
+    data = data_of(report_page(run))
+    assert [one["name"] for one in data["runs"]] == ["emulated", "simulated"]
+    assert data["runs"][0]["makespan"] == result["makespan"]
+    for one in data["runs"]:
+        assert len(one["tasks"]["start"]) == 4 * -(-4 * len(result["tasks"]) // 3)
+        assert len(one["flows"]["start"]) == 4 * -(-4 * len(result["flows"]) // 3)
+        chain = one["chain"]
+        assert chain[0]["start"] == pytest.approx(0.0)
+        assert chain[-1]["end"] == pytest.approx(one["makespan"])
+
+
+@pytest.mark.parametrize(
+    "name", ["result.json", "simulated.json", "rates.npz", "training.csv"]
+)
+@pytest.mark.parametrize("harm", ["missing", "cut short"])
+def test_what_is_missing_is_named_and_the_rest_is_shown(
+    tmp_path: Path, name: str, harm: str
+) -> None:
+    run, _ = write_run(tmp_path)
+    if harm == "missing":
+        (run / name).unlink()
+    else:
+        whole = (run / name).read_bytes()
+        (run / name).write_bytes(whole[: len(whole) // 2])
+    page = report_page(run)
+    assert data_of(page)["runs"]
+    if (name, harm) == ("training.csv", "cut short"):
+        assert len(data_of(page)["training"][0]["points"]) in {2, 3}
+    else:
+        missing = page[page.index("id=missing") :]
+        assert name in missing[: missing.index("</section>")]
+
+
+def test_a_directory_without_a_problem_still_shows_the_headline(
+    tmp_path: Path,
+) -> None:
+    run, result = write_run(tmp_path)
+    (run / "problem.json").unlink()
+    page = report_page(run)
+    assert "problem.json" in page
+    assert f"{result['makespan']:.6g} s" in page
+    assert data_of(page)["runs"] == []
+
+
+def test_damaged_tables_are_named(tmp_path: Path) -> None:
+    run, result = write_run(tmp_path)
+    del result["ports"][0]["used"]
+    (run / "result.json").write_text(json.dumps(result))
+    page = report_page(run)
+    assert "no usable ports" in page
+    assert 'id="kinds-table"' in page
+
+
+def test_no_directory_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="not a run directory"):
+        write_report(tmp_path / "nothing")
+
+
+def test_training_is_averaged_per_iteration(tmp_path: Path) -> None:
+    path = tmp_path / "training.csv"
+    path.write_text(
+        "time,task,iteration,figure,value\n"
+        "1.0,w0,0,loss,4\n1.5,w1,0,loss,2\n1.5,w1,0,edges,2\n2.0,w0,1,loss,1\n2.5,w1,1,l"
+    )
+    (loss,) = training_data(path)
+    assert loss["means"] == [[1.5, 3.0], [2.0, 1.0]]
+
+
+@needs_browser
+async def test_in_a_browser_bars_are_drawn_and_zoom_works(tmp_path: Path) -> None:
+    run, result = write_run(tmp_path)
+    report = write_report(run)
+    async with Browser() as browser:
+        page = await browser.open(report.as_uri())
+        await page.until("document.documentElement.dataset.drawn")
+        shown = await page.value("""Object.fromEntries(
+            [...document.querySelectorAll("[data-key]")].map(
+                found => [found.dataset.key, found.textContent]))""")
+        assert shown["makespan"] == f"{result['makespan']:.6g} s"
+        assert shown["simulated_makespan"] == f"{result['simulated_makespan']:.6g} s"
+        assert shown["fidelity"] == f"{100 * result['fidelity']:+.3g} %"
+
+        bars = 2 * (len(result["tasks"]) + len(result["flows"]))
+        flows_twice = bars + 2 * len(result["flows"])  # once out, once in
+        assert await page.value("gantt.drawn") == flows_twice
+        colours = await page.value("""new Set(new Uint32Array(gantt.canvas
+            .getContext("2d").getImageData(0, 0, gantt.canvas.width,
+            gantt.canvas.height).data.buffer)).size""")
+        assert colours > len(range(4))
+
+        place = await page.value("gantt.canvas.getBoundingClientRect().toJSON()")
+        x, y, width = place["x"], place["y"] + 60, place["width"]
+        await page.drag((x + 0.4 * width, y), (x + 0.6 * width, y))
+        low, high = await page.value("view.range")
+        whole = await page.value("view.whole[1]")
+        assert 0 < low < high < whole
+        assert await page.value("gantt.drawn") < flows_twice
+        await page.value("view.reset()")
+        await page.frame()
+        assert await page.value("gantt.drawn") == flows_twice
+        assert page.complaints == []
+
+
+@needs_browser
+async def test_in_a_browser_a_damaged_run_is_shown_without_complaints(
+    tmp_path: Path,
+) -> None:
+    run, _ = write_run(tmp_path)
+    for name in ("result.json", "rates.npz", "training.csv"):
+        (run / name).unlink()
+    async with Browser() as browser:
+        page = await browser.open(write_report(run).as_uri(), dark=True)
+        await page.until("document.documentElement.dataset.drawn")
+        assert await page.value("gantt.drawn") > 0
+        assert "result.json" in await page.value(
+            "document.getElementById('missing').textContent"
+        )
+        assert page.complaints == []

@@ -1,0 +1,145 @@
+"""Figures hold as many bars as there is to show, in every format."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING
+
+import pytest
+
+import emu
+from emu.errors import DataError
+from emu.report.plots import FIGURES, plot
+from emu.report.statistics import interval
+from tests.report.recorded import write_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def groups(path: Path) -> dict[str, int]:
+    """Return the id of every group of an SVG and how many paths are drawn in it."""
+    found = {}
+    for group in ET.parse(path).getroot().iter(f"{SVG}g"):  # noqa: S314 - our own file
+        if "id" in group.attrib:
+            drawn = group.findall(f"{SVG}path") + group.findall(f"{SVG}use")
+            for clipped in group.findall(f"{SVG}g"):
+                drawn += clipped.findall(f"{SVG}use") + clipped.findall(f"{SVG}path")
+            found[group.attrib["id"]] = len(drawn)
+    return found
+
+
+def texts(path: Path) -> set[str]:
+    root = ET.parse(path).getroot()  # noqa: S314 - our own file
+    return {"".join(text.itertext()).strip() for text in root.iter(f"{SVG}text")}
+
+
+def test_gantt_has_a_bar_per_task_and_flow(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "gantt.svg"
+    read = emu.load_run(run)
+    plot([read], "gantt", out)
+    bars = groups(out)
+
+    for name, made in (("emulated", read.emulated), ("simulated", read.simulated)):
+        assert made is not None
+        assert bars[f"{name}-tasks-graph_store"] == 2 * 3
+        assert bars[f"{name}-tasks-sampler"] == 2 * 3
+        assert bars[f"{name}-tasks-worker"] == 3
+        flows = sum(n for key, n in bars.items() if key.startswith(f"{name}-flows-"))
+        assert flows == 2 * len(made.flows()), "where they leave and where they arrive"
+    assert {"emulated time (s)", "w0", "m1 out", "critical chain"} <= texts(out)
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_figure_names_its_units(
+    run: Path, tmp_path: Path, figure: str, *, dark: bool
+) -> None:
+    out = tmp_path / f"{figure}.svg"
+    plot([emu.load_run(run)], figure, out, dark=dark)
+    shown = texts(out)
+    expected = {
+        "gantt": {"emulated time (s)"},
+        "ports": {"emulated time (s)", "B/s", "m0 out", "m1 in"},
+        "loss": {"emulated time (s)", "training loss (nats)"},
+        "cdf": {"time from first to last byte (s)", "share of flows"},
+        "compare": {"makespan (s)", "golden, explicit, oes"},
+    }
+
+    assert expected[figure] <= shown
+
+
+@pytest.mark.parametrize(
+    ("ending", "magic"), [("svg", b"<?xml"), ("pdf", b"%PDF"), ("png", b"\x89PNG")]
+)
+def test_formats(run: Path, tmp_path: Path, ending: str, magic: bytes) -> None:
+    """The same figure is the same file, and nothing else is left beside it."""
+    out = tmp_path / f"ports.{ending}"
+    plot([emu.load_run(run)], "ports", out)
+    first = out.read_bytes()
+    plot([emu.load_run(run)], "ports", out)
+
+    assert first.startswith(magic)
+    assert out.read_bytes() == first
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_compare_has_a_bar_per_makespan_and_joins_repeats(
+    run: Path, tmp_path: Path
+) -> None:
+    other = write_run(tmp_path / "other", policy="maxmin")
+    out = tmp_path / "compare.svg"
+    plot([emu.load_run(path) for path in (run, run, other)], "compare", out)
+
+    bars = {key for key in groups(out) if key.startswith("bar-")}
+    assert bars == {f"bar-{row}-{series}" for row in range(2) for series in range(3)}
+    assert {"golden, explicit, oes", "golden, explicit, maxmin"} <= texts(out)
+
+
+def test_several_runs_share_a_figure(run: Path, tmp_path: Path) -> None:
+    other = write_run(tmp_path / "other", policy="maxmin")
+    runs = [emu.load_run(run), emu.load_run(other)]
+    plot(runs, "loss", tmp_path / "loss.svg")
+    plot(runs, "cdf", tmp_path / "cdf.svg")
+
+    assert "golden, explicit, maxmin" in texts(tmp_path / "loss.svg")
+    assert "sampler -> worker, golden, explicit, oes" in texts(tmp_path / "cdf.svg")
+
+
+def test_what_cannot_be_drawn_says_why(run: Path, tmp_path: Path) -> None:
+    read = emu.load_run(run)
+    with pytest.raises(DataError, match=r"\.svg, \.pdf, \.png"):
+        plot([read], "gantt", tmp_path / "gantt.gif")
+    with pytest.raises(DataError, match="gantt is of one run, found 2"):
+        plot([read, read], "gantt", tmp_path / "gantt.svg")
+    with pytest.raises(ValueError, match="no figure is called pie"):
+        plot([read], "pie", tmp_path / "pie.svg")
+    with pytest.raises(DataError, match="cannot be written"):
+        plot([read], "gantt", tmp_path / "nowhere" / "gantt.svg")
+    broken = write_run(tmp_path / "broken")
+    (broken / "training.csv").unlink()
+    with pytest.raises(DataError, match="no loss was reported"):
+        plot([emu.load_run(broken)], "loss", tmp_path / "loss.svg")
+
+
+def test_half_a_run_is_drawn(tmp_path: Path) -> None:
+    broken = write_run(tmp_path / "broken")
+    (broken / "result.json").unlink()
+    plot([emu.load_run(broken)], "gantt", tmp_path / "gantt.svg")
+    plot([emu.load_run(broken)], "ports", tmp_path / "ports.svg")
+
+    assert not any(key.startswith("emulated") for key in groups(tmp_path / "gantt.svg"))
+    assert "mean rate of each flow, summed" in texts(tmp_path / "ports.svg")
+
+
+def test_interval() -> None:
+    """The textbook's five numbers: 95 % of t with 4 degrees of freedom is 2.776."""
+    found = interval([1.0, 2.0, 3.0, 4.0, 5.0])
+
+    assert found.mean == 3.0
+    assert found.half == pytest.approx(2.776 * 2.5**0.5 / 5**0.5)
+    assert interval([7.0]).half == 0.0
+    with pytest.raises(ValueError, match="no values"):
+        interval([])
