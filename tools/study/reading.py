@@ -40,8 +40,8 @@ REASONS = """\
   is the paper's, the size is not.
 - **The gain grows with the batch size.** Not seen: volumes and times grow almost in
   proportion to the batch, so all contenders slow down alike.
-- **The gain is stable over the peak-to-mean ratio.** It keeps its sign and shrinks: with
-  few large transfers the largest one, not the placement, decides more of the time.
+- **The gain is stable over the peak-to-mean ratio.** It keeps its sign and shrinks:
+  the larger the peaks, the more of the time they decide, wherever tasks stand.
 - **DistDGL.** The gain comes from clusters whose slow machines are full of colocated
   tasks; where fast machines can hold everything, colocation is as good as any search.
 """
