@@ -35,6 +35,7 @@ from tools.study.drawing import (
     verdict_table,
 )
 from tools.study.findings import by_series, verdicts, write_means, write_rows
+from tools.study.reading import CHOICES, REASONS
 from tools.study.settings import LOGICAL_PER_CORE, SETTINGS, Setting
 from tools.study.traffic import REFERENCE_BATCH, BatchPool, sampled_pools
 
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 BATCHES = (250, 500, REFERENCE_BATCH, 2000)
 RATIOS = (1.2, 2.0, 3.0)
 FULL, QUICK = 20, 3
-WIDTH = 100  # columns of the tables in tables.txt
+WIDTH = 100  # columns of the tables in report.md
 
 Found = tuple[Duel, list[Span]]
 
@@ -106,9 +107,11 @@ def write(folder: Path, duels: list[Duel], spans: list[Span]) -> None:
             if (setting, sweep, "DGTP") in series:
                 draw_sweep(number, series, folder)
         tables.insert(0, verdict_table(verdicts(series)))
-    with (folder / "tables.txt").open("w") as file:
-        for out in (Console(width=WIDTH), Console(file=file, width=WIDTH)):
-            out.print(*tables, sep="\n")
+    Console(width=WIDTH).print(*tables, sep="\n")
+    with (folder / "report.md").open("w") as file:
+        file.write("# The simulation study of the DGTP paper\n\n```text\n")
+        Console(file=file, width=WIDTH).print(*tables, sep="\n")
+        file.write(f"```\n\n{CHOICES}\n{REASONS}")
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:

@@ -28,7 +28,7 @@ def _sources() -> tuple[tuple[str, int, int], ...]:
 
 _SOURCES = _sources()
 
-# numba types njit by the options it documents (not no_cfunc_wrapper, _nrt), and this not.
+# numba types njit by its documented options only, and the other not at all.
 _njit: Any = numba.njit
 _unliteral: Any = types.unliteral
 

@@ -161,7 +161,7 @@ class Draw:
         etp, seconds_etp = dgtp, seconds
         if more > 1:
             etp, seconds_etp = self._etp(profile, round(more * transfers))
-        ours, seconds_ours = self._search(profile, budget)
+        ours, seconds_ours = self._search(profile, seconds_etp)
         distdgl = place_distdgl(self.job, self.cluster)
         self.placements = {
             "etp": dgtp.placement,

@@ -57,7 +57,7 @@ class Setting:
     hidden, layers
         Of GraphSAGE.
     search_seconds
-        Wall time of each search when they are compared.
+        Time that each search has at least when they are compared.
     profiled_pmr
         Peak-to-mean ratio that the paper profiled.
     """
