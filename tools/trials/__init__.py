@@ -1,0 +1,1 @@
+"""Figures of many trials: tables, distributions, rank correlation."""
