@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check bench clean
+.PHONY: demo test acceptance check bench clean
 
 demo: $(STAMP) ## run the main job on this machine
 	$(BIN)/emu run scenarios/demo.yaml
 
 test: $(STAMP) ## everything that CI checks
 	$(BIN)/python tools/check --all
+
+acceptance: $(STAMP) ## the shipped scenarios in full, over sockets
+	$(BIN)/python tools/check --acceptance
 
 check: $(STAMP) ## format, lint, types, layers and the quick tests
 	$(BIN)/python tools/check
