@@ -56,7 +56,7 @@ def test_a_run_says_how_far_it_can_be_believed(
 def test_a_process_that_stood_still_makes_a_run_untrusted(
     tmp_path: Path, leftovers: Leftovers
 ) -> None:
-    """w0 stops for 0.4 s of wall time, 21 % of the run, while all wait for it."""
+    """w0 stops for 0.4 s of wall time while it sends a flow of 0.05 s to ps0."""
     problem = prepare(load(GOLDEN, OPTIONS), emulated=True).problem
 
     def stop() -> None:
@@ -64,7 +64,7 @@ def test_a_process_that_stood_still_makes_a_run_untrusted(
         process.send_signal(signal.SIGSTOP)
         threading.Timer(0.4, process.send_signal, [signal.SIGCONT]).start()
 
-    result = _result(tmp_path, Acts("flow s1->w0", stop, problem))
+    result = _result(tmp_path, Acts("flow w0->ps0", stop, problem))
     verdict, budget = result["verdict"], result["error_budget"]
 
     assert verdict["trust"] == "untrusted"
