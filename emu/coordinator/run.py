@@ -201,13 +201,15 @@ class Coordinator:
         self._tuning = dict(next(iter(ready.values())).tuning)
 
     def _memory(self) -> int:
-        """Return the proportional set size of the node processes of this host."""
+        """Return the proportional set size of the node processes, 0 when unknown."""
+        if self._settings.agents:
+            return 0  # their process ids are those of other hosts
         total = 0
         for process in self._roster.processes.values():
             try:
                 total += psutil.Process(process.pid).memory_full_info().pss
             except (psutil.Error, AttributeError):
-                return 0  # another host, or a system without it
+                return 0  # a system without it
         return total
 
     async def _drive(self, clock: RunClock) -> None:
