@@ -151,7 +151,7 @@ class _PortProgram:
     def solve(self, nodes: int) -> float:
         """Return the least t, or a lower bound of it when ``nodes`` ran out."""
         # scipy.optimize takes 0.3 s to import, which every other command would pay.
-        from scipy import optimize, sparse  # type: ignore[import-untyped]  # noqa: PLC0415
+        from scipy import optimize, sparse  # noqa: PLC0415
 
         self._add_crossings()
         self._add_ports()
