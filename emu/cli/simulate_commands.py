@@ -9,6 +9,7 @@ from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.errors import ExpectationMissed
 from emu.report import flow_table, port_table, terminal
+from emu.report.optimality import optimality, optimality_line
 from emu.scenario import load, prepare, result_of
 from emu.units import format_duration
 
@@ -25,7 +26,13 @@ def simulate(
     """Simulate a scenario in virtual time."""
     experiment = prepare(load(file, overrides or []))
     schedule = experiment.simulate()
-    if emit(json_target, result_of(experiment.scenario, schedule)):
+    result = result_of(experiment.scenario, schedule) | optimality(
+        experiment.problem,
+        experiment.realization,
+        experiment.policy,
+        schedule.makespan,
+    )
+    if emit(json_target, result):
         console = terminal()
         for table in (flow_table(schedule), port_table(schedule)):
             console.print(table)
@@ -37,6 +44,8 @@ def simulate(
             f"{job.iterations} iterations under {scenario.schedule.policy}, "
             f"{len(schedule.flows()):,} flows"
         )
+        if line := optimality_line(result):
+            console.print(line)
     check_makespan(experiment.scenario, schedule.makespan)
 
 

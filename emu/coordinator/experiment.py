@@ -14,6 +14,7 @@ from emu.coordinator.judgement import judgement
 from emu.coordinator.run import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings
 from emu.report.array_files import write_realization
+from emu.report.optimality import optimality
 from emu.report.result import (
     VERSION,
     fidelity,
@@ -96,6 +97,7 @@ def carry_out(
     replayed = simulate(problem, run.realization, policy, profile=experiment.expected)
     predicted = experiment.simulate()
     result = summary(experiment, run, replayed, predicted)
+    result |= optimality(problem, run.realization, policy, run.schedule.makespan)
     result |= judgement(experiment, settings, run, replayed)
     result["policy"] = policy
     accuracy = evaluate_accuracy(experiment, run)

@@ -41,9 +41,10 @@ EFFORTS = {
     "stop_early": STOP_EARLY,
     "bound_first": BOUND_FIRST,
 }
-#: One unit of cost, as part of the makespan of the first placement. On workload A (IFS
-#: places it at 4.2 s, so this is 10 ms) all of 8 seeds ended within 0.7 % of the best
-#: known 2.553 s; with 1 % none did, with 0.1 % three.
+#: One unit of cost, as part of the makespan of the first placement (IFS places workload
+#: A at 4.2 s, so this is 10 ms). Of 8 seeds on workload A, 8 ended within about 1 % of
+#: the best known with 0.3 %, none with 1 %, 6 with 0.2 %, 3 with 0.1 %; with the 0.25 %
+#: chosen here four seeds ended at 2.549 to 2.571 s.
 UNIT = 0.0025
 REMEMBERED = 50_000  # placements per chain: 5 MB for 20 tasks
 STRIDE = 500  # proposals between two calls of ``progress``: 10 to 60 ms

@@ -34,7 +34,8 @@ SEARCHES = frozenset({"etp", "best"})
 
 
 def place(
-    policy: str,
+    name: str,
+    /,
     job: Job,
     cluster: Cluster,
     *,
@@ -48,6 +49,8 @@ def place(
 
     Parameters
     ----------
+    name
+        Of the placement policy; by position, since ``policy`` is an option.
     profile
         Times and volumes to judge placements by. ``etp`` and ``best`` need one; the
         others are simulated once when there is one, with the same draws, so that the
@@ -59,7 +62,8 @@ def place(
     progress
         Called by searches with (candidates so far, in all, best makespan).
     options
-        Fields of `EtpOptions` for ``etp``, of `SearchOptions` for ``best``.
+        Fields of `EtpOptions` for ``etp``, of `SearchOptions` for ``best``; the others
+        take ``iterations`` and ``policy``, the rate policy, of their one simulation.
 
     Raises
     ------
@@ -72,30 +76,30 @@ def place(
     TypeError
         When the policy has no such option.
     """
-    if policy not in POLICIES:
+    if name not in POLICIES:
         raise ValueError(
-            f"no placement policy is called {policy}; there are {', '.join(POLICIES)}"
+            f"no placement policy is called {name}; there are {', '.join(POLICIES)}"
         )
-    if policy in SEARCHES and profile is None:
-        raise ValueError(f"placement policy {policy} needs a profile")
-    if policy in SEARCHES and profile is not None:
-        return _searched(policy, job, cluster, profile, seed, progress, options)
+    if name in SEARCHES and profile is None:
+        raise ValueError(f"placement policy {name} needs a profile")
+    if name in SEARCHES and profile is not None:
+        return _searched(name, job, cluster, profile, seed, progress, options)
     iterations = options.pop("iterations", SearchOptions.iterations)
     rates = options.pop("policy", SearchOptions.policy)
     if options:
-        raise TypeError(f"placement policy {policy} has no option {min(options)}")
-    placement = _simple(policy, job, cluster, seed, tasks)
+        raise TypeError(f"placement policy {name} has no option {min(options)}")
+    placement = _simple(name, job, cluster, seed, tasks)
     if profile is None:
-        return PlacementResult(placement, policy)
+        return PlacementResult(placement, name)
     job = replace(job, iterations=iterations)
     simulated = makespan(
         Problem(cluster, job, placement), common_draws(profile, seed, iterations), rates
     )
-    return PlacementResult(placement, policy, makespan=simulated, evaluations=1)
+    return PlacementResult(placement, name, makespan=simulated, evaluations=1)
 
 
 def _searched(
-    policy: str,
+    name: str,
     job: Job,
     cluster: Cluster,
     profile: Profile,
@@ -103,7 +107,7 @@ def _searched(
     progress: Callable[[int, int, float], None] | None,
     options: dict[str, Any],
 ) -> PlacementResult:
-    if policy == "etp":
+    if name == "etp":
         etp = EtpOptions(**options)
         return search_etp(
             job, cluster, profile, seed=seed, options=etp, progress=progress
@@ -113,18 +117,18 @@ def _searched(
 
 
 def _simple(
-    policy: str,
+    name: str,
     job: Job,
     cluster: Cluster,
     seed: int,
     tasks: Mapping[str, str] | None,
 ) -> Placement:
-    if policy == "explicit":
+    if name == "explicit":
         return place_explicit(job, cluster, tasks or {})
-    if policy == "ifs":
+    if name == "ifs":
         return place_ifs(job, cluster, walk_generator(seed))
-    if policy == "random":
+    if name == "random":
         return place_random(job, cluster, walk_generator(seed))
-    if policy == "distdgl":
+    if name == "distdgl":
         return place_distdgl(job, cluster)
     return place_round_robin(job, cluster)

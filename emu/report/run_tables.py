@@ -8,6 +8,7 @@ from rich import box
 from rich.console import Group
 from rich.table import Table
 
+from emu.report.optimality import optimality_line
 from emu.units import format_duration, format_rate, format_ratio, format_size
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def headline(result: dict[str, Any]) -> Table:
         format_duration(result["predicted_makespan"]),
         f"before the run: emulated is {format_ratio(result['prediction_error'])}",
     )
+    if line := optimality_line(result):
+        table.add_row("lower bound", format_duration(result["bound"]), line)
     if "verdict" in result:
         verdict_rows(table, result["verdict"])
     if result["training"]:

@@ -81,7 +81,8 @@ def _walk(links: tuple[Link, ...], simulated: Schedule) -> Iterator[Drift]:
         yield Drift(ELSEWHERE, last, moment - start)
         yield Drift(last.cause, last, (last.end - begun) - (end - start))
         moment = end
-    yield Drift(ELSEWHERE, links[-1], moment - simulated.makespan)
+    if links:  # a run of no length has no chain
+        yield Drift(ELSEWHERE, links[-1], moment - simulated.makespan)
 
 
 def _identity(link: Link) -> tuple[int, int, int]:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from emu.problem import Problem, Realization
     from emu.scheduling.layout import Floats, Ints, Layout
 
+#: `Bounds.binding` where no port is.
+CRITICAL_PATH = "critical path"
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -43,6 +46,8 @@ class Bounds:
         The longest chain with flows as fast as if alone, LP.
     combined
         The best of these and of every port in context.
+    binding
+        What says so: the name of a port, or ``critical path``.
     degree
         Delta (20): the most flows of one iteration that enter or leave a machine.
     """
@@ -51,6 +56,7 @@ class Bounds:
     nic_port: str
     critical_path: float
     combined: float
+    binding: str
     degree: int
 
     @property
@@ -84,21 +90,22 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
     before_flow = _earliest_ready(layout, times, volumes)
     path = float(from_task.max())
     loads = np.zeros(layout.capacity.size)
-    combined = path
+    combined, binding = path, CRITICAL_PATH
     for port, capacity in enumerate(layout.capacity):
         head, size, tail = _flows_of(
             problem, port, before_flow, volumes / capacity, after_flow
         )
         loads[port] = size.sum()
-        combined = max(
-            combined, _in_context(head, size, tail), _in_context(tail, size, head)
-        )
+        least = max(_in_context(head, size, tail), _in_context(tail, size, head))
+        if least > combined:
+            combined, binding = least, problem.port_name(port)
     busiest = int(np.argmax(loads))
     return Bounds(
         nic_load=float(loads[busiest]),
         nic_port=problem.port_name(busiest),
         critical_path=path,
         combined=float(combined),
+        binding=binding,
         degree=flow_degree(problem),
     )
 

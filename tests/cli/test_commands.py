@@ -79,7 +79,19 @@ def test_simulate_prints_tables_of_at_most_100_columns() -> None:
 
     assert result.exit_code == 0
     assert "golden: makespan 38 s, 3 iterations under oes, 14 flows" in result.stdout
+    assert "whatever the schedule (NIC m0 in): within" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 100
+
+
+def test_simulate_says_how_far_from_the_best_a_schedule_can_be() -> None:
+    result = _json(
+        "simulate", GOLDEN, "--set", "job.iterations=1", "--set", "expect=null"
+    )
+
+    assert result["gap"] == result["makespan"] / result["bound"] - 1
+    assert 0 <= result["gap"] < 1
+    assert result["theorem1"]["kept"] is True
+    assert result["theorem1"]["certificate"] >= result["makespan"]
 
 
 def test_simulate_writes_a_result_that_can_be_read_back(tmp_path: Path) -> None:

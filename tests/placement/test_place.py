@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from emu.placement import POLICIES, place, place_ifs
-from emu.placement.draws import walk_generator
-from emu.problem import Cluster, Job, Profile
+from emu.placement.draws import common_draws, walk_generator
+from emu.problem import Cluster, Job, Problem, Profile
+from emu.simulation import makespan
 from tests.placement.placement_cases import paper_testbed, realization
 
 # The first call compiles: 30 s of processor time, more on a busy machine.
@@ -76,6 +78,26 @@ def test_searches_are_no_worse_than_ifs_under_the_same_draws(
     assert made["best"] is not None
     assert made["etp"] <= made["ifs"]
     assert made["best"] <= made["ifs"]
+
+
+@pytest.mark.parametrize("name", ["ifs", "etp", "best"])
+def test_the_rate_policy_reaches_the_simulations(
+    name: str, setting: tuple[Job, Cluster, Profile]
+) -> None:
+    job, cluster, profile = setting
+    options = OPTIONS.get(name, {"iterations": 2})
+    job_of_two = replace(job, iterations=2)
+
+    made = {
+        rates: place(name, job, cluster, profile=profile, policy=rates, **options)
+        for rates in ("oes", "fifo")
+    }
+
+    for rates, result in made.items():
+        problem = Problem(cluster, job_of_two, result.placement)
+        simulated = makespan(problem, common_draws(profile, 0, 2), rates)
+        assert result.makespan == pytest.approx(simulated)
+    assert made["oes"].makespan != made["fifo"].makespan
 
 
 def test_without_a_profile_nothing_is_simulated(

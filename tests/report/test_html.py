@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -13,11 +14,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from emu.errors import DataError
-from emu.report.html import report_page, write_report
+from emu.report.explanation import explain
+from emu.report.html import explained, report_page, write_report
 from emu.report.html.chart_data import moved_rates, thinned, training_data
 from emu.report.html.lanes import pack_lanes
 from emu.report.port_rates import assigned_rates
 from emu.report.recorded_run import load_run, with_rates
+from emu.units import format_duration
 from tests.browser import Browser, needs_browser
 from tests.report.drawn_run import write_run
 
@@ -91,6 +94,50 @@ def test_a_verdict_is_shown_with_its_reasons(tmp_path: Path) -> None:
     assert "degraded" in page
     assert "the host cost at most 3.10%, allowed are 2.00%" in page
     assert "<li>set emulation.time_scale to 5</li>" in page
+
+
+def section_of(page: str, name: str) -> str:
+    found = re.search(rf'<section id="{name}">(.*?)</section>', page, re.DOTALL)
+    assert found is not None, name
+    return found[1]
+
+
+def test_what_would_help_is_what_explain_says(tmp_path: Path) -> None:
+    run, _ = write_run(tmp_path)
+    recorded = load_run(run)
+    explanation = explain(
+        recorded.best, recorded.realization, recorded.policy, emulated=True
+    )
+    first = explanation.improvements[0]
+    assert first.gain > 0
+    rows = section_of(report_page(run), "helps").split("<tr>")[2:]
+    assert len(rows) == explained.SHOWN
+    assert first.change.what in html.unescape(rows[0])
+    assert format_duration(first.makespan, 6) in rows[0]
+
+
+def test_a_run_of_many_flows_is_not_simulated_for_what_would_help(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, result = write_run(tmp_path)
+    monkeypatch.setattr(explained, "MOST_FLOWS", len(result["flows"]) - 1)
+    helps = section_of(report_page(run), "helps")
+    assert f"Not looked for: the run has {len(result['flows'])} flows" in helps
+    assert "<table>" not in helps
+
+
+def test_where_the_two_parted_sums_to_the_difference(tmp_path: Path) -> None:
+    run, result = write_run(tmp_path)
+    result["error_budget"] = {"shaping": 0.25, "clock": -0.125, "loop lag": 0.0}
+    (run / "result.json").write_text(json.dumps(result))
+    apart = section_of(report_page(run), "apart")
+    whole = result["makespan"] - result["simulated_makespan"]
+    assert f"<td class=number>+{format_duration(whole)}</td>" in apart.split("sum")[1]
+    assert "<td>shaping</td><td class=number>+250 ms</td>" in apart
+    assert "<td>clock</td><td class=number>-125 ms</td>" in apart
+    assert "loop lag" not in apart
+    (run / "simulated.json").unlink()
+    assert "shaping" in section_of(report_page(run), "apart")
 
 
 def test_every_bar_of_both_runs_is_in_the_page(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from emu.problem import Realization
 from emu.schedule import Cause
 from emu.schedule.parting import ELSEWHERE, drifts
 from emu.simulation import simulate
@@ -14,7 +15,7 @@ from emu.testing import two_machine_example
 from tests.schedule.chains import cases, distorted
 
 if TYPE_CHECKING:
-    from emu.problem import Problem, Realization
+    from emu.problem import Problem
 
 
 @pytest.mark.parametrize("case", cases())
@@ -40,6 +41,14 @@ def test_drifts_close_when_the_order_of_events_differs(
 def test_no_drift_from_itself() -> None:
     schedule = simulate(*two_machine_example(3))
 
+    assert drifts(schedule, schedule) == ()
+
+
+def test_a_run_of_no_length_does_not_drift() -> None:
+    problem, realization = two_machine_example(2)
+    nothing = Realization(0.0 * realization.times, 0.0 * realization.volumes)
+    schedule = simulate(problem, nothing)
+    assert schedule.makespan == 0
     assert drifts(schedule, schedule) == ()
 
 

@@ -44,6 +44,7 @@ def test_bounds_of_the_example() -> None:
     assert found.nic_port == "m0 in"
     assert found.degree == 3  # g1->s0, s1->w0, p0->w0 leave m1
     assert found.combined == pytest.approx(115.0)
+    assert found.binding == "m0 in"
     assert found.gap(115.0) == pytest.approx(0.0)
 
 
@@ -57,6 +58,7 @@ def test_two_flows_through_one_port_in_context() -> None:
     found = bounds(problem, realization)
     assert found.nic_load == 10.0
     assert found.critical_path == 2 + 5 + 4
+    assert found.binding in {"a out", "b in"}
     assert found.combined == 2 + 10 + 3  # u, both flows, the shorter of v and w
 
 

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import DataError
-from emu.report.html import sections
+from emu.report.html import explained, sections
 from emu.report.html.chart_data import chart_data, training_data
 from emu.report.html.markup import section
 from emu.report.recorded_run import load_run
@@ -114,6 +114,12 @@ def _body(
     if recorded is not None and data["runs"]:
         chain = part("critical chain", lambda: sections.chain_table(recorded))
         parts.append(section("why", "Why this long", chain, note=_WHY))
+        helps = part("schedule", lambda: explained.would_help(recorded))
+        parts.append(section("helps", "What would help", helps, note=_HELPS))
+        apart = part("schedule", lambda: explained.parted(recorded))
+        apart += part("error budget", lambda: explained.budget(result))
+        title = "Where emulation and simulation parted"
+        parts.append(section("apart", title, apart, note=_APART))
         parts.append(_chart("ports", "Rate through every NIC direction", _PORTS))
     if data["training"]:
         parts.append(_chart("training", "Training", _TRAINING))
@@ -190,6 +196,14 @@ _GANTT = (
 _WHY = (
     "The critical chain goes from the end back to the start, each part beginning the "
     "moment the one before ends, so its parts sum to the makespan."
+)
+_HELPS = (
+    "The same run with one thing changed, simulated; the gain is of the simulated "
+    "makespan. A change of the placement is found by a short search."
+)
+_APART = (
+    "Emulated minus simulated, of the same times and volumes, part by part along the "
+    "emulated critical chain; then by what the host did."
 )
 _PORTS = (
     "Allocated: what the scheduler assigned. Moved: the same, scaled flow by flow to "

@@ -1,0 +1,92 @@
+"""Parts of the page that compare: with what would help, and with the simulation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.report.explanation import apart_rows, explain
+from emu.report.html.markup import table
+from emu.schedule.parting import drifts
+from emu.units import format_duration, format_ratio
+
+if TYPE_CHECKING:
+    from emu.report.recorded_run import RecordedRun
+
+#: Flows between machines above which the page does not look for what would help.
+MOST_FLOWS = 30_000
+#: Improvements that are shown; ``emu explain`` has all.
+SHOWN = 10
+#: Shares of the makespan below which a difference is rounding.
+_NOTHING = 1e-9
+
+
+def would_help(run: RecordedRun) -> str:
+    """Return the changes that shorten the run most, each simulated; or why not.
+
+    Raises
+    ------
+    DataError
+        When no schedule of the run could be read.
+    """
+    flows = len(run.best.flows())
+    if flows > MOST_FLOWS:
+        return (
+            f"<p>Not looked for: the run has {flows:,} flows, more than {MOST_FLOWS:,}."
+            " <code>emu explain</code> takes the time it needs.</p>"
+        )
+    found = explain(
+        run.best, run.realization, run.policy, emulated=run.emulated is not None
+    )
+    base = found.simulated_makespan
+    helping = [i for i in found.improvements if i.gain > _NOTHING * base]
+    if not helping:
+        return "<p>Nothing that was tried.</p>"
+    return table(
+        ["change", ">makespan", ">gain"],
+        [
+            [
+                improvement.change.what,
+                format_duration(improvement.makespan, 6),
+                format_ratio(-improvement.gain / base),
+            ]
+            for improvement in helping[:SHOWN]
+        ],
+    )
+
+
+def parted(run: RecordedRun) -> str:
+    """Return emulated minus simulated along the emulated chain, by cause and sum.
+
+    Empty when one of the two is missing.
+    """
+    if run.emulated is None or run.simulated is None:
+        return ""
+    apart = drifts(run.emulated, run.simulated)
+    base = run.simulated.makespan
+    rows = [
+        [row["cause"], row["what"], *_difference(row["seconds"], base)]
+        for row in apart_rows(run.problem, apart)
+        if abs(row["seconds"]) > _NOTHING * base
+    ]
+    whole = _difference(run.emulated.makespan - base, base)
+    return table(
+        ["along the chain", "of", ">apart", ">of the makespan"],
+        [*rows, ["sum", "", *whole]],
+    )
+
+
+def budget(result: dict[str, Any]) -> str:
+    """Return the error budget of result.json, what the host added; empty without."""
+    base = float(result["simulated_makespan"]) if "error_budget" in result else 0.0
+    rows = [
+        [cause, *_difference(float(seconds), base)]
+        for cause, seconds in result.get("error_budget", {}).items()
+        if seconds
+    ]
+    return table(["cause", ">apart", ">of the makespan"], rows) if rows else ""
+
+
+def _difference(seconds: float, base: float) -> tuple[str, str]:
+    sign = "-" if seconds < 0 else "+"
+    share = format_ratio(seconds / base) if base else "-"
+    return f"{sign}{format_duration(abs(seconds))}", share
