@@ -91,7 +91,7 @@ class CustomJobSection(Section):
             self.iterations,
             window=window,
             byte_scale=byte_scale,
-            settings={"compute": "timed", "seed": seed},
+            settings={"compute": "timed", "seed": seed, "checksum": True},
         )
 
     def realize(self, job: Job) -> Realization:
