@@ -7,9 +7,8 @@ Every set of machines is drawn as in the paper, and drawn again until the job fi
 each, ETP, the improved search (for the same time) and DistDGL place the job once;
 then every contender runs at every batch size and peak-to-mean ratio. Writes figures
 (SVG and PNG), the CSV behind them, the tables and a manifest into a run directory. The
-full study (20 draws) takes some 20 minutes on two quiet cores (per draw 9 s of a core
-for products, 110 s for papers100M, of which 90 s for the two searches), ``--quick`` (3
-draws) 4 minutes; ``--transfers 3000`` cuts that to a half.
+full study (20 draws) took 10 minutes on two cores; ``--quick`` makes 3 draws, and
+``--transfers 3000`` shortens the searches.
 """
 
 from __future__ import annotations
