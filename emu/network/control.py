@@ -144,17 +144,8 @@ class ControlConnection(asyncio.BufferedProtocol):
         WireError
             If it sent what is no message.
         """
-        try:
-            async with asyncio.timeout(within):
-                while not self._queue:
-                    if self._error is not None:
-                        raise self._error
-                    self._arrived.clear()
-                    await self._arrived.wait()
-        except TimeoutError:
-            raise DeadlineExceeded(
-                f"{self.owner} waited {within:g} s for {waiting_for} from {self.peer}"
-            ) from None
+        what = f"{waiting_for} from {self.peer}"
+        await self._wait_for(self._queue, within, what)
         message = self._queue.popleft()
         if self._paused and len(self._queue) < QUEUE // 2 and self._transport:
             self._paused = False
@@ -192,21 +183,27 @@ class ControlConnection(asyncio.BufferedProtocol):
         for _ in range(rounds):
             begun = time.monotonic()
             self.send({"_ping": begun})
-            try:
-                async with asyncio.timeout(within):
-                    while not self._pongs:
-                        if self._error is not None:
-                            raise self._error
-                        self._arrived.clear()
-                        await self._arrived.wait()
-            except TimeoutError:
-                raise DeadlineExceeded(
-                    f"{self.owner} waited {within:g} s for {self.peer} to answer a ping"
-                ) from None
+            await self._wait_for(self._pongs, within, f"{self.peer} to answer a ping")
             theirs, ended = self._pongs.popleft()
             if ended - begun < best:
                 best, offset = ended - begun, theirs - (begun + ended) / 2
         return offset
+
+    async def _wait_for(
+        self, arrivals: deque[Any], within: float | None, what: str
+    ) -> None:
+        """Return once ``arrivals`` is not empty; raise at the end or the deadline."""
+        try:
+            async with asyncio.timeout(within):
+                while not arrivals:
+                    if self._error is not None:
+                        raise self._error
+                    self._arrived.clear()
+                    await self._arrived.wait()
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"{self.owner} waited {within:g} s for {what}"
+            ) from None
 
     def statistics(self) -> ControlStatistics:
         """Return how much was said."""

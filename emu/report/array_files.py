@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import os
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
@@ -11,6 +9,7 @@ import numpy as np
 
 from emu.errors import DataError
 from emu.problem import Realization
+from emu.report.run_directory import RunDirectory
 from emu.schedule import RateHistory
 
 if TYPE_CHECKING:
@@ -30,18 +29,9 @@ def write_realization(run: Path, realization: Realization) -> None:
     DataError
         When the disk refuses.
     """
-    content = io.BytesIO()
-    np.savez(content, times=realization.times, volumes=realization.volumes)
-    path, partial = run / "realization.npz", run / "realization.npz.partial"
-    try:
-        with partial.open("wb") as file:
-            file.write(content.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise DataError(f"cannot write: {error.strerror}", path=str(path)) from error
+    RunDirectory(run).write_arrays(
+        "realization.npz", times=realization.times, volumes=realization.volumes
+    )
 
 
 def read_realization(job: Job, path: Path) -> Realization:

@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import time
@@ -36,6 +37,8 @@ from emu.report.problem_json import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from numpy.typing import NDArray
 
     from emu.problem import Problem
     from emu.schedule import RateHistory, Schedule
@@ -91,19 +94,19 @@ class RunDirectory:
 
     def write_rates(self, rates: RateHistory) -> None:
         """Write rates.npz."""
-        temporary = self.path / "rates.partial.npz"
-        try:
-            with temporary.open("wb") as file:
-                np.savez(
-                    file,
-                    time=rates.time,
-                    edge=rates.edge,
-                    iteration=rates.iteration,
-                    rate=rates.rate,
-                )
-            temporary.replace(self.path / "rates.npz")
-        except OSError as error:
-            self._refused(temporary, error)
+        self.write_arrays(
+            "rates.npz",
+            time=rates.time,
+            edge=rates.edge,
+            iteration=rates.iteration,
+            rate=rates.rate,
+        )
+
+    def write_arrays(self, name: str, **arrays: NDArray[Any]) -> None:
+        """Write named arrays as one npz file."""
+        content = io.BytesIO()
+        np.savez(content, **arrays)  # type: ignore[arg-type] # its flag is not an array
+        self._write(name, content.getvalue())
 
     def _write(self, name: str, content: bytes) -> None:
         target = self.path / name
