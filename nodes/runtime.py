@@ -270,6 +270,7 @@ class NodeProcess:
                         edge,
                         token=self._description["token"],
                         pacer=pacer,
+                        capacity=there["capacity"],
                         within=float(self._description["deadline"]),
                     )
                 except EmulatorError as error:

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from emu.calibration.host import USABLE
+from emu.network import pace_at
 
 if TYPE_CHECKING:
     from emu.calibration.host import HostProfile
     from emu.calibration.load import Load
 
-#: Wall seconds between two looks of a pacer at the board (`emu.network.pacer`).
-_QUANTUM = 0.002
 #: CPU seconds of one decision in the coordinator, with its messages' reading: 0.2 ms.
 _DECISION = 200e-6
 #: CPU seconds of a process while it starts, and while it idles per wall second.
@@ -77,11 +76,11 @@ def predict(
     load: Load, host: HostProfile, *, time_scale: float, byte_scale: float
 ) -> Prediction:
     """Return what a run at these scales will take."""
-    wall = load.makespan * time_scale
+    wall, (looks, _) = load.makespan * time_scale, pace_at(time_scale)
     cpu_seconds = (
         load.payload * byte_scale * host.cpu_per_byte
         + load.events * (2 * host.event_cpu + _DECISION)
-        + load.sending * time_scale / _QUANTUM * host.wake_cpu
+        + load.sending * time_scale / looks.longest * host.wake_cpu
         + load.processes * wall * _IDLE
         + load.computing
     )

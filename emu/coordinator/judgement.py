@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from emu.network import pace_at
 from emu.report.error_budget import error_budget, send_rows
 from emu.report.host_figures import host_figures
 from emu.report.verdict import decide
@@ -33,6 +34,7 @@ def judgement(
             run.statistics,
             time_scale=settings.time_scale,
             byte_scale=settings.byte_scale,
+            lead_time=pace_at(settings.time_scale)[1].lead_time,
         ),
         makespan=emulated.makespan,
         time_scale=settings.time_scale,

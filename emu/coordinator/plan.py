@@ -5,6 +5,7 @@ Pure: descriptions are msgpack-able maps, decided before anything is started.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def process_hosts(problem: Problem, hosts: int) -> dict[str, int]:
 def describe_edge(problem: Problem, edge: int, *, incoming: bool) -> dict[str, Any]:
     """Return one edge as the process at its destination or source sees it."""
     job = problem.job
-    there = job.edges[edge]
+    there, hops = job.edges[edge], problem.hops[edge]
     peer = job.tasks[there.source if incoming else there.destination]
     return {
         "edge": edge,
@@ -47,7 +48,8 @@ def describe_edge(problem: Problem, edge: int, *, incoming: bool) -> dict[str, A
         "peer_kind": peer.kind,
         "peer_process": peer.process_name,
         "lag": there.lag,
-        "shaped": bool(problem.hops[edge]),
+        "shaped": bool(hops),
+        "capacity": float(min((problem.capacities[h] for h in hops), default=math.inf)),
     }
 
 

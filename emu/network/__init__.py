@@ -12,7 +12,7 @@ from emu.network.data_server import DataServer, DataServerStatistics
 from emu.network.inbox import Delivery, Inbox, InboxStatistics
 from emu.network.opening import open_edge
 from emu.network.out_edge import OutEdge, OutEdgeStatistics, SendRecord
-from emu.network.pacer import Pacer, PacerStatistics
+from emu.network.pacer import Pacer, PacerStatistics, pace_at
 from emu.network.pool import BufferPool, PooledBuffer, PoolStatistics
 from emu.network.rate_board import RateBoard
 from emu.network.strangers import Rejection, Rejections
@@ -42,6 +42,7 @@ __all__ = [
     "SendRecord",
     "connect_control",
     "open_edge",
+    "pace_at",
     "tune_process",
     "tune_socket",
 ]

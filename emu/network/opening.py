@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ async def open_edge(
     *,
     token: str,
     pacer: Pacer | None = None,
+    capacity: float = math.inf,
     within: float = 10.0,
 ) -> OutEdge:
     """Return the connection of one edge, accepted by its receiver.
@@ -35,6 +37,9 @@ async def open_edge(
         Of the run.
     pacer
         Of this process; needed for shaped frames.
+    capacity
+        Emulated bytes per second that its route can carry: the lower, the less often
+        the pacer must look at slow flows.
     within
         Wall seconds for connecting and the answer.
 
@@ -74,7 +79,7 @@ async def open_edge(
     except (EmulatorError, asyncio.CancelledError):
         _close(sock)
         raise
-    return OutEdge(sock, edge, pacer=pacer)
+    return OutEdge(sock, edge, pacer=pacer, capacity=capacity)
 
 
 async def _read_answer(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> Message:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.network.pacer import Pacer
+    from emu.shaping import FluidLine
 
 #: Bytes that an unshaped frame sends per turn of the loop, and while other edges of the
 #: process are being paced. Of a raw socket's throughput at 16 MB, 4 MB keep 0.96, 1 MB
@@ -86,14 +87,18 @@ class OutEdge:
     """Sends the frames of one edge, first in first out. Made by `open_edge`."""
 
     def __init__(
-        self, sock: socket.socket, edge: int, *, pacer: Pacer | None = None
+        self,
+        sock: socket.socket,
+        edge: int,
+        *,
+        pacer: Pacer | None = None,
+        capacity: float = math.inf,
     ) -> None:
-        self.edge = edge
+        self.edge, self._capacity = edge, capacity
         self._sock, self._pacer = sock, pacer
         self._loop = asyncio.get_running_loop()
         self._queue: deque[_Queued] = deque()
         self._writing = False  # add_writer is armed: the kernel's buffer was full
-        self._patience = 0.0  # wall seconds until the next look for a first line
         self._error: EmulatorError | None = None
         self._frames = self._payload_bytes = self._header_bytes = 0
         self._late = self._blocked = 0
@@ -165,7 +170,8 @@ class OutEdge:
         Returns
         -------
         float
-            Wall time at which to look again, if that is before the next quantum.
+            Wall time at which to look again; infinite when that is not for the pacer
+            to say.
         """
         pacer = self._pacer
         if pacer is None or self._writing or not self._queue:
@@ -173,27 +179,33 @@ class OutEdge:
         queued = self._queue[0]
         if not queued.shaped:
             return math.inf
+        outgoing = queued.outgoing
         line = pacer.line(self.edge, queued.iteration)
-        if line is None:
-            # It comes within a round trip of the task's end, or after an unknown time.
-            self._patience = min(2 * self._patience, pacer.quantum)
-            return now + self._patience
-        if line.since != queued.since:
-            queued.since, queued.informed = line.since, now
+        if line is not None:
+            if line.since != queued.since:
+                queued.since, queued.informed = line.since, now
+            self._follow(queued, line, now, pacer)
+            if outgoing.done or self._writing:
+                return math.inf
+        since = queued.informed if line is not None else queued.queued
+        return pacer.next_look(
+            line, now, outgoing.volume, capacity=self._capacity, waited=now - since
+        )
+
+    def _follow(
+        self, queued: _Queued, line: FluidLine, now: float, pacer: Pacer
+    ) -> None:
         outgoing = queued.outgoing
         sent, volume = outgoing.body_sent, outgoing.volume
         allowed = allowance(line, now, sent, volume, pacer.depth)
         # Crumbs cost a wake-up at both ends; a quarter of the lead never starves.
         if allowed < min(pacer.depth.lead(line.rate) / 4, volume - sent):
-            return fluid_end(line, volume)
+            return
         if not self._write(queued, allowed) and not outgoing.done:
             self._wait_writable()
-        lead = outgoing.body_sent - line.at(now)
-        self._max_lead = max(self._max_lead, lead)
+        self._max_lead = max(self._max_lead, outgoing.body_sent - line.at(now))
         if outgoing.done:
             self._finish(queued, fluid_end(line, volume))
-            return math.inf
-        return fluid_end(line, volume)
 
     def statistics(self) -> OutEdgeStatistics:
         """Return what has left so far, and how late."""
@@ -216,7 +228,6 @@ class OutEdge:
         """Start with the frame that has come to the front."""
         queued = self._queue[0]
         if queued.shaped and self._pacer is not None:
-            self._patience = self._pacer.quantum / 16
             self._pacer.activate(self)
         else:
             self._pump()

@@ -11,15 +11,29 @@ from typing import TYPE_CHECKING, Protocol
 from emu.network.clock import Alarm, RunClock
 from emu.network.send_log import SendLog
 from emu.network.traffic import Traffic
-from emu.shaping import Depth, FluidLine
+from emu.shaping import Depth, FluidLine, Looks, next_look
 
 if TYPE_CHECKING:
     from emu.network.rate_board import RateBoard
 
 
-#: Wall seconds between two looks at the board. 16 flows in 8 processes on 2 cores cost
-#: 1.4 CPU-s per GB with 1 ms and 1.0 with 2 ms, at the same median finish error.
+#: Longest time between two looks at the board, emulated seconds, within wall bounds.
+#: 16 flows in 8 processes on 2 cores cost 1.4 CPU-s per GB with 1 ms and 1.0 with 2 ms,
+#: at the same median finish error.
 QUANTUM = 0.002
+_LEAST_QUANTUM, _MOST_QUANTUM = 0.002, 0.020
+#: Shortest time between two looks, as a share of the longest and in wall seconds.
+_SHORTEST = 1 / 4
+
+
+def pace_at(time_scale: float, quantum: float = QUANTUM) -> tuple[Looks, Depth]:
+    """Return how often senders look, and how far they lead, wall seconds.
+
+    Both grow with the time scale, up to 20 ms: a look costs 0.2 ms of CPU however slow
+    emulated time is, and what it may miss stays the same in emulated time.
+    """
+    longest = min(max(quantum * time_scale, _LEAST_QUANTUM), _MOST_QUANTUM)
+    return Looks(_SHORTEST * longest, longest), Depth(lead_time=longest)
 
 
 class Paced(Protocol):
@@ -58,10 +72,10 @@ class Pacer:
     byte_scale
         Real bytes per emulated byte.
     quantum
-        Wall seconds between two looks at the board while a frame is queued. Not
-        longer than the depth's ``lead_time``, which must last from look to look.
-    depth
-        How far senders may lead, in wall seconds and real bytes.
+        Longest emulated seconds between two looks at the board while a frame is queued
+        (see `pace_at`).
+    timerfd
+        Whether to keep time by a timerfd where there is one.
     """
 
     def __init__(
@@ -70,17 +84,16 @@ class Pacer:
         *,
         byte_scale: float = 1.0,
         quantum: float = QUANTUM,
-        depth: Depth | None = None,
         timerfd: bool = True,
     ) -> None:
-        self.depth = depth or Depth()
-        if not 0 < quantum <= self.depth.lead_time:
-            raise ValueError(f"quantum {quantum} s is not in (0, lead_time]")
+        if not quantum > 0:
+            raise ValueError(f"quantum must be positive, not {quantum} s")
         if not byte_scale > 0:
             raise ValueError(f"byte_scale must be positive, not {byte_scale}")
-        self._board, self._byte_scale, self.quantum = board, byte_scale, quantum
+        self._board, self._byte_scale, self._quantum = board, byte_scale, quantum
+        self.looks, self.depth = pace_at(1.0, quantum)
         self._clock: RunClock | None = None
-        self._active: dict[Paced, None] = {}
+        self._active: dict[Paced, float] = {}  # and the wall time of its next look
         self._alarm = Alarm(asyncio.get_running_loop(), self._ring, timerfd=timerfd)
         self._due = math.inf
         self._wakes, self._max_lag, self._lag = 0, 0.0, 0.0
@@ -90,9 +103,10 @@ class Pacer:
     def start(self, clock: RunClock) -> None:
         """Let shaped frames go, from now on by this clock; before it they wait."""
         self._clock = clock
+        self.looks, self.depth = pace_at(clock.time_scale, self._quantum)
         self.traffic.start(clock)
-        if self._active:
-            self._set(time.monotonic())
+        for edge in list(self._active):
+            self.look(edge)
 
     @property
     def device(self) -> str:
@@ -117,9 +131,37 @@ class Pacer:
             clock.to_wall(line.since),
         )
 
+    def next_look(
+        self,
+        line: FluidLine | None,
+        now: float,
+        volume: int,
+        *,
+        capacity: float,
+        waited: float,
+    ) -> float:
+        """Return when an edge should look again, wall seconds.
+
+        Parameters
+        ----------
+        line
+            As `line` returns it; None while there is none.
+        now, waited
+            Wall seconds, as in `emu.shaping.next_look`.
+        volume
+            Of the flow, real bytes.
+        capacity
+            Emulated bytes per second that the edge's route can carry.
+        """
+        scale = self._clock.time_scale if self._clock else 1.0
+        fastest = capacity * self._byte_scale / scale
+        return next_look(
+            line, now, volume, fastest=fastest, waited=waited, looks=self.looks
+        )
+
     def activate(self, edge: Paced) -> None:
         """Take an edge with a shaped frame under the pacer's eye."""
-        self._active[edge] = None
+        self._active[edge] = math.inf
         self.look(edge)
 
     def deactivate(self, edge: Paced) -> None:
@@ -133,12 +175,8 @@ class Pacer:
         """Look at one edge now, apart from the others."""
         if self._clock is None:
             return
-        now = time.monotonic()
-        end = edge.advance(now)
-        if self._active:
-            due = min(self._due, self._next(now, end))
-            if due != self._due:
-                self._set(due)
+        self._advance(edge, time.monotonic())
+        self._arm()
 
     def statistics(self) -> PacerStatistics:
         """Return how often and how late the pacer woke."""
@@ -153,17 +191,26 @@ class Pacer:
     def _ring(self) -> None:
         now = time.monotonic()
         lag = self.lag = now - self._due
-        self._wakes += 1
+        self._wakes, self._due = self._wakes + 1, math.inf
         self._lag += lag
         self._max_lag = max(self._max_lag, lag)
-        ends = [edge.advance(now) for edge in list(self._active)]
+        soon = now + self.looks.shortest / 2  # one wake-up for those that are due soon
+        for edge in [edge for edge, due in self._active.items() if due <= soon]:
+            self._advance(edge, now)
         self.lag = 0.0
-        if self._active:
-            self._set(min(self._next(now, end) for end in ends))
+        self._arm()
 
-    def _next(self, now: float, end: float) -> float:
-        return min(max(now, end), now + self.quantum)
+    def _advance(self, edge: Paced, now: float) -> None:
+        due = edge.advance(now)
+        if edge in self._active:  # it may have sent its last byte, or lost its peer
+            self._active[edge] = max(due, now)
 
-    def _set(self, due: float) -> None:
+    def _arm(self) -> None:
+        due = min(self._active.values(), default=math.inf)
+        if due == self._due:
+            return
         self._due = due
-        self._alarm.set(due)
+        if due < math.inf:
+            self._alarm.set(due)
+        else:
+            self._alarm.cancel()

@@ -64,7 +64,7 @@ def host_figures(
     *,
     time_scale: float,
     byte_scale: float,
-    lead_time: float = 0.002,
+    lead_time: float,
     lead_bytes: int = 16384,
 ) -> HostFigures:
     """Return the figures of a run.

@@ -4,6 +4,13 @@ Pure arithmetic on a fluid line. Any consistent units do: the asyncio edge hands
 wall seconds and real bytes. Must not know: sockets, timers, the rate board.
 """
 
-from emu.shaping.pacing import Depth, FluidLine, allowance, fluid_end, next_look
+from emu.shaping.pacing import (
+    Depth,
+    FluidLine,
+    Looks,
+    allowance,
+    fluid_end,
+    next_look,
+)
 
-__all__ = ["Depth", "FluidLine", "allowance", "fluid_end", "next_look"]
+__all__ = ["Depth", "FluidLine", "Looks", "allowance", "fluid_end", "next_look"]

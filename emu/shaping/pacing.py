@@ -66,6 +66,27 @@ class Depth:
         return max(self.lead_time * rate, float(self.lead_bytes))
 
 
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """Bounds of the interval between two looks at a line, seconds.
+
+    Parameters
+    ----------
+    shortest
+        How late a line may be seen when the fluid's end has come near.
+    longest
+        How late it may be seen at all. A sender lives on its lead between two looks,
+        so not longer than the depth's ``lead_time``.
+    """
+
+    shortest: float = 0.0005
+    longest: float = 0.002
+
+    def within(self, interval: float) -> float:
+        """Return the interval, brought within the bounds."""
+        return min(max(interval, self.shortest), self.longest)
+
+
 def fluid_end(line: FluidLine, volume: float) -> float:
     """Return when the fluid reaches the volume; infinity at rate 0 before that."""
     missing = volume - line.served
@@ -95,11 +116,45 @@ def allowance(line: FluidLine, now: float, sent: int, volume: int, depth: Depth)
     return max(0, int(limit) - sent)
 
 
-def next_look(line: FluidLine, now: float, volume: int, poll: float) -> float:
-    """Return when to look again: the fluid's end, or the next poll if that is sooner.
+def next_look(
+    line: FluidLine | None,
+    now: float,
+    volume: int,
+    *,
+    fastest: float,
+    waited: float,
+    looks: Looks,
+) -> float:
+    """Return when to look again: at the fluid's end, or before a new line matters.
 
-    Between two polls the sender lives on its lead, so the poll must not be longer than
-    the lead. A rate of 0 leaves only the poll, at which a new rate will be seen.
+    A line seen late costs nothing unless the fluid ends before it is seen. At any rate
+    that the route can carry this takes ``missing / fastest``, so half of that is safe.
+    Beyond it, a rate rarely grows eightfold between two looks, so an eighth of what is
+    left at the present rate will do; and who has waited for a while can wait for an
+    eighth of it more.
+
+    Parameters
+    ----------
+    line
+        Newest piece of the fluid, None while there is none.
+    now
+        Seconds, on the line's clock.
+    volume
+        Bytes.
+    fastest
+        Bytes per second that the route can carry; may be infinite.
+    waited
+        Seconds since the frame was there, or its present line.
+    looks
+        Bounds of the interval.
     """
-    end = fluid_end(line, volume)
-    return end if now < end < now + poll else now + poll
+    served, end = (line.at(now), fluid_end(line, volume)) if line else (0.0, math.inf)
+    if end <= now:
+        return now
+    safe = (volume - served) / fastest / 2
+    if end < math.inf:
+        return min(end, now + looks.within(max(safe, (end - now) / 8)))
+    # The first line comes within a round trip, or after an unknown time.
+    return now + min(
+        looks.within(max(safe, waited / 8)), max(waited, looks.shortest / 4)
+    )

@@ -88,7 +88,7 @@ def test_real_work_is_never_hurried() -> None:
 
 
 def test_what_no_scale_makes_exact_gets_the_best_there_is() -> None:
-    crowded = dataclasses.replace(LOAD, sending=10.0 * 200)
+    crowded = dataclasses.replace(LOAD, sending=10.0 * 2000)
     chosen = choose_time_scale(crowded, HOST, max_error=0.01, byte_scale=0.1)
 
     assert chosen.cpu > 0.6

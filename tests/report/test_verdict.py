@@ -120,7 +120,12 @@ def test_figures_of_processes_become_those_of_the_run() -> None:
 
     width, ports = port_windows(problem, counted)
     figures = host_figures(
-        problem, counted, time_scale=1.0, byte_scale=1000.0, lead_bytes=5
+        problem,
+        counted,
+        time_scale=1.0,
+        byte_scale=1000.0,
+        lead_time=0.002,
+        lead_bytes=5,
     )
 
     assert width == 0.02
@@ -141,7 +146,12 @@ def test_windows_beyond_bandwidth_and_lead_are_counted() -> None:
     counted["g0"] = _counted([_traffic(0.01, {0: 100, 1: 300}), _traffic(0.0, {})])
 
     figures = host_figures(
-        problem, counted, time_scale=1.0, byte_scale=1000.0, lead_bytes=5
+        problem,
+        counted,
+        time_scale=1.0,
+        byte_scale=1000.0,
+        lead_time=0.002,
+        lead_bytes=5,
     )
 
     assert figures.overused_windows == 0.5

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.shaping import Depth, FluidLine, allowance, fluid_end, next_look
+from emu.shaping import Depth, FluidLine, Looks, allowance, fluid_end, next_look
 
 DEPTH = Depth(lead_time=0.002, lead_bytes=16384, tail=16384)
-POLL = 0.001
+LOOKS = Looks(shortest=0.0005, longest=0.002)
 
 
 def test_line_is_straight_from_since_on() -> None:
@@ -54,11 +54,25 @@ def test_a_volume_within_the_tail_leaves_at_the_end_in_one_piece() -> None:
     assert allowance(line, 0.01, 0, 10_000, DEPTH) == 10_000
 
 
-def test_a_stopped_fluid_lets_nothing_more_go_and_is_polled() -> None:
+def look(
+    line: FluidLine | None,
+    now: float,
+    volume: int,
+    *,
+    fastest: float = math.inf,
+    waited: float = 0.0,
+) -> float:
+    """Return the seconds until the next look."""
+    return next_look(line, now, volume, fastest=fastest, waited=waited, looks=LOOKS) - (
+        now
+    )
+
+
+def test_a_stopped_fluid_lets_nothing_more_go_and_is_looked_at() -> None:
     line = FluidLine(0, 50_000.0, 0.0, 1.0)
 
     assert allowance(line, 9.0, 66_384, 10**6, DEPTH) == 0
-    assert next_look(line, 9.0, 10**6, POLL) == pytest.approx(9.001)
+    assert look(line, 9.0, 10**6, waited=8.0) == pytest.approx(0.002)
 
 
 def test_a_scheduler_that_rounds_below_the_volume_strands_nothing() -> None:
@@ -69,12 +83,40 @@ def test_a_scheduler_that_rounds_below_the_volume_strands_nothing() -> None:
     assert fluid_end(line, volume) == 1.0
 
 
-def test_next_look_is_the_end_when_that_comes_before_the_poll() -> None:
+def test_next_look_is_the_end_when_that_is_near() -> None:
     line = FluidLine(0, 0.0, 1e6, 0.0)
 
-    assert next_look(line, 0.0, 500, POLL) == pytest.approx(0.0005)
-    assert next_look(line, 0.0, 5000, POLL) == POLL
-    assert next_look(line, 1.0, 5000, POLL) == pytest.approx(1.001)
+    assert look(line, 0.0, 400) == pytest.approx(0.0004)
+    assert look(line, 0.0, 600) == pytest.approx(0.0005)
+
+
+@pytest.mark.parametrize(
+    ("rate", "fastest", "left", "expected"),
+    [
+        (1e6, math.inf, 1_000, 0.0005),  # the end is 1 ms away, and may come any time
+        (1e6, math.inf, 8_000, 0.001),  # an eighth of 8 ms
+        (1e6, math.inf, 80_000, 0.002),
+        (1e6, 1e6, 3_000, 0.0015),  # half of the 3 ms it takes at the least
+        (1e6, 10e6, 8_000, 0.001),
+        (0.0, 1e6, 3_000, 0.0015),
+        (0.0, math.inf, 3_000, 0.0005),
+    ],
+)
+def test_the_nearer_the_end_may_come_the_sooner_is_the_next_look(
+    rate: float, fastest: float, left: int, expected: float
+) -> None:
+    line = FluidLine(0, 5000.0, rate, 0.0)
+
+    waited = 0.003
+    assert look(line, 0.0, 5000 + left, fastest=fastest, waited=waited) == (
+        pytest.approx(expected)
+    )
+
+
+def test_who_waits_for_a_line_looks_the_less_often_the_longer_it_has_waited() -> None:
+    waits = [look(None, 5.0, 100, waited=w) for w in (0.0, 0.0003, 0.002, 0.008, 1.0)]
+
+    assert waits == pytest.approx([0.000125, 0.0003, 0.0005, 0.001, 0.002])
 
 
 @dataclass(frozen=True)
@@ -109,7 +151,7 @@ def lines_of(pieces: list[Piece]) -> list[tuple[float, FluidLine]]:
 
 @given(pieces_strategy, st.integers(1, 3_000_000), st.floats(0.0, 0.0005))
 def test_any_sequence_of_lines(pieces: list[Piece], volume: int, late: float) -> None:
-    """Bounded lead, no early end, exact total, and no longer behind than a poll."""
+    """Bounded lead, no early end, exact total, a look within the longest interval."""
     lines = lines_of(pieces)
     now, sent, finished = 0.0, 0, None
     while finished is None:
@@ -127,10 +169,11 @@ def test_any_sequence_of_lines(pieces: list[Piece], volume: int, late: float) ->
                 # unless the held tail is all that is left.
                 assert sent >= min(line.at(now), volume - DEPTH.tail) - 1
                 assert count == 0 or sent <= line.at(now) + DEPTH.lead(line.rate)
-            wake = next_look(line, now, volume, POLL)
+            wake = now + look(line, now, volume)
         else:
-            wake = now + POLL
-        assert now < wake <= now + POLL
+            wake = now + look(None, now, volume, waited=now)
+        assert finished is not None or now < wake
+        assert wake <= now + LOOKS.longest
         now = wake + late
 
     assert sent == volume
@@ -146,3 +189,24 @@ def test_a_constant_rate_ends_when_the_fluid_does(rate: float, volume: int) -> N
 
     assert before <= max(0, volume - DEPTH.tail)
     assert after == volume
+
+
+@given(pieces_strategy, st.integers(1, 3_000_000))
+def test_a_flow_ends_late_by_no_more_than_the_longest_interval(
+    pieces: list[Piece], volume: int
+) -> None:
+    lines = [line for _, line in lines_of(pieces)]
+    fastest = max(line.rate for line in lines)
+    now, looked = 0.0, 0
+    while fluid_end(line := [x for x in lines if x.since <= now][-1], volume) > now:
+        now += look(line, now, volume, fastest=fastest, waited=now - line.since)
+        looked += 1
+
+    following = [x.since for x in lines[1:]] + [math.inf]
+    true_end = min(
+        end
+        for x, until in zip(lines, following, strict=True)
+        if (end := fluid_end(x, volume)) <= until
+    )
+    assert -1e-9 <= now - true_end <= LOOKS.longest * (1 + 1e-9)
+    assert looked <= 5 * len(lines) + now / LOOKS.shortest
