@@ -4,7 +4,8 @@
 
 One process asks and the other answers over a control connection, 1 to 5 ms after the
 last answer. Quiet seconds and seconds in which a flow of 4 Gbit/s is paced between two
-other processes take turns.
+other processes take turns. So do the control connection and a raw pair of blocking
+sockets with the same bytes: what is above the raw pair is ours.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import socket
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -21,7 +23,7 @@ import numpy as np
 import uvloop
 
 from emu.errors import NodeLost
-from emu.network import ControlServer, connect_control, tune_process
+from emu.network import ControlServer, connect_control, tune_process, tune_socket
 from tools.timings.aims import Figure, as_json, show_figures
 from tools.timings.flows import Flows
 from tools.timings.processes import TOKEN, forked
@@ -35,6 +37,10 @@ RATE = 4e9 / 8
 #: Seconds of each turn.
 TURN = 1.0
 QUIET, BESIDE = "idle", "beside 4 Gbit/s"
+OURS = "control"
+#: As long as the message that tells of a task's end, and as its frame.
+BODY = 100 * "x"
+RAW = bytes(128)
 AIMS = {50: 60.0, 99: 300.0}
 
 
@@ -53,24 +59,41 @@ def answering(pipe: Connection) -> None:
     uvloop.run(run())
 
 
-async def round_trips(
-    control: ControlConnection, until: float, rng: np.random.Generator
-) -> list[float]:
-    """Return round trips until a wall time, seconds."""
-    took = []
-    # As long as the message that tells of a task's end.
-    message = {"n": 0, "text": 100 * "x"}
-    while time.monotonic() < until:
-        await asyncio.sleep(rng.uniform(0.001, 0.005))
-        began = time.monotonic()
-        control.send(message)
-        await control.receive()
-        took.append(time.monotonic() - began)
-    return took
+def raw_answering(pipe: Connection) -> None:
+    """Send every byte back over a blocking socket, until the other end closes."""
+    tune_process()
+    with socket.create_connection(pipe.recv()) as sock:
+        tune_socket(sock)
+        while data := sock.recv(4096):
+            sock.sendall(data)
 
 
-async def measure(seconds: float, flows: Flows) -> dict[str, list[float]]:
-    """Return round trips, seconds, by what else went on."""
+class RoundTrips:
+    """Takes round trips over a control connection and a raw socket by turns."""
+
+    def __init__(self, control: ControlConnection, raw: socket.socket) -> None:
+        self._control, self._raw = control, raw
+        self._rng = np.random.default_rng(0)
+        self.took: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+
+    async def take(self, name: str, seconds: float) -> None:
+        """Take round trips for so many seconds and file them under a name."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            await asyncio.sleep(self._rng.uniform(0.001, 0.005))
+            began = time.monotonic()
+            self._control.send({"text": BODY})
+            await self._control.receive()
+            self.took[name, OURS].append(time.monotonic() - began)
+            await asyncio.sleep(self._rng.uniform(0.001, 0.005))
+            began = time.monotonic()
+            self._raw.sendall(RAW)
+            self._raw.recv(4096)
+            self.took[name, "raw"].append(time.monotonic() - began)
+
+
+async def measure(seconds: float, flows: Flows) -> dict[tuple[str, str], list[float]]:
+    """Return round trips, seconds, by what else went on and what was asked."""
     tune_process()
     loop = asyncio.get_running_loop()
     came: asyncio.Future[ControlConnection] = loop.create_future()
@@ -84,20 +107,26 @@ async def measure(seconds: float, flows: Flows) -> dict[str, list[float]]:
     address = await server.start("127.0.0.1")
     process, pipe = forked(answering)
     pipe.send(address)
-    control, rng = await came, np.random.default_rng(0)
-    await round_trips(control, time.monotonic() + 0.2, rng)
-    found: defaultdict[str, list[float]] = defaultdict(list)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        raw_process, pipe = forked(raw_answering)
+        pipe.send(listening.getsockname())
+        raw, _ = listening.accept()
+    tune_socket(raw)
+    control = await came
+    await RoundTrips(control, raw).take("", 0.2)
+    trips = RoundTrips(control, raw)
     for n in range(max(2, round(seconds / TURN / 2))):
-        found[QUIET] += await round_trips(control, time.monotonic() + TURN, rng)
+        await trips.take(QUIET, TURN)
         flows.send(0, n, round(RATE * TURN))
         flows.board.publish([0], [n], [0.0], [RATE], flows.now())
-        until = time.monotonic() + 0.95 * TURN
-        found[BESIDE] += await round_trips(control, until, rng)
+        await trips.take(BESIDE, 0.95 * TURN)
         await asyncio.to_thread(flows.receivers[0].recv)
+    raw.close()
     over.set()
     await server.aclose()
-    process.join(5.0)
-    return found
+    for answerer in (process, raw_process):
+        answerer.join(5.0)
+    return trips.took
 
 
 def main() -> None:
@@ -111,12 +140,12 @@ def main() -> None:
     flows.close()
     figures = [
         Figure(
-            f"control round trip, {name}, p{share} of {len(took)}",
+            f"{what} round trip, {name}, p{share} of {len(took)}",
             float(np.percentile(took, share)) * 1e6,
             "us",
-            aim,
+            aim if what == OURS else None,
         )
-        for name, took in found.items()
+        for (name, what), took in found.items()
         for share, aim in AIMS.items()
     ]
     show_figures("control", figures)
