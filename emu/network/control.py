@@ -193,17 +193,26 @@ class ControlConnection(asyncio.BufferedProtocol):
         self, arrivals: deque[Any], within: float | None, what: str
     ) -> None:
         """Return once ``arrivals`` is not empty; raise at the end or the deadline."""
+        if arrivals:
+            return
+        # Without a deadline no timer is made and none cancelled: 20 us per message.
+        if within is None:
+            await self._until_there_are(arrivals)
+            return
         try:
             async with asyncio.timeout(within):
-                while not arrivals:
-                    if self._error is not None:
-                        raise self._error
-                    self._arrived.clear()
-                    await self._arrived.wait()
+                await self._until_there_are(arrivals)
         except TimeoutError:
             raise DeadlineExceeded(
                 f"{self.owner} waited {within:g} s for {what}"
             ) from None
+
+    async def _until_there_are(self, arrivals: deque[Any]) -> None:
+        while not arrivals:
+            if self._error is not None:
+                raise self._error
+            self._arrived.clear()
+            await self._arrived.wait()
 
     def statistics(self) -> ControlStatistics:
         """Return how much was said."""

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _PIECE = 64 * MB
 _LIMITS = WireLimits(body=1 << 33)
+#: Of every flow's route, bytes per second: a NIC of 25 Gbit/s.
+CAPACITY = 3.125e9
 #: What the receivers of small flows hold ready, bytes.
 RESERVED = 2 * tuple(size * MB for size in (1, 2, 4, 8, 12, 16, 32, 50))
 
@@ -67,7 +69,12 @@ def sending(pipe: Connection, board_path: str, quantum: float) -> None:
         tune_process()
         pacer = Pacer(RateBoard.open(board_path), quantum=quantum)
         address, mine = pipe.recv()
-        out = {e: await open_edge(address, e, token=TOKEN, pacer=pacer) for e in mine}
+        out = {
+            e: await open_edge(
+                address, e, token=TOKEN, pacer=pacer, capacity=CAPACITY
+            )
+            for e in mine
+        }
         body = np.ones(_PIECE, dtype=np.uint8)
         pipe.send("ready")
         pacer.start(RunClock(pipe.recv(), 1.0))
