@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.report.error_budget import error_budget, send_rows
+from emu.report.host_effect import host_effect
 from emu.report.host_figures import host_figures
 from emu.report.verdict import decide
 from emu.schedule import critical_chain
@@ -27,6 +28,15 @@ def judgement(
     emulated, problem = run.schedule, experiment.problem
     chain = critical_chain(emulated)
     verdict = decide(
+        host_effect(
+            problem,
+            experiment.chosen_policy(),
+            experiment.expected,
+            emulated=emulated.makespan,
+            measured=run.realization,
+            undergone=run.undergone,
+            late=run.late,
+        ),
         chain_lateness(emulated, run.late, chain),
         host_figures(
             problem,
@@ -34,7 +44,6 @@ def judgement(
             time_scale=settings.time_scale,
             byte_scale=settings.byte_scale,
         ),
-        makespan=emulated.makespan,
         time_scale=settings.time_scale,
         max_error=experiment.scenario.emulation.max_error,
         processes=len(problem.job.processes),
