@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.network import pace_at
 from emu.report.error_budget import error_budget, send_rows
+from emu.report.host_effect import host_effect
 from emu.report.host_figures import host_figures
 from emu.report.verdict import decide
 from emu.schedule import critical_chain
@@ -28,6 +29,15 @@ def judgement(
     emulated, problem = run.schedule, experiment.problem
     chain = critical_chain(emulated)
     verdict = decide(
+        host_effect(
+            problem,
+            experiment.chosen_policy(),
+            experiment.expected,
+            emulated=emulated.makespan,
+            measured=run.realization,
+            undergone=run.undergone,
+            late=run.late,
+        ),
         chain_lateness(emulated, run.late, chain),
         host_figures(
             problem,
@@ -36,7 +46,6 @@ def judgement(
             byte_scale=settings.byte_scale,
             lead_time=pace_at(settings.time_scale)[1].lead_time,
         ),
-        makespan=emulated.makespan,
         time_scale=settings.time_scale,
         max_error=experiment.scenario.emulation.max_error,
         processes=len(problem.job.processes),

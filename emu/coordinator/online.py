@@ -87,12 +87,12 @@ class OnlineRun:
                 self._scheduler.task_ended(
                     event.task, event.iteration, volumes, self._now
                 )
-                self._recorder.task_ended(event)
+                self._recorder.task_ended(event, self._now)
                 self._watch.task_ended(event)
             else:
                 self._scheduler.flow_ended(event.edge, event.iteration, self._now)
                 self._check_volume(event)
-                self._recorder.flow_ended(event)
+                self._recorder.flow_ended(event, self._now)
                 self._watch.flow_ended(event)
         except (SchedulingError, TypeError, ValueError) as error:
             raise NodeMisbehaved(

@@ -28,6 +28,9 @@ class EmulatedRun:
     ----------
     schedule, realization
         What happened, and the times and volumes to replay it in a simulation.
+    undergone
+        Times and volumes with all that came late added to them: the simulation of
+        these is the run itself.
     reports
         (run time, task name, iteration, figures) of every task that reported any.
     results
@@ -49,6 +52,7 @@ class EmulatedRun:
 
     schedule: Schedule
     realization: Realization
+    undergone: Realization
     reports: list[tuple[float, str, int, dict[str, float]]]
     results: dict[str, Arrays]
     statistics: dict[str, dict[str, Any]]

@@ -8,6 +8,7 @@ import numpy as np
 
 from emu.problem import Realization
 from emu.schedule import RateHistory, Schedule
+from emu.schedule.lateness import carried_until
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,6 +30,8 @@ class Recorder:
         self._activated = np.full((edges, iterations), np.nan)
         self._arrived = np.full((edges, iterations), np.nan)
         self._volumes = np.zeros((edges, iterations))
+        self._task_settled = np.full((tasks, iterations), np.nan)
+        self._flow_settled = np.full((edges, iterations), np.nan)
         self._lines: list[tuple[float, Decisions]] = []
 
     def decided(self, decisions: Decisions, time: float) -> None:
@@ -40,23 +43,39 @@ class Recorder:
         if len(decisions.lines.edge):
             self._lines.append((time, decisions))
 
-    def task_ended(self, message: TaskEnded) -> None:
-        """Note the end of a task and what it sends."""
+    def task_ended(self, message: TaskEnded, settled: float) -> None:
+        """Note the end of a task, what it sends, and when the scheduler settled it."""
         self.task_end[message.task, message.iteration] = message.end
+        self._task_settled[message.task, message.iteration] = settled
         self._volumes[message.edges, message.iteration] = message.volumes
 
     def volume(self, edge: int, iteration: int) -> float:
         """Return the bytes that the sender announced for a flow."""
         return float(self._volumes[edge, iteration])
 
-    def flow_ended(self, message: FlowEnded) -> None:
-        """Note the arrival of a flow's last byte."""
+    def flow_ended(self, message: FlowEnded, settled: float) -> None:
+        """Note when a flow's last byte arrived, and when the scheduler settled it."""
         self._arrived[message.edge, message.iteration] = message.time
+        self._flow_settled[message.edge, message.iteration] = settled
 
     def realization(self) -> Realization:
         """Return the measured times and volumes, to replay in a simulation."""
         return Realization(
             np.maximum(self.task_end - self.task_start, 0.0), self._volumes
+        )
+
+    def undergone(self) -> Realization:
+        """Return the times and volumes that the scheduler has seen, lateness included.
+
+        A task lasts until its end was settled; a flow has as many bytes as its rates
+        would have carried until then. The scheduler of the simulation is that of the
+        run, so these make it repeat the run.
+        """
+        settled = ~np.isnan(self._flow_settled)
+        carried = carried_until(self._rates(), self._flow_settled)
+        return Realization(
+            np.maximum(self._task_settled - self.task_start, 0.0),
+            np.where(settled, carried, self._volumes),
         )
 
     def schedule(self) -> Schedule:

@@ -164,6 +164,7 @@ class Coordinator:
         return EmulatedRun(
             schedule=self._recorder.schedule(),
             realization=self._recorder.realization(),
+            undergone=self._recorder.undergone(),
             reports=self._tally.reports,
             results=results,
             statistics=statistics,

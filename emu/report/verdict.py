@@ -1,10 +1,10 @@
 """Whether a run can be believed, because the host kept up with it.
 
-The decision rests on evidence, not on symptoms: along the critical chain of the run,
-how much time passed that was not of the schedule (`emu.schedule.lateness`). A host can
-be busy and keep up, or idle and stall for one second; only the chain tells. The host's
-own figures say *why*, and what to do. They decide alone only where time was lost that
-no schedule shows.
+The decision rests on evidence, not on symptoms: by how much what came late moved the
+end of the run (`emu.report.host_effect`). A host can be busy and keep up, or idle and
+stall for one second. Where the time was lost, the critical chain says
+(`emu.schedule.lateness`); the host's own figures say *why*, and what to do. They decide
+alone only where time was lost that no schedule shows.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from emu.report.host_effect import HostEffect
     from emu.report.host_figures import HostFigures
     from emu.schedule.lateness import Lateness
 
@@ -43,13 +44,16 @@ class Verdict:
     Parameters
     ----------
     error
-        By which share of the makespan the host may have prolonged it.
+        By which share of the makespan the host has moved it.
     max_error
         What was asked for.
     reasons, remedies
         One sentence each; without reasons when trusted.
+    effect
+        What ``error`` follows from.
     lateness
-        What ``error`` is made of, emulated seconds.
+        Where on the critical chain time was lost, emulated seconds. Slack and the
+        flows beside it take some of that up, so the sum can be more than the effect.
     figures
         Of the host.
     """
@@ -59,6 +63,7 @@ class Verdict:
     max_error: float
     reasons: tuple[str, ...]
     remedies: tuple[str, ...]
+    effect: HostEffect
     lateness: Lateness
     figures: HostFigures
 
@@ -71,6 +76,8 @@ class Verdict:
             "max_error": self.max_error,
             "reasons": list(self.reasons),
             "remedies": list(self.remedies),
+            "punctual_makespan": self.effect.punctual,
+            "unexplained": self.effect.unexplained,
             "lateness": {
                 "flows": late.flows,
                 "sharing": late.sharing,
@@ -82,10 +89,10 @@ class Verdict:
 
 
 def decide(
+    effect: HostEffect,
     lateness: Lateness,
     figures: HostFigures,
     *,
-    makespan: float,
     time_scale: float,
     max_error: float,
     processes: int,
@@ -94,10 +101,10 @@ def decide(
 
     Parameters
     ----------
+    effect
+        Of what came late.
     lateness
         Of its critical chain, emulated seconds.
-    makespan
-        Emulated, seconds.
     time_scale
         Wall seconds per emulated second.
     max_error
@@ -105,7 +112,7 @@ def decide(
     processes
         Of the run.
     """
-    error = lateness.seconds / makespan if makespan > 0 else 0.0
+    error = effect.error
     trust = Trust.TRUSTED
     if error > max_error:
         trust = Trust.DEGRADED
@@ -114,20 +121,31 @@ def decide(
     if trust is Trust.TRUSTED and figures.overused_windows > _OVERUSED:
         trust = Trust.DEGRADED
     if trust is Trust.TRUSTED:
-        return Verdict(trust, error, max_error, (), (), lateness, figures)
+        return Verdict(trust, error, max_error, (), (), effect, lateness, figures)
     return Verdict(
         trust,
         error,
         max_error,
-        (*_where(lateness, makespan), *_why(figures)),
+        (*_where(effect, lateness), *_why(figures)),
         _remedies(lateness, figures, error / max_error, time_scale, processes),
+        effect,
         lateness,
         figures,
     )
 
 
-def _where(lateness: Lateness, makespan: float) -> list[str]:
-    """Return what of the chain was late, the most first."""
+def _where(effect: HostEffect, lateness: Lateness) -> list[str]:
+    """Return how far the end was moved, and what of the chain was late, the most first.
+
+    Of no length, a run is never late.
+    """
+    makespan = effect.emulated
+    if makespan <= 0:
+        return []
+    moved = [
+        (effect.explained, "what came late moved the end by {:+.2g} %"),
+        (effect.unexplained, "{:+.2g} % of the makespan: for no reason found"),
+    ]
     parts = [
         (lateness.flows, "last bytes came after their fluid"),
         (lateness.tasks, "tasks took longer than their profiled times"),
@@ -135,6 +153,10 @@ def _where(lateness: Lateness, makespan: float) -> list[str]:
         (lateness.sharing, "late flows took bandwidth from others (at most)"),
     ]
     return [
+        text.format(100 * seconds / effect.punctual)
+        for seconds, text in moved
+        if abs(seconds) > 0.1 * effect.error * effect.punctual
+    ] + [
         f"{100 * seconds / makespan:.2g} % of the makespan: {what}"
         for seconds, what in sorted(parts, reverse=True)
         if seconds > 0.1 * lateness.seconds

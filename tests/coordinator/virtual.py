@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
+import math
 from typing import TYPE_CHECKING
+
+import numpy as np
+from typing_extensions import override
 
 from emu.coordinator.online import OnlineRun
 from emu.coordinator.record import Recorder
 from emu.coordinator.watch import Watch
+from emu.problem import Profile
 from emu.scheduling import Scheduler
 from emu.wire.messages import FlowEnded, RunTask, TaskEnded
 
 if TYPE_CHECKING:
+    from numpy.random import Generator
+    from numpy.typing import NDArray
+
     from emu.problem import Problem, Realization
     from emu.scheduling import Decisions
 
@@ -35,7 +44,8 @@ class PerfectProcesses:
         rows = zip(lines.edge, lines.iteration, lines.served, lines.rate, strict=True)
         for edge, n, served, rate in rows:
             left = self._realization.volumes[edge, n] - served
-            self._flows[int(edge)] = (since + max(left, 0.0) / rate, int(n))
+            wait = max(left, 0.0) / rate if rate > 0 else math.inf
+            self._flows[int(edge)] = (since + wait, int(n))
 
     def next_events(self) -> list[TaskEnded | FlowEnded]:
         """Return everything that ends at the next instant."""
@@ -73,14 +83,66 @@ class PerfectProcesses:
         )
 
 
+class LateProcesses(PerfectProcesses):
+    """Processes of which tasks and last bytes come late, and some messages, too."""
+
+    def __init__(
+        self, problem: Problem, realization: Realization, rng: Generator
+    ) -> None:
+        super().__init__(problem, realization)
+        self._rng = rng
+        self._withheld: list[TaskEnded | FlowEnded] = []
+        self._arrived: set[tuple[int, int]] = set()
+        self.late = self._some(realization.times.shape)
+        self._behind = self._some(realization.volumes.shape)
+
+    def _some(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
+        return self._rng.exponential(1.0, shape) * (self._rng.random(shape) < 0.5)
+
+    @override
+    def run_task(self, message: RunTask) -> None:
+        later = float(self.late[message.task, message.iteration])
+        super().run_task(dataclasses.replace(message, start=message.start + later))
+
+    @override
+    def publish(self, decisions: Decisions, since: float) -> None:
+        super().publish(decisions, since)
+        for edge in decisions.lines.edge.tolist():
+            end, n = self._flows.pop(edge)
+            if (
+                edge,
+                n,
+            ) not in self._arrived:  # its rate may change, its bytes are there
+                self._flows[edge] = (end + self._behind[edge, n], n)
+
+    @override
+    def next_events(self) -> list[TaskEnded | FlowEnded]:
+        ends = [end for end, _ in self._flows.values()]
+        waiting = not self._tasks and not np.isfinite(ends).any()
+        more = [] if waiting else super().next_events()
+        heard, self._withheld = self._withheld, []
+        for event in more:
+            if isinstance(event, FlowEnded):
+                self._arrived.add((event.edge, event.iteration))
+            withhold = bool(self._rng.random() < 0.3)
+            (self._withheld if withhold else heard).append(event)
+        return heard
+
+
 def drive(
-    problem: Problem, realization: Realization, policy: str, *, shuffle: bool = False
+    problem: Problem,
+    realization: Realization,
+    policy: str,
+    *,
+    shuffle: bool = False,
+    processes: PerfectProcesses | None = None,
 ) -> tuple[Recorder, Watch]:
     """Run to the end; ``shuffle`` has the events of an instant arrive backwards."""
-    scheduler = Scheduler(problem, policy)
+    profile = Profile(realization.times, realization.volumes)
+    scheduler = Scheduler(problem, policy, profile)
     recorder = Recorder(problem)
     watch = Watch(problem, realization.times, scheduler.served, patience=1.0)
-    outlet = PerfectProcesses(problem, realization)
+    outlet = processes or PerfectProcesses(problem, realization)
     online = OnlineRun(scheduler, recorder, watch, outlet)
     online.begin()
     while not online.finished:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.report.host_effect import HostEffect
 from emu.report.host_figures import HostFigures, host_figures, port_windows
 from emu.report.verdict import Trust, Verdict, decide, round_up
 from emu.schedule.lateness import Lateness
@@ -18,8 +19,11 @@ QUIET = HostFigures(loop_lag_mean=1e-4, loop_lag_max=1e-3, cpu_busy=0.4)
 
 
 def _decide(late: Lateness, figures: HostFigures = QUIET, **changes: Any) -> Verdict:
-    stated = {"makespan": 100.0, "time_scale": 2.0, "max_error": 0.01, "processes": 23}
-    return decide(late, figures, **{**stated, **changes})
+    """Return the verdict of a run that what came late moved by all of it."""
+    stated = {"time_scale": 2.0, "max_error": 0.01, "processes": 23}
+    late_by = 100 + late.seconds
+    effect = HostEffect(emulated=late_by, repeated=late_by, punctual=100.0)
+    return decide(changes.pop("effect", effect), late, figures, **{**stated, **changes})
 
 
 @pytest.mark.parametrize(
@@ -54,7 +58,8 @@ def test_reasons_name_what_is_out_of_order_and_remedies_follow() -> None:
     verdict = _decide(Lateness(1.0, 0.0, 3.0, 0.5), figures)
     reasons, remedies = " / ".join(verdict.reasons), " / ".join(verdict.remedies)
 
-    assert verdict.reasons[0].startswith("3 % of the makespan: tasks took longer")
+    assert verdict.reasons[0] == "what came late moved the end by +4.5 %"
+    assert verdict.reasons[1].startswith("2.9 % of the makespan: tasks took longer")
     for word in (
         "99 % busy",
         "hypervisor",
@@ -76,7 +81,35 @@ def test_ports_beyond_their_bandwidth_degrade_a_run_that_was_not_late() -> None:
 
 
 def test_a_run_of_no_length_has_no_error() -> None:
-    assert _decide(Lateness(0.0, 0.0, 0.0, 0.0), makespan=0.0).error == 0.0
+    nothing = HostEffect(0.0, 0.0, 0.0)
+    verdict = _decide(
+        Lateness(0.0, 0.0, 0.0, 0.0), HostFigures(overused_windows=0.2), effect=nothing
+    )
+
+    assert verdict.error == 0.0
+    assert verdict.trust is Trust.DEGRADED
+
+
+def test_lateness_that_slack_took_up_is_no_reason_to_doubt() -> None:
+    """1.2 % on the chain moved the end by 0.2 %: another path was nearly as long."""
+    moved = HostEffect(emulated=100.2, repeated=100.2, punctual=100.0)
+
+    verdict = _decide(Lateness(1.2, 0.0, 0.0, 0.0), effect=moved)
+
+    assert verdict.trust is Trust.TRUSTED
+    assert verdict.error == pytest.approx(0.002)
+
+
+@pytest.mark.parametrize("repeated", [100.0, 104.0])
+def test_what_nothing_explains_counts_too(repeated: float) -> None:
+    moved = HostEffect(emulated=104.0, repeated=repeated, punctual=100.0)
+
+    verdict = _decide(Lateness(0.0, 0.0, 0.0, 0.0), effect=moved)
+
+    assert verdict.trust is Trust.UNTRUSTED
+    assert verdict.error == pytest.approx(0.04)
+    assert ("no reason found" in verdict.reasons[0]) == (repeated == 100.0)
+    assert verdict.to_json()["unexplained"] == 104.0 - repeated
 
 
 @given(st.floats(1e-6, 1e9))

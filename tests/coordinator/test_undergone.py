@@ -1,0 +1,70 @@
+"""What the scheduler underwent, simulated, is the run: in every order, late or not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.problem import Problem, Profile, Realization
+from emu.report.host_effect import HostEffect, host_effect
+from emu.simulation import makespan
+from emu.testing.corpus import RULES
+from emu.testing.strategies import problems
+from tests.coordinator.virtual import LateProcesses, drive
+
+#: Rules that do not look at sizes, which lateness is disguised as.
+BLIND = ("oes", "oes_cp", "maxmin", "none", "fifo")
+
+
+def _effect(
+    problem: Problem, realization: Realization, policy: str, late: LateProcesses | None
+) -> HostEffect:
+    recorder, _ = drive(problem, realization, policy, processes=late)
+    return host_effect(
+        problem,
+        policy,
+        Profile(realization.times, realization.volumes),
+        emulated=float(np.nanmax(recorder.task_end)),
+        measured=recorder.realization(),
+        undergone=recorder.undergone(),
+        late=late.late if late else np.zeros_like(realization.times),
+    )
+
+
+@pytest.mark.parametrize("policy", BLIND)
+@given(problems(), st.integers(0, 2**32))
+def test_a_late_run_is_repeated(
+    policy: str, drawn: tuple[Problem, Realization], seed: int
+) -> None:
+    late = LateProcesses(*drawn, np.random.default_rng(seed))
+
+    effect = _effect(*drawn, policy, late)
+
+    assert effect.repeated == pytest.approx(effect.emulated, rel=1e-6)
+
+
+@given(problems(), st.integers(0, 2**32), st.sampled_from(RULES))
+def test_the_error_is_what_the_end_was_moved_by(
+    drawn: tuple[Problem, Realization], seed: int, policy: str
+) -> None:
+    problem, realization = drawn
+    profile = Profile(realization.times, realization.volumes)
+    ideal = makespan(problem, realization, policy, profile=profile)
+
+    effect = _effect(*drawn, policy, LateProcesses(*drawn, np.random.default_rng(seed)))
+
+    assert effect.punctual == pytest.approx(ideal, rel=1e-6)
+    moved = abs(effect.emulated - ideal)
+    assert effect.error * ideal == pytest.approx(moved, rel=1e-5, abs=1e-6)
+
+
+@given(problems(), st.sampled_from(RULES))
+def test_a_perfect_run_was_not_moved(
+    drawn: tuple[Problem, Realization], policy: str
+) -> None:
+    effect = _effect(*drawn, policy, None)
+
+    assert effect.error == pytest.approx(0.0, abs=1e-6)
+    assert effect.punctual == pytest.approx(effect.emulated, rel=1e-6)

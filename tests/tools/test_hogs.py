@@ -1,0 +1,148 @@
+"""Hogs die with whoever started them; the table counts what was flagged."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from tools.trials.believing import errors, read_rows, row_of, table, write_rows
+from tools.trials.hogs import CONDITIONS, Condition, Stopper, hogging
+
+ROOT = Path(__file__).parents[2]
+KINDS = ("busy", "bursts", "faults", "paging")
+#: Starts a hog as the tool does, says its process id, and waits.
+TOOL = """
+import sys
+from pathlib import Path
+from tools.trials.hogs import Condition, hogging
+with hogging(Condition(({kind!r},)), Path({scratch!r})) as hogs:
+    print(hogs[0].pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.emulation
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_hog_dies_with_a_tool_that_was_killed(kind: str, tmp_path: Path) -> None:
+    code = TOOL.format(kind=kind, scratch=str(tmp_path))
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as tool:
+        assert tool.stdout is not None
+        hog = psutil.Process(int(tool.stdout.readline()))
+        assert hog.is_running()
+        tool.send_signal(signal.SIGKILL)
+
+    _, alive = psutil.wait_procs([hog], timeout=20)
+    for each in alive:
+        each.kill()
+    assert alive == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.emulation
+def test_hogs_end_with_their_condition(tmp_path: Path) -> None:
+    with hogging(Condition(("busy", "busy")), tmp_path) as hogs:
+        assert all(hog.is_running() for hog in hogs)
+
+    assert not any(hog.is_running() for hog in hogs)
+
+
+@pytest.mark.emulation
+def test_a_hog_that_does_not_begin_is_an_error(tmp_path: Path) -> None:
+    with (
+        pytest.raises(RuntimeError, match="unheard"),
+        hogging(Condition(("unheard",)), tmp_path),
+    ):
+        pass
+
+
+def test_conditions_name_kinds_of_hogs() -> None:
+    assert {kind for c in CONDITIONS.values() for kind in c.hogs} == set(KINDS)
+
+
+class Stoppable:
+    """Hears signals."""
+
+    def __init__(self, heard: list[int]) -> None:
+        self.send_signal = heard.append
+
+
+def test_a_stopped_process_is_continued_when_the_run_ends_first() -> None:
+    heard: list[int] = []
+    stopper = Stopper(np.random.default_rng(0), wall=0.0)
+    stopper._process, stopper._name = Stoppable(heard), "emu:w0"  # type: ignore[assignment]
+    stopper.began(0.0)
+    while not stopper.story:
+        pass
+    stopper.end()
+
+    assert heard == [signal.SIGSTOP, signal.SIGCONT]
+    assert stopper.story.startswith("emu:w0 0.")
+
+
+def test_a_run_that_never_began_stops_nobody() -> None:
+    stopper = Stopper(np.random.default_rng(0), wall=1.0)
+    stopper.end()
+
+    assert stopper.story == ""
+
+
+def _row(
+    fidelity: float, trust: str = "trusted", bound: float = 0.02, **more: Any
+) -> dict[str, Any]:
+    stated = {"condition": "calm", "fidelity": fidelity, "prediction": fidelity}
+    return stated | {"trust": trust, "bound": bound} | more
+
+
+ROWS = [
+    _row(0.001),
+    _row(-0.005, "degraded"),
+    _row(0.0, prediction=0.05, trust="untrusted", bound=0.06),
+    _row(0.04, condition="busy-1"),
+    _row(float("nan"), "failed", condition="busy-1"),
+]
+
+
+def test_the_table_counts_by_condition(tmp_path: Path) -> None:
+    write_rows(ROWS, tmp_path / "rows.csv")
+    for rows in (ROWS, read_rows(tmp_path / "rows.csv")):
+        calm, busy, every = (line.split("|") for line in table(rows)[1:])
+
+        assert calm[0].split() == ["calm", "3", "0"]
+        assert calm[2].split() == ["1", "1"]
+        assert calm[3].split() == ["2", "1", "0"]
+        assert calm[4].split()[0] == "100.0"
+        assert busy[0].split() == ["busy-1", "2", "1"]
+        assert busy[2].split() == ["1", "0"]
+        assert every[4].split()[0] == "75.0"
+
+
+def test_nothing_is_read_where_nothing_was_written(tmp_path: Path) -> None:
+    assert read_rows(tmp_path / "rows.csv") == []
+
+
+def test_a_run_is_off_by_the_worse_of_replay_and_prediction() -> None:
+    assert errors(ROWS[:3]).tolist() == [0.001, 0.005, 0.05]
+
+
+def test_a_row_is_flat() -> None:
+    verdict = {
+        "host": {"cpu_busy": 0.5},
+        "lateness": {"gaps": 1.0},
+        "reasons": ["a", "b"],
+    }
+
+    assert row_of({"trust": "trusted"}, verdict) == {
+        "trust": "trusted", "host_cpu_busy": 0.5, "late_gaps": 1.0, "reasons": "a / b",
+    }  # fmt: skip
