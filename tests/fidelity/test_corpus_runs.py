@@ -19,6 +19,7 @@ from emu.testing.corpus import draw_scenario
 if TYPE_CHECKING:
     from pathlib import Path
 
+#: Five of each shape of job: training, one-shot DGTP, random graph, multi-round DGTP.
 SEEDS = range(20)
 #: Wall seconds of one run; 0.3 ms per flow on a chain of 10 are 0.2 %.
 WALL = 1.5
