@@ -65,7 +65,8 @@ def test_the_table_counts_runs_retries_and_flags() -> None:
     assert "retried 1 (2 runs more)" in text
     assert "off by > 3 %: 1, flagged 1, trusted 0" in text
     assert "within 1 %: 3, flagged all the same 1" in text
-    assert "95.00 % of 100" in text
+    assert "2 ms wall): 95.00 % of 100" in text
+    assert "oneshot: none of 0" in text
 
 
 def test_the_table_shows_whole_distributions_split_by_what_matters() -> None:

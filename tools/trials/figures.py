@@ -143,14 +143,22 @@ def _flows(
     excess: NDArray[np.float64] | None,
     heading: Sequence[str],
 ) -> list[str]:
-    count = sum(trial.finishes for trial in trials)
-    kept = sum(trial.kept for trial in trials)
-    share = f"{100 * kept / count:.2f} %" if count else "none"
-    lines = [f"flows within max(1 % of length, 2 ms wall): {share} of {count}"]
+    lines = [f"flows within max(1 % of length, 2 ms wall): {_kept(trials)}"]
+    for shape in sorted({trial.shape for trial in trials}):
+        chosen = [trial for trial in trials if trial.shape == shape]
+        lines.append(f"  {shape}: {_kept(chosen)}")
+    trusted = [trial for trial in trials if trial.trust == "trusted"]
+    lines.append(f"  of trusted runs: {_kept(trusted)}")
     if excess is not None and len(excess):
         lines += [_line("error over what is allowed", "flows", heading)]
         lines += [_distribution("every flow of every run", excess, 1.0)]
     return lines
+
+
+def _kept(trials: Sequence[Trial]) -> str:
+    count = sum(trial.finishes for trial in trials)
+    kept = sum(trial.kept for trial in trials)
+    return f"{100 * kept / count:.2f} % of {count}" if count else "none of 0"
 
 
 def _flags(trials: Sequence[Trial]) -> list[str]:
