@@ -110,8 +110,23 @@ class Trial:
         return asdict(self)
 
 
-def prepared(scenario: Scenario, wall: float) -> Experiment:
+def prepared(
+    scenario: Scenario,
+    wall: float,
+    *,
+    per_event: float = 0.0,
+    most_rate: float = math.inf,
+) -> Experiment:
     """Return the experiment with the time scale that makes it take ``wall`` seconds.
+
+    Parameters
+    ----------
+    per_event
+        Wall seconds for every end of a task or flow, at least: a run of many takes
+        longer than ``wall``.
+    most_rate
+        Real bytes per wall second of all flows together, at most; payloads that are
+        made up shrink where there would be more.
 
     Raises
     ------
@@ -119,8 +134,24 @@ def prepared(scenario: Scenario, wall: float) -> Experiment:
         What preparing it raises.
     """
     experiment = prepared_at(scenario, 1.0)
-    scale = float(f"{wall / experiment.simulate().makespan:.3g}")
-    return prepared_at(experiment.scenario, scale)
+    schedule = experiment.simulate()
+    events = schedule.task_end.size + len(schedule.flows())
+    wall = max(wall, per_event * events)
+    fitted = prepared_at(experiment.scenario, float(f"{wall / schedule.makespan:.3g}"))
+    return _thinned(fitted, most_rate)
+
+
+def _thinned(experiment: Experiment, most_rate: float) -> Experiment:
+    """Return the experiment with smaller payloads where they would be too fast."""
+    scenario = experiment.scenario
+    if scenario.job.system != "custom" or math.isinf(most_rate):
+        return experiment
+    peak = _expected(experiment, None)["peak_rate"]
+    if peak <= most_rate:
+        return experiment
+    byte_scale = scenario.emulation.stated_byte_scale * most_rate / peak
+    thinner = stating(scenario, byte_scale=float(f"{byte_scale:.3g}"))
+    return prepared_at(thinner, scenario.emulation.stated_time_scale)
 
 
 def prepared_at(scenario: Scenario, time_scale: float) -> Experiment:

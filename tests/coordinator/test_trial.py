@@ -128,3 +128,19 @@ def test_finishes_are_counted_against_what_they_may_be_off_by() -> None:
     assert finish_figures(FlowFinish(errors[:0], lengths[:0])) == {
         "finishes": 0, "kept": 0,
     }  # fmt: skip
+
+
+def test_a_run_of_many_events_takes_longer_and_its_payloads_shrink(
+    experiment: Experiment, tmp_path: Path
+) -> None:
+    schedule = experiment.simulate()
+    events = schedule.task_end.size + len(schedule.flows())
+
+    longer = prepared(experiment.scenario, wall=2.0, per_event=0.1)
+    thinner = prepared(experiment.scenario, wall=2.0, most_rate=1e6)
+
+    scale = longer.scenario.emulation.stated_time_scale
+    assert scale * schedule.makespan == pytest.approx(0.1 * events, rel=0.01)
+    trial = attempt(thinner, tmp_path, carry=Carried("trusted"))
+    assert trial.peak_rate == pytest.approx(1e6, rel=0.01)
+    assert trial.time_scale == experiment.scenario.emulation.stated_time_scale

@@ -50,9 +50,16 @@ def _campaign(
     out: Path, told: list[tuple[Row, bool]] | None = None, **changed: Any
 ) -> Campaign:
     manner: dict[str, Any] = {
-        "out": out, "wall": 1.5, "processes": 8, "retries": 1, "keep": False,
-        "until": math.inf, "host": None,
-    }  # fmt: skip
+        "out": out,
+        "wall": 1.5,
+        "per_event": 0.0,
+        "most_rate": 5e8,
+        "processes": 8,
+        "retries": 1,
+        "keep": False,
+        "until": math.inf,
+        "host": None,
+    }
     told = [] if told is None else told
     return Campaign(
         Manner(**{**manner, **changed}), lambda row, fresh: told.append((row, fresh))

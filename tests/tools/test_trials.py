@@ -140,7 +140,7 @@ def test_the_distribution_is_drawn(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", [0, 1, 2, 3])
 def test_a_pair_is_a_scenario_and_a_variant_that_is_apart(seed: int) -> None:
     content = draw_scenario(seed)
-    lengths = iter([1.0, 1.001, 1.009, 0.98])
+    lengths = iter([1.0, 1.001, 1.009, 3.1, 0.98])
     pair = drawn_pair(content, seed, lambda _: next(lengths))
 
     assert pair is not None
@@ -152,16 +152,23 @@ def test_a_pair_is_a_scenario_and_a_variant_that_is_apart(seed: int) -> None:
     assert drawn_pair(content, seed, lambda _: 1.0) is None
 
 
-def test_placements_differ_and_name_the_same_tasks() -> None:
+def test_placements_differ_and_none_is_very_long() -> None:
     content = draw_scenario(4)
-    drawn = drawn_placements(content, 4, 8)
+
+    def makespan(variant: dict[str, Any]) -> float:
+        return 1.0 + sum(map(ord, str(variant["placement"]["tasks"]))) % 97
+
+    drawn = drawn_placements(content, 4, 8, makespan)
     placed = [variant["placement"]["tasks"] for variant in drawn]
+    lengths = [makespan(variant) for variant in drawn]
 
     assert len({str(tasks) for tasks in placed}) == 8
     assert {frozenset(tasks) for tasks in placed} == {
         frozenset(content["placement"]["tasks"])
     }
-    assert drawn == drawn_placements(content, 4, 8)
+    assert lengths == sorted(lengths)
+    assert lengths[-1] <= 3 * lengths[0]
+    assert drawn == drawn_placements(content, 4, 8, makespan)
 
 
 def _run(group: str, number: int, expected: float, emulated: float, **more: Any) -> Row:

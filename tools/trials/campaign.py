@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from emu.scenario import Experiment, Scenario
 
 Content = dict[str, Any]
+#: What trials of one folder have in common.
+_SETTLED = ("wall", "per_event", "most_rate", "processes")
 
 
 class OutOfTime(Exception):
@@ -46,8 +48,9 @@ class Manner:
     ----------
     out
         Folder of all that is written.
-    wall
-        Wall seconds of one run.
+    wall, per_event, most_rate
+        Wall seconds of one run, of each of its events at least, and real bytes per
+        wall second at most; see `prepared`.
     processes
         Per job, at most.
     retries
@@ -62,6 +65,8 @@ class Manner:
 
     out: Path
     wall: float
+    per_event: float
+    most_rate: float
     processes: int
     retries: int
     keep: bool
@@ -109,7 +114,7 @@ class Campaign:
         manner.out.mkdir(parents=True, exist_ok=True)
         insist(
             manner.out / "settings.json",
-            {"wall": manner.wall, "processes": manner.processes},
+            {name: getattr(manner, name) for name in _SETTLED},
         )
         self.trials = Ledger(manner.out / "trials.csv")
         self.pairs = Ledger(manner.out / "pairs.csv")
@@ -132,8 +137,7 @@ class Campaign:
                 name = f"drawn-{seed}"
                 if not self._stands(self.trials, name, number):
                     scenario = self._scenario(self._drawn(seed))
-                    experiment = prepared(scenario, self._manner.wall)
-                    self._run(self.trials, name, number, experiment)
+                    self._run(self.trials, name, number, self._prepared(scenario))
 
     def decide(self, first: int, count: int) -> None:
         """Run pairs of variants of one scenario until so many are decided.
@@ -160,19 +164,36 @@ class Campaign:
             As `repeat`.
         """
         for seed in range(first, first + scenarios):
-            contents = drawn_placements(self._drawn(seed), seed, placements)
+            contents = drawn_placements(
+                self._drawn(seed), seed, placements, self._makespan
+            )
             self._compare(f"tau-{seed}", contents)
 
     def _compare(self, group: str, contents: list[Content]) -> list[Row]:
-        """Run variants of one scenario at one time scale; the shortest takes `wall`."""
-        shortest = min(self._makespan(content) for content in contents)
-        scale = float(f"{self._manner.wall / shortest:.3g}")
+        """Run variants of one scenario at the same scales.
+
+        The first takes as long as alone, unless another would then take less.
+        """
+        first = self._prepared(self._scenario(contents[0] | {"name": group}))
+        emulation = first.scenario.emulation
+        ratio = first.simulate().makespan / min(map(self._makespan, contents))
+        scale = float(f"{emulation.stated_time_scale * max(ratio, 1):.3g}")
+        sent = {"byte_scale": emulation.stated_byte_scale}
         for number, content in enumerate(contents):
             if not self._stands(self.pairs, group, number):
-                named = content | {"name": f"{group}-{number}"}
+                named = content | {"name": f"{group}-{number}", "emulation": sent}
                 experiment = prepared_at(self._scenario(named), scale)
                 self._run(self.pairs, group, number, experiment)
         return self.pairs.of(group)
+
+    def _prepared(self, scenario: Scenario) -> Experiment:
+        manner = self._manner
+        return prepared(
+            scenario,
+            manner.wall,
+            per_event=manner.per_event,
+            most_rate=manner.most_rate,
+        )
 
     def _stands(self, ledger: Ledger, group: str, number: int) -> bool:
         row = ledger.get(group, number)
