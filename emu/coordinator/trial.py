@@ -9,16 +9,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.calibration.fitting import fit, stating
+from emu.calibration.load import load_of, peak_rate
+from emu.calibration.prediction import predict
 from emu.coordinator.experiment import carry_out, emulation_settings
 from emu.errors import EmulatorError
 from emu.report.run_directory import RunDirectory
+from emu.schedule.flow_finish import flow_finish
+from emu.simulation import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from emu.calibration.host import HostProfile
     from emu.coordinator.experiment import ExperimentOutcome
+    from emu.problem import Job
     from emu.scenario import Experiment, Scenario
+    from emu.schedule.flow_finish import FlowFinish
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,26 @@ class Trial:
         Of the verdict; ``failed`` when there is none, with the ``problem``.
     retries
         Runs before this one that were not to be trusted.
+    system, shape
+        ``dgtp`` (``oneshot`` or ``multiround``) or ``custom`` (``training`` or
+        ``graph``).
+    startup
+        Wall seconds until all processes were ready.
+    peak_rate
+        Real bytes per wall second of all flows together, at most, in the simulation.
+    predicted
+        Error that was predicted from the host's profile; NaN without one.
+    cpu_busy, cpu_steal, cpu_wait, loop_lag, pacer_lag
+        Of the host during the run: shares, and the longest lags in wall seconds.
+    finishes, kept
+        Flows whose fluid has an end, and those of them that arrived within
+        max(1 % of their length, 2 ms of wall time) of it.
+    finish_p50, finish_p95, finish_max
+        Receiver's end against the fluid's, wall seconds, either way.
+    finish_share_p50, finish_share_p95, finish_share_max
+        The same over the flow's length.
+    finish_excess_p95
+        The same over what it may be.
     """
 
     scenario: str
@@ -58,23 +85,84 @@ class Trial:
     bound: float = math.nan
     wall: float = 0.0
     problem: str = ""
+    system: str = ""
+    shape: str = ""
+    startup: float = math.nan
+    peak_rate: float = math.nan
+    predicted: float = math.nan
+    cpu_busy: float = math.nan
+    cpu_steal: float = math.nan
+    cpu_wait: float = math.nan
+    loop_lag: float = math.nan
+    pacer_lag: float = math.nan
+    finishes: int = 0
+    kept: int = 0
+    finish_p50: float = math.nan
+    finish_p95: float = math.nan
+    finish_max: float = math.nan
+    finish_share_p50: float = math.nan
+    finish_share_p95: float = math.nan
+    finish_share_max: float = math.nan
+    finish_excess_p95: float = math.nan
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures by name."""
         return asdict(self)
 
 
-def prepared(scenario: Scenario, wall: float) -> Experiment:
+def prepared(
+    scenario: Scenario,
+    wall: float,
+    *,
+    per_event: float = 0.0,
+    most_rate: float = math.inf,
+) -> Experiment:
     """Return the experiment with the time scale that makes it take ``wall`` seconds.
+
+    Parameters
+    ----------
+    per_event
+        Wall seconds for every end of a task or flow, at least: a run of many takes
+        longer than ``wall``.
+    most_rate
+        Real bytes per wall second of all flows together, at most; payloads that are
+        made up shrink where there would be more.
 
     Raises
     ------
     EmulatorError
         What preparing it raises.
     """
-    experiment, _ = fit(stating(scenario, time_scale=1.0), _no_host)
-    scale = float(f"{wall / experiment.simulate().makespan:.3g}")
-    fitted, _ = fit(stating(experiment.scenario, time_scale=scale), _no_host)
+    experiment = prepared_at(scenario, 1.0)
+    schedule = experiment.simulate()
+    events = schedule.task_end.size + len(schedule.flows())
+    wall = max(wall, per_event * events)
+    fitted = prepared_at(experiment.scenario, float(f"{wall / schedule.makespan:.3g}"))
+    return _thinned(fitted, most_rate)
+
+
+def _thinned(experiment: Experiment, most_rate: float) -> Experiment:
+    """Return the experiment with smaller payloads where they would be too fast."""
+    scenario = experiment.scenario
+    if scenario.job.system != "custom" or math.isinf(most_rate):
+        return experiment
+    peak = _expected(experiment, None)["peak_rate"]
+    if peak <= most_rate:
+        return experiment
+    byte_scale = scenario.emulation.stated_byte_scale * most_rate / peak
+    thinner = stating(scenario, byte_scale=float(f"{byte_scale:.3g}"))
+    return prepared_at(thinner, scenario.emulation.stated_time_scale)
+
+
+def prepared_at(scenario: Scenario, time_scale: float) -> Experiment:
+    """Return the experiment at a time scale, whatever the scenario says.
+
+    Raises
+    ------
+    EmulatorError
+        What preparing it raises.
+    """
+    fitted, _ = fit(stating(scenario, time_scale=time_scale), _no_host)
     return fitted
 
 
@@ -88,6 +176,7 @@ def attempt(
     *,
     retries: int = 0,
     carry: Callable[..., ExperimentOutcome] = carry_out,
+    host: HostProfile | None = None,
 ) -> Trial:
     """Emulate an experiment; again, up to ``retries`` times, while it is untrusted.
 
@@ -96,10 +185,17 @@ def attempt(
     runs
         Directory that takes the run directories.
     carry
-        Carries the experiment out; `carry_out` but in tests.
+        Carries the experiment out: `carry_out`, or what wraps or stands for it.
+    host
+        To predict the error from; without it nothing is predicted.
+
+    Raises
+    ------
+    ValueError
+        When ``retries`` is negative.
     """
     for tried in range(retries + 1):
-        trial = _once(experiment, runs, tried, carry)
+        trial = _once(experiment, runs, tried, carry, host)
         if trial.trust == "trusted" or tried == retries:
             return trial
     raise ValueError(f"retries is {retries}; it must be 0 or more")
@@ -110,6 +206,7 @@ def _once(
     runs: Path,
     retries: int,
     carry: Callable[..., ExperimentOutcome],
+    host: HostProfile | None,
 ) -> Trial:
     scenario, problem = experiment.scenario, experiment.problem
     directory = RunDirectory.create(scenario.name, runs)
@@ -122,12 +219,16 @@ def _once(
         "time_scale": settings.time_scale,
         "byte_scale": settings.byte_scale,
         "retries": retries,
+        "system": scenario.job.system,
+        "shape": shape_of(problem.job),
+        **_expected(experiment, host),
     }
     try:
         outcome = carry(experiment, settings, directory)
     except EmulatorError as error:
         return Trial(**stated, problem=str(error))
     result = outcome.result
+    figures = result["verdict"]["host"]
     return Trial(
         **stated,
         flows=len(outcome.run.schedule.flows()),
@@ -139,7 +240,63 @@ def _once(
         trust=result["verdict"]["trust"],
         bound=result["verdict"]["error"],
         wall=result["wall_seconds"],
+        startup=result["startup"]["seconds"],
+        cpu_busy=figures["cpu_busy"],
+        cpu_steal=figures["cpu_steal"],
+        cpu_wait=figures["cpu_wait"],
+        loop_lag=figures["loop_lag_max"],
+        pacer_lag=figures["pacer_lag_max"],
+        **finish_figures(flow_finish(outcome.run.schedule, settings.time_scale)),
     )
+
+
+def shape_of(job: Job) -> str:
+    """Return ``oneshot`` or ``multiround`` of DGTP jobs, ``training`` or ``graph``."""
+    kinds = {task.kind for task in job.tasks}
+    if "sampler_hop" in kinds:
+        return "multiround"
+    if "graph_store" not in kinds:
+        return "graph"
+    timed = {task.program for task in job.tasks} == {"nodes.timed:Timed"}
+    return "training" if timed else "oneshot"
+
+
+def _expected(experiment: Experiment, host: HostProfile | None) -> dict[str, float]:
+    """Return the peak rate of the simulation, and the error predicted from it."""
+    policy, expected = experiment.chosen_policy(), experiment.expected
+    schedule = simulate(
+        experiment.problem,
+        experiment.realization,
+        policy,
+        profile=expected,
+        record_rates=True,
+    )
+    emulation = experiment.scenario.emulation
+    time_scale, byte_scale = emulation.stated_time_scale, emulation.stated_byte_scale
+    peak = peak_rate(schedule) * byte_scale / time_scale
+    if host is None:
+        return {"peak_rate": peak}
+    load = load_of(schedule, computes=emulation.compute != "timed")
+    found = predict(load, host, time_scale=time_scale, byte_scale=byte_scale)
+    return {"peak_rate": peak, "predicted": found.error}
+
+
+def finish_figures(finish: FlowFinish) -> dict[str, Any]:
+    """Return the fields of `Trial` that tell of flows' finishes."""
+    excess = finish.excess
+    found: dict[str, Any] = {
+        "finishes": len(excess),
+        "kept": int((excess <= 1).sum()),
+    }
+    if not len(excess):
+        return found
+    for name, values in (("", np.abs(finish.error)), ("_share", finish.share)):
+        p50, p95 = np.percentile(values, [50, 95], method="higher").tolist()
+        found[f"finish{name}_p50"] = p50
+        found[f"finish{name}_p95"] = p95
+        found[f"finish{name}_max"] = float(values.max())
+    found["finish_excess_p95"] = float(np.percentile(excess, 95))
+    return found
 
 
 def flow_error(outcome: ExperimentOutcome, shortest: float) -> float:

@@ -7,11 +7,15 @@ import math
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
-from emu.coordinator.trial import attempt, prepared
+from emu.coordinator.trial import attempt, finish_figures, prepared, prepared_at
 from emu.errors import NodeLost
+from emu.report.host_figures import HostFigures
 from emu.scenario import load
+from emu.schedule.flow_finish import FlowFinish
+from emu.simulation import simulate
 from emu.testing.corpus import draw_scenario
 
 if TYPE_CHECKING:
@@ -44,11 +48,19 @@ class Carried:
         trust = self.trusts.pop(0)
         if trust == "failed":
             raise NodeLost("w0 died")
-        schedule = experiment.simulate()
+        schedule = simulate(
+            experiment.problem,
+            experiment.realization,
+            experiment.policy,
+            record_rates=True,
+        )
         result = {
             "simulated_makespan": schedule.makespan, "makespan": schedule.makespan,
             "fidelity": 0.0, "prediction_error": 0.0, "wall_seconds": 2.0,
-            "verdict": {"trust": trust, "error": 0.001},
+            "startup": {"seconds": 1.0},
+            "verdict": {
+                "trust": trust, "error": 0.001, "host": HostFigures().to_json(),
+            },
         }  # fmt: skip
         return SimpleNamespace(
             run=SimpleNamespace(schedule=schedule), replayed=schedule, result=result
@@ -72,6 +84,10 @@ def test_a_run_that_is_not_trusted_is_tried_again_and_counted(
     assert (trial.trust, trial.retries) == ("trusted", 2)
     assert trial.fidelity == 0.0
     assert trial.flow_error == pytest.approx(0.0, abs=1e-9)
+    assert (trial.system, trial.shape) == ("custom", "graph")
+    assert trial.finishes == trial.kept == trial.flows > 0
+    assert trial.peak_rate > 0
+    assert math.isnan(trial.predicted)
     assert len(carry.trusts) == 1
 
 
@@ -86,3 +102,45 @@ def test_the_last_word_counts_when_none_is_trusted(
     assert math.isnan(trial.fidelity)
     with pytest.raises(ValueError, match="retries"):
         attempt(experiment, tmp_path, retries=-1)
+
+
+def test_a_scenario_is_prepared_at_the_time_scale_that_is_asked_for(
+    experiment: Experiment,
+) -> None:
+    again = prepared_at(experiment.scenario, 12.5)
+
+    assert again.scenario.emulation.stated_time_scale == 12.5
+    assert again.simulate().makespan == experiment.simulate().makespan
+
+
+def test_finishes_are_counted_against_what_they_may_be_off_by() -> None:
+    # Allowed: 2 ms of the short ones, 10 ms of the flow of a second.
+    errors = np.array([0.001, -0.0019, 0.003, 0.009, 0.0])
+    lengths = np.array([0.1, 0.1, 0.1, 1.0, 0.0])
+
+    figures = finish_figures(FlowFinish(errors, lengths))
+
+    assert (figures["finishes"], figures["kept"]) == (5, 4)
+    assert figures["finish_p50"] == pytest.approx(0.0019)
+    assert figures["finish_max"] == pytest.approx(0.009)
+    assert figures["finish_share_p50"] == pytest.approx(0.019)
+    assert math.isinf(figures["finish_share_max"])
+    assert finish_figures(FlowFinish(errors[:0], lengths[:0])) == {
+        "finishes": 0, "kept": 0,
+    }  # fmt: skip
+
+
+def test_a_run_of_many_events_takes_longer_and_its_payloads_shrink(
+    experiment: Experiment, tmp_path: Path
+) -> None:
+    schedule = experiment.simulate()
+    events = schedule.task_end.size + len(schedule.flows())
+
+    longer = prepared(experiment.scenario, wall=2.0, per_event=0.1)
+    thinner = prepared(experiment.scenario, wall=2.0, most_rate=1e6)
+
+    scale = longer.scenario.emulation.stated_time_scale
+    assert scale * schedule.makespan == pytest.approx(0.1 * events, rel=0.01)
+    trial = attempt(thinner, tmp_path, carry=Carried("trusted"))
+    assert trial.peak_rate == pytest.approx(1e6, rel=0.01)
+    assert trial.time_scale == experiment.scenario.emulation.stated_time_scale
