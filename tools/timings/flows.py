@@ -70,9 +70,7 @@ def sending(pipe: Connection, board_path: str, quantum: float) -> None:
         pacer = Pacer(RateBoard.open(board_path), quantum=quantum)
         address, mine = pipe.recv()
         out = {
-            e: await open_edge(
-                address, e, token=TOKEN, pacer=pacer, capacity=CAPACITY
-            )
+            e: await open_edge(address, e, token=TOKEN, pacer=pacer, capacity=CAPACITY)
             for e in mine
         }
         body = np.ones(_PIECE, dtype=np.uint8)
