@@ -46,6 +46,7 @@ from emu.wire.messages import (
 )
 from nodes.holding import Holder
 from nodes.program import EdgeBrief, Program, TaskBrief
+from nodes.rehearsal import rehearse
 from nodes.results import result_parts
 from nodes.task_runner import Surroundings, TaskRunner
 from nodes.vitals import Vitals
@@ -157,6 +158,7 @@ class NodeProcess:
         programs, _ = await asyncio.gather(
             self._load(), self._meet(control, server, pacer)
         )
+        await rehearse(self._compute)
         offset = await control.measure_offset()
         control.send(pack(Ready({**tuning, "pacer": pacer.device})))
         begin = await self._told(control, Begin, "the start of iteration 0")
@@ -245,6 +247,8 @@ class NodeProcess:
     def _make_programs(self) -> dict[int, Program]:
         shared: dict[str, Any] = {}
         programs = {}
+        for size in self._description["reserved"]:
+            self._pool.reserve(size)
         for task in self._description["tasks"]:
             module, name = task["program"].split(":")
             program_class = getattr(importlib.import_module(module), name)

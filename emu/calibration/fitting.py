@@ -13,12 +13,15 @@ from emu.calibration.prediction import (
     choose_time_scale,
     predict,
 )
+from emu.calibration.sampling_work import sampling_work
 from emu.scenario import prepare
 from emu.scenario.run_sections import AUTO
 from emu.simulation import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
     from emu.calibration.host import HostProfile
     from emu.calibration.prediction import Prediction
@@ -48,14 +51,13 @@ def fit(
     chosen = scenario.emulation.time_scale
     if chosen != AUTO and not foresee:
         return experiment, None
-    computes = scenario.emulation.compute != "timed"
     schedule = simulate(
         experiment.problem,
         experiment.realization,
         experiment.policy,
         record_rates=True,
     )
-    load = load_of(schedule, computes=computes)
+    load = load_of(schedule, work=real_work(experiment))
     byte_scale = scenario.emulation.stated_byte_scale
     if chosen != AUTO:
         scale = scenario.emulation.stated_time_scale
@@ -67,10 +69,28 @@ def fit(
         host(),
         max_error=scenario.emulation.max_error,
         byte_scale=byte_scale,
-        least=0.01 if scenario.job.system == "custom" else 1.0,
+        least=1.0 if scenario.emulation.compute != "timed" else 0.01,
     )
     fitted = stating(scenario, time_scale=found.time_scale)
     return dataclasses.replace(experiment, scenario=fitted), found
+
+
+def real_work(experiment: Experiment) -> NDArray[np.float64] | None:
+    """Return the CPU seconds of every (task, iteration), None where nothing is done.
+
+    Where tasks compute, their times are what that takes; timed ones still sample.
+
+    Raises
+    ------
+    DataError
+        When the job's data set cannot be used.
+    """
+    scenario = experiment.scenario
+    if scenario.emulation.compute != "timed":
+        return experiment.realization.times
+    if scenario.job.system == "custom":
+        return None
+    return sampling_work(experiment.problem.job)
 
 
 def _byte_scale(scenario: Scenario) -> float:
@@ -82,7 +102,7 @@ def _byte_scale(scenario: Scenario) -> float:
     return choose_byte_scale(volumes)
 
 
-def stating(scenario: Scenario, **scales: float) -> Scenario:
+def stating(scenario: Scenario, **scales: float | str) -> Scenario:
     """Return the scenario with these keys of ``emulation`` stated."""
     emulation = scenario.emulation.model_copy(update=scales)
     return scenario.model_copy(update={"emulation": emulation})

@@ -36,7 +36,9 @@ class Load:
     chain_flows, chain_tasks
         Flows and tasks of the critical chain: what comes late on it adds up.
     computing
-        Seconds of task time that real computation may fill; 0 where none is done.
+        CPU seconds of the tasks' real work.
+    demand
+        What asks for a core and when.
     """
 
     makespan: float
@@ -49,17 +51,45 @@ class Load:
     chain_flows: int
     chain_tasks: int
     computing: float
+    demand: Demand
 
 
-def load_of(schedule: Schedule, *, computes: bool = False) -> Load:
+@dataclass(frozen=True, eq=False)
+class Demand:
+    """Moments at which a host has something to do, in the order of time.
+
+    Parameters
+    ----------
+    time
+        Emulated seconds, float64, shape (moments,).
+    flows, tasks, payload, work
+        What begins then, same shape: halves of flows (a start and an end each), halves
+        of tasks, emulated bytes, CPU seconds.
+    room
+        Emulated seconds within which ``work`` must be done, same shape.
+    chain
+        Which moments end a part of the critical chain, integer positions.
+    """
+
+    time: NDArray[np.float64]
+    flows: NDArray[np.float64]
+    tasks: NDArray[np.float64]
+    payload: NDArray[np.float64]
+    work: NDArray[np.float64]
+    room: NDArray[np.float64]
+    chain: NDArray[np.int64]
+
+
+def load_of(schedule: Schedule, *, work: NDArray[np.float64] | None = None) -> Load:
     """Return the load of a simulated schedule.
 
     Parameters
     ----------
     schedule
         With its rates.
-    computes
-        Whether tasks really compute.
+    work
+        CPU seconds that tasks really take, shape (tasks, iterations); None where they
+        only hold their times.
     """
     job = schedule.problem.job
     sent = np.nan_to_num(schedule.flow_bytes)
@@ -77,7 +107,52 @@ def load_of(schedule: Schedule, *, computes: bool = False) -> Load:
         sending=_sending(schedule),
         chain_flows=flows,
         chain_tasks=len(parts) - flows,
-        computing=float(times.sum()) if computes else 0.0,
+        computing=0.0 if work is None else float(work.sum()),
+        demand=_demand(schedule, parts, np.zeros_like(times) if work is None else work),
+    )
+
+
+def _demand(
+    schedule: Schedule, chain: set[tuple[int, int, int]], work: NDArray[np.float64]
+) -> Demand:
+    """Return the moments; a handoff within a machine is one that begins and ends."""
+    at = tuple(schedule.flows().T)
+    start, end = schedule.flow_start[at], schedule.flow_end[at]
+    sent = np.nan_to_num(schedule.flow_bytes)
+    between = np.zeros(sent.shape, dtype=bool)
+    between[at] = True
+    handed = np.argwhere((sent > 0) & ~between)
+    sources = np.array([e.source for e in schedule.problem.job.edges], dtype=np.int64)
+    handoff = schedule.task_end[sources[handed[:, 0]], handed[:, 1]]
+    begun, done = schedule.task_start.ravel(), schedule.task_end.ravel()
+    time = np.concatenate([start, end, handoff, begun, done])
+    zero = [np.zeros(len(part)) for part in (start, end, handoff, begun, done)]
+
+    def filled(**parts: NDArray[np.float64]) -> NDArray[np.float64]:
+        places = {"start": 0, "end": 1, "handoff": 2, "begun": 3, "done": 4}
+        values = list(zero)
+        for place, value in parts.items():
+            values[places[place]] = value
+        return np.concatenate(values)
+
+    flows = filled(start=zero[0] + 0.5, end=zero[1] + 0.5, handoff=zero[2] + 0.5)
+    names = [(-1, e, n) for e, n in zip(*at, strict=True)]
+    iterations = schedule.task_start.shape[1]
+    tasks = [(t, -1, n) for t in range(len(work)) for n in range(iterations)]
+    ends = [len(start) + i for i, name in enumerate(names) if name in chain]
+    first = len(time) - len(done)
+    ends += [first + i for i, name in enumerate(tasks) if name in chain]
+    order = np.argsort(time, kind="stable")
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return Demand(
+        time=time[order],
+        flows=flows[order],
+        tasks=filled(begun=zero[3] + 0.5, done=zero[4] + 0.5)[order],
+        payload=filled(end=sent[at], handoff=sent[tuple(handed.T)])[order],
+        work=filled(begun=work.ravel())[order],
+        room=filled(begun=done - begun)[order],
+        chain=np.sort(place[np.array(ends, dtype=np.int64)]),
     )
 
 

@@ -2,8 +2,11 @@
 
 Every part of the critical chain is late by some constant of the host, in wall time: a
 flow by what a timer overshoots and a wake-up takes, a task by a control message where
-it is shorter than that. A busy host is later: a queue at utilisation u waits
-1 / (1 - u) times as long. So the error falls as 1 / time_scale, faster near saturation.
+it is shorter than that. And by what waits for a core when it ends: the simulation says
+when flows begin and end, so the backlog of a host that serves them is known at each
+moment. Flows come in bursts (80 in 30 ms, at 1.5 ms of CPU each): on 12 drawn scenarios
+with cores 30 % busy on average, the error was 2.3 % where the average load explains
+0.15.
 """
 
 from __future__ import annotations
@@ -12,15 +15,22 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from emu.calibration.host import USABLE
 from emu.network import pace_at
 
 if TYPE_CHECKING:
-    from emu.calibration.host import HostProfile
-    from emu.calibration.load import Load
+    from numpy.typing import NDArray
 
-#: CPU seconds of one decision in the coordinator, with its messages' reading: 0.2 ms.
+    from emu.calibration.host import HostProfile
+    from emu.calibration.load import Demand, Load
+
+#: CPU seconds of one decision in the coordinator, with its messages' reading.
 _DECISION = 200e-6
+#: Looks of a flow at its line beyond those that its length asks for: at its start while
+#: the line is on its way, and at its end.
+_LOOKS = 4
 #: CPU seconds of a process while it starts, and while it idles per wall second.
 _START, _IDLE = 0.02, 0.0005
 #: Of the coordinator, the agent and the fork server together, bytes.
@@ -76,22 +86,27 @@ def predict(
     load: Load, host: HostProfile, *, time_scale: float, byte_scale: float
 ) -> Prediction:
     """Return what a run at these scales will take."""
-    wall, (looks, _) = load.makespan * time_scale, pace_at(time_scale)
-    cpu_seconds = (
-        load.payload * byte_scale * host.cpu_per_byte
-        + load.events * (2 * host.event_cpu + _DECISION)
-        + load.sending * time_scale / looks.longest * host.wake_cpu
-        + load.processes * wall * _IDLE
-        + load.computing
+    wall = load.makespan * time_scale
+    demand = _cpu_demand(load.demand, host, byte_scale)
+    # Looks at flows that go on, and processes that idle, take their share all the time.
+    looks, _ = pace_at(time_scale)
+    steady = load.sending / load.makespan * host.wake_cpu / looks.longest
+    steady += load.processes * _IDLE
+    cores = host.cores - steady
+    cpu = (
+        ((demand.sum() + load.computing) / wall + steady) / host.cores
+        if wall > 0
+        else 0.0
     )
-    cpu = cpu_seconds / (wall * host.cores) if wall > 0 else 0.0
     bandwidth = load.peak_rate * byte_scale / time_scale
+    error = math.inf
     if cpu < 1 and bandwidth <= host.throughput:
         late = load.chain_flows * _mean(host.finish_error)
         late += load.chain_tasks * _mean(host.round_trip) * 0.1
-        error = late / (1 - cpu) / wall if wall > 0 else 0.0
-    else:
-        error = math.inf
+        late += _waiting(load.demand, demand / cores, time_scale)
+        working = (demand + load.demand.work) / cores
+        late += _overrun(load.demand, working, time_scale)
+        error = late / wall if wall > 0 else 0.0
     return Prediction(
         time_scale=time_scale,
         byte_scale=byte_scale,
@@ -104,6 +119,60 @@ def predict(
         bandwidth=bandwidth,
         error=error,
     )
+
+
+def _cpu_demand(
+    demand: Demand, host: HostProfile, byte_scale: float
+) -> NDArray[np.float64]:
+    """Return the CPU seconds that each moment asks for, but for the tasks' own work."""
+    per_flow = host.event_cpu + _DECISION + _LOOKS * host.wake_cpu
+    per_task = 2 * host.event_cpu + _DECISION
+    return np.asarray(
+        demand.flows * per_flow
+        + demand.tasks * per_task
+        + demand.payload * (byte_scale * host.cpu_per_byte)
+    )
+
+
+def _waiting(demand: Demand, service: NDArray[np.float64], time_scale: float) -> float:
+    """Return the wall seconds that the critical chain waits for a core.
+
+    Parameters
+    ----------
+    service
+        Wall seconds that all cores together need for each moment's demand.
+    """
+    wall = demand.time * time_scale
+    backlog, period = _backlog(wall, service)
+    # What is late by a backlog leaves it the time to drain, so each counts once; its
+    # parts are served in any order, so the chain's is in the middle of it.
+    worst = np.zeros(period[-1] + 1)
+    np.maximum.at(worst, period[demand.chain], backlog[demand.chain] / 2)
+    return float(worst.sum())
+
+
+def _overrun(demand: Demand, service: NDArray[np.float64], time_scale: float) -> float:
+    """Return by how many wall seconds a task's real work misses its time, at most.
+
+    The kernel lets who wakes for a moment go before who computes: work waits for
+    everything, and nothing waits for it.
+    """
+    backlog, _ = _backlog(demand.time * time_scale, service)
+    missed = (backlog - demand.room * time_scale)[demand.work > 0]
+    return float(missed.max(initial=0.0))
+
+
+def _backlog(
+    wall: NDArray[np.float64], service: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return what is not yet served after each arrival, and its busy period.
+
+    Lindley's recursion, as a running minimum.
+    """
+    asked = np.cumsum(service)
+    free = asked - service - wall
+    idle = np.minimum.accumulate(np.minimum(free, 0.0))
+    return asked - wall - idle, np.cumsum(free <= idle)
 
 
 def _mean(spread: tuple[float, float]) -> float:

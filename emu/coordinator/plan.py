@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from numpy.typing import NDArray
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 RUNTIME = "nodes.runtime:main"
 #: Programs that need neither torch nor dgl, whose import takes seconds.
 _LIGHT = {"nodes.timed:Timed"}
+#: Bytes that all processes together touch ahead of the run, at most.
+_RESERVED = 3e9
 
 
 def host_of_machine(machine: int, machines: int, hosts: int) -> int:
@@ -94,12 +98,41 @@ def preloaded(programs: Collection[str]) -> list[str]:
     return [*heavy, *dict.fromkeys(modules)]
 
 
+def receive_sizes(
+    problem: Problem,
+    members: Sequence[int],
+    volumes: NDArray[np.float64],
+    settings: EmulationSettings,
+) -> list[int]:
+    """Return the buffers that a process takes before the run, real bytes each.
+
+    Those that its first two iterations bring, as far as its share of `_RESERVED` goes:
+    memory touched for the first time during the run stalls the loop for 1 ms per 4 MB.
+    """
+    job = problem.job
+    room = min(_RESERVED / len(job.processes), settings.memory_limit / 2)
+    edges = [e for t in members for e in job.in_edges(t) if not job.edges[e].credit]
+    sizes = np.ceil(volumes[edges, :2] * settings.byte_scale).T.ravel()
+    sizes = sizes[sizes > 0]
+    return sizes[np.cumsum(sizes) < room].astype(int).tolist()
+
+
 def describe_processes(
-    problem: Problem, settings: EmulationSettings, times: NDArray[Any] | None
+    problem: Problem,
+    settings: EmulationSettings,
+    times: NDArray[Any] | None,
+    volumes: NDArray[np.float64],
 ) -> list[dict[str, Any]]:
     """Return the description of every node process, in the order of the tasks.
 
     The agent completes each with what only its host knows (addresses, rate board).
+
+    Parameters
+    ----------
+    times
+        As in `describe_task`.
+    volumes
+        Expected emulated bytes per (edge, iteration).
     """
     job_settings = {
         **problem.job.settings,
@@ -116,6 +149,7 @@ def describe_processes(
             "byte_scale": settings.byte_scale,
             "deadline": settings.deadline,
             "memory_limit": settings.memory_limit,
+            "reserved": receive_sizes(problem, members, volumes, settings),
             "tasks": [
                 describe_task(
                     problem, task, None if settings.compute == "real" else times

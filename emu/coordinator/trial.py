@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.calibration.fitting import fit, stating
+from emu.calibration.fitting import fit, real_work, stating
 from emu.calibration.load import load_of, peak_rate
 from emu.calibration.prediction import predict
 from emu.coordinator.experiment import carry_out, emulation_settings
 from emu.errors import EmulatorError
 from emu.report.run_directory import RunDirectory
+from emu.scenario.run_sections import AUTO
 from emu.schedule.flow_finish import flow_finish
 from emu.simulation import simulate
 
@@ -139,6 +140,26 @@ def prepared(
     wall = max(wall, per_event * events)
     fitted = prepared_at(experiment.scenario, float(f"{wall / schedule.makespan:.3g}"))
     return _thinned(fitted, most_rate)
+
+
+def prepared_for(scenario: Scenario, host: HostProfile, most_wall: float) -> Experiment:
+    """Return the experiment with the time scale that ``auto`` chooses on a host.
+
+    Parameters
+    ----------
+    most_wall
+        Seconds of the run at most: one that would be longer gets a smaller scale, and
+        a larger predicted error.
+
+    Raises
+    ------
+    EmulatorError
+        What preparing it raises.
+    """
+    chosen, _ = fit(stating(scenario, time_scale=AUTO), lambda: host)
+    longest = most_wall / chosen.simulate().makespan
+    scale = min(chosen.scenario.emulation.stated_time_scale, float(f"{longest:.3g}"))
+    return prepared_at(chosen.scenario, scale)
 
 
 def _thinned(experiment: Experiment, most_rate: float) -> Experiment:
@@ -276,7 +297,7 @@ def _expected(experiment: Experiment, host: HostProfile | None) -> dict[str, flo
     peak = peak_rate(schedule) * byte_scale / time_scale
     if host is None:
         return {"peak_rate": peak}
-    load = load_of(schedule, computes=emulation.compute != "timed")
+    load = load_of(schedule, work=real_work(experiment))
     found = predict(load, host, time_scale=time_scale, byte_scale=byte_scale)
     return {"peak_rate": peak, "predicted": found.error}
 

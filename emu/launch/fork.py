@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import multiprocessing
 import os
@@ -119,6 +120,9 @@ def kill_descendants() -> None:
 
 def _enter(description: dict[str, Any]) -> None:
     """Run the description's runtime in the forked process."""
+    # What the fork server imported is never garbage. To look through it takes 100 ms
+    # where torch is, at any moment of the run, and copies every page.
+    gc.freeze()
     die_with_parent()  # the fork server, which in turn dies with its agent
     _name_process(f"emu:{description['process']}")
     # Ctrl-C is for the coordinator, which then ends its processes one by one.

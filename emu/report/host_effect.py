@@ -58,10 +58,20 @@ class HostEffect:
 
     @property
     def error(self) -> float:
-        """Share of the punctual makespan that the run is off by."""
-        if self.punctual <= 0:
-            return 0.0
-        return abs(self.emulated - self.punctual) / self.punctual
+        """Share of the punctual makespan by which lateness moved the end.
+
+        The run's own distance from its simulation does not enter: a verdict that
+        trusted only what agrees could not be used to measure agreement.
+        """
+        return self._share(self.explained)
+
+    @property
+    def doubt(self) -> float:
+        """Share of the punctual makespan that no lateness accounts for."""
+        return self._share(self.unexplained)
+
+    def _share(self, seconds: float) -> float:
+        return abs(seconds) / self.punctual if self.punctual > 0 else 0.0
 
 
 def host_effect(

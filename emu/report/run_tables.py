@@ -84,7 +84,7 @@ def verdict_rows(table: Table, verdict: dict[str, Any]) -> None:
     table.add_row(
         "verdict",
         f"[{colour}]{verdict['trust']}[/]",
-        f"the host added at most {format_ratio(verdict['error'])}, "
+        f"the host moved the end by {format_ratio(verdict['error'])}, "
         f"{100 * verdict['max_error']:g} % may be",
     )
     for name in ("reasons", "remedies"):

@@ -44,7 +44,7 @@ class Verdict:
     Parameters
     ----------
     error
-        By which share of the makespan the host has moved it.
+        By which share of the makespan the host's lateness has moved it.
     max_error
         What was asked for.
     reasons, remedies
@@ -118,7 +118,8 @@ def decide(
         trust = Trust.DEGRADED
     if error > _BEYOND * max_error:
         trust = Trust.UNTRUSTED
-    if trust is Trust.TRUSTED and figures.overused_windows > _OVERUSED:
+    doubtful = effect.doubt > max_error or figures.overused_windows > _OVERUSED
+    if trust is Trust.TRUSTED and doubtful:
         trust = Trust.DEGRADED
     if trust is Trust.TRUSTED:
         return Verdict(trust, error, max_error, (), (), effect, lateness, figures)
@@ -155,7 +156,7 @@ def _where(effect: HostEffect, lateness: Lateness) -> list[str]:
     return [
         text.format(100 * seconds / effect.punctual)
         for seconds, text in moved
-        if abs(seconds) > 0.1 * effect.error * effect.punctual
+        if abs(seconds) > 0.1 * (effect.error + effect.doubt) * effect.punctual
     ] + [
         f"{100 * seconds / makespan:.2g} % of the makespan: {what}"
         for seconds, what in sorted(parts, reverse=True)

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.calibration import HostProfile, Load, choose_time_scale, load_of, predict
-from emu.calibration.load import peak_rate, union_length
+from emu.calibration.load import Demand, peak_rate, union_length
 from emu.calibration.prediction import choose_byte_scale
+from emu.schedule import critical_chain
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 
@@ -23,9 +24,23 @@ HOST = HostProfile(
     round_trip=(60e-6, 300e-6), loaded_round_trip=(80e-6, 400e-6),
     process_seconds=0.015, process_memory=12e6,
 )  # fmt: skip
+
+
+def evenly(moments: int = 5000, **parts: float) -> Demand:
+    """Return demand that comes at even intervals over 10 emulated seconds."""
+    values = {"flows": 0.5, "tasks": 0.0, "payload": 0.0, "work": 0.0, "room": 0.0}
+    values |= parts
+    return Demand(
+        time=np.arange(moments) * (10.0 / moments),
+        chain=np.arange(49, moments, 50),
+        **{name: np.full(moments, value) for name, value in values.items()},
+    )
+
+
 LOAD = Load(
     makespan=10.0, processes=20, events=5000, payload=50e9, largest=1e9, peak_rate=6e9,
     sending=40.0, chain_flows=40, chain_tasks=60, computing=0.0,
+    demand=evenly(payload=1e7),
 )  # fmt: skip
 
 
@@ -42,7 +57,22 @@ def test_the_load_of_the_example_is_read_off_its_simulation() -> None:
     assert 0 < load.sending <= 6 * 38.0
     assert (load.chain_flows, load.chain_tasks) == (5, 4)
     assert load.computing == 0.0
-    assert load_of(schedule, computes=True).computing == pytest.approx(24.0)
+    work = np.full((6, 3), 0.5)
+    assert load_of(schedule, work=work).computing == 9.0
+
+
+def test_the_demand_of_the_example_is_every_byte_flow_and_task() -> None:
+    schedule = simulate(*two_machine_example(3), record_rates=True)
+    demand = load_of(schedule, work=np.full((6, 3), 0.5)).demand
+
+    handoffs = 8 * 3 - 1 - len(schedule.flows())  # of 8 edges, one has a lag of 1
+    assert demand.flows.sum() == len(schedule.flows()) + handoffs / 2
+    assert demand.tasks.sum() == 18
+    assert demand.payload.sum() == 3 * 300 - 10
+    assert demand.work.sum() == 9.0
+    assert (np.diff(demand.time) >= 0).all()
+    ends = {link.end for link in critical_chain(schedule).links}
+    assert sorted(set(demand.time[demand.chain])) == pytest.approx(sorted(ends))
 
 
 def test_without_rates_there_is_no_peak() -> None:

@@ -13,6 +13,7 @@ from emu.coordinator.plan import (
     host_of_machine,
     preloaded,
     process_hosts,
+    receive_sizes,
 )
 from emu.testing import two_machine_example
 
@@ -43,7 +44,9 @@ def test_processes_live_on_the_host_of_their_machine() -> None:
 def test_description_of_a_task() -> None:
     problem, realization = two_machine_example(3, credit=2)
     settings = EmulationSettings(time_scale=0.1, deadline=7.0)
-    described = describe_processes(problem, settings, realization.times)
+    described = describe_processes(
+        problem, settings, realization.times, realization.volumes
+    )
     worker = next(d for d in described if d["process"] == "w0")
     task = worker["tasks"][0]
 
@@ -59,10 +62,30 @@ def test_description_of_a_task() -> None:
     assert [e["peer"] for e in task["outputs"]] == ["p0"]  # credit is no connection
 
 
+def test_a_process_reserves_what_its_first_two_iterations_bring() -> None:
+    """Stores send 10 or 30 B per sampler, scaled to megabytes; no process has room."""
+    problem, realization = two_machine_example(3, credit=2)
+    job, volumes = problem.job, realization.volumes
+    sampler = job.processes["s0"]
+
+    sizes = receive_sizes(problem, sampler, volumes, EmulationSettings(byte_scale=1e6))
+    tight = receive_sizes(
+        problem, sampler, volumes, EmulationSettings(byte_scale=1e6, memory_limit=5e7)
+    )
+
+    edges = [e for e in job.in_edges(sampler[0]) if not job.edges[e].credit]
+    expected = [int(volumes[e, n] * 1e6) for n in range(2) for e in edges]
+    assert sizes == expected
+    assert tight == expected[: len(tight)]
+    assert sum(tight) < 2.5e7
+
+
 def test_real_computation_has_no_times() -> None:
     problem, realization = two_machine_example(1)
     settings = EmulationSettings(compute="real")
-    described = describe_processes(problem, settings, realization.times)
+    described = describe_processes(
+        problem, settings, realization.times, realization.volumes
+    )
 
     assert described[0]["tasks"][0]["times"] is None
 

@@ -45,7 +45,7 @@ def test_a_late_run_is_repeated(
     assert effect.repeated == pytest.approx(effect.emulated, rel=1e-6)
 
 
-@given(problems(), st.integers(0, 2**32), st.sampled_from(RULES))
+@given(problems(), st.integers(0, 2**32), st.sampled_from(BLIND))
 def test_the_error_is_what_the_end_was_moved_by(
     drawn: tuple[Problem, Realization], seed: int, policy: str
 ) -> None:

@@ -100,14 +100,18 @@ def test_lateness_that_slack_took_up_is_no_reason_to_doubt() -> None:
     assert verdict.error == pytest.approx(0.002)
 
 
-@pytest.mark.parametrize("repeated", [100.0, 104.0])
-def test_what_nothing_explains_counts_too(repeated: float) -> None:
+@pytest.mark.parametrize(
+    ("repeated", "trust"), [(100.0, Trust.DEGRADED), (104.0, Trust.UNTRUSTED)]
+)
+def test_what_nothing_explains_is_a_doubt_and_no_error(
+    repeated: float, trust: Trust
+) -> None:
     moved = HostEffect(emulated=104.0, repeated=repeated, punctual=100.0)
 
     verdict = _decide(Lateness(0.0, 0.0, 0.0, 0.0), effect=moved)
 
-    assert verdict.trust is Trust.UNTRUSTED
-    assert verdict.error == pytest.approx(0.04)
+    assert verdict.trust is trust
+    assert verdict.error == pytest.approx((repeated - 100.0) / 100)
     assert ("no reason found" in verdict.reasons[0]) == (repeated == 100.0)
     assert verdict.to_json()["unexplained"] == 104.0 - repeated
 

@@ -51,6 +51,7 @@ def _campaign(
 ) -> Campaign:
     manner: dict[str, Any] = {
         "out": out,
+        "automatic": False,
         "wall": 1.5,
         "per_event": 0.0,
         "most_rate": 5e8,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.coordinator.experiment import carry_out
-from emu.coordinator.trial import attempt, prepared, prepared_at
+from emu.coordinator.trial import attempt, prepared, prepared_at, prepared_for
 from emu.scenario import load
 from emu.schedule.flow_finish import flow_finish
 from emu.testing.corpus import draw_scenario
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Content = dict[str, Any]
 #: What trials of one folder have in common.
-_SETTLED = ("wall", "per_event", "most_rate", "processes")
+_SETTLED = ("automatic", "wall", "per_event", "most_rate", "processes")
 
 
 class OutOfTime(Exception):
@@ -48,6 +48,9 @@ class Manner:
     ----------
     out
         Folder of all that is written.
+    automatic
+        Whether time scales are those that ``auto`` chooses on ``host``, with ``wall``
+        as the longest of a run; ``per_event`` and ``most_rate`` do not apply then.
     wall, per_event, most_rate
         Wall seconds of one run, of each of its events at least, and real bytes per
         wall second at most; see `prepared`.
@@ -64,6 +67,7 @@ class Manner:
     """
 
     out: Path
+    automatic: bool
     wall: float
     per_event: float
     most_rate: float
@@ -188,6 +192,8 @@ class Campaign:
 
     def _prepared(self, scenario: Scenario) -> Experiment:
         manner = self._manner
+        if manner.automatic and manner.host is not None:
+            return prepared_for(scenario, manner.host, manner.wall)
         return prepared(
             scenario,
             manner.wall,

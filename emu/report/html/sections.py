@@ -52,7 +52,7 @@ def _verdict(verdict: dict[str, Any] | None) -> str:
     if verdict is None:
         return ""
     error, allowed = float(verdict["error"]), float(verdict["max_error"])
-    note = f"the host cost at most {error:.2%}, allowed are {allowed:.2%}"
+    note = f"the host moved the end by {error:.2%}, allowed are {allowed:.2%}"
     return figure("verdict", str(verdict["trust"]), note, name="verdict")
 
 
