@@ -33,6 +33,7 @@ from emu.wire.messages import (
     Finish,
     FlowEnded,
     Listening,
+    Look,
     Message,
     Outcome,
     Peers,
@@ -170,7 +171,7 @@ class NodeProcess:
         self._make_runners(programs, control, holder)
         with contextlib.closing(Vitals()) as vitals:
             vitals.start()
-            await self._obey(control)
+            await self._obey(control, pacer)
             counted = self._statistics(server, pacer, vitals)
         await self._hand_over(control, counted)
 
@@ -302,7 +303,7 @@ class NodeProcess:
             program = programs[task["task"]]
             self._runners[task["task"]] = TaskRunner(task, program, around)
 
-    async def _obey(self, control: ControlConnection) -> None:
+    async def _obey(self, control: ControlConnection, pacer: Pacer) -> None:
         """Run tasks as ordered, until the run is finished.
 
         Orders may be hours apart: who waits for them relies on the agent, which hears
@@ -319,6 +320,11 @@ class NodeProcess:
                 if message.task not in self._runners:
                     raise MalformedFrame(f"task {message.task} is not run here")
                 self._track(self._runners[message.task].run(message))
+            elif isinstance(message, Look):
+                for edge in message.edges:
+                    if edge not in self._outputs:
+                        raise MalformedFrame(f"edge {edge} does not leave from here")
+                    pacer.look(self._outputs[edge])
             elif isinstance(message, Stop):
                 raise NodeLost(f"the run was stopped: {message.reason}")
             else:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from emu.coordinator.awakening import Awakening
 from emu.coordinator.online import OnlineRun
 from emu.coordinator.outcome import EmulatedRun, Results, Tally
 from emu.coordinator.plan import describe_processes, process_hosts
@@ -30,6 +31,7 @@ from emu.wire.messages import (
     Launch,
     Lines,
     Listening,
+    Look,
     Message,
     Outcome,
     Peers,
@@ -135,7 +137,7 @@ class Coordinator:
             settings, log, doing=self._watch.doing, story=self._watch.story
         )
         self._online = OnlineRun(self._scheduler, self._recorder, self._watch, self)
-        self._tally = Tally.of(problem)
+        self._tally, self._awakening = Tally.of(problem), Awakening(problem)
         self._owner = {
             task: process
             for process, members in problem.job.processes.items()
@@ -250,6 +252,7 @@ class Coordinator:
             if self._owner.get(message.task) != process:
                 raise NodeMisbehaved(f"{process} ended a task that is not its own")
             self._tally.note(message, self._problem.job.tasks[message.task].name)
+            self._awakening.task_ended(message.task, message.end)
             self._observer.task_ended(message)
             return message
         if isinstance(message, FlowEnded):
@@ -288,6 +291,8 @@ class Coordinator:
                 since,
             )
             self._roster.tell_agent(agent, lines)
+        for process, edges in self._awakening.due(decisions, since).items():
+            self._roster.tell(process, Look(edges))
 
     async def _collect(self) -> tuple[dict[str, Arrays], dict[str, dict[str, Any]]]:
         """Ask every process for its results and statistics."""

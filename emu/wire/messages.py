@@ -8,6 +8,7 @@ A message is a frozen dataclass; on the wire it is a msgpack map of its fields w
     process      ProcessHello, Listening ─►  ─► Peers          everybody connects
     process      Ready ─►                    ─► Begin          the barrier; time 0
     process                                  ◄─ RunTask        a task may start
+    process                                  ◄─ Look           a flow may, that waited
     process      TaskEnded, FlowEnded ─►     ─► Lines (agents on other hosts)
     process      Outcome ─►                  ◄─ Finish         results and statistics
     anybody      Failed, ProcessDied ─►      ─► Stop           one error ends the run
@@ -120,6 +121,13 @@ class RunTask:
 
 
 @dataclass(frozen=True)
+class Look:
+    """Flows of these edges, which had to wait, have a line on the rate board."""
+
+    edges: list[int]
+
+
+@dataclass(frozen=True)
 class TaskEnded:
     """(task, iteration) ended at run time ``end``.
 
@@ -207,6 +215,7 @@ Message: TypeAlias = (
     | Ready
     | Begin
     | RunTask
+    | Look
     | TaskEnded
     | FlowEnded
     | Finish
