@@ -114,7 +114,7 @@ def receive_sizes(
     edges = [e for t in members for e in job.in_edges(t) if not job.edges[e].credit]
     sizes = np.ceil(volumes[edges, :2] * settings.byte_scale).T.ravel()
     sizes = sizes[sizes > 0]
-    return sizes[np.cumsum(sizes) < room].astype(int).tolist()
+    return [int(size) for size in sizes[np.cumsum(sizes) < room]]
 
 
 def describe_processes(

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from emu.network.rate_board import RateBoard
 
 
-#: Longest time between two looks at the board at time scale 1, wall seconds. 16 flows in
-#: 8 processes on 2 cores cost 1.4 CPU-s per GB with 1 ms and 1.0 with 2 ms, at the same
-#: median finish error.
+#: Longest time between two looks at the board at time scale 1, wall seconds. 16 flows
+#: in 8 processes on 2 cores cost 1.4 CPU-s per GB with 1 ms and 1.0 with 2 ms, at the
+#: same median finish error.
 QUANTUM = 0.002
 _MOST = 0.020
 #: Shortest time between two looks, near a flow's end.
