@@ -10,8 +10,10 @@ from rich import box
 from rich.table import Table
 
 from emu.calibration import cached_profile, profile_path
+from emu.calibration.host import USABLE
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, emit
+from emu.network import pace_at
 from emu.report import terminal
 from emu.units import format_duration, format_rate, format_size
 
@@ -76,12 +78,16 @@ def _micro(seconds: float) -> str:
 
 def meaning(host: HostProfile) -> str:
     """Return what the figures mean for scenarios, a sentence per line."""
-    looks = 0.6 * host.cores / (host.wake_cpu / 0.002)
+    now, slow = (
+        USABLE * host.cores / (host.wake_cpu / pace_at(scale)[0].longest)
+        for scale in (1.0, 100.0)
+    )
     late = host.finish_error[0]
     return (
         f"Up to {format_rate(host.bandwidth)} of emulated traffic at time scale 1 and "
         "byte scale 1.\n"
-        f"About {looks:.0f} processes can send at a time, whatever the time scale.\n"
+        f"About {now:.0f} processes can send at a time at time scale 1, {slow:.0f} from "
+        "time scale 100 on.\n"
         f"A flow ends {1e3 * late:.2g} ms late: flows of {100e3 * late:.0f} ms of wall "
         "time are exact to 1 %."
     )
