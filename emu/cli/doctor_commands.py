@@ -86,8 +86,8 @@ def meaning(host: HostProfile) -> str:
     return (
         f"Up to {format_rate(host.bandwidth)} of emulated traffic at time scale 1 and "
         "byte scale 1.\n"
-        f"About {now:.0f} processes can send at a time at time scale 1, {slow:.0f} from "
-        "time scale 100 on.\n"
+        f"About {now:.0f} processes can send at a time at time scale 1, "
+        f"{slow:.0f} from time scale 100 on.\n"
         f"A flow ends {1e3 * late:.2g} ms late: flows of {100e3 * late:.0f} ms of wall "
         "time are exact to 1 %."
     )
