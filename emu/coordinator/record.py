@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.problem import Realization
 from emu.schedule import RateHistory, Schedule
-from emu.schedule.lateness import carried_until
+from emu.schedule.lateness import fluid_ends
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,6 +33,7 @@ class Recorder:
         self._task_settled = np.full((tasks, iterations), np.nan)
         self._flow_settled = np.full((edges, iterations), np.nan)
         self._lines: list[tuple[float, Decisions]] = []
+        self._drained: list[tuple[float, int, int]] = []
 
     def decided(self, decisions: Decisions, time: float) -> None:
         """Note what the scheduler decided at run time ``time``."""
@@ -48,6 +49,10 @@ class Recorder:
         self.task_end[message.task, message.iteration] = message.end
         self._task_settled[message.task, message.iteration] = settled
         self._volumes[message.edges, message.iteration] = message.volumes
+
+    def drained(self, edge: int, iteration: int, time: float) -> None:
+        """Note that a flow has been served, and has no rate from then on."""
+        self._drained.append((time, edge, iteration))
 
     def volume(self, edge: int, iteration: int) -> float:
         """Return the bytes that the sender announced for a flow."""
@@ -65,18 +70,26 @@ class Recorder:
         )
 
     def undergone(self) -> Realization:
-        """Return the times and volumes that the scheduler has seen, lateness included.
+        """Return times and volumes that have what came late in them.
 
-        A task lasts until its end was settled; a flow has as many bytes as its rates
-        would have carried until then. The scheduler of the simulation is that of the
-        run, so these make it repeat the run.
+        A task lasts from when it could have started, had every flow arrived at the end
+        of its fluid, until its end was settled. The scheduler of the simulation is that
+        of the run, so these make it repeat the run, but for flows that waited for the
+        arrival of the one before on their edge.
         """
-        settled = ~np.isnan(self._flow_settled)
-        carried = carried_until(self._rates(), self._flow_settled)
-        return Realization(
-            np.maximum(self._task_settled - self.task_start, 0.0),
-            np.where(settled, carried, self._volumes),
-        )
+        schedule = self.schedule()
+        fluid, settled = fluid_ends(schedule), self._task_settled
+        job = self._problem.job
+        could = np.zeros_like(settled)
+        could[:, 1:] = settled[:, :-1]
+        for e, edge in enumerate(job.edges):
+            count = max(job.iterations - edge.lag, 0)
+            there = fluid[e, :count].copy()
+            handed = np.isnan(there)
+            there[handed] = settled[edge.source, :count][handed]
+            into = could[edge.destination, edge.lag :]
+            np.maximum(into, there, out=into)
+        return Realization(np.maximum(settled - could, 0.0), self._volumes)
 
     def schedule(self) -> Schedule:
         """Return the finished run as a Schedule.
@@ -117,12 +130,21 @@ class Recorder:
 
     def _rates(self) -> RateHistory:
         counts = [len(decisions.lines.edge) for _, decisions in self._lines]
-        if not counts:
-            nothing = np.empty(0, dtype=np.int64)
-            return RateHistory(np.empty(0), nothing, nothing, np.empty(0))
+        served = np.array(self._drained).reshape(-1, 3)
+        ends, edges, iterations = served[:, 0], served[:, 1], served[:, 2]
+        lines = [decisions.lines for _, decisions in self._lines]
+        times = np.repeat([time for time, _ in self._lines], counts)
+        time = np.concatenate([times.astype(float), ends])
+        order = np.argsort(time, kind="stable")
+
+        def joined(parts: list[NDArray[Any]], added: NDArray[Any]) -> NDArray[Any]:
+            return np.concatenate([*parts, added])[order]
+
         return RateHistory(
-            time=np.repeat([time for time, _ in self._lines], counts),
-            edge=np.concatenate([d.lines.edge for _, d in self._lines]),
-            iteration=np.concatenate([d.lines.iteration for _, d in self._lines]),
-            rate=np.concatenate([d.lines.rate for _, d in self._lines]),
+            time=time[order],
+            edge=joined([line.edge for line in lines], edges.astype(np.int64)),
+            iteration=joined(
+                [line.iteration for line in lines], iterations.astype(np.int64)
+            ),
+            rate=joined([line.rate for line in lines], np.zeros(len(ends))),
         )

@@ -95,12 +95,8 @@ def end_task(layout: Layout, state: State, task: int, now: float) -> None:
 
 
 @inlined
-def end_flow_at(
-    layout: Layout, state: State, group: int, place: int, now: float
-) -> None:
-    """Take in that the flow at ``place`` of the heap of ``group`` ended."""
-    edge = state.mark_edge[layout.slot[group] + place]
-    close_flow(layout, state, group, place, now)
+def _arrive(layout: Layout, state: State, edge: int, now: float) -> None:
+    """Take in that the last byte of the present flow of ``edge`` is there."""
     if state.log.flow_end.shape[1] > 0:
         state.log.flow_end[edge, state.delivered[edge]] = now
     _deliver(layout, state, edge)
@@ -109,13 +105,39 @@ def end_flow_at(
 
 
 @inlined
+def end_flow_at(
+    layout: Layout, state: State, group: int, place: int, now: float
+) -> None:
+    """Take in that the flow at ``place`` of the heap of ``group`` ended."""
+    edge = state.mark_edge[layout.slot[group] + place]
+    close_flow(layout, state, group, place, now)
+    _arrive(layout, state, edge, now)
+
+
+@inlined
 def end_flow(layout: Layout, state: State, edge: int, now: float) -> None:
-    """Take in that the active flow of ``edge`` ended, wherever its fluid stands."""
+    """Take in that the flow of ``edge`` ended, wherever its fluid stands."""
     group = layout.group[edge]
     for place in range(state.active[group]):
         if state.mark_edge[layout.slot[group] + place] == edge:
             end_flow_at(layout, state, group, place, now)
             return
+    _arrive(layout, state, edge, now)  # its fluid was drained before
+
+
+@inlined
+def drain_flow(layout: Layout, state: State, now: float) -> int:
+    """Take one flow whose fluid is at its end out of the network; return its edge.
+
+    It has not arrived: its destination waits, and so does the next flow of its edge.
+    -1 when there is none. Rates must be set before the next call.
+    """
+    for group in range(state.active.size):
+        if state.active[group] > 0 and 0.0 <= state.finish[group] <= now:
+            edge = state.mark_edge[layout.slot[group]]
+            close_flow(layout, state, group, 0, now)
+            return edge
+    return -1
 
 
 @inlined

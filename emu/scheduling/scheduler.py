@@ -12,6 +12,7 @@ from emu.errors import SchedulingError
 from emu.problem import Profile
 from emu.scheduling import progress
 from emu.scheduling.compiled import compiled
+from emu.scheduling.fluid import next_end
 from emu.scheduling.layout import job_arrays, lay_out, plain
 from emu.scheduling.lines import Board, changed_lines, new_board
 from emu.scheduling.policies import rate_policy
@@ -89,6 +90,16 @@ def _settle(
     return changed_lines(layout, state, board, now)
 
 
+@compiled
+def _next_end(state: State) -> float:
+    return next_end(state)
+
+
+@compiled
+def _drain(layout: Layout, state: State, now: float) -> int:
+    return progress.drain_flow(layout, state, now)
+
+
 class Scheduler:
     """One schedule, driven event by event.
 
@@ -130,6 +141,7 @@ class Scheduler:
         self._state = new_state(self._layout, after, 0)
         self._volumes = np.zeros(shape)
         self._board = new_board(shape[0])
+        self._drained: dict[int, int] = {}
         self._now = 0.0
 
     def begin(self) -> Decisions:
@@ -202,6 +214,31 @@ class Scheduler:
                 f"{state.ready[edge]} were produced, {state.delivered[edge]} delivered"
             )
         _take_in(self._layout, state, -1, edge, self._clamped(time))
+        self._drained.pop(edge, None)
+
+    @property
+    def next_fluid_end(self) -> float:
+        """When the next flow has been served at the rates of now; infinity if none."""
+        return float(_next_end(self._state))
+
+    def drain(self, time: float) -> tuple[int, int]:
+        """Take the next flow that has been served by ``time`` out of the network.
+
+        Its rate is for others from now on, which `settle` must tell before the next
+        call; `flow_ended` will say when its last byte arrived. Returns (edge,
+        iteration).
+
+        Raises
+        ------
+        SchedulingError
+            When no flow has been served, or the time is not a number.
+        """
+        edge = int(_drain(self._layout, self._state, self._clamped(time)))
+        if edge < 0:
+            raise SchedulingError(f"no flow has been served by {time}")
+        iteration = int(self._state.delivered[edge])
+        self._drained[edge] = iteration
+        return edge, iteration
 
     def settle(self, time: float) -> Decisions:
         """Return what follows from the events told since the last call.
@@ -243,6 +280,8 @@ class Scheduler:
         iteration = int(state.delivered[edge])
         if self._board.iteration[edge] != iteration:
             raise SchedulingError(f"{self._flow_name(edge, iteration)} is not active")
+        if self._drained.get(edge) == iteration:
+            return float(self._volumes[edge, iteration])
         group = self._layout.group[edge]
         ahead = state.rate[group] * max(0.0, time - state.since[group])
         served = state.service[group] + ahead - state.base[edge]
