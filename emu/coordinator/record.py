@@ -8,7 +8,7 @@ import numpy as np
 
 from emu.problem import Realization
 from emu.schedule import RateHistory, Schedule
-from emu.schedule.lateness import fluid_ends
+from emu.schedule.lateness import carried_until, fluid_ends
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,7 +30,7 @@ class Recorder:
         self._activated = np.full((edges, iterations), np.nan)
         self._arrived = np.full((edges, iterations), np.nan)
         self._volumes = np.zeros((edges, iterations))
-        self._task_settled = np.full((tasks, iterations), np.nan)
+        self.task_settled = np.full((tasks, iterations), np.nan)
         self._flow_settled = np.full((edges, iterations), np.nan)
         self._lines: list[tuple[float, Decisions]] = []
         self._drained: list[tuple[float, int, int]] = []
@@ -47,7 +47,7 @@ class Recorder:
     def task_ended(self, message: TaskEnded, settled: float) -> None:
         """Note the end of a task, what it sends, and when the scheduler settled it."""
         self.task_end[message.task, message.iteration] = message.end
-        self._task_settled[message.task, message.iteration] = settled
+        self.task_settled[message.task, message.iteration] = settled
         self._volumes[message.edges, message.iteration] = message.volumes
 
     def drained(self, edge: int, iteration: int, time: float) -> None:
@@ -73,23 +73,27 @@ class Recorder:
         """Return times and volumes that have what came late in them.
 
         A task lasts from when it could have started, had every flow arrived at the end
-        of its fluid, until its end was settled. The scheduler of the simulation is that
-        of the run, so these make it repeat the run, but for flows that waited for the
-        arrival of the one before on their edge.
+        of its fluid, until its end was settled. A flow that arrived sooner, because its
+        rates fell before word of that had come, has as many bytes as they carried. The
+        scheduler of the simulation is that of the run, so these make it repeat the run,
+        but for flows that waited for the late arrival of the one before on their edge.
         """
-        schedule = self.schedule()
-        fluid, settled = fluid_ends(schedule), self._task_settled
-        job = self._problem.job
-        could = np.zeros_like(settled)
-        could[:, 1:] = settled[:, :-1]
+        schedule, rates, job = self.schedule(), self._rates(), self._problem.job
+        carried = np.minimum(carried_until(rates, self._flow_settled), self._volumes)
+        shaped = ~np.isnan(self._flow_settled)
+        there = np.fmin(fluid_ends(schedule), self._flow_settled)
+        could = np.zeros_like(self.task_settled)
+        could[:, 1:] = self.task_settled[:, :-1]
         for e, edge in enumerate(job.edges):
             count = max(job.iterations - edge.lag, 0)
-            there = fluid[e, :count].copy()
-            handed = np.isnan(there)
-            there[handed] = settled[edge.source, :count][handed]
+            handed = self.task_settled[edge.source, :count]
+            ends = np.where(shaped[e, :count], there[e, :count], handed)
             into = could[edge.destination, edge.lag :]
-            np.maximum(into, there, out=into)
-        return Realization(np.maximum(settled - could, 0.0), self._volumes)
+            np.maximum(into, ends, out=into)
+        return Realization(
+            np.maximum(self.task_settled - could, 0.0),
+            np.where(shaped, carried, self._volumes),
+        )
 
     def schedule(self) -> Schedule:
         """Return the finished run as a Schedule.

@@ -80,7 +80,6 @@ class Verdict:
             "unexplained": self.effect.unexplained,
             "lateness": {
                 "flows": late.flows,
-                "sharing": late.sharing,
                 "tasks": late.tasks,
                 "gaps": late.gaps,
             },
@@ -151,7 +150,6 @@ def _where(effect: HostEffect, lateness: Lateness) -> list[str]:
         (lateness.flows, "last bytes came after their fluid"),
         (lateness.tasks, "tasks took longer than their profiled times"),
         (lateness.gaps, "parts began after what they had waited for"),
-        (lateness.sharing, "late flows took bandwidth from others (at most)"),
     ]
     return [
         text.format(100 * seconds / effect.punctual)

@@ -5,9 +5,8 @@ its profiled time is over. What comes after that, and what passes between the pa
 the critical chain, is not of the schedule. Along the chain it sums to what the makespan
 would have been shorter by, had the rates been the same.
 
-A flow that is late also keeps its share of its ports, at the expense of the others. A
-flow of the chain that shares a port with ``degree`` flows loses at most 1/degree of the
-time for which one of them is late.
+A flow that is late takes nothing from the others: when its bytes have been served, its
+rate is given to them (`emu.coordinator.online`).
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.schedule.critical_chain import Cause, critical_chain
-from emu.schedule.crowd import Crowd
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,8 +33,6 @@ class Lateness:
     ----------
     flows
         Last bytes that arrived after their fluid.
-    sharing
-        At most: taken from flows of the chain by late flows beside them.
     tasks
         Computation that took longer than its profiled time.
     gaps
@@ -44,14 +40,13 @@ class Lateness:
     """
 
     flows: float
-    sharing: float
     tasks: float
     gaps: float
 
     @property
     def seconds(self) -> float:
         """All of it."""
-        return self.flows + self.sharing + self.tasks + self.gaps
+        return self.flows + self.tasks + self.gaps
 
 
 def fluid_ends(schedule: Schedule) -> NDArray[np.float64]:
@@ -137,7 +132,6 @@ def chain_lateness(
     chain = chain or critical_chain(schedule)
     due = fluid_ends(schedule)
     behind = np.nan_to_num(np.maximum(schedule.flow_end - due, 0.0))
-    beside = _Beside(schedule, due)
     parts = {
         (link.task, link.edge, link.iteration)
         for link in chain.links
@@ -146,39 +140,6 @@ def chain_lateness(
     flows = [(edge, n) for _, edge, n in parts if edge >= 0]
     return Lateness(
         flows=float(sum(behind[at] for at in flows)),
-        sharing=float(sum(beside.taken(*at) for at in flows)),
         tasks=float(sum(late[task, n] for task, edge, n in parts if edge < 0)),
         gaps=chain.sums(lambda link: link.cause).get(Cause.GAP, 0.0),
     )
-
-
-class _Beside:
-    """What flows that are late take from those beside them."""
-
-    def __init__(self, schedule: Schedule, due: NDArray[np.float64]) -> None:
-        self._schedule, self._due = schedule, due
-        self._windows: dict[int, NDArray[np.float64]] = {}
-        crowd = Crowd(schedule)
-        hops = schedule.problem.hops
-        late = np.argwhere(schedule.flow_end > due)
-        by_port: dict[int, list[tuple[int, int]]] = {}
-        for edge, n in late:
-            for port in hops[edge]:
-                by_port.setdefault(port, []).append((edge, n))
-        for port, flows in by_port.items():
-            at = tuple(np.array(flows).T)
-            begin = np.maximum(due[at], schedule.flow_start[at])
-            end = schedule.flow_end[at]
-            degree = np.maximum(crowd.degree(port, (begin + end) / 2), 1)
-            self._windows[port] = np.stack([begin, end, degree])
-
-    def taken(self, edge: int, iteration: int) -> float:
-        """Return the seconds that a flow may have lost at its tightest port."""
-        start = self._schedule.flow_start[edge, iteration]
-        due = self._due[edge, iteration]
-        most = 0.0
-        for port in self._schedule.problem.hops[edge]:
-            begin, end, degree = self._windows.get(port, np.empty((3, 0)))
-            shared = np.minimum(end, due) - np.maximum(begin, start)
-            most = max(most, float((np.maximum(shared, 0.0) / degree).sum()))
-        return most

@@ -134,7 +134,7 @@ def drain_flow(layout: Layout, state: State, now: float) -> int:
     """
     for group in range(state.active.size):
         if state.active[group] > 0 and 0.0 <= state.finish[group] <= now:
-            edge = state.mark_edge[layout.slot[group]]
+            edge = int(state.mark_edge[layout.slot[group]])
             close_flow(layout, state, group, 0, now)
             return edge
     return -1

@@ -31,7 +31,7 @@ def _decide(late: Lateness, figures: HostFigures = QUIET, **changes: Any) -> Ver
     [(0.0, "trusted"), (0.99, "trusted"), (1.01, "degraded"), (3.1, "untrusted")],
 )
 def test_the_chain_decides(seconds: float, trust: str) -> None:
-    verdict = _decide(Lateness(seconds, 0.0, 0.0, 0.0))
+    verdict = _decide(Lateness(seconds, 0.0, 0.0))
 
     assert verdict.trust == trust
     assert verdict.error == pytest.approx(seconds / 100)
@@ -41,11 +41,11 @@ def test_the_chain_decides(seconds: float, trust: str) -> None:
 def test_a_busy_host_that_kept_up_is_trusted() -> None:
     busy = HostFigures(cpu_busy=1.0, cpu_steal=0.2, loop_lag_max=0.5, late_sends=9)
 
-    assert _decide(Lateness(0.1, 0.0, 0.0, 0.0), busy).trust is Trust.TRUSTED
+    assert _decide(Lateness(0.1, 0.0, 0.0), busy).trust is Trust.TRUSTED
 
 
 def test_the_remedy_makes_up_for_the_excess() -> None:
-    verdict = _decide(Lateness(4.0, 0.0, 0.0, 0.0))
+    verdict = _decide(Lateness(4.0, 0.0, 0.0))
 
     assert verdict.remedies[0] == "raise time_scale to 10"  # 2 * 4 * 1.25
 
@@ -55,7 +55,7 @@ def test_reasons_name_what_is_out_of_order_and_remedies_follow() -> None:
         cpu_busy=0.99, cpu_steal=0.1, cpu_wait=0.3, loop_lag_max=0.2, pacer_lag_max=0.1,
         late_sends=7, max_behind=0.4,
     )  # fmt: skip
-    verdict = _decide(Lateness(1.0, 0.0, 3.0, 0.5), figures)
+    verdict = _decide(Lateness(1.0, 3.0, 0.5), figures)
     reasons, remedies = " / ".join(verdict.reasons), " / ".join(verdict.remedies)
 
     assert verdict.reasons[0] == "what came late moved the end by +4.5 %"
@@ -73,7 +73,7 @@ def test_reasons_name_what_is_out_of_order_and_remedies_follow() -> None:
 
 
 def test_ports_beyond_their_bandwidth_degrade_a_run_that_was_not_late() -> None:
-    verdict = _decide(Lateness(0.0, 0.0, 0.0, 0.0), HostFigures(overused_windows=0.2))
+    verdict = _decide(Lateness(0.0, 0.0, 0.0), HostFigures(overused_windows=0.2))
 
     assert verdict.trust is Trust.DEGRADED
     assert "20 % of the windows" in verdict.reasons[-1]
@@ -83,7 +83,7 @@ def test_ports_beyond_their_bandwidth_degrade_a_run_that_was_not_late() -> None:
 def test_a_run_of_no_length_has_no_error() -> None:
     nothing = HostEffect(0.0, 0.0, 0.0)
     verdict = _decide(
-        Lateness(0.0, 0.0, 0.0, 0.0), HostFigures(overused_windows=0.2), effect=nothing
+        Lateness(0.0, 0.0, 0.0), HostFigures(overused_windows=0.2), effect=nothing
     )
 
     assert verdict.error == 0.0
@@ -94,7 +94,7 @@ def test_lateness_that_slack_took_up_is_no_reason_to_doubt() -> None:
     """1.2 % on the chain moved the end by 0.2 %: another path was nearly as long."""
     moved = HostEffect(emulated=100.2, repeated=100.2, punctual=100.0)
 
-    verdict = _decide(Lateness(1.2, 0.0, 0.0, 0.0), effect=moved)
+    verdict = _decide(Lateness(1.2, 0.0, 0.0), effect=moved)
 
     assert verdict.trust is Trust.TRUSTED
     assert verdict.error == pytest.approx(0.002)
@@ -108,7 +108,7 @@ def test_what_nothing_explains_is_a_doubt_and_no_error(
 ) -> None:
     moved = HostEffect(emulated=104.0, repeated=repeated, punctual=100.0)
 
-    verdict = _decide(Lateness(0.0, 0.0, 0.0, 0.0), effect=moved)
+    verdict = _decide(Lateness(0.0, 0.0, 0.0), effect=moved)
 
     assert verdict.trust is trust
     assert verdict.error == pytest.approx((repeated - 100.0) / 100)

@@ -84,36 +84,6 @@ def test_time_between_parts_is_a_gap() -> None:
     assert late.gaps == pytest.approx(0.5)
 
 
-def test_a_late_flow_takes_its_share_from_those_beside_it() -> None:
-    """Both flows leave m0 at 5 B/s; one is 2 s late, for which the other loses 1/2."""
-    problem = Problem(
-        Cluster((Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0))),
-        Job(tuple(Task(name, "t") for name in "abcd"), (Edge(0, 2), Edge(1, 3)), 1),
-        Placement((0, 0, 1, 1)),
-    )
-    first, second = 0, 1
-    emulated = Schedule(
-        problem,
-        task_start=np.array([[0.0], [0.0], [6.0], [10.0]]),
-        task_end=np.array([[0.0], [0.0], [7.0], [11.0]]),
-        flow_ready=np.zeros((2, 1)),
-        flow_start=np.zeros((2, 1)),
-        flow_end=np.array([[6.0], [10.0]]),
-        flow_bytes=np.array([[20.0], [70.0]]),
-        rates=RateHistory(
-            np.array([0.0, 0.0, 6.0]),
-            np.array([first, second, second]),
-            np.zeros(3, dtype=np.int64),
-            np.array([5.0, 5.0, 10.0]),
-        ),
-    )
-
-    late = chain_lateness(emulated, np.zeros((4, 1)))
-
-    assert late.flows == pytest.approx(0.0)
-    assert late.sharing == pytest.approx(2.0 / 2)
-
-
 def test_without_rates_there_is_no_fluid() -> None:
     with pytest.raises(ValueError, match="no rates"):
         fluid_ends(simulate(*two_machine_example(1)))
