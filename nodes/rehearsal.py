@@ -61,6 +61,7 @@ async def rehearse(compute: Executor) -> None:
                 await holder.until(time.monotonic() + 1e-4)
                 left = edge.send(n, payload, shaped=n % 4 > 0, checksum=n > 0)
                 board.publish([0], [n], [0.0], [_RATE], clock.now())
+                edge.told(0.0)
                 (await inbox.get(0, n, within=_WITHIN)).release()
                 await left
     finally:
@@ -83,9 +84,7 @@ async def _edge_to_itself(
     )
     address = await server.start("127.0.0.1")
     try:
-        edge = await open_edge(
-            address, 0, token=token, pacer=pacer, capacity=_RATE, within=_WITHIN
-        )
+        edge = await open_edge(address, 0, token=token, pacer=pacer, within=_WITHIN)
         try:
             yield edge
         finally:

@@ -171,7 +171,7 @@ class NodeProcess:
         self._make_runners(programs, control, holder)
         with contextlib.closing(Vitals()) as vitals:
             vitals.start()
-            await self._obey(control, pacer)
+            await self._obey(control)
             counted = self._statistics(server, pacer, vitals)
         await self._hand_over(control, counted)
 
@@ -224,7 +224,8 @@ class NodeProcess:
         def arrived(edge: int, n: int, wall: float, size: int, shaped: bool) -> None:  # noqa: FBT001 -- the transport's signature
             if shaped and self._clock is not None:
                 time = self._clock.to_emulated(wall)
-                control.send(pack(FlowEnded(edge, n, time, size / byte_scale)))
+                ended = FlowEnded(edge, n, time, size / byte_scale)
+                control.send(pack(ended), together=True)
 
         return DataServer(
             token=self._description["token"],
@@ -275,7 +276,6 @@ class NodeProcess:
                         edge,
                         token=self._description["token"],
                         pacer=pacer,
-                        capacity=there["capacity"],
                         within=float(self._description["deadline"]),
                     )
                 except EmulatorError as error:
@@ -303,7 +303,7 @@ class NodeProcess:
             program = programs[task["task"]]
             self._runners[task["task"]] = TaskRunner(task, program, around)
 
-    async def _obey(self, control: ControlConnection, pacer: Pacer) -> None:
+    async def _obey(self, control: ControlConnection) -> None:
         """Run tasks as ordered, until the run is finished.
 
         Orders may be hours apart: who waits for them relies on the agent, which hears
@@ -314,34 +314,33 @@ class NodeProcess:
         NodeLost
             When the coordinator ends the run early or goes away.
         """
-        while True:
-            message = await self._next(control)
-            if isinstance(message, RunTask):
-                if message.task not in self._runners:
-                    raise MalformedFrame(f"task {message.task} is not run here")
-                self._track(self._runners[message.task].run(message))
-            elif isinstance(message, Look):
-                for edge in message.edges:
-                    if edge not in self._outputs:
-                        raise MalformedFrame(f"edge {edge} does not leave from here")
-                    pacer.look(self._outputs[edge])
-            elif isinstance(message, Stop):
-                raise NodeLost(f"the run was stopped: {message.reason}")
-            else:
-                expect(message, Finish)
-                return
-
-    async def _next(self, control: ControlConnection) -> Message:
-        """Return the next order; raise what has gone wrong in the meantime."""
         failure = cast("asyncio.Future[None]", self._failure)
-        receiving = asyncio.ensure_future(control.receive())
-        done, _ = await asyncio.wait(
-            (receiving, failure), return_when=asyncio.FIRST_COMPLETED
+        following = asyncio.ensure_future(
+            control.follow(lambda order: self._ordered(unpack(order)))
         )
-        if failure in done:
-            receiving.cancel()
+        await asyncio.wait((following, failure), return_when=asyncio.FIRST_COMPLETED)
+        if failure.done():
+            following.cancel()
             failure.result()
-        return unpack(receiving.result())
+        following.result()
+
+    def _ordered(self, message: Message) -> bool:
+        """Do as told; return whether there is more to come."""
+        if isinstance(message, RunTask):
+            if message.task not in self._runners:
+                raise MalformedFrame(f"task {message.task} is not run here")
+            self._track(self._runners[message.task].run(message))
+        elif isinstance(message, Look):
+            for edge, since in zip(message.edges, message.since, strict=False):
+                if edge not in self._outputs or not isinstance(since, float):
+                    raise MalformedFrame(f"edge {edge} does not leave from here")
+                self._outputs[edge].told(since)
+        elif isinstance(message, Stop):
+            raise NodeLost(f"the run was stopped: {message.reason}")
+        else:
+            expect(message, Finish)
+            return False
+        return True
 
     def _track(self, work: Coroutine[Any, Any, None] | asyncio.Future[Any]) -> None:
         """Run work beside the others; if it fails, the process does."""

@@ -119,6 +119,7 @@ async def measure(seconds: float, flows: Flows) -> dict[tuple[str, str], list[fl
         await trips.take(QUIET, TURN)
         flows.send(0, n, round(RATE * TURN))
         flows.board.publish([0], [n], [0.0], [RATE], flows.now())
+        flows.tell([0])
         await trips.take(BESIDE, 0.95 * TURN)
         await asyncio.to_thread(flows.receivers[0].recv)
     raw.close()

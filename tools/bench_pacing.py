@@ -75,6 +75,7 @@ def single(seconds: float, quantum: float) -> list[dict[str, Any]]:
             flows.send(0, n, size)
             since = flows.now()
             flows.board.publish([0], [n], [0.0], [rate], since)
+            flows.tell([0])
             _, _, wall = flows.receivers[0].recv()
             errors.append(wall - flows.begun - since - size / rate)
         found = quantiles(errors[3:])
@@ -93,6 +94,7 @@ def steady(quantum: float) -> list[dict[str, Any]]:
         flows.send(0, 0, size)
         since = flows.now()
         flows.board.publish([0], [0], [0.0], [rate], since)
+        flows.tell([0])
         flows.receivers[0].recv()
         closed = flows.close()
         row: dict[str, Any] = {"mbit_s": megabits, "chunks": closed["times"].size}

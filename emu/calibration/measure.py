@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import platform
 import secrets
@@ -153,12 +152,8 @@ class _Measurement:
         await self._peer.ask("echo")
         return time.monotonic() - began
 
-    async def _edge(
-        self, edge: int, pacer: Pacer | None = None, capacity: float = math.inf
-    ) -> OutEdge:
-        return await open_edge(
-            self._address, edge, token=self._token, pacer=pacer, capacity=capacity
-        )
+    async def _edge(self, edge: int, pacer: Pacer | None = None) -> OutEdge:
+        return await open_edge(self._address, edge, token=self._token, pacer=pacer)
 
     async def _throughput(self) -> tuple[float, float]:
         """Return bytes per second of unshaped 16 MB payloads, and CPU time per byte."""
@@ -189,13 +184,14 @@ class _Measurement:
         board = RateBoard.create(2)
         pacer = Pacer(board)
         pacer.start(RunClock(0.0, 1.0))
-        edge = await self._edge(1, pacer, rate)
+        edge = await self._edge(1, pacer)
         size = round(rate * seconds)
         before, late, beside = await self._cpu(), [], []
         for n in range(count):
             _ = edge.send(n, {"x": self._body[:size]}, shaped=True)
             since = time.monotonic()
             board.publish([1], [n], [0.0], [rate], since)
+            edge.told(since)
             while time.monotonic() < since + 0.7 * seconds:
                 beside.append(await self._round_trip())
             ended = await self._peer.arrival(1, n)

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 #: CPU seconds of one decision in the coordinator, with its messages' reading.
 _DECISION = 200e-6
-#: Looks of a flow at its line beyond those that its length asks for: at its start while
-#: the line is on its way, and at its end.
-_LOOKS = 4
+#: Looks of a flow at its line beyond those that its length asks for: when its payload
+#: is there, when it is told of its rate, and at its end.
+_LOOKS = 3
 #: CPU seconds of a process while it starts, and while it idles per wall second.
 _START, _IDLE = 0.02, 0.0005
 #: Of the coordinator, the agent and the fork server together, bytes.

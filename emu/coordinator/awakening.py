@@ -1,9 +1,9 @@
-"""Which senders to wake because a flow that waited may move now.
+"""Which senders to tell that a flow of theirs may go, or go much faster.
 
-Who has just ended a task looks for its flows' lines by itself. Under rules that serve
-one flow at a time another may wait for long: its sender looks ever less often, up to 20
-ms late, and the flow may be over in one. With 462 flows in 8 s under ``fifo`` the error
-fell from 2.8 to 1.7 %.
+Otherwise they would have to look: every 0.1 ms for a flow that gets its rate at once,
+while under rules that serve one flow at a time most wait for long. With 462 flows in 6
+s under ``fifo`` the error fell from 1.03-1.53 to 0.92-1.07 % (three runs each), and
+from 1.50-2.03 % where only those were told that had to wait.
 """
 
 from __future__ import annotations
@@ -12,40 +12,37 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emu.shaping import RISE
+from emu.wire.messages import Look
+
 if TYPE_CHECKING:
     from emu.problem import Problem
-    from emu.scheduling import Decisions
+    from emu.scheduling import Lines
 
 
 class Awakening:
-    """Follows whose flows have a rate."""
+    """Follows what senders know of the rates of their flows."""
 
     def __init__(self, problem: Problem) -> None:
         job = problem.job
         owner = {t: p for p, members in job.processes.items() for t in members}
-        self._source = np.array([edge.source for edge in job.edges], dtype=np.int64)
         self._process = [owner[edge.source] for edge in job.edges]
-        self._moving = np.full(len(job.edges), -1, dtype=np.int64)
-        self._ended = np.full(len(job.tasks), np.nan)
+        self._iteration = np.full(len(job.edges), -1, dtype=np.int64)
+        #: Lowest rate of the flow since its sender was told: it knows of no lower one.
+        self._known = np.zeros(len(job.edges))
 
-    def task_ended(self, task: int, end: float) -> None:
-        """Note that a task ended at this run time."""
-        self._ended[task] = end
-
-    def due(self, decisions: Decisions, now: float) -> dict[str, list[int]]:
-        """Return process -> edges whose first flow got a rate after having waited.
-
-        Parameters
-        ----------
-        now
-            Run time from which the decisions' lines hold.
-        """
-        edges, iterations = decisions.lines.edge, decisions.lines.iteration
-        moves = decisions.lines.rate > 0
-        begins = moves & (self._moving[edges] != iterations)
-        self._moving[edges] = np.where(moves, iterations, -1)
-        waited = begins & (self._ended[self._source[edges]] != now)
-        found: dict[str, list[int]] = {}
-        for edge in edges[waited].tolist():
-            found.setdefault(self._process[edge], []).append(edge)
+    def due(self, lines: Lines) -> dict[str, Look]:
+        """Return what to tell to which process: of rates `RISE` times those known."""
+        edges, rates = lines.edge, lines.rate
+        new = self._iteration[edges] != lines.iteration
+        known = np.where(new, 0.0, self._known[edges])
+        tell = (rates > 0) & (rates >= RISE * known)
+        self._iteration[edges] = lines.iteration
+        self._known[edges] = np.where(tell, rates, np.minimum(known, rates))
+        found: dict[str, Look] = {}
+        told = zip(edges[tell].tolist(), lines.since[tell].tolist(), strict=True)
+        for edge, since in told:
+            look = found.setdefault(self._process[edge], Look())
+            look.edges.append(edge)
+            look.since.append(since)
         return found

@@ -5,7 +5,6 @@ Pure: descriptions are msgpack-able maps, decided before anything is started.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,7 +43,7 @@ def process_hosts(problem: Problem, hosts: int) -> dict[str, int]:
 def describe_edge(problem: Problem, edge: int, *, incoming: bool) -> dict[str, Any]:
     """Return one edge as the process at its destination or source sees it."""
     job = problem.job
-    there, hops = job.edges[edge], problem.hops[edge]
+    there = job.edges[edge]
     peer = job.tasks[there.source if incoming else there.destination]
     return {
         "edge": edge,
@@ -52,8 +51,7 @@ def describe_edge(problem: Problem, edge: int, *, incoming: bool) -> dict[str, A
         "peer_kind": peer.kind,
         "peer_process": peer.process_name,
         "lag": there.lag,
-        "shaped": bool(hops),
-        "capacity": float(min((problem.capacities[h] for h in hops), default=math.inf)),
+        "shaped": bool(problem.hops[edge]),
     }
 
 

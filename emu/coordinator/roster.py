@@ -52,6 +52,11 @@ _CAUSE_SHOWS = 0.5  # wall seconds in which the cause of a failure is reported, 
 _LEAVE = 2.0  # wall seconds that agents have to end their processes and leave
 
 
+def _let_go(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
 class Agent:
     """An agent that has joined, with the rate board of its host."""
 
@@ -104,7 +109,8 @@ class Roster:
         self.address = ("", 0)
         self.agents: list[Agent] = []
         self.processes: dict[str, Process] = {}
-        self._inbox: asyncio.Queue[tuple[str, Message] | Report] = asyncio.Queue()
+        self._said: list[tuple[str, Message] | Report] = []
+        self._waiter: asyncio.Future[None] | None = None
         self._server: ControlServer | None = None
         self._local: LocalAgent | None = None
         self._watching: list[asyncio.Task[None]] = []
@@ -173,7 +179,7 @@ class Roster:
         # Whoever reads from a lost connection reports the loss; to whom the message
         # was does not say why.
         with contextlib.suppress(NodeLost):
-            self.processes[process].connection.send(pack(message))
+            self.processes[process].connection.send(pack(message), together=True)
 
     def tell_agent(self, agent: Agent, message: Message) -> None:
         """Send ``message`` to one agent."""
@@ -189,12 +195,7 @@ class Roster:
             When a process or agent died, broke the protocol or gave up: the cause, if
             several report consequences of it.
         """
-        try:
-            said = [await asyncio.wait_for(self._inbox.get(), patience)]
-        except TimeoutError:
-            return []
-        while not self._inbox.empty():
-            said.append(self._inbox.get_nowait())
+        said = await self._whatever(patience)
         reports = [report for report in said if isinstance(report, Report)]
         if reports:
             raise await self._cause(reports)
@@ -204,14 +205,29 @@ class Roster:
         """Wait for what else is reported within a moment; return what to believe."""
         deadline = time.monotonic() + _CAUSE_SHOWS
         while all(report.weight > Weight.KILLED for report in reports):
-            left = max(deadline - time.monotonic(), 0.0)
-            try:
-                said = await asyncio.wait_for(self._inbox.get(), left)
-            except TimeoutError:
+            said = await self._whatever(max(deadline - time.monotonic(), 0.0))
+            if not said:
                 break
-            if isinstance(said, Report):
-                reports.append(said)
+            reports += [report for report in said if isinstance(report, Report)]
         return cause(reports)
+
+    def _note(self, said: tuple[str, Message] | Report) -> None:
+        self._said.append(said)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def _whatever(self, patience: float) -> list[tuple[str, Message] | Report]:
+        """Return all that was said since the last call; [] if nothing is in time."""
+        if not self._said:
+            loop = asyncio.get_running_loop()
+            waiter = self._waiter = loop.create_future()
+            timer = loop.call_later(patience, _let_go, waiter)
+            try:
+                await waiter
+            finally:
+                timer.cancel()
+        said, self._said = self._said, []
+        return said
 
     async def gather(
         self, missing: Collection[str], what: str, kind: type[Message]
@@ -279,13 +295,10 @@ class Roster:
             return
         agent = Agent(f"agent {len(self.agents)}", connection, hello.host)
         self.agents.append(agent)
-        self._inbox.put_nowait((agent.name, hello))
+        self._note((agent.name, hello))
         beat = asyncio.create_task(self._beat(agent))
         try:
-            while True:
-                message = unpack(await connection.receive())
-                agent.last_heard = time.monotonic()
-                self._agent_said(agent, message)
+            await connection.follow(lambda said: self._agent_said(agent, unpack(said)))
         except (WireError, RunError) as error:
             lost = NodeLost(f"{agent} is gone: {error} ({self._story()})")
             self._report(Weight.FAILED, lost)
@@ -294,14 +307,16 @@ class Roster:
             self._left.set()
             beat.cancel()
 
-    def _agent_said(self, agent: Agent, message: Message) -> None:
+    def _agent_said(self, agent: Agent, message: Message) -> bool:
+        agent.last_heard = time.monotonic()
         if isinstance(message, ProcessDied):
             self._process_died(message)
         elif isinstance(message, Failed):
             text = f"{agent}: {message.text} ({self._story()})"
             self._report(Weight.KILLED, NodeLost(text))
         elif not isinstance(message, Beat):
-            self._inbox.put_nowait((agent.name, message))
+            self._note((agent.name, message))
+        return True
 
     async def _beat(self, agent: Agent) -> None:
         with contextlib.suppress(EmulatorError):
@@ -317,19 +332,23 @@ class Roster:
             return
         self.processes[name] = process
         try:
-            while True:
-                message = unpack(await process.connection.receive())
-                if isinstance(message, Failed):
-                    self._process_failed(process, message)
-                    continue
-                process.done = process.done or isinstance(message, Outcome)
-                self._inbox.put_nowait((name, message))
+            await process.connection.follow(
+                lambda said: self._process_said(process, unpack(said))
+            )
         except WireError as error:
             wrong = NodeMisbehaved(f"process {name}: {error} ({self._doing(name)})")
             self._report(Weight.FAILED, wrong)
         except RunError:
             if not (process.done or process.failed):
                 self._report(Weight.GONE, self._lost(name, "closed its connection"))
+
+    def _process_said(self, process: Process, message: Message) -> bool:
+        if isinstance(message, Failed):
+            self._process_failed(process, message)
+        else:
+            process.done = process.done or isinstance(message, Outcome)
+            self._note((process.name, message))
+        return True
 
     def _process_failed(self, process: Process, failed: Failed) -> None:
         process.failed = True
@@ -348,7 +367,7 @@ class Roster:
         return NodeLost(f"process {process} {how} ({self._doing(process)})")
 
     def _report(self, weight: Weight, error: EmulatorError) -> None:
-        self._inbox.put_nowait(Report(weight, error))
+        self._note(Report(weight, error))
 
     def _watch(self, work: Coroutine[Any, Any, None]) -> None:
         self._watching.append(asyncio.create_task(work))

@@ -23,15 +23,14 @@ from emu.launch import run_until_signalled
 from emu.network import RunClock
 from emu.problem import Profile
 from emu.scheduling import Scheduler
+from emu.wire import messages
 from emu.wire.messages import (
     AgentHello,
     Begin,
     Finish,
     FlowEnded,
     Launch,
-    Lines,
     Listening,
-    Look,
     Message,
     Outcome,
     Peers,
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from emu.coordinator.outcome import Arrays
     from emu.coordinator.settings import EmulationSettings
     from emu.problem import Problem, Realization
-    from emu.scheduling import Decisions
+    from emu.scheduling import Decisions, Lines
 
 __all__ = ["Coordinator", "EmulatedRun", "Observer", "emulate"]
 
@@ -247,8 +246,8 @@ class Coordinator:
             patience = min(max(over - time.monotonic(), 0.001), _LOOK)
             said = await self._roster.events(patience)
             events = [self._event(name, message) for name, message in said]
-            self._online.handle(events)
-            self._online.drain(clock.to_emulated(time.monotonic() - _GRACE))
+            served_by = clock.to_emulated(time.monotonic() - _GRACE)
+            self._online.handle(events, served_by)
             if time.monotonic() - looked > _LOOK:
                 looked = time.monotonic()
                 self._watch.check(clock.now())
@@ -258,7 +257,6 @@ class Coordinator:
             if self._owner.get(message.task) != process:
                 raise NodeMisbehaved(f"{process} ended a task that is not its own")
             self._tally.note(message, self._problem.job.tasks[message.task].name)
-            self._awakening.task_ended(message.task, message.end)
             self._observer.task_ended(message)
             return message
         if isinstance(message, FlowEnded):
@@ -275,30 +273,29 @@ class Coordinator:
         self._observer.task_started(message)
         self._roster.tell(self._owner[message.task], message)
 
-    def publish(self, decisions: Decisions, since: float) -> None:
+    def decided(self, decisions: Decisions, time: float) -> None:
+        """Tell who looks on."""
+        self._observer.decided(decisions, time)
+
+    def publish(self, lines: Lines) -> None:
         """Put changed fluid lines on the boards of all hosts."""
-        self._observer.decided(decisions, since)
-        lines: Lines | None = None
+        message: messages.Lines | None = None
         for agent in self._roster.agents:
             if agent.board is not None:
                 agent.board.publish(
-                    decisions.lines.edge,
-                    decisions.lines.iteration,
-                    decisions.lines.served,
-                    decisions.lines.rate,
-                    since,
+                    lines.edge, lines.iteration, lines.served, lines.rate, lines.since
                 )
                 continue
-            lines = lines or Lines(
-                decisions.lines.edge.tobytes(),
-                decisions.lines.iteration.tobytes(),
-                decisions.lines.served.tobytes(),
-                decisions.lines.rate.tobytes(),
-                since,
+            message = message or messages.Lines(
+                lines.edge.tobytes(),
+                lines.iteration.tobytes(),
+                lines.served.tobytes(),
+                lines.rate.tobytes(),
+                lines.since.tobytes(),
             )
-            self._roster.tell_agent(agent, lines)
-        for process, edges in self._awakening.due(decisions, since).items():
-            self._roster.tell(process, Look(edges))
+            self._roster.tell_agent(agent, message)
+        for process, look in self._awakening.due(lines).items():
+            self._roster.tell(process, look)
 
     async def _collect(self) -> tuple[dict[str, Arrays], dict[str, dict[str, Any]]]:
         """Ask every process for its results and statistics."""

@@ -220,7 +220,7 @@ def publish_lines(board: RateBoard, lines: Lines) -> None:
         np.frombuffer(lines.iterations, "<i8"),
         np.frombuffer(lines.served, "<f8"),
         np.frombuffer(lines.rates, "<f8"),
-        lines.since,
+        np.frombuffer(lines.since, "<f8"),
     )
 
 

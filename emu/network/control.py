@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -20,9 +21,11 @@ from emu.network.tuning import tune_socket
 from emu.wire import FrameReader, Kind, Message, WireLimits, encode_message
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Mapping
 
 Fields: TypeAlias = dict[str, Any]
+#: Takes a message; returns whether it wants more.
+Follower: TypeAlias = Callable[[Fields], bool]
 
 #: Messages that may wait before the peer is not read any more.
 QUEUE = 4096
@@ -67,8 +70,10 @@ class ControlConnection(asyncio.BufferedProtocol):
         self._reader = FrameReader(_no_memory, kinds={Kind.CONTROL}, limits=limits)
         self._queue: deque[Fields] = deque()
         self._arrived, self._gone = asyncio.Event(), asyncio.Event()
+        self._follower: tuple[Follower, asyncio.Future[None]] | None = None
         self._error: EmulatorError | None = None
         self._transport: asyncio.Transport | None = None
+        self._together: list[bytes] = []
         self._pongs: deque[tuple[float, float]] = deque()
         self._on_made = on_made
         self._paused = False
@@ -95,15 +100,18 @@ class ControlConnection(asyncio.BufferedProtocol):
 
     def raise_limits(self, limits: WireLimits) -> None:
         """Trust the peer with larger messages, once it has shown the token."""
-        self._reader.limits = limits
+        self._reader.trust(limits=limits)
 
-    def send(self, message: Mapping[str, Any]) -> None:
+    def send(self, message: Mapping[str, Any], *, together: bool = False) -> None:
         """Send one message, in order, without waiting.
 
         Parameters
         ----------
         message
             Text keys, values of msgpack's own types.
+        together
+            Whether it may wait for the end of the loop's turn, to leave in one call
+            with others: a call costs 20 us, and wakes the peer.
 
         Raises
         ------
@@ -120,8 +128,17 @@ class ControlConnection(asyncio.BufferedProtocol):
         if self._transport.get_write_buffer_size() > UNREAD:
             self._fail(NodeMisbehaved(f"{self.peer} does not read its messages"))
             raise NodeMisbehaved(f"{self.peer} does not read its messages")
-        self._transport.write(frame)
         self._sent += 1
+        self._together.append(frame)
+        if not together:
+            self._leave()
+        elif len(self._together) == 1:
+            asyncio.get_running_loop().call_soon(self._leave)
+
+    def _leave(self) -> None:
+        frames, self._together = self._together, []
+        if frames and self._transport is not None:
+            self._transport.write(b"".join(frames))
 
     async def receive(
         self, within: float | None = None, *, waiting_for: str = "a message"
@@ -147,10 +164,42 @@ class ControlConnection(asyncio.BufferedProtocol):
         what = f"{waiting_for} from {self.peer}"
         await self._wait_for(self._queue, within, what)
         message = self._queue.popleft()
+        self._read_on()
+        return message
+
+    async def follow(self, follower: Follower) -> None:
+        """Hand over the peer's messages until the follower has enough.
+
+        It is called where a message is read, without a turn of the loop in between:
+        three of them made a round trip twice as long.
+
+        Raises
+        ------
+        NodeLost
+            If the peer has gone and all it sent was handed over.
+        WireError
+            If it sent what is no message.
+        Exception
+            What the follower raised.
+        """
+        while self._queue:
+            message = self._queue.popleft()
+            self._read_on()
+            if not follower(message):
+                return
+        if self._error is not None:
+            raise self._error
+        enough = asyncio.get_running_loop().create_future()
+        self._follower = follower, enough
+        try:
+            await enough
+        finally:
+            self._follower = None
+
+    def _read_on(self) -> None:
         if self._paused and len(self._queue) < QUEUE // 2 and self._transport:
             self._paused = False
             self._transport.resume_reading()
-        return message
 
     async def __aiter__(self) -> AsyncIterator[Fields]:
         """Yield the peer's messages until it closes.
@@ -223,6 +272,7 @@ class ControlConnection(asyncio.BufferedProtocol):
 
         A peer that does not take it within 5 s is cut off.
         """
+        self._leave()
         self._fail(NodeLost(f"the connection to {self.peer} was closed"), clean=True)
         if self._transport is None:
             return
@@ -247,13 +297,13 @@ class ControlConnection(asyncio.BufferedProtocol):
     @override
     def buffer_updated(self, nbytes: int) -> None:
         wall = time.monotonic()
+        self._reader.received(nbytes)
         try:
-            received = self._reader.received(nbytes)
+            while (came := self._reader.take()) is not None:
+                if isinstance(came, Message):
+                    self._message(came.fields, wall)
         except EmulatorError as error:
             self._fail(error)
-            return
-        if isinstance(received, Message):
-            self._message(received.fields, wall)
 
     @override
     def eof_received(self) -> bool:
@@ -280,6 +330,9 @@ class ControlConnection(asyncio.BufferedProtocol):
                 self._pongs.append((fields["_pong"], wall))
                 self._arrived.set()
             return
+        if self._follower is not None:
+            self._hand_over(*self._follower, fields)
+            return
         self._queue.append(fields)
         self._high_water = max(self._high_water, len(self._queue))
         self._arrived.set()
@@ -287,10 +340,26 @@ class ControlConnection(asyncio.BufferedProtocol):
             self._paused = True
             self._transport.pause_reading()
 
+    def _hand_over(
+        self, follower: Follower, enough: asyncio.Future[None], message: Fields
+    ) -> None:
+        try:
+            if follower(message):
+                return
+        except Exception as error:  # noqa: BLE001 -- `follow` raises it
+            if not enough.done():
+                enough.set_exception(error)
+        else:
+            if not enough.done():
+                enough.set_result(None)
+        self._follower = None
+
     def _fail(self, error: EmulatorError, *, clean: bool = False) -> None:
         if self._error is None:
             self._error = error
             self._arrived.set()
+            if self._follower is not None and not self._follower[1].done():
+                self._follower[1].set_exception(error)
         if self._transport is not None and not self._transport.is_closing():
             if clean:
                 self._transport.close()

@@ -25,7 +25,6 @@ from emu.wire import (
     Frame,
     FrameReader,
     Kind,
-    Message,
     WireLimits,
     encode_message,
 )
@@ -206,11 +205,12 @@ class DataProtocol(asyncio.BufferedProtocol):
         if self._counted:
             self._server.traffic.note(wall, nbytes)
         try:
-            received = self._reader.received(nbytes)
-            if isinstance(received, Frame):
-                self._frame(received, wall)
-            elif isinstance(received, Message):
-                self._hello(received.fields)
+            self._reader.received(nbytes)
+            while not self._dropped and (came := self._reader.take()) is not None:
+                if isinstance(came, Frame):
+                    self._frame(came, wall)
+                else:
+                    self._hello(came.fields)
         except EmulatorError as error:
             self._fail(error)
 
@@ -252,9 +252,7 @@ class DataProtocol(asyncio.BufferedProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
         self._edge, self._counted = edge, edge in server.shaped
-        self._reader = FrameReader(
-            self._allocate, kinds=DATA_KINDS, limits=server.limits
-        )
+        self._reader.trust(kinds=DATA_KINDS, limits=server.limits)
         self._answer({"accepted": edge})
         server.accept(edge, self)
 

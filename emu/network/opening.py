@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import socket
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,6 @@ async def open_edge(
     *,
     token: str,
     pacer: Pacer | None = None,
-    capacity: float = math.inf,
     within: float = 10.0,
 ) -> OutEdge:
     """Return the connection of one edge, accepted by its receiver.
@@ -37,9 +35,6 @@ async def open_edge(
         Of the run.
     pacer
         Of this process; needed for shaped frames.
-    capacity
-        Emulated bytes per second that its route can carry: the lower, the less often
-        the pacer must look at slow flows.
     within
         Wall seconds for connecting and the answer.
 
@@ -79,7 +74,7 @@ async def open_edge(
     except (EmulatorError, asyncio.CancelledError):
         _close(sock)
         raise
-    return OutEdge(sock, edge, pacer=pacer, capacity=capacity)
+    return OutEdge(sock, edge, pacer=pacer)
 
 
 async def _read_answer(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> Message:
@@ -88,9 +83,10 @@ async def _read_answer(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> 
         count = await loop.sock_recv_into(sock, reader.get_buffer())
         if count == 0:
             raise ConnectionError("the connection ended without an answer")
-        received = reader.received(count)
-        if isinstance(received, Message):
-            return received
+        reader.received(count)
+        answer = reader.take()
+        if isinstance(answer, Message):
+            return answer
 
 
 def _close(sock: socket.socket | None) -> None:

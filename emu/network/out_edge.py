@@ -81,6 +81,7 @@ class _Queued:
     queued: float  # wall time at which the payload was there
     since: float = math.nan  # of the newest line that was seen
     informed: float = math.nan  # wall time at which it was seen first
+    told: float = -math.inf  # wall time from which a line holds that there is
 
 
 class OutEdge:
@@ -92,10 +93,8 @@ class OutEdge:
         edge: int,
         *,
         pacer: Pacer | None = None,
-        capacity: float = math.inf,
     ) -> None:
-        self.edge, self._capacity = edge, capacity
-        self._sock, self._pacer = sock, pacer
+        self.edge, self._sock, self._pacer = edge, sock, pacer
         self._loop = asyncio.get_running_loop()
         self._queue: deque[_Queued] = deque()
         self._writing = False  # add_writer is armed: the kernel's buffer was full
@@ -159,6 +158,12 @@ class OutEdge:
             self._begin()
         return left
 
+    def told(self, since: float) -> None:
+        """Look at the board: there is, or soon will be, a line from run time since."""
+        if self._queue and self._queue[0].shaped and self._pacer is not None:
+            self._queue[0].told = self._pacer.to_wall(since)
+            self._pacer.look(self)
+
     def advance(self, now: float) -> float:
         """Send what the fluid allows of the first frame (called by the pacer).
 
@@ -187,9 +192,12 @@ class OutEdge:
             self._follow(queued, line, now, pacer)
             if outgoing.done or self._writing:
                 return math.inf
-        since = queued.informed if line is not None else queued.queued
         return pacer.next_look(
-            line, now, outgoing.volume, capacity=self._capacity, waited=now - since
+            line,
+            now,
+            outgoing.volume,
+            told=queued.told > (line.since if line is not None else -math.inf),
+            sending=outgoing.volume - outgoing.body_sent > pacer.depth.tail,
         )
 
     def _follow(

@@ -24,6 +24,8 @@ QUANTUM = 0.002
 _MOST = 0.020
 #: Shortest time between two looks, near a flow's end.
 _SHORTEST = 0.0005
+#: Longest while there is nothing to send: only in case, since senders are told.
+_IDLE = 0.1
 
 
 def pace_at(time_scale: float, quantum: float = QUANTUM) -> tuple[Looks, Depth]:
@@ -35,7 +37,8 @@ def pace_at(time_scale: float, quantum: float = QUANTUM) -> tuple[Looks, Depth]:
     8 s at time scale 17: 2.8 against 1.4 %).
     """
     longest = min(quantum * math.sqrt(max(time_scale, 1.0)), _MOST)
-    return Looks(min(_SHORTEST, longest), longest), Depth(lead_time=longest)
+    looks = Looks(min(_SHORTEST, longest), longest, _IDLE)
+    return looks, Depth(lead_time=longest)
 
 
 class Paced(Protocol):
@@ -139,8 +142,8 @@ class Pacer:
         now: float,
         volume: int,
         *,
-        capacity: float,
-        waited: float,
+        told: bool,
+        sending: bool,
     ) -> float:
         """Return when an edge should look again, wall seconds.
 
@@ -148,18 +151,18 @@ class Pacer:
         ----------
         line
             As `line` returns it; None while there is none.
-        now, waited
-            Wall seconds, as in `emu.shaping.next_look`.
+        now, told, sending
+            In wall seconds, as in `emu.shaping.next_look`.
         volume
             Of the flow, real bytes.
-        capacity
-            Emulated bytes per second that the edge's route can carry.
         """
-        scale = self._clock.time_scale if self._clock else 1.0
-        fastest = capacity * self._byte_scale / scale
         return next_look(
-            line, now, volume, fastest=fastest, waited=waited, looks=self.looks
+            line, now, volume, told=told, sending=sending, looks=self.looks
         )
+
+    def to_wall(self, time: float) -> float:
+        """Return the wall time of a run time, as it is in `line`."""
+        return self._clock.to_wall(time) if self._clock is not None else math.inf
 
     def activate(self, edge: Paced) -> None:
         """Take an edge with a shaped frame under the pacer's eye."""

@@ -5,7 +5,7 @@ Pure state on flat arrays, driven by virtual time (`emu.simulation`) or by messa
 """
 
 from emu.scheduling.policies import POLICIES, Policy, policy_named, rate_policy
-from emu.scheduling.scheduler import Decisions, Lines, Scheduler
+from emu.scheduling.scheduler import Decisions, Lines, Scheduler, newest
 
 __all__ = [
     "POLICIES",
@@ -13,6 +13,7 @@ __all__ = [
     "Lines",
     "Policy",
     "Scheduler",
+    "newest",
     "policy_named",
     "rate_policy",
 ]

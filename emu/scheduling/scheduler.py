@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,9 @@ from emu.scheduling.rates import check_rows, expectation, set_rates
 from emu.scheduling.state import BEGUN, OPENED, State, new_state
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from emu.problem import Problem
     from emu.scheduling.layout import Floats, Ints, Layout
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Lines:
-    """Fluid lines: bytes served at the settle time, and the rate from then on.
+    """Fluid lines: bytes served at a time, and the rate from then on.
 
     Parameters
     ----------
@@ -36,12 +38,35 @@ class Lines:
         The flow, int64, shape (lines,).
     served, rate
         Bytes and bytes per second, float64, shape (lines,).
+    since
+        The time, seconds, same shape.
     """
 
     edge: Ints
     iteration: Ints
     served: Floats
     rate: Floats
+    since: Floats
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.edge)
+
+
+def newest(lines: Sequence[Lines]) -> Lines:
+    """Return the last line of every edge, of lines in the order of their time."""
+    if len(lines) == 1:
+        return lines[0]
+    edge = np.concatenate([some.edge for some in lines])
+    _, first = np.unique(edge[::-1], return_index=True)
+    last = len(edge) - 1 - first
+
+    def kept(name: str) -> NDArray[Any]:
+        return np.concatenate([getattr(some, name) for some in lines])[last]
+
+    return Lines(
+        edge[last], kept("iteration"), kept("served"), kept("rate"), kept("since")
+    )
 
 
 @dataclass(frozen=True)
@@ -82,17 +107,13 @@ def _take_in(layout: Layout, state: State, task: int, edge: int, now: float) -> 
 @compiled
 def _settle(
     layout: Layout, state: State, volumes: Floats, board: Board, now: float
-) -> int:
+) -> tuple[int, float]:
+    """Return how many lines changed, and when the next flow will have been served."""
     state.length[BEGUN] = 0
     state.length[OPENED] = 0
     progress.settle(layout, state, volumes, now)
     set_rates(layout, state, now)
-    return changed_lines(layout, state, board, now)
-
-
-@compiled
-def _next_end(state: State) -> float:
-    return next_end(state)
+    return changed_lines(layout, state, board, now), next_end(state)
 
 
 @compiled
@@ -142,7 +163,7 @@ class Scheduler:
         self._volumes = np.zeros(shape)
         self._board = new_board(shape[0])
         self._drained: dict[int, int] = {}
-        self._now = 0.0
+        self._now, self._next_end = 0.0, math.inf
 
     def begin(self) -> Decisions:
         """Return what starts at time 0.
@@ -218,8 +239,8 @@ class Scheduler:
 
     @property
     def next_fluid_end(self) -> float:
-        """When the next flow has been served at the rates of now; infinity if none."""
-        return float(_next_end(self._state))
+        """When the next flow will have been served, by the last `settle`; or never."""
+        return self._next_end
 
     def drain(self, time: float) -> tuple[int, int]:
         """Take the next flow that has been served by ``time`` out of the network.
@@ -250,7 +271,9 @@ class Scheduler:
         """
         now = self._clamped(time)
         layout, state = self._layout, self._state
-        lines = _settle(layout, state, plain(self._volumes), self._board, now)
+        lines, self._next_end = _settle(
+            layout, state, plain(self._volumes), self._board, now
+        )
         order = np.argsort(~self._board.slower[:lines], kind="stable")
         edge = self._board.edge[order]
         begun = state.begun[: state.length[BEGUN]].tolist()
@@ -263,6 +286,7 @@ class Scheduler:
                 state.delivered[edge],
                 self._board.served[order],
                 self._board.rate[edge],
+                np.full(lines, now),
             ),
         )
 

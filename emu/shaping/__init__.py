@@ -5,6 +5,7 @@ wall seconds and real bytes. Must not know: sockets, timers, the rate board.
 """
 
 from emu.shaping.pacing import (
+    RISE,
     Depth,
     FluidLine,
     Looks,
@@ -13,4 +14,4 @@ from emu.shaping.pacing import (
     next_look,
 )
 
-__all__ = ["Depth", "FluidLine", "Looks", "allowance", "fluid_end", "next_look"]
+__all__ = ["RISE", "Depth", "FluidLine", "Looks", "allowance", "fluid_end", "next_look"]

@@ -16,6 +16,8 @@ from typing import NamedTuple
 #: The fluid has reached the volume when this share of it is missing: a scheduler that
 #: clips ``served`` at the volume must not leave the last bytes waiting on a rounding.
 ROUNDING = 1e-9
+#: By how much a rate may grow before its sender is told.
+RISE = 2.0
 
 
 class FluidLine(NamedTuple):
@@ -75,16 +77,15 @@ class Looks:
     shortest
         How late a line may be seen when the fluid's end has come near.
     longest
-        How late it may be seen at all. A sender lives on its lead between two looks,
-        so not longer than the depth's ``lead_time``.
+        How late it may be seen while there is something to send. A sender lives on its
+        lead between two looks, so not longer than the depth's ``lead_time``.
+    idle
+        How late it may be seen at all.
     """
 
     shortest: float = 0.0005
     longest: float = 0.002
-
-    def within(self, interval: float) -> float:
-        """Return the interval, brought within the bounds."""
-        return min(max(interval, self.shortest), self.longest)
+    idle: float = 0.1
 
 
 def fluid_end(line: FluidLine, volume: float) -> float:
@@ -121,17 +122,16 @@ def next_look(
     now: float,
     volume: int,
     *,
-    fastest: float,
-    waited: float,
+    told: bool,
+    sending: bool,
     looks: Looks,
 ) -> float:
     """Return when to look again: at the fluid's end, or before a new line matters.
 
-    A line seen late costs nothing unless the fluid ends before it is seen. At any rate
-    that the route can carry this takes ``missing / fastest``, so half of that is safe.
-    Beyond it, a rate rarely grows eightfold between two looks, so an eighth of what is
-    left at the present rate will do; and who has waited for a while can wait for an
-    eighth of it more.
+    A line seen late costs nothing unless the fluid ends before it is seen. Who waits
+    for a rate, or gets `RISE` times the lowest that was on the board since it was last
+    told, is told; so at half of the time that is left at the present rate nothing has
+    been missed.
 
     Parameters
     ----------
@@ -141,20 +141,18 @@ def next_look(
         Seconds, on the line's clock.
     volume
         Bytes.
-    fastest
-        Bytes per second that the route can carry; may be infinite.
-    waited
-        Seconds since the frame was there, or its present line.
+    told
+        Whether there is a newer line that cannot be seen yet: lines and messages go to
+        another host by two ways.
+    sending
+        Whether any bytes are to be sent before the fluid's end.
     looks
         Bounds of the interval.
     """
-    served, end = (line.at(now), fluid_end(line, volume)) if line else (0.0, math.inf)
+    end = fluid_end(line, volume) if line is not None else math.inf
     if end <= now:
         return now
-    safe = (volume - served) / fastest / 2
-    if end < math.inf:
-        return min(end, now + looks.within(max(safe, (end - now) / 8)))
-    # The first line comes within a round trip, or after an unknown time.
-    return now + min(
-        looks.within(max(safe, waited / 8)), max(waited, looks.shortest / 4)
-    )
+    if told:
+        return min(end, now + looks.shortest)
+    longest = looks.longest if sending and end < math.inf else looks.idle
+    return min(end, now + min(max((end - now) / RISE, looks.shortest), longest))

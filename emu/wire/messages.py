@@ -8,7 +8,7 @@ A message is a frozen dataclass; on the wire it is a msgpack map of its fields w
     process      ProcessHello, Listening ─►  ─► Peers          everybody connects
     process      Ready ─►                    ─► Begin          the barrier; time 0
     process                                  ◄─ RunTask        a task may start
-    process                                  ◄─ Look           a flow may, that waited
+    process                                  ◄─ Look           a flow may go, or faster
     process      TaskEnded, FlowEnded ─►     ─► Lines (agents on other hosts)
     process      Outcome ─►                  ◄─ Finish         results and statistics
     anybody      Failed, ProcessDied ─►      ─► Stop           one error ends the run
@@ -16,7 +16,6 @@ A message is a frozen dataclass; on the wire it is a msgpack map of its fields w
 
 from __future__ import annotations
 
-import dataclasses
 import typing
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
@@ -50,15 +49,15 @@ class BoardReady:
 class Lines:
     """Fluid lines for the rate board of another host; little-endian array bytes.
 
-    ``edges`` and ``iterations`` are int64, ``served`` and ``rates`` float64, all of
-    one length; ``since`` is the run time of all of them, seconds.
+    ``edges`` and ``iterations`` are int64, ``served``, ``rates`` and ``since`` (run
+    time, seconds) float64, all of one length.
     """
 
     edges: bytes
     iterations: bytes
     served: bytes
     rates: bytes
-    since: float
+    since: bytes
 
 
 @dataclass(frozen=True)
@@ -122,9 +121,13 @@ class RunTask:
 
 @dataclass(frozen=True)
 class Look:
-    """Flows of these edges, which had to wait, have a line on the rate board."""
+    """Flows of these edges may go, or go much faster: they have a new line.
 
-    edges: list[int]
+    ``since`` are the run times from which the lines hold, seconds.
+    """
+
+    edges: list[int] = field(default_factory=list)
+    since: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -239,8 +242,8 @@ T = TypeVar("T")
 
 def pack(message: Message) -> dict[str, Any]:
     """Return the msgpack-able map of ``message``."""
-    fields = {f.name: getattr(message, f.name) for f in dataclasses.fields(message)}
-    return {"kind": type(message).__name__, **fields}
+    kind = type(message).__name__
+    return {"kind": kind} | {key: getattr(message, key) for key in _FIELD_TYPES[kind]}
 
 
 def unpack(fields: dict[str, Any]) -> Message:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.problem import Problem, Realization
-    from emu.scheduling import Decisions
+    from emu.scheduling import Decisions, Lines
 
 
 class PerfectProcesses:
@@ -38,11 +38,13 @@ class PerfectProcesses:
         end = message.start + self._realization.times[message.task, message.iteration]
         heapq.heappush(self._tasks, (end, message.task, message.iteration))
 
-    def publish(self, decisions: Decisions, since: float) -> None:
+    def decided(self, decisions: Decisions, time: float) -> None:
+        """Do nothing: the lines are told."""
+
+    def publish(self, lines: Lines) -> None:
         """Foresee the ends of the flows whose lines have changed."""
-        lines = decisions.lines
-        rows = zip(lines.edge, lines.iteration, lines.served, lines.rate, strict=True)
-        for edge, n, served, rate in rows:
+        columns = (lines.edge, lines.iteration, lines.served, lines.rate, lines.since)
+        for edge, n, served, rate, since in zip(*columns, strict=True):
             left = self._realization.volumes[edge, n] - served
             wait = max(left, 0.0) / rate if rate > 0 else math.inf
             self._flows[int(edge)] = (since + wait, int(n))
@@ -105,9 +107,9 @@ class LateProcesses(PerfectProcesses):
         super().run_task(dataclasses.replace(message, start=message.start + later))
 
     @override
-    def publish(self, decisions: Decisions, since: float) -> None:
-        super().publish(decisions, since)
-        for edge in decisions.lines.edge.tolist():
+    def publish(self, lines: Lines) -> None:
+        super().publish(lines)
+        for edge in lines.edge.tolist():
             end, n = self._flows.pop(edge)
             if (
                 edge,

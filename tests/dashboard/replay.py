@@ -105,7 +105,9 @@ def _events(schedule: Schedule) -> list[tuple[float, int, Callable[[Tape], None]
         edge, iteration = rates.edge[rows], rates.iteration[rows]
         new = schedule.flow_start[edge, iteration] == time
         flows = list(zip(edge[new].tolist(), iteration[new].tolist(), strict=True))
-        lines = Lines(edge, iteration, np.zeros(len(edge)), rates.rate[rows])
+        lines = Lines(
+            edge, iteration, np.zeros(len(edge)), rates.rate[rows], rates.time[rows]
+        )
         decided = Decisions([], flows, lines)
         events.append((time, 1, partial(Tape.decided, decisions=decided, time=time)))
     events.sort(key=lambda event: event[:2])

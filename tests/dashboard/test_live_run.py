@@ -67,7 +67,7 @@ def test_a_line_of_a_flow_that_is_over_does_not_come_back() -> None:
     replay = Replay()
     replay.until(replay.schedule.makespan)
     edge, n = replay.schedule.flows()[0].tolist()
-    stale = Lines(*(np.array([value]) for value in (edge, n, 0.0, 7.0)))
+    stale = Lines(*(np.array([value]) for value in (edge, n, 0.0, 7.0, 1e3)))
     replay.live.tape.decided(Decisions([], [(edge, n)], stale), 1e3)
     status = replay.live.status()
     assert status.active_flows == 0

@@ -262,6 +262,64 @@ async def test_pings_do_not_disturb_messages() -> None:
         assert [m["echo"] for m in heard] == [{"before": 1}, {"after": 2}]
 
 
+async def test_messages_together_keep_their_order_among_the_others() -> None:
+    """Those that wait leave with the next that does not, and at the latest in time."""
+    async with serving() as (_, address):
+        connection = await connect(address)
+        for n in range(30):
+            connection.send({"n": n}, together=n % 3 > 0)
+        heard = [await connection.receive(10) for _ in range(30)]
+        connection.send({"n": 30}, together=True)
+        await connection.aclose()
+
+    assert [message["echo"]["n"] for message in heard] == list(range(30))
+
+
+async def test_a_follower_gets_what_waits_and_what_comes_until_it_has_enough() -> None:
+    async with serving() as (_, address):
+        connection = await connect(address)
+        heard: list[int] = []
+
+        def follower(message: dict[str, Any]) -> bool:
+            heard.append(message["echo"]["n"])
+            return heard[-1] != 7
+
+        for n in range(5):
+            connection.send({"n": n})
+        await connection.receive(10)
+        await until(lambda: connection.statistics().high_water >= 1)
+        following = asyncio.ensure_future(connection.follow(follower))
+        for n in range(5, 10):
+            connection.send({"n": n})
+        await following
+        rest = [(await connection.receive(10))["echo"]["n"] for _ in range(2)]
+        await connection.aclose()
+
+    assert heard == list(range(1, 8))
+    assert rest == [8, 9]
+
+
+async def test_following_raises_what_the_follower_raised_or_how_the_peer_went() -> None:
+    async with serving() as (_, address):
+        connection = await connect(address)
+
+        def refuse(message: dict[str, Any]) -> bool:
+            raise MalformedFrame(f"no {message['echo']['n']}")
+
+        following = asyncio.ensure_future(connection.follow(refuse))
+        await asyncio.sleep(0)
+        connection.send({"n": 3})
+        with pytest.raises(MalformedFrame, match="no 3"):
+            await following
+        following = asyncio.ensure_future(connection.follow(lambda _: True))
+        await asyncio.sleep(0)
+        await connection.aclose()
+        with pytest.raises(NodeLost):
+            await following
+        with pytest.raises(NodeLost):
+            await connection.follow(lambda _: True)
+
+
 async def test_a_slow_reader_slows_the_sender_and_loses_nothing() -> None:
     """The queue is bounded: what does not fit waits in the socket."""
     count = 20_000

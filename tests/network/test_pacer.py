@@ -42,6 +42,19 @@ class Shaped:
     inbox: Inbox
     arrivals: list[tuple[int, int, float, int, bool]]
 
+    def publish(
+        self,
+        edges: list[int],
+        iterations: list[int],
+        served: list[float],
+        rates: list[float],
+        since: float,
+    ) -> None:
+        """Put lines on the board and tell the senders, as the coordinator does."""
+        self.board.publish(edges, iterations, served, rates, since)
+        for edge in edges:
+            self.edges[edge].told(since)
+
     @property
     def edge(self) -> OutEdge:
         """The edge that most tests need: number 1."""
@@ -70,12 +83,14 @@ async def shaping(
     clock = RunClock(time.monotonic(), time_scale)
     if started:
         pacer.start(clock)
-    yield Shaped(board, pacer, clock, edges, inbox, arrivals)
-    for edge in edges:
-        await edge.aclose()
-    await server.aclose()
-    pacer.close()
-    board.close()
+    try:
+        yield Shaped(board, pacer, clock, edges, inbox, arrivals)
+    finally:
+        for edge in edges:
+            await edge.aclose()
+        await server.aclose()
+        pacer.close()
+        board.close()
     assert pool.statistics().in_use == 0
 
 
@@ -106,7 +121,7 @@ async def test_a_shaped_flow_ends_when_its_fluid_does_or_later() -> None:
         left = run.edge.send(0, block(1_000_000), shaped=True)
         since = run.clock.now()
         # 1 MB real is 2 MB emulated; 20 MB/s takes 0.1 emulated seconds.
-        run.board.publish([1], [0], [0.0], [20e6], since)
+        run.publish([1], [0], [0.0], [20e6], since)
         end = await arrived(run, 0, 1_000_000)
         record = await left
 
@@ -125,23 +140,42 @@ async def test_rates_may_change_and_stop() -> None:
         start = run.clock.now()
         served, now = 0.0, start
         for rate in (4e6, 0.0, 1e6, 0.0):
-            run.board.publish([1], [0], [served], [rate], now)
+            run.publish([1], [0], [served], [rate], now)
             await asyncio.sleep(0.01)
             served, now = served + rate * (run.clock.now() - now), run.clock.now()
         assert not left.done()
         assert served < 400_000
         sent = run.edge.statistics()
-        run.board.publish([1], [0], [served], [10e6], now)
+        run.publish([1], [0], [served], [10e6], now)
         end = await arrived(run, 0, 200_000)
 
         assert sent.frames == 0
         assert end >= now + (400_000 - served) / 10e6 - 1e-6
 
 
+async def test_who_is_told_of_a_rate_sees_it_at_once() -> None:
+    """Within the call, or as soon as it is on the board."""
+    async with shaping() as run:
+        _ = run.edge.send(0, block(100), shaped=True)
+        since = run.clock.now()
+        run.board.publish([1], [0], [0.0], [1e12], since)
+        run.edge.told(since)
+        assert run.edge.statistics().frames == 1
+        await arrived(run, 0, 100)
+
+        _ = run.edge.send(1, block(100), shaped=True)
+        since = run.clock.now()
+        run.edge.told(since)
+        looks = run.pacer.statistics().wakes
+        await until(lambda: run.pacer.statistics().wakes > looks + 20)
+        run.board.publish([1], [1], [0.0], [1e12], since)
+        await arrived(run, 1, 100)
+
+
 async def test_a_stopped_flow_sends_no_more_than_its_lead() -> None:
     async with shaping() as run:
         _ = run.edge.send(0, block(1_000_000), shaped=True)
-        run.board.publish([1], [0], [100_000.0], [0.0], 0.0)
+        run.publish([1], [0], [100_000.0], [0.0], 0.0)
         before = run.pacer.statistics().wakes
         await until(lambda: run.pacer.statistics().wakes > before + 5)
 
@@ -152,12 +186,12 @@ async def test_a_stopped_flow_sends_no_more_than_its_lead() -> None:
 async def test_a_frame_waits_for_the_line_of_its_own_iteration() -> None:
     async with shaping() as run:
         lefts = [run.edge.send(n, block(50_000), shaped=True) for n in range(2)]
-        run.board.publish([1], [0], [0.0], [1e9], run.clock.now())
+        run.publish([1], [0], [0.0], [1e9], run.clock.now())
         await arrived(run, 0, 50_000)
         wakes = run.pacer.statistics().wakes
         await until(lambda: run.pacer.statistics().wakes > wakes + 5)
         assert [left.done() for left in lefts] == [True, False]
-        run.board.publish([1], [1], [0.0], [1e9], run.clock.now())
+        run.publish([1], [1], [0.0], [1e9], run.clock.now())
         await arrived(run, 1, 50_000)
 
 
@@ -166,7 +200,7 @@ async def test_shaped_and_unshaped_frames_share_one_order() -> None:
         _ = run.edge.send(0, block(1000), shaped=True)
         _ = run.edge.send(1, {}, shaped=True)
         _ = run.edge.send(2, block(1000), shaped=False)
-        run.board.publish([1], [0], [0.0], [1e9], run.clock.now())
+        run.publish([1], [0], [0.0], [1e9], run.clock.now())
         await until(lambda: len(run.arrivals) == 3)
         for n in range(3):
             (await run.inbox.get(1, n)).release()
@@ -177,7 +211,7 @@ async def test_shaped_and_unshaped_frames_share_one_order() -> None:
 
 async def test_an_idle_pacer_does_not_wake() -> None:
     async with shaping() as run:
-        run.board.publish([1], [0], [0.0], [1e9], run.clock.now())
+        run.publish([1], [0], [0.0], [1e9], run.clock.now())
         _ = run.edge.send(0, block(1000), shaped=True)
         await arrived(run, 0, 1000)
         wakes = run.pacer.statistics().wakes
@@ -188,7 +222,7 @@ async def test_an_idle_pacer_does_not_wake() -> None:
 
 async def test_nothing_shaped_leaves_before_the_start() -> None:
     async with shaping(started=False) as run:
-        run.board.publish([1], [0], [1e9], [1e9], 0.0)
+        run.publish([1], [0], [1e9], [1e9], 0.0)
         left = run.edge.send(0, block(100), shaped=True)
         await asyncio.sleep(0.01)
         assert not left.done()
@@ -200,7 +234,7 @@ async def test_flows_of_one_pacer_end_in_the_order_of_their_fluids() -> None:
     async with shaping(byte_scale=1.0, time_scale=1.0) as run:
         since = run.clock.now()
         rates = [1e6, 4e6, 2e6]
-        run.board.publish([0, 1, 2], [0, 0, 0], [0.0] * 3, rates, since)
+        run.publish([0, 1, 2], [0, 0, 0], [0.0] * 3, rates, since)
         for edge in run.edges:
             _ = edge.send(0, block(100_000), shaped=True)
         await until(lambda: len(run.arrivals) == 3)
@@ -218,7 +252,7 @@ async def test_a_closed_edge_leaves_the_pacer_to_the_others() -> None:
     async with shaping() as run:
         lost = run.edges[0].send(0, block(100_000), shaped=True)
         _ = run.edge.send(0, block(100_000), shaped=True)
-        run.board.publish([0, 1], [0, 0], [0.0] * 2, [0.0, 20e6], run.clock.now())
+        run.publish([0, 1], [0, 0], [0.0] * 2, [0.0, 20e6], run.clock.now())
         await run.edges[0].aclose()
         await arrived(run, 0, 100_000)
 
@@ -229,7 +263,7 @@ async def test_a_closed_edge_leaves_the_pacer_to_the_others() -> None:
 async def test_a_flow_larger_than_the_kernel_takes_is_not_lost() -> None:
     """The socket fills up while the receiver is slow; the rest follows."""
     async with shaping() as run:
-        run.board.publish([1], [0], [1e12], [0.0], 0.0)
+        run.publish([1], [0], [1e12], [0.0], 0.0)
         left = run.edge.send(0, block(40_000_000), shaped=True)
         await arrived(run, 0, 40_000_000)
 

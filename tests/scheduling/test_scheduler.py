@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from emu.errors import SchedulingError
 from emu.problem import Profile
-from emu.scheduling import POLICIES, Decisions, Scheduler, policy_named
+from emu.scheduling import (
+    POLICIES,
+    Decisions,
+    Lines,
+    Scheduler,
+    newest,
+    policy_named,
+)
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
@@ -221,3 +228,26 @@ def test_every_policy_says_what_it_is() -> None:
         assert policy.name == name
         assert 10 < len(policy.summary) < 80
         assert policy.source
+
+
+def test_the_newest_line_of_every_edge_is_kept_whole() -> None:
+    def lines(*rows: tuple[int, int, float, float, float]) -> Lines:
+        return Lines(*(np.array(column) for column in zip(*rows, strict=True)))
+
+    merged = newest(
+        [
+            lines((3, 0, 0.0, 5.0, 1.0), (1, 0, 0.0, 6.0, 1.0)),
+            lines((3, 0, 5.0, 2.0, 2.0)),
+            lines((2, 4, 0.0, 1.0, 3.0), (1, 1, 0.0, 9.0, 3.0)),
+        ]
+    )
+
+    rows = zip(
+        merged.edge, merged.iteration, merged.served, merged.rate, merged.since,
+        strict=True,
+    )  # fmt: skip
+    assert sorted(rows) == [
+        (1, 1, 0.0, 9.0, 3.0),
+        (2, 4, 0.0, 1.0, 3.0),
+        (3, 0, 5.0, 2.0, 2.0),
+    ]

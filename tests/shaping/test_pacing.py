@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.shaping import Depth, FluidLine, Looks, allowance, fluid_end, next_look
+from tests.shaping.fluids import Piece, lines_of, pieces_strategy
 
 DEPTH = Depth(lead_time=0.002, lead_bytes=16384, tail=16384)
 LOOKS = Looks(shortest=0.0005, longest=0.002)
@@ -59,20 +59,19 @@ def look(
     now: float,
     volume: int,
     *,
-    fastest: float = math.inf,
-    waited: float = 0.0,
+    told: bool = False,
+    sending: bool = True,
 ) -> float:
     """Return the seconds until the next look."""
-    return next_look(line, now, volume, fastest=fastest, waited=waited, looks=LOOKS) - (
-        now
-    )
+    at = next_look(line, now, volume, told=told, sending=sending, looks=LOOKS)
+    return at - now
 
 
 def test_a_stopped_fluid_lets_nothing_more_go_and_is_looked_at() -> None:
     line = FluidLine(0, 50_000.0, 0.0, 1.0)
 
     assert allowance(line, 9.0, 66_384, 10**6, DEPTH) == 0
-    assert look(line, 9.0, 10**6, waited=8.0) == pytest.approx(0.002)
+    assert look(line, 9.0, 10**6) == pytest.approx(LOOKS.idle)
 
 
 def test_a_scheduler_that_rounds_below_the_volume_strands_nothing() -> None:
@@ -91,62 +90,41 @@ def test_next_look_is_the_end_when_that_is_near() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "fastest", "left", "expected"),
+    ("left", "expected"),
     [
-        (1e6, math.inf, 1_000, 0.0005),  # the end is 1 ms away, and may come any time
-        (1e6, math.inf, 8_000, 0.001),  # an eighth of 8 ms
-        (1e6, math.inf, 80_000, 0.002),
-        (1e6, 1e6, 3_000, 0.0015),  # half of the 3 ms it takes at the least
-        (1e6, 10e6, 8_000, 0.001),
-        (0.0, 1e6, 3_000, 0.0015),
-        (0.0, math.inf, 3_000, 0.0005),
+        (600, 0.0005),  # the end is 0.6 ms away
+        (3_000, 0.0015),
+        (80_000, 0.002),  # lives on its lead
     ],
 )
-def test_the_nearer_the_end_may_come_the_sooner_is_the_next_look(
-    rate: float, fastest: float, left: int, expected: float
-) -> None:
-    line = FluidLine(0, 5000.0, rate, 0.0)
+def test_the_next_look_is_half_way_to_the_end(left: int, expected: float) -> None:
+    line = FluidLine(0, 5000.0, 1e6, 0.0)
 
-    waited = 0.003
-    assert look(line, 0.0, 5000 + left, fastest=fastest, waited=waited) == (
-        pytest.approx(expected)
+    assert look(line, 0.0, 5000 + left) == pytest.approx(expected)
+
+
+def test_who_waits_for_a_rate_looks_only_in_case() -> None:
+    stopped = FluidLine(0, 50.0, 0.0, 1.0)
+
+    assert [look(line, 5.0, 100) for line in (None, stopped)] == pytest.approx(
+        [LOOKS.idle] * 2
     )
 
 
-def test_who_waits_for_a_line_looks_the_less_often_the_longer_it_has_waited() -> None:
-    waits = [look(None, 5.0, 100, waited=w) for w in (0.0, 0.0003, 0.002, 0.008, 1.0)]
+def test_who_was_told_of_a_rate_looks_until_it_is_there() -> None:
+    stopped = FluidLine(0, 50.0, 0.0, 1.0)
 
-    assert waits == pytest.approx([0.000125, 0.0003, 0.0005, 0.001, 0.002])
+    soon = [look(line, 5.0, 100, told=True) for line in (None, stopped)]
 
-
-@dataclass(frozen=True)
-class Piece:
-    """A rate, for a while; seen by the sender ``delay`` seconds late."""
-
-    rate: float
-    duration: float
-    delay: float
+    assert soon == pytest.approx([0.0005] * 2)
 
 
-pieces_strategy = st.lists(
-    st.builds(
-        Piece,
-        rate=st.one_of(st.just(0.0), st.floats(1e3, 2e9)),
-        duration=st.floats(0.001, 0.05),
-        delay=st.floats(0.0, 0.003),
-    ),
-    max_size=8,
-)
+def test_with_nothing_to_send_before_the_end_it_looks_less_often() -> None:
+    line = FluidLine(0, 0.0, 1e3, 0.0)
 
-
-def lines_of(pieces: list[Piece]) -> list[tuple[float, FluidLine]]:
-    """Return (time seen, line), the last one with a rate that finishes anything."""
-    served, since, found = 0.0, 0.0, []
-    for piece in [*pieces, Piece(1e8, 1.0, 0.0)]:
-        found.append((since + piece.delay, FluidLine(0, served, piece.rate, since)))
-        served += piece.rate * piece.duration
-        since += piece.duration
-    return found
+    assert look(line, 0.0, 10_000, sending=True) == pytest.approx(0.002)
+    assert look(line, 0.0, 10_000, sending=False) == pytest.approx(LOOKS.idle)
+    assert look(line, 9.98, 10_000, sending=False) == pytest.approx(0.01)
 
 
 @given(pieces_strategy, st.integers(1, 3_000_000), st.floats(0.0, 0.0005))
@@ -171,9 +149,9 @@ def test_any_sequence_of_lines(pieces: list[Piece], volume: int, late: float) ->
                 assert count == 0 or sent <= line.at(now) + DEPTH.lead(line.rate)
             wake = now + look(line, now, volume)
         else:
-            wake = now + look(None, now, volume, waited=now)
+            wake = now + look(None, now, volume)
         assert finished is not None or now < wake
-        assert wake <= now + LOOKS.longest
+        assert wake <= now + LOOKS.idle
         now = wake + late
 
     assert sent == volume
@@ -189,24 +167,3 @@ def test_a_constant_rate_ends_when_the_fluid_does(rate: float, volume: int) -> N
 
     assert before <= max(0, volume - DEPTH.tail)
     assert after == volume
-
-
-@given(pieces_strategy, st.integers(1, 3_000_000))
-def test_a_flow_ends_late_by_no_more_than_the_longest_interval(
-    pieces: list[Piece], volume: int
-) -> None:
-    lines = [line for _, line in lines_of(pieces)]
-    fastest = max(line.rate for line in lines)
-    now, looked = 0.0, 0
-    while fluid_end(line := [x for x in lines if x.since <= now][-1], volume) > now:
-        now += look(line, now, volume, fastest=fastest, waited=now - line.since)
-        looked += 1
-
-    following = [x.since for x in lines[1:]] + [math.inf]
-    true_end = min(
-        end
-        for x, until in zip(lines, following, strict=True)
-        if (end := fluid_end(x, volume)) <= until
-    )
-    assert -1e-9 <= now - true_end <= LOOKS.longest * (1 + 1e-9)
-    assert looked <= 5 * len(lines) + now / LOOKS.shortest

@@ -25,6 +25,7 @@ from emu.wire import (
     encode_data,
     encode_message,
 )
+from emu.wire.decoding import AHEAD
 
 LIMITS = WireLimits(header=4096, body=1 << 16, message=4096)
 GOOD: dict[str, Any] = {
@@ -62,9 +63,9 @@ def feed(
         count = min(len(room), len(data), next(sizes, len(data)))
         room[:count] = data[:count]
         data = data[count:]
-        received = reader.received(count)
-        if received is not None:
-            found.append(received)
+        reader.received(count)
+        while (taken := reader.take()) is not None:
+            found.append(taken)
     return found
 
 
@@ -271,6 +272,41 @@ def test_a_wrong_checksum_is_named() -> None:
         feed(reader_of(Recorder()), bytes(data), [7] * 100)
 
 
+def test_what_comes_together_is_taken_one_by_one() -> None:
+    """Messages and data in one receive call, the last frame not whole."""
+    reader = reader_of(Recorder())
+    messages = [encode_message(Kind.HELLO, {"edge": n}) for n in range(3)]
+    data = b"".join(encode_data(1, 2, {"x": np.arange(4)}))
+    together = b"".join([*messages, data, data[:-1]])
+
+    room = reader.get_buffer()
+    room[: len(together)] = together
+    reader.received(len(together))
+    taken = [reader.take() for _ in range(5)]
+
+    assert [type(one) for one in taken] == [Message] * 3 + [Frame, type(None)]
+    assert reader.inside
+    reader.get_buffer()[:1] = data[-1:]
+    reader.received(1)
+    last = reader.take()
+    assert isinstance(last, Frame)
+    np.testing.assert_array_equal(last.arrays["x"], np.arange(4))
+
+
+def test_trust_counts_from_the_next_frame_on() -> None:
+    reader = FrameReader(Recorder(), kinds={Kind.HELLO})
+    frames = encode_message(Kind.HELLO, {}) + encode_message(Kind.CONTROL, {})
+    reader.get_buffer()[: len(frames)] = frames
+    reader.received(len(frames))
+
+    reader.take()
+    reader.trust(kinds={Kind.CONTROL})
+
+    taken = reader.take()
+    assert isinstance(taken, Message)
+    assert taken.kind == Kind.CONTROL
+
+
 def test_an_error_stays() -> None:
     reader = reader_of(Recorder())
     with pytest.raises(MalformedFrame):
@@ -282,8 +318,8 @@ def test_an_error_stays() -> None:
 
 def test_misuse_is_not_the_peers_fault() -> None:
     reader = reader_of(Recorder())
-    with pytest.raises(ValueError, match="21 bytes received where 20"):
-        reader.received(PREFIX_BYTES + 1)
+    with pytest.raises(ValueError, match=f"{AHEAD + 1} bytes received where"):
+        reader.received(AHEAD + 1)
 
     short = FrameReader(lambda _: memoryview(b""), kinds=DATA_KINDS)
     with pytest.raises(ValueError, match="the allocator"):

@@ -47,9 +47,9 @@ def feed(reader: FrameReader, data: bytes) -> list[Frame | Message]:
         count = min(len(room), len(data))
         room[:count] = data[:count]
         data = data[count:]
-        received = reader.received(count)
-        if received is not None:
-            found.append(received)
+        reader.received(count)
+        while (taken := reader.take()) is not None:
+            found.append(taken)
     return found
 
 

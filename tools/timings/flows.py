@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 _PIECE = 64 * MB
 _LIMITS = WireLimits(body=1 << 33)
-#: Of every flow's route, bytes per second: a NIC of 25 Gbit/s.
-CAPACITY = 3.125e9
 #: What the receivers of small flows hold ready, bytes.
 RESERVED = 2 * tuple(size * MB for size in (1, 2, 4, 8, 12, 16, 32, 50))
 
@@ -69,16 +67,17 @@ def sending(pipe: Connection, board_path: str, quantum: float) -> None:
         tune_process()
         pacer = Pacer(RateBoard.open(board_path), quantum=quantum)
         address, mine = pipe.recv()
-        out = {
-            e: await open_edge(address, e, token=TOKEN, pacer=pacer, capacity=CAPACITY)
-            for e in mine
-        }
+        out = {e: await open_edge(address, e, token=TOKEN, pacer=pacer) for e in mine}
         body = np.ones(_PIECE, dtype=np.uint8)
         pipe.send("ready")
         pacer.start(RunClock(pipe.recv(), 1.0))
         ask = ask_of(asyncio.get_running_loop(), pipe)
         begun = cpu_seconds()
         while (order := await ask()) is not None:
+            if isinstance(order, list):
+                for edge in order:
+                    out[edge].told(0.0)
+                continue
             edge, iteration, size = order
             _ = out[edge].send(iteration, payload_of(body, size), shaped=True)
         pipe.send({"cpu": cpu_seconds() - begun, "wakes": pacer.statistics().wakes})
@@ -189,6 +188,13 @@ class Flows:
         sender = self.senders[edge * len(self.senders) // self.edges]
         sender.send((edge, iteration, size))
         self.sent += size
+
+    def tell(self, edges: Sequence[int]) -> None:
+        """Tell the senders of these edges that they have got a rate."""
+        per_sender = self.edges // len(self.senders)
+        for number in sorted({edge // per_sender for edge in edges}):
+            mine = [edge for edge in edges if edge // per_sender == number]
+            self.senders[number].send(mine)
 
     def arrivals(self) -> list[tuple[int, float]]:
         """Return (edge, run time of the last byte) of what was reported by now."""

@@ -57,6 +57,7 @@ class RandomRates:
         flows.board.publish(
             new, self._iteration[new], self._served[new], self._rate[new], now
         )
+        flows.tell(new[self._rate[new] > 0].tolist())
         with np.errstate(divide="ignore", invalid="ignore"):
             end = now + (self._volume - self._served) / self._rate
         # A flow that ended by its old line while the new one was being published is
@@ -96,3 +97,4 @@ class SharedPort:
         self._flows.board.publish(
             np.arange(count), np.zeros(count, int), self._served, self._rate, now
         )
+        self._flows.tell(np.flatnonzero(self._rate).tolist())
