@@ -23,10 +23,8 @@ class Load:
     ----------
     makespan
         Seconds.
-    processes, events
-        Node processes; ends of tasks and of flows between machines.
-    payload
-        Bytes that cross sockets, handoffs within machines included.
+    processes
+        Node processes.
     largest
         Bytes that may wait at receivers at a time, at most: those of two iterations.
     peak_rate
@@ -35,22 +33,17 @@ class Load:
         Seconds for which a process has something to send, summed over processes.
     chain_flows, chain_tasks
         Flows and tasks of the critical chain: what comes late on it adds up.
-    computing
-        CPU seconds of the tasks' real work.
     demand
         What asks for a core and when.
     """
 
     makespan: float
     processes: int
-    events: int
-    payload: float
     largest: float
     peak_rate: float
     sending: float
     chain_flows: int
     chain_tasks: int
-    computing: float
     demand: Demand
 
 
@@ -100,14 +93,11 @@ def load_of(schedule: Schedule, *, work: NDArray[np.float64] | None = None) -> L
     return Load(
         makespan=schedule.makespan,
         processes=len(job.processes),
-        events=times.size + len(schedule.flows()),
-        payload=float(sent.sum()),
         largest=float(2 * sent.sum(axis=0).max(initial=0.0)),
         peak_rate=peak_rate(schedule),
         sending=_sending(schedule),
         chain_flows=flows,
         chain_tasks=len(parts) - flows,
-        computing=0.0 if work is None else float(work.sum()),
         demand=_demand(schedule, parts, np.zeros_like(times) if work is None else work),
     )
 

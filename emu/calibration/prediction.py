@@ -93,11 +93,8 @@ def predict(
     steady = load.sending / load.makespan * host.wake_cpu / looks.longest
     steady += load.processes * _IDLE
     cores = host.cores - steady
-    cpu = (
-        ((demand.sum() + load.computing) / wall + steady) / host.cores
-        if wall > 0
-        else 0.0
-    )
+    busy = float(demand.sum() + load.demand.work.sum())
+    cpu = (busy / wall + steady) / host.cores if wall > 0 else 0.0
     bandwidth = load.peak_rate * byte_scale / time_scale
     error = math.inf
     if cpu < 1 and bandwidth <= host.throughput:

@@ -38,8 +38,8 @@ def evenly(moments: int = 5000, **parts: float) -> Demand:
 
 
 LOAD = Load(
-    makespan=10.0, processes=20, events=5000, payload=50e9, largest=1e9, peak_rate=6e9,
-    sending=40.0, chain_flows=40, chain_tasks=60, computing=0.0,
+    makespan=10.0, processes=20, largest=1e9, peak_rate=6e9,
+    sending=40.0, chain_flows=40, chain_tasks=60,
     demand=evenly(payload=1e7),
 )  # fmt: skip
 
@@ -51,14 +51,9 @@ def test_the_load_of_the_example_is_read_off_its_simulation() -> None:
 
     assert load.makespan == 38.0
     assert load.processes == 6
-    assert load.payload == 3 * 300 - 10  # the last parameters go nowhere
-    assert load.events == 18 + len(schedule.flows())
     assert load.peak_rate == 20.0
     assert 0 < load.sending <= 6 * 38.0
     assert (load.chain_flows, load.chain_tasks) == (5, 4)
-    assert load.computing == 0.0
-    work = np.full((6, 3), 0.5)
-    assert load_of(schedule, work=work).computing == 9.0
 
 
 def test_the_demand_of_the_example_is_every_byte_flow_and_task() -> None:
@@ -68,7 +63,7 @@ def test_the_demand_of_the_example_is_every_byte_flow_and_task() -> None:
     handoffs = 8 * 3 - 1 - len(schedule.flows())  # of 8 edges, one has a lag of 1
     assert demand.flows.sum() == len(schedule.flows()) + handoffs / 2
     assert demand.tasks.sum() == 18
-    assert demand.payload.sum() == 3 * 300 - 10
+    assert demand.payload.sum() == 3 * 300 - 10  # the last parameters go nowhere
     assert demand.work.sum() == 9.0
     assert (np.diff(demand.time) >= 0).all()
     ends = {link.end for link in critical_chain(schedule).links}
@@ -100,7 +95,7 @@ def test_more_than_the_host_can_carry_has_no_bounded_error() -> None:
 
 
 def test_a_burst_makes_a_run_late_where_even_demand_does_not() -> None:
-    even = dataclasses.replace(LOAD, payload=0.0, demand=evenly())
+    even = dataclasses.replace(LOAD, demand=evenly())
     at_once = evenly()
     burst = dataclasses.replace(
         even,
@@ -111,8 +106,8 @@ def test_a_burst_makes_a_run_late_where_even_demand_does_not() -> None:
     calm, crowded = predict(even, HOST, **options), predict(burst, HOST, **options)
 
     assert crowded.cpu == pytest.approx(calm.cpu)
-    # 2,500 halves of flows of 0.49 ms each on 1.87 cores, twice, in the middle of each.
-    assert crowded.error - calm.error == pytest.approx(0.0327, rel=0.02)
+    # 2,500 halves of flows of 0.43 ms each on 1.87 cores, twice, in the middle of each.
+    assert crowded.error - calm.error == pytest.approx(0.0287, rel=0.03)
 
 
 def test_work_that_outlasts_its_time_on_busy_cores_is_an_error() -> None:
@@ -136,7 +131,7 @@ def test_the_smallest_scale_that_is_exact_enough_is_chosen(max_error: float) -> 
 
 
 def test_real_work_is_never_hurried() -> None:
-    little = dataclasses.replace(LOAD, payload=1e6, events=10, chain_flows=1)
+    little = dataclasses.replace(LOAD, chain_flows=1)
     options = {"max_error": 0.05, "byte_scale": 1e-6}
 
     assert choose_time_scale(little, HOST, **options).time_scale < 1
