@@ -12,8 +12,10 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from emu.errors import NodeMisbehaved, SchedulingError
-from emu.scheduling import newest
+from emu.scheduling import Decisions, Lines, newest
 from emu.wire.messages import FlowEnded, RunTask, TaskEnded
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from emu.coordinator.record import Recorder
     from emu.coordinator.watch import Watch
-    from emu.scheduling import Decisions, Lines, Scheduler
+    from emu.scheduling import Scheduler
 
 
 class Outlet(Protocol):
@@ -117,9 +119,16 @@ class OnlineRun:
         """
         while (end := self._scheduler.next_fluid_end) < until:
             self._now = max(self._now, end)
-            edge, iteration = self._scheduler.drain(self._now)
-            self._recorder.drained(edge, iteration, self._now)
+            self._note_served(*self._scheduler.drain(self._now))
             self._apply(self._scheduler.settle(self._now))
+
+    def _note_served(self, edge: int, iteration: int) -> None:
+        """Note that a flow has no rate any more; its sender knows by itself."""
+        volume = self._recorder.volume(edge, iteration)
+        row = (np.array([x]) for x in (edge, iteration, volume, 0.0, self._now))
+        served = Decisions(tasks=[], flows=[], lines=Lines(*row))
+        self._recorder.decided(served, self._now)
+        self._outlet.decided(served, self._now)
 
     def _note(self, event: TaskEnded | FlowEnded) -> None:
         try:

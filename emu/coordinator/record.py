@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.problem import Problem
-    from emu.scheduling import Decisions
+    from emu.scheduling import Decisions, Lines
     from emu.wire.messages import FlowEnded, TaskEnded
 
 
@@ -32,8 +32,7 @@ class Recorder:
         self._volumes = np.zeros((edges, iterations))
         self.task_settled = np.full((tasks, iterations), np.nan)
         self._flow_settled = np.full((edges, iterations), np.nan)
-        self._lines: list[tuple[float, Decisions]] = []
-        self._drained: list[tuple[float, int, int]] = []
+        self._lines: list[Lines] = []
 
     def decided(self, decisions: Decisions, time: float) -> None:
         """Note what the scheduler decided at run time ``time``."""
@@ -41,18 +40,14 @@ class Recorder:
             self.task_start[task, iteration] = time
         for edge, iteration in decisions.flows:
             self._activated[edge, iteration] = time
-        if len(decisions.lines.edge):
-            self._lines.append((time, decisions))
+        if len(decisions.lines):
+            self._lines.append(decisions.lines)
 
     def task_ended(self, message: TaskEnded, settled: float) -> None:
         """Note the end of a task, what it sends, and when the scheduler settled it."""
         self.task_end[message.task, message.iteration] = message.end
         self.task_settled[message.task, message.iteration] = settled
         self._volumes[message.edges, message.iteration] = message.volumes
-
-    def drained(self, edge: int, iteration: int, time: float) -> None:
-        """Note that a flow has been served, and has no rate from then on."""
-        self._drained.append((time, edge, iteration))
 
     def volume(self, edge: int, iteration: int) -> float:
         """Return the bytes that the sender announced for a flow."""
@@ -133,22 +128,13 @@ class Recorder:
         return ready, start, end
 
     def _rates(self) -> RateHistory:
-        counts = [len(decisions.lines.edge) for _, decisions in self._lines]
-        served = np.array(self._drained).reshape(-1, 3)
-        ends, edges, iterations = served[:, 0], served[:, 1], served[:, 2]
-        lines = [decisions.lines for _, decisions in self._lines]
-        times = np.repeat([time for time, _ in self._lines], counts)
-        time = np.concatenate([times.astype(float), ends])
-        order = np.argsort(time, kind="stable")
-
-        def joined(parts: list[NDArray[Any]], added: NDArray[Any]) -> NDArray[Any]:
-            return np.concatenate([*parts, added])[order]
+        def joined(name: str, dtype: type) -> NDArray[Any]:
+            parts = [getattr(lines, name) for lines in self._lines]
+            return np.concatenate([np.empty(0, dtype), *parts])
 
         return RateHistory(
-            time=time[order],
-            edge=joined([line.edge for line in lines], edges.astype(np.int64)),
-            iteration=joined(
-                [line.iteration for line in lines], iterations.astype(np.int64)
-            ),
-            rate=joined([line.rate for line in lines], np.zeros(len(ends))),
+            time=joined("since", np.float64),
+            edge=joined("edge", np.int64),
+            iteration=joined("iteration", np.int64),
+            rate=joined("rate", np.float64),
         )

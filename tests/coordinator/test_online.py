@@ -121,6 +121,33 @@ def test_late_event_counts_from_now() -> None:
     assert started[2, 0] == 5.0  # g1->s0 was ready at 1 s, and was told of at 5 s
 
 
+def test_a_served_flow_lets_go_of_its_rate_and_holds_up_what_waits_for_it() -> None:
+    """Two flows share a port; the first is served at 3 s and arrives at 3.5 s."""
+    tasks = tuple(Task(name, "task") for name in "abcd")
+    job = Job(tasks, (Edge(0, 2, 0), Edge(1, 3, 0)), 1)
+    cluster = Cluster((Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0)))
+    problem = Problem(cluster, job, Placement((0, 0, 1, 1)))
+    realization = Realization(np.ones((4, 1)), np.array([[10.0], [30.0]]))
+    scheduler, recorder = Scheduler(problem, "maxmin"), Recorder(problem)
+    watch = Watch(problem, realization.times, scheduler.served, 1.0)
+    outlet = PerfectProcesses(problem, realization)
+    online = OnlineRun(scheduler, recorder, watch, outlet)
+    online.begin()
+    online.handle(outlet.next_events())
+    assert online.next_fluid_end == 3.0
+
+    online.handle([], served_by=3.2)
+    online.handle([FlowEnded(0, 0, 3.5, 10.0), FlowEnded(1, 0, 5.0, 30.0)])
+    history, record = recorder.schedule().rates, recorder
+
+    assert history is not None
+    rows = zip(history.time, history.edge, history.rate, strict=True)
+    assert list(rows) == [(1.0, 0, 5.0), (1.0, 1, 5.0), (3.0, 0, 0.0), (3.0, 1, 10.0)]
+    assert record.task_start[2:, 0].tolist() == [3.5, 5.0]
+    heard = [(time, d.lines.edge.tolist()) for time, d in outlet.heard if d.lines]
+    assert heard == [(1.0, [0, 1]), (3.0, [0]), (3.0, [1])]
+
+
 def ended(problem: Problem, **changes: object) -> TaskEnded:
     fields: dict[str, object] = {
         "task": 0,

@@ -32,6 +32,7 @@ class PerfectProcesses:
         self._problem, self._realization = problem, realization
         self._tasks: list[tuple[float, int, int]] = []
         self._flows: dict[int, tuple[float, int]] = {}
+        self.heard: list[tuple[float, Decisions]] = []
 
     def run_task(self, message: RunTask) -> None:
         """Hold the task for its time."""
@@ -39,7 +40,8 @@ class PerfectProcesses:
         heapq.heappush(self._tasks, (end, message.task, message.iteration))
 
     def decided(self, decisions: Decisions, time: float) -> None:
-        """Do nothing: the lines are told."""
+        """Note it; what is to be done is told."""
+        self.heard.append((time, decisions))
 
     def publish(self, lines: Lines) -> None:
         """Foresee the ends of the flows whose lines have changed."""
