@@ -39,10 +39,10 @@ class Awakening:
         tell = (rates > 0) & (rates >= RISE * known)
         self._iteration[edges] = lines.iteration
         self._known[edges] = np.where(tell, rates, np.minimum(known, rates))
-        found: dict[str, Look] = {}
+        found: dict[str, tuple[list[int], list[float]]] = {}
         told = zip(edges[tell].tolist(), lines.since[tell].tolist(), strict=True)
         for edge, since in told:
-            look = found.setdefault(self._process[edge], Look())
-            look.edges.append(edge)
-            look.since.append(since)
-        return found
+            mine = found.setdefault(self._process[edge], ([], []))
+            mine[0].append(edge)
+            mine[1].append(since)
+        return {process: Look(*mine) for process, mine in found.items()}

@@ -135,7 +135,7 @@ class Alarm:
 
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 #: struct itimerspec: interval and value, each seconds and nanoseconds. Packed into
-#: memory that stays: with ctypes structures made anew a setting took 8 us, not 2.
+#: memory that stays: with ctypes structures made anew a setting took 2.5 us, not 1.6.
 _ITIMERSPEC = struct.Struct("@llll")
 
 

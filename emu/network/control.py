@@ -137,7 +137,7 @@ class ControlConnection(asyncio.BufferedProtocol):
 
     def _leave(self) -> None:
         frames, self._together = self._together, []
-        if frames and self._transport is not None:
+        if frames and self._transport is not None and not self._transport.is_closing():
             self._transport.write(b"".join(frames))
 
     async def receive(

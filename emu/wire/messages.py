@@ -126,8 +126,8 @@ class Look:
     ``since`` are the run times from which the lines hold, seconds.
     """
 
-    edges: list[int] = field(default_factory=list)
-    since: list[float] = field(default_factory=list)
+    edges: list[int]
+    since: list[float]
 
 
 @dataclass(frozen=True)
