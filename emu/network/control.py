@@ -111,7 +111,7 @@ class ControlConnection(asyncio.BufferedProtocol):
             Text keys, values of msgpack's own types.
         together
             Whether it may wait for the end of the loop's turn, to leave in one call
-            with others: a call costs 20 us, and wakes the peer.
+            with others and wake the peer once.
 
         Raises
         ------
@@ -170,8 +170,7 @@ class ControlConnection(asyncio.BufferedProtocol):
     async def follow(self, follower: Follower) -> None:
         """Hand over the peer's messages until the follower has enough.
 
-        It is called where a message is read, without a turn of the loop in between:
-        three of them made a round trip twice as long.
+        It is called where a message is read, without a turn of the loop in between.
 
         Raises
         ------

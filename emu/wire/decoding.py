@@ -50,8 +50,8 @@ class FrameReader:
 
     Fits `asyncio.BufferedProtocol`: fill the memory of `get_buffer`, say with
     `received` how much of it was filled, then `take` frames until there is none. What
-    is short comes in one receive call, however many frames that are: with a call for
-    each part a control message took three, and 60 us more.
+    is short comes in one receive call, however many frames that are; with a call for
+    each part a control message took three.
 
     Parameters
     ----------
