@@ -115,7 +115,8 @@ def decide(
     trust = Trust.TRUSTED
     if error > max_error:
         trust = Trust.DEGRADED
-    if error > _BEYOND * max_error:
+    off = error + effect.doubt  # by what moved the end, and by what nobody can explain
+    if off > _BEYOND * max_error:
         trust = Trust.UNTRUSTED
     doubtful = effect.doubt > max_error or figures.overused_windows > _OVERUSED
     if trust is Trust.TRUSTED and doubtful:
@@ -127,7 +128,7 @@ def decide(
         error,
         max_error,
         (*_where(effect, lateness), *_why(figures)),
-        _remedies(lateness, figures, error / max_error, time_scale, processes),
+        _remedies(lateness, figures, off / max_error, time_scale, processes),
         effect,
         lateness,
         figures,

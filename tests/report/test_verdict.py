@@ -101,19 +101,27 @@ def test_lateness_that_slack_took_up_is_no_reason_to_doubt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("repeated", "trust"), [(100.0, Trust.DEGRADED), (104.0, Trust.UNTRUSTED)]
+    ("emulated", "repeated", "trust"),
+    [
+        (102.0, 100.0, Trust.DEGRADED),
+        (103.2, 102.0, Trust.UNTRUSTED),
+        (104.0, 100.0, Trust.UNTRUSTED),
+        (104.0, 104.0, Trust.UNTRUSTED),
+    ],
 )
 def test_what_nothing_explains_is_a_doubt_and_no_error(
-    repeated: float, trust: Trust
+    emulated: float, repeated: float, trust: Trust
 ) -> None:
-    moved = HostEffect(emulated=104.0, repeated=repeated, punctual=100.0)
+    moved = HostEffect(emulated=emulated, repeated=repeated, punctual=100.0)
 
     verdict = _decide(Lateness(0.0, 0.0, 0.0), effect=moved)
 
     assert verdict.trust is trust
     assert verdict.error == pytest.approx((repeated - 100.0) / 100)
-    assert ("no reason found" in verdict.reasons[0]) == (repeated == 100.0)
-    assert verdict.to_json()["unexplained"] == 104.0 - repeated
+    doubtful = any("no reason found" in reason for reason in verdict.reasons)
+    assert doubtful == (repeated != emulated)
+    assert verdict.to_json()["unexplained"] == emulated - repeated
+    assert any("raise time_scale" in remedy for remedy in verdict.remedies)
 
 
 @given(st.floats(1e-6, 1e9))
