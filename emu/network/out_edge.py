@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import EmulatorError, NodeLost, NodeMisbehaved
-from emu.shaping import allowance, fluid_end
+from emu.shaping import allowance, fluid_end, next_look
 from emu.wire import Outgoing, encode_data
 
 if TYPE_CHECKING:
@@ -192,12 +192,13 @@ class OutEdge:
             self._follow(queued, line, now, pacer)
             if outgoing.done or self._writing:
                 return math.inf
-        return pacer.next_look(
+        return next_look(
             line,
             now,
             outgoing.volume,
             told=queued.told > (line.since if line is not None else -math.inf),
             sending=outgoing.volume - outgoing.body_sent > pacer.depth.tail,
+            looks=pacer.looks,
         )
 
     def _follow(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from emu.network.clock import Alarm, RunClock
 from emu.network.send_log import SendLog
 from emu.network.traffic import Traffic
-from emu.shaping import Depth, FluidLine, Looks, next_look
+from emu.shaping import Depth, FluidLine, Looks
 
 if TYPE_CHECKING:
     from emu.network.rate_board import RateBoard
@@ -134,30 +134,6 @@ class Pacer:
             line.served * scale,
             line.rate * scale / clock.time_scale,
             clock.to_wall(line.since),
-        )
-
-    def next_look(
-        self,
-        line: FluidLine | None,
-        now: float,
-        volume: int,
-        *,
-        told: bool,
-        sending: bool,
-    ) -> float:
-        """Return when an edge should look again, wall seconds.
-
-        Parameters
-        ----------
-        line
-            As `line` returns it; None while there is none.
-        now, told, sending
-            In wall seconds, as in `emu.shaping.next_look`.
-        volume
-            Of the flow, real bytes.
-        """
-        return next_look(
-            line, now, volume, told=told, sending=sending, looks=self.looks
         )
 
     def to_wall(self, time: float) -> float:
