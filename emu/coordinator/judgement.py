@@ -34,6 +34,7 @@ def judgement(
             experiment.chosen_policy(),
             experiment.expected,
             emulated=emulated.makespan,
+            simulated=replayed.makespan,
             measured=run.realization,
             undergone=run.undergone,
             late=run.late,

@@ -38,11 +38,13 @@ def _effect(
 ) -> HostEffect:
     recorder, _ = drive(problem, realization, policy, processes=late)
     assume(not _waited_for_an_arrival(recorder))
+    end = float(np.nanmax(recorder.task_end))
     return host_effect(
         problem,
         policy,
         Profile(realization.times, realization.volumes),
-        emulated=float(np.nanmax(recorder.task_end)),
+        emulated=end,
+        simulated=end,
         measured=recorder.realization(),
         undergone=recorder.undergone(),
         late=late.late if late else np.zeros_like(realization.times),

@@ -22,7 +22,7 @@ def _decide(late: Lateness, figures: HostFigures = QUIET, **changes: Any) -> Ver
     """Return the verdict of a run that what came late moved by all of it."""
     stated = {"time_scale": 2.0, "max_error": 0.01, "processes": 23}
     late_by = 100 + late.seconds
-    effect = HostEffect(emulated=late_by, repeated=late_by, punctual=100.0)
+    effect = HostEffect(late_by, repeated=late_by, punctual=100.0, simulated=100.0)
     return decide(changes.pop("effect", effect), late, figures, **{**stated, **changes})
 
 
@@ -81,7 +81,7 @@ def test_ports_beyond_their_bandwidth_degrade_a_run_that_was_not_late() -> None:
 
 
 def test_a_run_of_no_length_has_no_error() -> None:
-    nothing = HostEffect(0.0, 0.0, 0.0)
+    nothing = HostEffect(0.0, 0.0, 0.0, 0.0)
     verdict = _decide(
         Lateness(0.0, 0.0, 0.0), HostFigures(overused_windows=0.2), effect=nothing
     )
@@ -92,7 +92,7 @@ def test_a_run_of_no_length_has_no_error() -> None:
 
 def test_lateness_that_slack_took_up_is_no_reason_to_doubt() -> None:
     """1.2 % on the chain moved the end by 0.2 %: another path was nearly as long."""
-    moved = HostEffect(emulated=100.2, repeated=100.2, punctual=100.0)
+    moved = HostEffect(100.2, repeated=100.2, punctual=100.0, simulated=100.1)
 
     verdict = _decide(Lateness(1.2, 0.0, 0.0), effect=moved)
 
@@ -112,7 +112,7 @@ def test_lateness_that_slack_took_up_is_no_reason_to_doubt() -> None:
 def test_what_nothing_explains_is_a_doubt_and_no_error(
     emulated: float, repeated: float, trust: Trust
 ) -> None:
-    moved = HostEffect(emulated=emulated, repeated=repeated, punctual=100.0)
+    moved = HostEffect(emulated, repeated, punctual=100.0, simulated=emulated)
 
     verdict = _decide(Lateness(0.0, 0.0, 0.0), effect=moved)
 
@@ -122,6 +122,27 @@ def test_what_nothing_explains_is_a_doubt_and_no_error(
     assert doubtful == (repeated != emulated)
     assert verdict.to_json()["unexplained"] == emulated - repeated
     assert any("raise time_scale" in remedy for remedy in verdict.remedies)
+
+
+@pytest.mark.parametrize(
+    ("simulated", "trust", "unexplained"),
+    [
+        (100.0, Trust.TRUSTED, 0.0),
+        (102.2, Trust.DEGRADED, -1.3),
+        (98.6, Trust.DEGRADED, 1.1),
+        (104.0, Trust.UNTRUSTED, -3.1),
+    ],
+)
+def test_a_run_far_from_what_it_is_held_against_is_doubted(
+    simulated: float, trust: Trust, unexplained: float
+) -> None:
+    """What came late moved the end by 0.6 %, in time and order as repeated."""
+    moved = HostEffect(100.3, repeated=100.3, punctual=99.7, simulated=simulated)
+
+    verdict = _decide(Lateness(0.6, 0.0, 0.0), effect=moved)
+
+    assert verdict.trust is trust
+    assert moved.unexplained == pytest.approx(unexplained)
 
 
 @given(st.floats(1e-6, 1e9))
