@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from typing_extensions import override
 
 from emu.coordinator.blame import Report, Weight, cause, weight_of
+from emu.coordinator.mailbox import Mailbox
 from emu.errors import (
     DeadlineExceeded,
     EmulatorError,
@@ -50,11 +51,6 @@ _BEAT = 1.0  # wall seconds between two signs of life
 _SILENCE = 5.0  # wall seconds without one after which an agent counts as cut off
 _CAUSE_SHOWS = 0.5  # wall seconds in which the cause of a failure is reported, too
 _LEAVE = 2.0  # wall seconds that agents have to end their processes and leave
-
-
-def _let_go(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 class Agent:
@@ -109,8 +105,7 @@ class Roster:
         self.address = ("", 0)
         self.agents: list[Agent] = []
         self.processes: dict[str, Process] = {}
-        self._said: list[tuple[str, Message] | Report] = []
-        self._waiter: asyncio.Future[None] | None = None
+        self._mail: Mailbox[tuple[str, Message] | Report] = Mailbox()
         self._server: ControlServer | None = None
         self._local: LocalAgent | None = None
         self._watching: list[asyncio.Task[None]] = []
@@ -195,7 +190,7 @@ class Roster:
             When a process or agent died, broke the protocol or gave up: the cause, if
             several report consequences of it.
         """
-        said = await self._whatever(patience)
+        said = await self._mail.everything(patience)
         reports = [report for report in said if isinstance(report, Report)]
         if reports:
             raise await self._cause(reports)
@@ -205,29 +200,11 @@ class Roster:
         """Wait for what else is reported within a moment; return what to believe."""
         deadline = time.monotonic() + _CAUSE_SHOWS
         while all(report.weight > Weight.KILLED for report in reports):
-            said = await self._whatever(max(deadline - time.monotonic(), 0.0))
+            said = await self._mail.everything(max(deadline - time.monotonic(), 0.0))
             if not said:
                 break
             reports += [report for report in said if isinstance(report, Report)]
         return cause(reports)
-
-    def _note(self, said: tuple[str, Message] | Report) -> None:
-        self._said.append(said)
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def _whatever(self, patience: float) -> list[tuple[str, Message] | Report]:
-        """Return all that was said since the last call; [] if nothing is in time."""
-        if not self._said:
-            loop = asyncio.get_running_loop()
-            waiter = self._waiter = loop.create_future()
-            timer = loop.call_later(patience, _let_go, waiter)
-            try:
-                await waiter
-            finally:
-                timer.cancel()
-        said, self._said = self._said, []
-        return said
 
     async def gather(
         self, missing: Collection[str], what: str, kind: type[Message]
@@ -295,7 +272,7 @@ class Roster:
             return
         agent = Agent(f"agent {len(self.agents)}", connection, hello.host)
         self.agents.append(agent)
-        self._note((agent.name, hello))
+        self._mail.put((agent.name, hello))
         beat = asyncio.create_task(self._beat(agent))
         try:
             await connection.follow(lambda said: self._agent_said(agent, unpack(said)))
@@ -315,7 +292,7 @@ class Roster:
             text = f"{agent}: {message.text} ({self._story()})"
             self._report(Weight.KILLED, NodeLost(text))
         elif not isinstance(message, Beat):
-            self._note((agent.name, message))
+            self._mail.put((agent.name, message))
         return True
 
     async def _beat(self, agent: Agent) -> None:
@@ -347,7 +324,7 @@ class Roster:
             self._process_failed(process, message)
         else:
             process.done = process.done or isinstance(message, Outcome)
-            self._note((process.name, message))
+            self._mail.put((process.name, message))
         return True
 
     def _process_failed(self, process: Process, failed: Failed) -> None:
@@ -367,7 +344,7 @@ class Roster:
         return NodeLost(f"process {process} {how} ({self._doing(process)})")
 
     def _report(self, weight: Weight, error: EmulatorError) -> None:
-        self._note(Report(weight, error))
+        self._mail.put(Report(weight, error))
 
     def _watch(self, work: Coroutine[Any, Any, None]) -> None:
         self._watching.append(asyncio.create_task(work))
