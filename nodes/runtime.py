@@ -331,9 +331,9 @@ class NodeProcess:
                 raise MalformedFrame(f"task {message.task} is not run here")
             self._track(self._runners[message.task].run(message))
         elif isinstance(message, Look):
-            for edge, since in zip(message.edges, message.since, strict=False):
-                if edge not in self._outputs or not isinstance(since, float):
-                    raise MalformedFrame(f"edge {edge} does not leave from here")
+            if not self._outputs.keys() >= set(message.edges):
+                raise MalformedFrame(f"edges {message.edges}: not all leave from here")
+            for edge, since in zip(message.edges, message.since, strict=True):
                 self._outputs[edge].told(since)
         elif isinstance(message, Stop):
             raise NodeLost(f"the run was stopped: {message.reason}")

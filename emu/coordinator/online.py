@@ -38,7 +38,7 @@ class Outlet(Protocol):
         ...
 
     def decided(self, decisions: Decisions, time: float) -> None:
-        """Hear what the scheduler decided at run time ``time``."""
+        """Hear of decisions that changed lines, made at run time ``time``."""
         ...
 
 
@@ -160,8 +160,8 @@ class OnlineRun:
     def _apply(self, decisions: Decisions) -> None:
         self._recorder.decided(decisions, self._now)
         self._watch.decided(decisions, self._now)
-        self._outlet.decided(decisions, self._now)
         if len(decisions.lines):
+            self._outlet.decided(decisions, self._now)
             self._lines.append(decisions.lines)
         self._tasks += [RunTask(task, n, self._now) for task, n in decisions.tasks]
 

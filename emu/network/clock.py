@@ -81,11 +81,10 @@ class Alarm:
     ) -> None:
         self._loop, self._ring = loop, ring
         self._handle: asyncio.TimerHandle | None = None
-        self._timer = _Timer() if timerfd else None
-        self._fd = self._timer.fd if self._timer is not None else -1
-        self.device = "timerfd" if self._fd >= 0 else "loop"
-        if self._fd >= 0:
-            loop.add_reader(self._fd, self._expired)
+        self._timer = _create_timer() if timerfd else None
+        self.device = "timerfd" if self._timer is not None else "loop"
+        if self._timer is not None:
+            loop.add_reader(self._timer.fd, self._expired, self._timer)
 
     def set(self, wall: float) -> None:
         """Ring at this wall time (at once if it is past), instead of any time before.
@@ -95,7 +94,7 @@ class Alarm:
         wall
             Seconds of CLOCK_MONOTONIC.
         """
-        if self._timer is not None and self._fd >= 0:
+        if self._timer is not None:
             self._timer.set(max(wall, 1e-9))
         else:
             self.cancel()
@@ -104,7 +103,7 @@ class Alarm:
 
     def cancel(self) -> None:
         """Do not ring."""
-        if self._timer is not None and self._fd >= 0:
+        if self._timer is not None:
             self._timer.set(0.0)
         elif self._handle is not None:
             self._handle.cancel()
@@ -113,14 +112,14 @@ class Alarm:
     def close(self) -> None:
         """Give the timer back; the alarm cannot be used afterwards."""
         self.cancel()
-        if self._fd >= 0:
-            self._loop.remove_reader(self._fd)
-            os.close(self._fd)
-            self._fd = -1
+        if self._timer is not None:
+            self._loop.remove_reader(self._timer.fd)
+            os.close(self._timer.fd)
+            self._timer = None
 
-    def _expired(self) -> None:
+    def _expired(self, timer: _Timer) -> None:
         try:
-            os.read(self._fd, 8)
+            os.read(timer.fd, 8)
         except BlockingIOError:  # set anew between expiry and this callback
             return
         self._ring()
@@ -140,13 +139,10 @@ _ITIMERSPEC = struct.Struct("@llll")
 
 
 class _Timer:
-    """A timerfd; ``fd`` is -1 where there is none."""
+    """A timerfd of this libc."""
 
-    def __init__(self) -> None:
-        self.fd = -1
-        if _LIBC is not None:
-            self.fd = int(_LIBC.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC))
-            self._settime = _LIBC.timerfd_settime
+    def __init__(self, libc: ctypes.CDLL, fd: int) -> None:
+        self.fd, self._settime = fd, libc.timerfd_settime
         self._value = ctypes.create_string_buffer(_ITIMERSPEC.size)
         self._address = ctypes.c_void_p(ctypes.addressof(self._value))
 
@@ -156,3 +152,11 @@ class _Timer:
         _ITIMERSPEC.pack_into(self._value, 0, 0, 0, seconds, nanoseconds)
         if self._settime(self.fd, _ABSOLUTE, self._address, None) != 0:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
+
+
+def _create_timer() -> _Timer | None:
+    """Return a timerfd, None where there is none."""
+    if _LIBC is None:
+        return None
+    fd = int(_LIBC.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC))
+    return _Timer(_LIBC, fd) if fd >= 0 else None

@@ -86,6 +86,8 @@ async def _read_answer(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> 
         reader.received(count)
         answer = reader.take()
         if isinstance(answer, Message):
+            if reader.inside:
+                raise NodeMisbehaved("the receiver said more than its answer")
             return answer
 
 

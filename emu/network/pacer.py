@@ -137,8 +137,8 @@ class Pacer:
         )
 
     def to_wall(self, time: float) -> float:
-        """Return the wall time of a run time, as it is in `line`."""
-        return self._clock.to_wall(time) if self._clock is not None else math.inf
+        """Return the wall time of a run time as `line` has it; before all, at rest."""
+        return self._clock.to_wall(time) if self._clock is not None else -math.inf
 
     def activate(self, edge: Paced) -> None:
         """Take an edge with a shaped frame under the pacer's eye."""
