@@ -16,7 +16,6 @@ from emu.calibration.prediction import (
 from emu.calibration.sampling_work import sampling_work
 from emu.scenario import prepare
 from emu.scenario.run_sections import AUTO
-from emu.simulation import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.calibration.host import HostProfile
+    from emu.calibration.load import Load
     from emu.calibration.prediction import Prediction
     from emu.scenario import Experiment, Scenario
 
@@ -51,13 +51,7 @@ def fit(
     chosen = scenario.emulation.time_scale
     if chosen != AUTO and not foresee:
         return experiment, None
-    schedule = simulate(
-        experiment.problem,
-        experiment.realization,
-        experiment.policy,
-        record_rates=True,
-    )
-    load = load_of(schedule, work=real_work(experiment))
+    load = demanded(experiment)
     byte_scale = scenario.emulation.stated_byte_scale
     if chosen != AUTO:
         scale = scenario.emulation.stated_time_scale
@@ -75,15 +69,27 @@ def fit(
     return dataclasses.replace(experiment, scenario=fitted), found
 
 
-def real_work(experiment: Experiment) -> NDArray[np.float64] | None:
-    """Return the CPU seconds of every (task, iteration), None where nothing is done.
-
-    Where tasks compute, their times are what that takes; timed ones still sample.
+def demanded(experiment: Experiment) -> Load:
+    """Return what an experiment asks of its host.
 
     Raises
     ------
     DataError
         When the job's data set cannot be used.
+    """
+    return load_of(
+        experiment.problem,
+        experiment.realization,
+        experiment.chosen_policy(),
+        profile=experiment.expected,
+        work=_real_work(experiment),
+    )
+
+
+def _real_work(experiment: Experiment) -> NDArray[np.float64] | None:
+    """Return the CPU seconds of every (task, iteration), None where nothing is done.
+
+    Where tasks compute, their times are what that takes; timed ones still sample.
     """
     scenario = experiment.scenario
     if scenario.emulation.compute != "timed":

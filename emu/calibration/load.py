@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.schedule import Cause, critical_chain
+from emu.calibration.late_replay import LateReplay
+from emu.simulation import simulate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from emu.problem import Problem, Profile, Realization
     from emu.schedule import Schedule
 
 
@@ -31,10 +33,10 @@ class Load:
         Bytes per second of all flows together, at most.
     sending
         Seconds for which a process has something to send, summed over processes.
-    chain_flows, chain_tasks
-        Flows and tasks of the critical chain: what comes late on it adds up.
     demand
         What asks for a core and when.
+    replay
+        What comes of ends that are late.
     """
 
     makespan: float
@@ -42,9 +44,8 @@ class Load:
     largest: float
     peak_rate: float
     sending: float
-    chain_flows: int
-    chain_tasks: int
     demand: Demand
+    replay: LateReplay
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +61,6 @@ class Demand:
         of tasks, emulated bytes, CPU seconds.
     room
         Emulated seconds within which ``work`` must be done, same shape.
-    chain
-        Which moments end a part of the critical chain, integer positions.
     """
 
     time: NDArray[np.float64]
@@ -70,41 +69,43 @@ class Demand:
     payload: NDArray[np.float64]
     work: NDArray[np.float64]
     room: NDArray[np.float64]
-    chain: NDArray[np.int64]
 
 
-def load_of(schedule: Schedule, *, work: NDArray[np.float64] | None = None) -> Load:
-    """Return the load of a simulated schedule.
+def load_of(
+    problem: Problem,
+    realization: Realization,
+    policy: str = "oes",
+    *,
+    profile: Profile | None = None,
+    work: NDArray[np.float64] | None = None,
+) -> Load:
+    """Return the load of a problem's simulation.
 
     Parameters
     ----------
-    schedule
-        With its rates.
+    problem, realization, policy, profile
+        As for `emu.simulation.simulate`.
     work
         CPU seconds that tasks really take, shape (tasks, iterations); None where they
         only hold their times.
     """
-    job = schedule.problem.job
+    schedule = simulate(
+        problem, realization, policy, profile=profile, record_rates=True
+    )
     sent = np.nan_to_num(schedule.flow_bytes)
-    chain = critical_chain(schedule).links
-    parts = {(x.task, x.edge, x.iteration) for x in chain if x.cause is not Cause.GAP}
-    flows = sum(edge >= 0 for _, edge, _ in parts)
-    times = schedule.task_end - schedule.task_start
+    idle = np.zeros_like(schedule.task_end)
     return Load(
         makespan=schedule.makespan,
-        processes=len(job.processes),
+        processes=len(problem.job.processes),
         largest=float(2 * sent.sum(axis=0).max(initial=0.0)),
         peak_rate=peak_rate(schedule),
         sending=_sending(schedule),
-        chain_flows=flows,
-        chain_tasks=len(parts) - flows,
-        demand=_demand(schedule, parts, np.zeros_like(times) if work is None else work),
+        demand=_demand(schedule, idle if work is None else work),
+        replay=LateReplay(problem, realization, policy, profile, schedule),
     )
 
 
-def _demand(
-    schedule: Schedule, chain: set[tuple[int, int, int]], work: NDArray[np.float64]
-) -> Demand:
+def _demand(schedule: Schedule, work: NDArray[np.float64]) -> Demand:
     """Return the moments; a handoff within a machine is one that begins and ends."""
     at = tuple(schedule.flows().T)
     start, end = schedule.flow_start[at], schedule.flow_end[at]
@@ -126,15 +127,7 @@ def _demand(
         return np.concatenate(values)
 
     flows = filled(start=zero[0] + 0.5, end=zero[1] + 0.5, handoff=zero[2] + 0.5)
-    names = [(-1, e, n) for e, n in zip(*at, strict=True)]
-    iterations = schedule.task_start.shape[1]
-    tasks = [(t, -1, n) for t in range(len(work)) for n in range(iterations)]
-    ends = [len(start) + i for i, name in enumerate(names) if name in chain]
-    first = len(time) - len(done)
-    ends += [first + i for i, name in enumerate(tasks) if name in chain]
     order = np.argsort(time, kind="stable")
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
     return Demand(
         time=time[order],
         flows=flows[order],
@@ -142,7 +135,6 @@ def _demand(
         payload=filled(end=sent[at], handoff=sent[tuple(handed.T)])[order],
         work=filled(begun=work.ravel())[order],
         room=filled(begun=done - begun)[order],
-        chain=np.sort(place[np.array(ends, dtype=np.int64)]),
     )
 
 

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.calibration.fitting import fit, real_work, stating
-from emu.calibration.load import load_of, peak_rate
+from emu.calibration.fitting import demanded, fit, stating
 from emu.calibration.prediction import predict
 from emu.coordinator.experiment import carry_out, emulation_settings
 from emu.errors import EmulatorError
 from emu.report.run_directory import RunDirectory
 from emu.scenario.run_sections import AUTO
 from emu.schedule.flow_finish import flow_finish
-from emu.simulation import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -284,20 +282,11 @@ def shape_of(job: Job) -> str:
 
 def _expected(experiment: Experiment, host: HostProfile | None) -> dict[str, float]:
     """Return the peak rate of the simulation, and the error predicted from it."""
-    policy, expected = experiment.chosen_policy(), experiment.expected
-    schedule = simulate(
-        experiment.problem,
-        experiment.realization,
-        policy,
-        profile=expected,
-        record_rates=True,
-    )
-    emulation = experiment.scenario.emulation
+    load, emulation = demanded(experiment), experiment.scenario.emulation
     time_scale, byte_scale = emulation.stated_time_scale, emulation.stated_byte_scale
-    peak = peak_rate(schedule) * byte_scale / time_scale
+    peak = load.peak_rate * byte_scale / time_scale
     if host is None:
         return {"peak_rate": peak}
-    load = load_of(schedule, work=real_work(experiment))
     found = predict(load, host, time_scale=time_scale, byte_scale=byte_scale)
     return {"peak_rate": peak, "predicted": found.error}
 

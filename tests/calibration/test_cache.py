@@ -109,6 +109,6 @@ def test_a_dry_run_predicts_and_starts_nothing(
     prediction = json.loads(found.stdout)
 
     assert prediction["byte_scale"] == 25_000
-    assert prediction["error"] <= 0.005
+    assert 0 < prediction["error"] <= 0.006
     assert prediction["wall"] == pytest.approx(38 * prediction["time_scale"])
     assert not (tmp_path / "runs").exists()

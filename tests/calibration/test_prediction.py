@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from emu.calibration import HostProfile, Load, choose_time_scale, load_of, predict
+from emu.calibration.late_replay import LateReplay
 from emu.calibration.load import Demand, peak_rate, union_length
 from emu.calibration.prediction import choose_byte_scale
-from emu.schedule import critical_chain
 from emu.simulation import simulate
 from emu.testing import two_machine_example
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 HOST = HostProfile(
     name="h", measured="then", cores=2, memory=24e9, throughput=5e9,
@@ -32,33 +37,41 @@ def evenly(moments: int = 5000, **parts: float) -> Demand:
     values |= parts
     return Demand(
         time=np.linspace(0.0, 10.0, moments, endpoint=False),
-        chain=np.arange(49, moments, 50),
         **{name: np.full(moments, value) for name, value in values.items()},
     )
 
 
+class AddedUp(LateReplay):
+    """A chain of flows that end at these times: what is late adds up."""
+
+    def __init__(self, *ends: float) -> None:
+        self.flow_ends, self.task_ends = np.array(ends), np.empty((0, 1))
+
+    @override
+    def error(self, flows: NDArray[np.float64], tasks: NDArray[np.float64]) -> float:
+        return float(flows.sum() + tasks.sum()) / 10.0
+
+
 LOAD = Load(
     makespan=10.0, processes=20, largest=1e9, peak_rate=6e9,
-    sending=40.0, chain_flows=40, chain_tasks=60,
-    demand=evenly(payload=1e7),
+    sending=40.0, demand=evenly(payload=1e7),
+    replay=AddedUp(*np.arange(0.1, 10.05, 0.1)),
 )  # fmt: skip
 
 
 def test_the_load_of_the_example_is_read_off_its_simulation() -> None:
     """Per iteration 4 * 40 + 2 * 60 + 2 * 10 bytes; two NICs carry 20 B/s together."""
-    schedule = simulate(*two_machine_example(3), record_rates=True)
-    load = load_of(schedule)
+    load = load_of(*two_machine_example(3))
 
     assert load.makespan == 38.0
     assert load.processes == 6
     assert load.peak_rate == 20.0
     assert 0 < load.sending <= 6 * 38.0
-    assert (load.chain_flows, load.chain_tasks) == (5, 4)
 
 
 def test_the_demand_of_the_example_is_every_byte_flow_and_task() -> None:
     schedule = simulate(*two_machine_example(3), record_rates=True)
-    demand = load_of(schedule, work=np.full((6, 3), 0.5)).demand
+    demand = load_of(*two_machine_example(3), work=np.full((6, 3), 0.5)).demand
 
     handoffs = 8 * 3 - 1 - len(schedule.flows())  # of 8 edges, one has a lag of 1
     assert demand.flows.sum() == len(schedule.flows()) + handoffs / 2
@@ -66,9 +79,6 @@ def test_the_demand_of_the_example_is_every_byte_flow_and_task() -> None:
     assert demand.payload.sum() == 3 * 300 - 10  # the last parameters go nowhere
     assert demand.work.sum() == 9.0
     assert (np.diff(demand.time) >= 0).all()
-    ends = {link.end for link in critical_chain(schedule).links}
-    assert set(np.round(demand.time[demand.chain], 9)) <= set(np.round([*ends], 9))
-    assert len(demand.chain) == 9
 
 
 def test_without_rates_there_is_no_peak() -> None:
@@ -95,7 +105,7 @@ def test_more_than_the_host_can_carry_has_no_bounded_error() -> None:
 
 
 def test_a_burst_makes_a_run_late_where_even_demand_does_not() -> None:
-    even = dataclasses.replace(LOAD, demand=evenly())
+    even = dataclasses.replace(LOAD, demand=evenly(), replay=AddedUp(0.0, 5.0))
     at_once = evenly()
     burst = dataclasses.replace(
         even,
@@ -106,8 +116,9 @@ def test_a_burst_makes_a_run_late_where_even_demand_does_not() -> None:
     calm, crowded = predict(even, HOST, **options), predict(burst, HOST, **options)
 
     assert crowded.cpu == pytest.approx(calm.cpu)
-    # 2,500 halves of flows of 0.43 ms each on 1.87 cores, twice, in the middle of each.
-    assert crowded.error - calm.error == pytest.approx(0.0287, rel=0.03)
+    # 2,500 halves of flows of 0.43 ms each on 1.87 cores, twice: what is in the middle
+    # of each is late by 0.0287 together; the worst draw is later.
+    assert 0.0287 < crowded.error - calm.error < 2 * 0.0287
 
 
 def test_work_that_outlasts_its_time_on_busy_cores_is_an_error() -> None:
@@ -123,15 +134,15 @@ def test_work_that_outlasts_its_time_on_busy_cores_is_an_error() -> None:
 def test_the_smallest_scale_that_is_exact_enough_is_chosen(max_error: float) -> None:
     chosen = choose_time_scale(LOAD, HOST, max_error=max_error, byte_scale=0.1)
     below = predict(
-        LOAD, HOST, time_scale=chosen.time_scale * 0.9, byte_scale=0.1
+        LOAD, HOST, time_scale=chosen.time_scale * 0.88, byte_scale=0.1
     )  # fmt: skip
 
-    assert chosen.error <= max_error / 2
-    assert below.error > max_error / 2 or below.cpu > 0.6
+    assert chosen.error <= 0.6 * max_error
+    assert below.error > 0.6 * max_error or below.cpu > 0.6
 
 
 def test_real_work_is_never_hurried() -> None:
-    little = dataclasses.replace(LOAD, chain_flows=1)
+    little = dataclasses.replace(LOAD, replay=AddedUp(9.0))
     options = {"max_error": 0.05, "byte_scale": 1e-6}
 
     assert choose_time_scale(little, HOST, **options).time_scale < 1

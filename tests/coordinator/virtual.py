@@ -51,11 +51,15 @@ class PerfectProcesses:
             wait = max(left, 0.0) / rate if rate > 0 else math.inf
             self._flows[int(edge)] = (since + wait, int(n))
 
-    def next_events(self) -> list[TaskEnded | FlowEnded]:
-        """Return everything that ends at the next instant."""
+    def next_time(self) -> float:
+        """Return when something ends next, infinity if nothing does."""
         ends = [end for end, _ in self._flows.values()]
         ends += [self._tasks[0][0]] if self._tasks else []
-        now = min(ends)
+        return min(ends, default=math.inf)
+
+    def next_events(self) -> list[TaskEnded | FlowEnded]:
+        """Return everything that ends at the next instant."""
+        now = self.next_time()
         events: list[TaskEnded | FlowEnded] = []
         while self._tasks and self._tasks[0][0] == now:
             events.append(self._task_ended(*heapq.heappop(self._tasks)))
@@ -128,9 +132,12 @@ class LateProcesses(PerfectProcesses):
         for event in more:
             if isinstance(event, FlowEnded):
                 self._arrived.add((event.edge, event.iteration))
-            withhold = bool(self._rng.random() < 0.3)
-            (self._withheld if withhold else heard).append(event)
+            (self._withheld if self.withholds() else heard).append(event)
         return heard
+
+    def withholds(self) -> bool:
+        """Tell whether the next message comes with the ones after it."""
+        return bool(self._rng.random() < 0.3)
 
 
 def drive(
@@ -139,9 +146,14 @@ def drive(
     policy: str,
     *,
     shuffle: bool = False,
+    wakes: bool = False,
     processes: PerfectProcesses | None = None,
 ) -> tuple[Recorder, Watch]:
-    """Run to the end; ``shuffle`` has the events of an instant arrive backwards."""
+    """Run to the end.
+
+    ``shuffle`` has the events of an instant arrive backwards; with ``wakes`` flows are
+    let go of when their fluid ends, else at the next event.
+    """
     profile = Profile(realization.times, realization.volumes)
     scheduler = Scheduler(problem, policy, profile)
     recorder = Recorder(problem)
@@ -150,6 +162,9 @@ def drive(
     online = OnlineRun(scheduler, recorder, watch, outlet)
     online.begin()
     while not online.finished:
+        if wakes and (served := online.next_fluid_end) < outlet.next_time():
+            online.handle([], math.nextafter(served, math.inf))
+            continue
         events = outlet.next_events()
         online.handle(events[::-1] if shuffle else events)
     return recorder, watch
