@@ -92,7 +92,7 @@ class ProgressLine(Observer):
         self._rates.pop(message.edge, None)
 
     @override
-    def decided(self, decisions: Decisions, time: float) -> None:
+    def decided(self, decisions: Decisions) -> None:
         for edge, rate in zip(
             decisions.lines.edge.tolist(), decisions.lines.rate.tolist(), strict=True
         ):

@@ -52,6 +52,6 @@ class Observers(Observer):
             observer.flow_ended(message)
 
     @override
-    def decided(self, decisions: Decisions, time: float) -> None:
+    def decided(self, decisions: Decisions) -> None:
         for observer in self._observers:
-            observer.decided(decisions, time)
+            observer.decided(decisions)

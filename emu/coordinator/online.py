@@ -8,11 +8,8 @@ senders catch up with the fluid.
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import TYPE_CHECKING, Protocol
-
-import numpy as np
 
 from emu.errors import NodeMisbehaved, SchedulingError
 from emu.scheduling import Decisions, Lines, newest
@@ -37,8 +34,8 @@ class Outlet(Protocol):
         """Put changed fluid lines on every rate board."""
         ...
 
-    def decided(self, decisions: Decisions, time: float) -> None:
-        """Hear of decisions that changed lines, made at run time ``time``."""
+    def decided(self, decisions: Decisions) -> None:
+        """Hear of decisions that changed lines."""
         ...
 
 
@@ -56,8 +53,6 @@ class OnlineRun:
         self._scheduler, self._recorder = scheduler, recorder
         self._watch, self._outlet = watch, outlet
         self._now = 0.0
-        self._lines: list[Lines] = []  # decided and not told yet, like the tasks
-        self._tasks: list[RunTask] = []
 
     @property
     def finished(self) -> bool:
@@ -66,8 +61,7 @@ class OnlineRun:
 
     def begin(self) -> None:
         """Start at run time 0."""
-        self._apply(self._scheduler.begin())
-        self._tell()
+        self._apply([self._scheduler.begin()])
 
     def handle(
         self, events: Sequence[TaskEnded | FlowEnded], served_by: float = -math.inf
@@ -84,70 +78,54 @@ class OnlineRun:
         events
             In any order.
         served_by
-            Run time; flows whose fluid ended before it are let go of.
+            Run time; flows whose fluid ended before it are let go of. Their last bytes
+            may be late, but the ports have carried them: who shares these, or waits for
+            a turn, gets what the schedule gives from then on. With flows kept until
+            they arrived, lateness added up over all that a port carries: of 98 drawn
+            scenarios the median error was 0.87 %, and is 0.28.
 
         Raises
         ------
         NodeMisbehaved
             When an event does not fit the schedule.
         """
+        if not all(math.isfinite(event_time(event)) for event in events):
+            raise NodeMisbehaved(f"a process reported the impossible: {events}")
         ordered = sorted(events, key=event_time)
-        for event in ordered:
-            if not math.isfinite(event_time(event)):
-                raise NodeMisbehaved(f"a process reported the impossible: {event}")
-        for time, group in itertools.groupby(ordered, key=event_time):
-            self._drain(time)
-            self._now = max(self._now, time)
-            for event in group:
+        try:
+            for event in ordered:
+                self._tell(event)
+            decided = self._scheduler.settle(served_by)
+            for event in ordered:
                 self._note(event)
-            self._apply(self._scheduler.settle(self._now))
-        self._drain(served_by)
-        self._tell()
+        except (SchedulingError, TypeError, ValueError) as error:
+            raise NodeMisbehaved(
+                f"a process reported the impossible: {error}"
+            ) from error
+        self._apply(decided)
 
     @property
     def next_fluid_end(self) -> float:
         """When the next flow will have been served, run time; infinity if none."""
         return self._scheduler.next_fluid_end
 
-    def _drain(self, until: float) -> None:
-        """Let go of every flow whose fluid ended before a time.
-
-        Its last byte may be late, but the ports have carried its bytes: who shares
-        them, or waits for its turn at them, gets what the schedule gives from then on.
-        With the flow kept until it arrived, lateness added up over all that a port
-        carries: of 98 drawn scenarios the median error was 0.87 %, and is 0.28.
-        """
-        while (end := self._scheduler.next_fluid_end) < until:
-            self._now = max(self._now, end)
-            self._note_served(*self._scheduler.drain(self._now))
-            self._apply(self._scheduler.settle(self._now))
-
-    def _note_served(self, edge: int, iteration: int) -> None:
-        """Note that a flow has no rate any more; its sender knows by itself."""
-        volume = self._recorder.volume(edge, iteration)
-        row = (np.array([x]) for x in (edge, iteration, volume, 0.0, self._now))
-        served = Decisions(tasks=[], flows=[], lines=Lines(*row))
-        self._recorder.decided(served, self._now)
-        self._outlet.decided(served, self._now)
+    def _tell(self, event: TaskEnded | FlowEnded) -> None:
+        if isinstance(event, TaskEnded):
+            volumes = dict(zip(event.edges, event.volumes, strict=True))
+            self._scheduler.task_ended(event.task, event.iteration, volumes, event.end)
+        else:
+            self._scheduler.flow_ended(event.edge, event.iteration, event.time)
 
     def _note(self, event: TaskEnded | FlowEnded) -> None:
-        try:
-            if isinstance(event, TaskEnded):
-                volumes = dict(zip(event.edges, event.volumes, strict=True))
-                self._scheduler.task_ended(
-                    event.task, event.iteration, volumes, self._now
-                )
-                self._recorder.task_ended(event, self._now)
-                self._watch.task_ended(event)
-            else:
-                self._scheduler.flow_ended(event.edge, event.iteration, self._now)
-                self._check_volume(event)
-                self._recorder.flow_ended(event, self._now)
-                self._watch.flow_ended(event)
-        except (SchedulingError, TypeError, ValueError) as error:
-            raise NodeMisbehaved(
-                f"a process reported the impossible: {error}"
-            ) from error
+        """Note what the scheduler has taken in."""
+        self._now = max(self._now, event_time(event))
+        if isinstance(event, TaskEnded):
+            self._recorder.task_ended(event, self._now)
+            self._watch.task_ended(event)
+        else:
+            self._check_volume(event)
+            self._recorder.flow_ended(event, self._now)
+            self._watch.flow_ended(event)
 
     def _check_volume(self, event: FlowEnded) -> None:
         sent = self._recorder.volume(event.edge, event.iteration)
@@ -157,18 +135,19 @@ class OnlineRun:
                 f"iteration {event.iteration} arrived"
             )
 
-    def _apply(self, decisions: Decisions) -> None:
-        self._recorder.decided(decisions, self._now)
-        self._watch.decided(decisions, self._now)
-        if len(decisions.lines):
-            self._outlet.decided(decisions, self._now)
-            self._lines.append(decisions.lines)
-        self._tasks += [RunTask(task, n, self._now) for task, n in decisions.tasks]
-
-    def _tell(self) -> None:
-        if self._lines:
-            self._outlet.publish(newest(self._lines))
-            self._lines = []
-        tasks, self._tasks = self._tasks, []
-        for order in tasks:
-            self._outlet.run_task(order)
+    def _apply(self, decided: Sequence[Decisions]) -> None:
+        """Have everything noted, and tell processes what has come of it."""
+        news = []
+        for decisions in decided:
+            self._recorder.decided(decisions)
+            self._watch.decided(decisions)
+            if len(decisions.lines):
+                self._outlet.decided(decisions)
+            if len(decisions.news):
+                news.append(decisions.news)
+            self._now = max(self._now, decisions.time)
+        if news:
+            self._outlet.publish(newest(news))
+        for decisions in decided:
+            for task, iteration in decisions.tasks:
+                self._outlet.run_task(RunTask(task, iteration, decisions.time))

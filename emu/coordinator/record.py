@@ -34,12 +34,12 @@ class Recorder:
         self._flow_settled = np.full((edges, iterations), np.nan)
         self._lines: list[Lines] = []
 
-    def decided(self, decisions: Decisions, time: float) -> None:
-        """Note what the scheduler decided at run time ``time``."""
+    def decided(self, decisions: Decisions) -> None:
+        """Note what the scheduler decided."""
         for task, iteration in decisions.tasks:
-            self.task_start[task, iteration] = time
+            self.task_start[task, iteration] = decisions.time
         for edge, iteration in decisions.flows:
-            self._activated[edge, iteration] = time
+            self._activated[edge, iteration] = decisions.time
         if len(decisions.lines):
             self._lines.append(decisions.lines)
 

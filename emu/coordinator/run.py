@@ -82,8 +82,8 @@ class Observer:
     def flow_ended(self, message: FlowEnded) -> None:
         """Hear that a flow arrived."""
 
-    def decided(self, decisions: Decisions, time: float) -> None:
-        """Hear what the scheduler decided at run time ``time``."""
+    def decided(self, decisions: Decisions) -> None:
+        """Hear what the scheduler decided."""
 
 
 @contextlib.contextmanager
@@ -273,9 +273,9 @@ class Coordinator:
         self._observer.task_started(message)
         self._roster.tell(self._owner[message.task], message)
 
-    def decided(self, decisions: Decisions, time: float) -> None:
+    def decided(self, decisions: Decisions) -> None:
         """Tell who looks on."""
-        self._observer.decided(decisions, time)
+        self._observer.decided(decisions)
 
     def publish(self, lines: Lines) -> None:
         """Put changed fluid lines on the boards of all hosts."""

@@ -47,11 +47,11 @@ class Watch:
         self._next = [0] * len(problem.job.tasks)
         self._last_event = 0.0
 
-    def decided(self, decisions: Decisions, time: float) -> None:
-        """Note what was started at run time ``time``."""
+    def decided(self, decisions: Decisions) -> None:
+        """Note what was started."""
         for key in decisions.tasks:
             held = 0.0 if self._times is None else float(self._times[key])
-            self._tasks[key] = time + held
+            self._tasks[key] = decisions.time + held
             self._next[key[0]] = key[1] + 1
         for key in decisions.flows:
             self._flows[key] = None

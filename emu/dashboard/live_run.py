@@ -186,7 +186,7 @@ class LiveRun:
         self._arrived += self._crossing[:, edge] * message.volume
 
     def _decided(self, decided: Decided) -> None:
-        self._advance(decided.time)
+        self._advance(decided.decisions.time)
         for edge, iteration in decided.decisions.flows:
             if iteration > self._over[edge]:
                 self._active[edge] = iteration
@@ -195,7 +195,10 @@ class LiveRun:
         lines = decided.decisions.lines
         alive = lines.iteration > self._over[lines.edge]
         edges = lines.edge[alive]
-        self._served[edges], self._since[edges] = lines.served[alive], decided.time
+        self._served[edges], self._since[edges] = (
+            lines.served[alive],
+            decided.decisions.time,
+        )
         self._rate[edges] = lines.rate[alive]
         self._port_rate = self._crossing @ self._rate
 

@@ -32,10 +32,9 @@ class Began:
 
 @dataclass(frozen=True)
 class Decided:
-    """The scheduler decided at run time ``time``."""
+    """The scheduler decided."""
 
     decisions: Decisions
-    time: float
 
 
 class Tape(Observer):
@@ -82,5 +81,5 @@ class Tape(Observer):
         self._note(message)
 
     @override
-    def decided(self, decisions: Decisions, time: float) -> None:
-        self._note(Decided(decisions, time))
+    def decided(self, decisions: Decisions) -> None:
+        self._note(Decided(decisions))

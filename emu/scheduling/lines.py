@@ -9,8 +9,6 @@ import numpy as np
 from emu.scheduling.compiled import compiled, inlined
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.scheduling.layout import Floats, Ints, Layout
     from emu.scheduling.state import State
 
@@ -22,16 +20,15 @@ class Board(NamedTuple):
     ----------
     iteration, rate
         Of the flow whose line was last seen; -1 and 0 before the first.
-    edge, served, slower
-        The edges whose line changed, the bytes served by now, and whether the flow
-        was known and is slower now; as many as `changed_lines` says.
+    edge, served
+        The edges whose line changed, and the bytes served by now; as many as
+        `changed_lines` says.
     """
 
     iteration: Ints
     rate: Floats
     edge: Ints
     served: Floats
-    slower: NDArray[np.bool_]
 
 
 @compiled
@@ -42,7 +39,6 @@ def new_board(edges: int) -> Board:
         np.zeros(edges),
         np.empty(edges, np.int64),
         np.empty(edges),
-        np.empty(edges, np.bool_),
     )
 
 
@@ -55,12 +51,13 @@ def changed_lines(layout: Layout, state: State, board: Board, now: float) -> int
         service = state.service[group] + rate * (now - state.since[group])
         for place in range(first, first + state.active[group]):
             edge = state.mark_edge[place]
-            known = board.iteration[edge] == state.delivered[edge]
-            if known and rate == board.rate[edge]:
+            if (
+                board.iteration[edge] == state.delivered[edge]
+                and board.rate[edge] == rate
+            ):
                 continue
             board.edge[lines] = edge
             board.served[lines] = service - state.base[edge]
-            board.slower[lines] = known and rate < board.rate[edge]
             board.iteration[edge] = state.delivered[edge]
             board.rate[edge] = rate
             lines += 1

@@ -10,14 +10,12 @@ import numpy as np
 
 from emu.errors import SchedulingError
 from emu.problem import Profile
-from emu.scheduling import progress
-from emu.scheduling.compiled import compiled
-from emu.scheduling.fluid import next_end
+from emu.scheduling.instants import FULL, IMPOSSIBLE, Ends, pass_instants, room_for
 from emu.scheduling.layout import job_arrays, lay_out, plain
-from emu.scheduling.lines import Board, changed_lines, new_board
+from emu.scheduling.lines import new_board
 from emu.scheduling.policies import rate_policy
-from emu.scheduling.rates import check_rows, expectation, set_rates
-from emu.scheduling.state import BEGUN, OPENED, State, new_state
+from emu.scheduling.rates import check_rows, expectation
+from emu.scheduling.state import new_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.problem import Problem
-    from emu.scheduling.layout import Floats, Ints, Layout
+    from emu.scheduling.layout import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -52,14 +50,23 @@ class Lines:
         """Return how many there are."""
         return len(self.edge)
 
+    def __getitem__(self, part: slice) -> Lines:
+        """Return a part of them."""
+        return Lines(
+            self.edge[part],
+            self.iteration[part],
+            self.served[part],
+            self.rate[part],
+            self.since[part],
+        )
+
 
 def newest(lines: Sequence[Lines]) -> Lines:
     """Return the last line of every edge, of lines in the order of their time."""
     if len(lines) == 1:
         return lines[0]
     edge = np.concatenate([some.edge for some in lines])
-    _, first = np.unique(edge[::-1], return_index=True)
-    last = len(edge) - 1 - first
+    last = list({e: place for place, e in enumerate(edge.tolist())}.values())
 
     def kept(name: str) -> NDArray[Any]:
         return np.concatenate([getattr(some, name) for some in lines])[last]
@@ -75,57 +82,36 @@ class Decisions:
 
     Parameters
     ----------
+    time
+        Of the instant, seconds.
     tasks
         (task, iteration) that start now.
     flows
         (edge, iteration) between machines that became active now.
     lines
-        Every active flow whose fluid line changed, new ones included; flows that are
-        slowed down come before those that are sped up, so that a port is never
-        over-used in between.
+        Every active flow whose fluid line changed, new ones included.
+    lets_go
+        Whether the first line is that of a flow whose fluid has ended: its bytes have
+        been served, its rate is 0 and others may have it, though it has not arrived.
     """
 
+    time: float
     tasks: list[tuple[int, int]]
     flows: list[tuple[int, int]]
     lines: Lines
+    lets_go: bool = False
 
-
-@compiled
-def _take_in(layout: Layout, state: State, task: int, edge: int, now: float) -> None:
-    """Take in the end of ``task`` or of the flow of ``edge``; neither (-1): begin.
-
-    One function, as every one that Python calls costs half a second to compile.
-    """
-    if task >= 0:
-        progress.end_task(layout, state, task, now)
-    elif edge >= 0:
-        progress.end_flow(layout, state, edge, now)
-    else:
-        progress.begin(layout, state)
-
-
-@compiled
-def _settle(
-    layout: Layout, state: State, volumes: Floats, board: Board, now: float
-) -> tuple[int, float]:
-    """Return how many lines changed, and when the next flow will have been served."""
-    state.length[BEGUN] = 0
-    state.length[OPENED] = 0
-    progress.settle(layout, state, volumes, now)
-    set_rates(layout, state, now)
-    return changed_lines(layout, state, board, now), next_end(state)
-
-
-@compiled
-def _drain(layout: Layout, state: State, now: float) -> int:
-    return progress.drain_flow(layout, state, now)
+    @property
+    def news(self) -> Lines:
+        """The lines of which senders do not know: that a fluid ends they know."""
+        return self.lines[1:] if self.lets_go else self.lines
 
 
 class Scheduler:
     """One schedule, driven event by event.
 
-    Tell it every end with `task_ended` and `flow_ended`, then call `settle` once per
-    instant. Time never runs backwards: an event reported late counts as now.
+    Tell it ends with `task_ended` and `flow_ended`, in the order of their times, then
+    call `settle`. Time never runs backwards: an end that is told late counts as now.
 
     Parameters
     ----------
@@ -162,7 +148,9 @@ class Scheduler:
         self._state = new_state(self._layout, after, 0)
         self._volumes = np.zeros(shape)
         self._board = new_board(shape[0])
-        self._drained: dict[int, int] = {}
+        self._room = room_for(len(job.tasks), len(job.edges))
+        self._told: list[tuple[float, int, int, int]] = []  # as the columns of Ends
+        self._let_go: dict[int, int] = {}  # iteration of the last such flow of an edge
         self._now, self._next_end = 0.0, math.inf
 
     def begin(self) -> Decisions:
@@ -175,13 +163,12 @@ class Scheduler:
         """
         if self._state.started.any():
             raise SchedulingError("the schedule has begun already")
-        _take_in(self._layout, self._state, -1, -1, 0.0)
-        return self.settle(0.0)
+        return self._settled(-1, -math.inf)[0]
 
     def task_ended(
         self, task: int, iteration: int, volumes: Mapping[int, float], time: float
     ) -> None:
-        """Take in that ``iteration`` of ``task`` ended at ``time``.
+        """Tell that ``iteration`` of ``task`` ended at ``time``.
 
         Parameters
         ----------
@@ -191,16 +178,10 @@ class Scheduler:
         Raises
         ------
         SchedulingError
-            When that iteration is not running, an edge is not one of the task's, or a
-            volume or the time is not a number that can be.
+            When there is no such task, an edge is not one of the task's, or a volume or
+            the time is not a number that can be.
         """
-        state = self._state
         name = self._task_name(task)
-        if not state.ended[task] == iteration < state.started[task]:
-            raise SchedulingError(
-                f"{name} ended iteration {iteration}, but it has started "
-                f"{state.started[task]} and ended {state.ended[task]} iterations"
-            )
         for edge, volume in volumes.items():
             if not 0 <= edge < len(self._job.edges) or (
                 self._job.edges[edge].source != task
@@ -210,85 +191,91 @@ class Scheduler:
                 raise SchedulingError(
                     f"{self._flow_name(edge, iteration)} has {volume} bytes"
                 )
-        now = self._clamped(time)
-        for edge, volume in volumes.items():
-            self._volumes[edge, iteration] = volume
-        _take_in(self._layout, state, task, -1, now)
+        self._tell(time, task, -1, iteration)
+        if 0 <= iteration < self._job.iterations:
+            for edge, volume in volumes.items():
+                self._volumes[edge, iteration] = volume
 
     def flow_ended(self, edge: int, iteration: int, time: float) -> None:
-        """Take in that the flow ``iteration`` of ``edge`` ended at ``time``.
+        """Tell that the last byte of the flow ``iteration`` of ``edge`` has arrived.
 
         Raises
         ------
         SchedulingError
-            When that flow is not active, or the time is not a number.
+            When there is no such edge, or the time is not a number.
         """
         if not 0 <= edge < len(self._job.edges):
             raise SchedulingError(f"a flow of edge {edge} ended, which is not there")
-        state = self._state
-        if not (
-            state.delivered[edge] == iteration == self._board.iteration[edge]
-            and state.ready[edge] > iteration
-        ):
-            raise SchedulingError(
-                f"{self._flow_name(edge, iteration)} ended, but it was not active: "
-                f"{state.ready[edge]} were produced, {state.delivered[edge]} delivered"
-            )
-        _take_in(self._layout, state, -1, edge, self._clamped(time))
-        self._drained.pop(edge, None)
+        self._tell(time, -1, edge, iteration)
 
     @property
     def next_fluid_end(self) -> float:
         """When the next flow will have been served, by the last `settle`; or never."""
         return self._next_end
 
-    def drain(self, time: float) -> tuple[int, int]:
-        """Take the next flow that has been served by ``time`` out of the network.
+    def settle(self, until: float = -math.inf) -> list[Decisions]:
+        """Return what follows from the ends told since the last call, in its order.
 
-        Its rate is for others from now on, which `settle` must tell before the next
-        call; `flow_ended` will say when its last byte arrived. Returns (edge,
-        iteration).
-
-        Raises
-        ------
-        SchedulingError
-            When no flow has been served, or the time is not a number.
-        """
-        edge = int(_drain(self._layout, self._state, self._clamped(time)))
-        if edge < 0:
-            raise SchedulingError(f"no flow has been served by {time}")
-        iteration = int(self._state.delivered[edge])
-        self._drained[edge] = iteration
-        return edge, iteration
-
-    def settle(self, time: float) -> Decisions:
-        """Return what follows from the events told since the last call.
+        A flow whose fluid ended before one of them, or before ``until``, is let go of
+        at that time: its rate is for others from then on, though only `flow_ended` says
+        when its last byte arrived.
 
         Raises
         ------
         SchedulingError
-            When the time is not a number.
+            When a task that ended was not running in that iteration, or a flow not
+            active.
         """
-        now = self._clamped(time)
-        layout, state = self._layout, self._state
-        lines, self._next_end = _settle(
-            layout, state, plain(self._volumes), self._board, now
+        return self._settled(0, until)
+
+    def _settled(self, taken: int, until: float) -> list[Decisions]:
+        time, *columns = zip(*self._told, strict=True) if self._told else ((),) * 4
+        self._told = []
+        ends = Ends(
+            np.array(time, np.float64), *(np.array(c, np.int64) for c in columns)
         )
-        order = np.argsort(~self._board.slower[:lines], kind="stable")
-        edge = self._board.edge[order]
-        begun = state.begun[: state.length[BEGUN]].tolist()
-        opened = state.opened[: state.length[OPENED]].tolist()
-        return Decisions(
-            tasks=[(task, int(state.started[task]) - 1) for task in begun],
-            flows=[(e, int(state.delivered[e])) for e in opened],
-            lines=Lines(
-                edge,
-                state.delivered[edge],
-                self._board.served[order],
-                self._board.rate[edge],
-                np.full(lines, now),
-            ),
+        found: list[Decisions] = []
+        how = FULL
+        while how == FULL:
+            taken, count, self._now, self._next_end, how = pass_instants(
+                self._layout, self._state, plain(self._volumes), self._board, ends,
+                taken, self._now, until, self._room,
+            )  # fmt: skip
+            found += self._decisions(count)
+        if how == IMPOSSIBLE:
+            raise SchedulingError(self._why_not(*(int(c[taken]) for c in ends[1:])))
+        return found
+
+    def _decisions(self, count: int) -> list[Decisions]:
+        """Return what stands in the room, each with its part of the lists."""
+        room = self._room
+        tasks, flows, lines = (
+            begin[: count + 1].tolist()
+            for begin in (room.tasks, room.flows, room.lines)
         )
+        begun = _pairs(room.task, room.task_iteration, tasks[-1])
+        opened = _pairs(room.flow, room.flow_iteration, flows[-1])
+        changed = Lines(
+            room.edge[: lines[-1]].copy(),
+            room.iteration[: lines[-1]].copy(),
+            room.amount[: lines[-1]].copy(),
+            room.rate[: lines[-1]].copy(),
+            room.since[: lines[-1]].copy(),
+        )
+        served = room.served[:count].tolist()
+        for i, edge in enumerate(served):
+            if edge >= 0:
+                self._let_go[edge] = int(changed.iteration[lines[i]])
+        return [
+            Decisions(
+                time=time,
+                tasks=begun[tasks[i] : tasks[i + 1]],
+                flows=opened[flows[i] : flows[i + 1]],
+                lines=changed[lines[i] : lines[i + 1]],
+                lets_go=served[i] >= 0,
+            )
+            for i, time in enumerate(room.time[:count].tolist())
+        ]
 
     def served(self, edge: int, time: float) -> float:
         """Return the bytes that the fluid of the active flow of ``edge`` has served.
@@ -304,7 +291,7 @@ class Scheduler:
         iteration = int(state.delivered[edge])
         if self._board.iteration[edge] != iteration:
             raise SchedulingError(f"{self._flow_name(edge, iteration)} is not active")
-        if self._drained.get(edge) == iteration:
+        if self._let_go.get(edge) == iteration:
             return float(self._volumes[edge, iteration])
         group = self._layout.group[edge]
         ahead = state.rate[group] * max(0.0, time - state.since[group])
@@ -316,11 +303,24 @@ class Scheduler:
         """Whether every iteration of every task ended."""
         return bool((self._state.ended == self._job.iterations).all())
 
-    def _clamped(self, time: float) -> float:
+    def _tell(self, time: float, task: int, edge: int, iteration: int) -> None:
         if not math.isfinite(time):
             raise SchedulingError(f"an event at time {time}")
-        self._now = max(self._now, time)
-        return self._now
+        self._told.append((time, task, edge, iteration))
+
+    def _why_not(self, task: int, edge: int, iteration: int) -> str:
+        """Return why this cannot have ended."""
+        state = self._state
+        if task >= 0:
+            return (
+                f"{self._task_name(task)} ended iteration {iteration}, but it has "
+                f"started {state.started[task]} and ended {state.ended[task]} "
+                "iterations"
+            )
+        return (
+            f"{self._flow_name(edge, iteration)} ended, but it was not active: "
+            f"{state.ready[edge]} were produced, {state.delivered[edge]} delivered"
+        )
 
     def _task_name(self, task: int) -> str:
         if not 0 <= task < len(self._job.tasks):
@@ -329,3 +329,7 @@ class Scheduler:
 
     def _flow_name(self, edge: int, iteration: int) -> str:
         return f"flow {self._job.edge_name(self._job.edges[edge])} of {iteration}"
+
+
+def _pairs(first: Ints, second: Ints, count: int) -> list[tuple[int, int]]:
+    return list(zip(first[:count].tolist(), second[:count].tolist(), strict=True))

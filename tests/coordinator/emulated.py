@@ -93,7 +93,7 @@ class Acts(Observer):
         self._reach(f"task {self.job.tasks[message.task].name} {message.iteration}")
 
     @override
-    def decided(self, decisions: Decisions, time: float) -> None:
+    def decided(self, decisions: Decisions) -> None:
         for edge, _ in decisions.flows:
             self._reach(f"flow {self.job.edge_name(self.job.edges[edge])}")
 

@@ -144,8 +144,10 @@ def test_a_served_flow_lets_go_of_its_rate_and_holds_up_what_waits_for_it() -> N
     rows = zip(history.time, history.edge, history.rate, strict=True)
     assert list(rows) == [(1.0, 0, 5.0), (1.0, 1, 5.0), (3.0, 0, 0.0), (3.0, 1, 10.0)]
     assert record.task_start[2:, 0].tolist() == [3.5, 5.0]
-    heard = [(time, d.lines.edge.tolist()) for time, d in outlet.heard]
-    assert heard == [(1.0, [0, 1]), (3.0, [0]), (3.0, [1])]
+    heard = [
+        (d.time, d.lines.edge.tolist(), d.news.edge.tolist()) for d in outlet.heard
+    ]
+    assert heard == [(1.0, [0, 1], [0, 1]), (3.0, [0, 1], [1])]
 
 
 def ended(problem: Problem, **changes: object) -> TaskEnded:

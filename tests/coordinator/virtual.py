@@ -32,16 +32,16 @@ class PerfectProcesses:
         self._problem, self._realization = problem, realization
         self._tasks: list[tuple[float, int, int]] = []
         self._flows: dict[int, tuple[float, int]] = {}
-        self.heard: list[tuple[float, Decisions]] = []
+        self.heard: list[Decisions] = []
 
     def run_task(self, message: RunTask) -> None:
         """Hold the task for its time."""
         end = message.start + self._realization.times[message.task, message.iteration]
         heapq.heappush(self._tasks, (end, message.task, message.iteration))
 
-    def decided(self, decisions: Decisions, time: float) -> None:
+    def decided(self, decisions: Decisions) -> None:
         """Note it; what is to be done is told."""
-        self.heard.append((time, decisions))
+        self.heard.append(decisions)
 
     def publish(self, lines: Lines) -> None:
         """Foresee the ends of the flows whose lines have changed."""

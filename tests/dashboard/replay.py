@@ -108,7 +108,7 @@ def _events(schedule: Schedule) -> list[tuple[float, int, Callable[[Tape], None]
         lines = Lines(
             edge, iteration, np.zeros(len(edge)), rates.rate[rows], rates.time[rows]
         )
-        decided = Decisions([], flows, lines)
-        events.append((time, 1, partial(Tape.decided, decisions=decided, time=time)))
+        decided = Decisions(time, [], flows, lines)
+        events.append((time, 1, partial(Tape.decided, decisions=decided)))
     events.sort(key=lambda event: event[:2])
     return events

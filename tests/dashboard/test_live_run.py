@@ -68,7 +68,7 @@ def test_a_line_of_a_flow_that_is_over_does_not_come_back() -> None:
     replay.until(replay.schedule.makespan)
     edge, n = replay.schedule.flows()[0].tolist()
     stale = Lines(*(np.array([value]) for value in (edge, n, 0.0, 7.0, 1e3)))
-    replay.live.tape.decided(Decisions([], [(edge, n)], stale), 1e3)
+    replay.live.tape.decided(Decisions(1e3, [], [(edge, n)], stale))
     status = replay.live.status()
     assert status.active_flows == 0
     assert [port.rate for port in status.ports] == [0.0] * 4

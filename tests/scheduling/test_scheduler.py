@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.errors import SchedulingError
-from emu.problem import Profile
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Profile,
+    Task,
+)
 from emu.scheduling import (
     POLICIES,
     Decisions,
@@ -28,7 +37,7 @@ from emu.testing.strategies import problems
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emu.problem import Problem, Realization
+    from emu.problem import Realization
 
 RULES = [name for name in POLICIES if name != "portfolio"]
 
@@ -57,6 +66,7 @@ class VirtualCoordinator:
 
     def obey(self, decisions: Decisions) -> None:
         """Start what is to be started and note when flows will end."""
+        self.now = decisions.time
         for task, iteration in decisions.tasks:
             self.task_start[task, iteration] = self.now
             end = self.now + self.realization.times[task, iteration]
@@ -102,7 +112,8 @@ class VirtualCoordinator:
         while not self.scheduler.finished:
             self.tell_next_instant()
             # Tasks without length end at once: more events of the same instant.
-            self.obey(self.scheduler.settle(self.now))
+            for decisions in self.scheduler.settle():
+                self.obey(decisions)
 
 
 @pytest.mark.parametrize("policy", RULES)
@@ -140,18 +151,20 @@ def test_the_order_of_events_of_one_instant_does_not_matter(
     )
 
 
-def at_first_flows() -> tuple[Problem, Scheduler, Decisions]:
+def at_first_flows() -> tuple[Scheduler, Decisions]:
     """Return a scheduler at 1 s, when both stores have ended iteration 0."""
     problem, _ = two_machine_example(2)
     scheduler = Scheduler(problem, "oes")
     scheduler.begin()
     scheduler.task_ended(0, 0, {0: 40.0, 1: 40.0}, 1.0)
     scheduler.task_ended(1, 0, {2: 40.0, 3: 40.0}, 1.0)
-    return problem, scheduler, scheduler.settle(1.0)
+    (decisions,) = scheduler.settle()
+    return scheduler, decisions
 
 
 def test_decisions() -> None:
-    _, scheduler, decisions = at_first_flows()
+    scheduler, decisions = at_first_flows()
+    assert decisions.time == 1.0
     assert decisions.tasks == [(0, 1), (1, 1)]
     assert sorted(decisions.flows) == [(1, 0), (2, 0)]
     assert sorted(decisions.lines.edge) == [1, 2]
@@ -162,35 +175,96 @@ def test_decisions() -> None:
     assert not scheduler.finished
 
 
-def test_flows_that_slow_down_come_before_those_that_speed_up() -> None:
-    _, scheduler, _ = at_first_flows()
+def test_a_fluid_that_has_ended_lets_go_before_what_comes_later() -> None:
+    """Both flows are served at 5 s; s1->w0 of 5.5 s finds m1's out port empty."""
+    scheduler, _ = at_first_flows()
+    assert scheduler.next_fluid_end == 5.0
     scheduler.flow_ended(1, 0, 5.0)  # g0->s1: s1 has all its inputs
-    assert scheduler.settle(5.0).tasks == [(3, 0)]
-    scheduler.task_ended(3, 0, {5: 60.0}, 5.5)  # s1->w0 joins g1->s0 at m1's out port
-    lines = scheduler.settle(5.5).lines
-    assert lines.edge.tolist() == [2, 5]
-    assert lines.served.tolist() == [45.0, 0.0]  # fluid past the volume: end unreported
-    assert lines.rate.tolist() == [5.0, 5.0]
+    (decisions,) = scheduler.settle()
+    assert decisions.tasks == [(3, 0)]
+    assert not decisions.lets_go
+    scheduler.task_ended(3, 0, {5: 60.0}, 5.5)
+
+    served, begun = scheduler.settle()
+
+    assert (served.time, served.lets_go, begun.time, begun.lets_go) == (
+        5.0, True, 5.5, False,
+    )  # fmt: skip
+    assert served.lines.edge.tolist() == [2]
+    assert served.lines.served.tolist() == [40.0]
+    assert served.lines.rate.tolist() == [0.0]
+    assert len(served.news) == 0
+    assert begun.news.edge.tolist() == [5]
+    assert begun.news.rate.tolist() == [10.0]
+    assert scheduler.served(2, 5.5) == 40.0
+
+
+def test_ends_told_together_are_settled_each_at_its_time() -> None:
+    one_by_one, _ = at_first_flows()
+    together, _ = at_first_flows()
+    expected = []
+    for task, edge, volumes, time in (
+        (-1, 1, {}, 5.0),
+        (-1, 2, {}, 5.2),
+        (3, -1, {5: 60.0}, 6.0),
+        (2, -1, {4: 60.0}, 6.2),
+    ):
+        for scheduler in (one_by_one, together):
+            if task < 0:
+                scheduler.flow_ended(edge, 0, time)
+            else:
+                scheduler.task_ended(task, 0, volumes, time)
+        expected += one_by_one.settle()
+
+    found = together.settle()
+
+    assert [d.time for d in found] == [d.time for d in expected]
+    assert [d.time for d in found if d.lets_go] == [5.0]
+    for mine, theirs in zip(found, expected, strict=True):
+        assert (mine.tasks, mine.flows) == (theirs.tasks, theirs.flows)
+        for column in ("edge", "iteration", "served", "rate", "since"):
+            np.testing.assert_array_equal(
+                getattr(mine.lines, column), getattr(theirs.lines, column)
+            )
+
+
+def test_more_than_there_is_room_for_is_settled_all_the_same() -> None:
+    """300 tasks on two machines end one after the other, and send one flow each."""
+    count = 300
+    tasks = tuple(Task(f"t{i}", "t") for i in range(2 * count))
+    job = Job(tasks, tuple(Edge(i, count + i) for i in range(count)), 1)
+    cluster = Cluster((Machine("a", 10.0, 10.0), Machine("b", 10.0, 10.0)))
+    problem = Problem(cluster, job, Placement((0,) * count + (1,) * count))
+    scheduler = Scheduler(problem, "mrtf")
+    begun = scheduler.begin()
+    for i in range(count):
+        scheduler.task_ended(i, 0, {i: 1e6}, 1.0 + i)
+
+    found = scheduler.settle()
+
+    assert len(begun.tasks) == count
+    assert [d.time for d in found] == [1.0 + i for i in range(count)]
+    assert [d.flows for d in found] == [[(i, 0)] for i in range(count)]
+    assert all(i in d.lines.edge for i, d in enumerate(found))
 
 
 def test_a_late_event_counts_as_now() -> None:
-    _, scheduler, _ = at_first_flows()
+    scheduler, _ = at_first_flows()
     scheduler.flow_ended(1, 0, 5.0)
-    scheduler.settle(5.0)
+    scheduler.settle()
     scheduler.flow_ended(2, 0, 4.5)
-    scheduler.settle(4.5)
+    (decisions,) = scheduler.settle()
+    assert decisions.time == 5.0
     scheduler.task_ended(2, 0, {4: 60.0}, 6.0)
-    decisions = scheduler.settle(2.0)
-    assert decisions.tasks == []
+    (decisions,) = scheduler.settle(2.0)
+    assert (decisions.time, decisions.tasks) == (6.0, [])
     with pytest.raises(SchedulingError, match="s0->w0 of 1 is not active"):
         scheduler.served(4, 6.0)  # local: handed over, never active
 
 
 def test_impossible_events_tell_their_story() -> None:
-    _, scheduler, _ = at_first_flows()
+    scheduler, _ = at_first_flows()
     cases = {
-        "w0 ended iteration 0, but it has started 0": (4, 0, {}, 2.0),
-        "g0 ended iteration 0, but it has started 2 and ended 1": (0, 0, {}, 2.0),
         "g0 sent over edge 2, not one of its": (0, 1, {2: 1.0}, 2.0),
         "g0->s1 of 1 has -1.0 bytes": (0, 1, {1: -1.0}, 2.0),
         "g0->s0 of 1 has nan bytes": (0, 1, {0: math.nan}, 2.0),
@@ -200,10 +274,19 @@ def test_impossible_events_tell_their_story() -> None:
     for story, event in cases.items():
         with pytest.raises(SchedulingError, match=story):
             scheduler.task_ended(*event)
-    with pytest.raises(SchedulingError, match=r"g0->s1 of 1 ended, .* not active"):
-        scheduler.flow_ended(1, 1, 2.0)
-    with pytest.raises(SchedulingError, match="w0->p0 of 0 ended"):
-        scheduler.flow_ended(6, 0, 2.0)
+    early = {
+        "w0 ended iteration 0, but it has started 0": (4, 0),
+        "g0 ended iteration 0, but it has started 2 and ended 1": (0, 0),
+        "g0 ended iteration 7": (0, 7),
+    }
+    for story, (task, iteration) in early.items():
+        scheduler.task_ended(task, iteration, {}, 2.0)
+        with pytest.raises(SchedulingError, match=story):
+            scheduler.settle()
+    for edge, iteration, story in ((1, 1, "g0->s1 of 1"), (6, 0, "w0->p0 of 0")):
+        scheduler.flow_ended(edge, iteration, 2.0)
+        with pytest.raises(SchedulingError, match=f"{story} ended, .* not active"):
+            scheduler.settle()
     with pytest.raises(SchedulingError, match="edge 99"):
         scheduler.flow_ended(99, 0, 2.0)
     with pytest.raises(SchedulingError, match="begun already"):

@@ -34,7 +34,8 @@ def _trial(fidelity: float, trust: str = "trusted", **more: Any) -> Trial:
     stated = {
         "scenario": "drawn", "policy": "oes", "processes": 8, "machines": 2,
         "time_scale": 1.0, "byte_scale": 1.0, "fidelity": fidelity, "trust": trust,
-        "flow_error": 0.01, "bound": 0.002, "system": "custom", "shape": "graph",
+        "prediction": fidelity, "flow_error": 0.01, "bound": 0.002, "system": "custom",
+        "shape": "graph",
     }  # fmt: skip
     return Trial(**{**stated, **more})
 
@@ -63,10 +64,20 @@ def test_the_table_counts_runs_retries_and_flags() -> None:
 
     assert "runs 5 of 4 scenarios, trusted 2, degraded 1, untrusted 1, failed 1" in text
     assert "retried 1 (2 runs more)" in text
-    assert "off by > 3 %: 1, flagged 1, trusted 0" in text
-    assert "within 1 %: 3, flagged all the same 1" in text
+    assert "off either simulation by > 3 %: 1, flagged 1, trusted 0" in text
+    assert "within 1 % of both: 3, flagged all the same 1" in text
     assert "2 ms wall): 95.00 % of 100" in text
     assert "oneshot: none of 0" in text
+
+
+def test_a_flag_is_no_false_alarm_where_the_run_missed_what_was_predicted() -> None:
+    """Late tasks moved it and the simulation of its own times alike."""
+    moved = _row(_trial(0.0, "untrusted", prediction=-0.04), "drawn-4")
+
+    text = "\n".join(table([*ROWS, moved]))
+
+    assert "off either simulation by > 3 %: 2, flagged 2, trusted 0" in text
+    assert "within 1 % of both: 3, flagged all the same 1" in text
 
 
 def test_the_table_shows_whole_distributions_split_by_what_matters() -> None:
