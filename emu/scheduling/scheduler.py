@@ -178,8 +178,8 @@ class Scheduler:
         Raises
         ------
         SchedulingError
-            When there is no such task, an edge is not one of the task's, or a volume or
-            the time is not a number that can be.
+            When there is no such task or iteration, an edge is not one of the task's,
+            or a volume or the time is not a number that can be.
         """
         name = self._task_name(task)
         for edge, volume in volumes.items():
@@ -192,9 +192,8 @@ class Scheduler:
                     f"{self._flow_name(edge, iteration)} has {volume} bytes"
                 )
         self._tell(time, task, -1, iteration)
-        if 0 <= iteration < self._job.iterations:
-            for edge, volume in volumes.items():
-                self._volumes[edge, iteration] = volume
+        for edge, volume in volumes.items():
+            self._volumes[edge, iteration] = volume
 
     def flow_ended(self, edge: int, iteration: int, time: float) -> None:
         """Tell that the last byte of the flow ``iteration`` of ``edge`` has arrived.
@@ -202,7 +201,7 @@ class Scheduler:
         Raises
         ------
         SchedulingError
-            When there is no such edge, or the time is not a number.
+            When there is no such edge or iteration, or the time is not a number.
         """
         if not 0 <= edge < len(self._job.edges):
             raise SchedulingError(f"a flow of edge {edge} ended, which is not there")
@@ -306,6 +305,8 @@ class Scheduler:
     def _tell(self, time: float, task: int, edge: int, iteration: int) -> None:
         if not math.isfinite(time):
             raise SchedulingError(f"an event at time {time}")
+        if not 0 <= iteration < self._job.iterations:
+            raise SchedulingError(self._why_not(task, edge, iteration))
         self._told.append((time, task, edge, iteration))
 
     def _why_not(self, task: int, edge: int, iteration: int) -> str:
