@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -101,9 +102,21 @@ class Prediction:
 
 
 def predict(
-    load: Load, host: HostProfile, *, time_scale: float, byte_scale: float
+    load: Load,
+    host: HostProfile,
+    *,
+    time_scale: float,
+    byte_scale: float,
+    tolerable: float = math.inf,
 ) -> Prediction:
-    """Return what a run at these scales will take."""
+    """Return what a run at these scales will take.
+
+    Parameters
+    ----------
+    tolerable
+        Share of the makespan: an error beyond it need not be known any better, which
+        saves simulations.
+    """
     wall = load.makespan * time_scale
     demand = _cpu_demand(load.demand, host, byte_scale)
     # Looks at flows that go on, and processes that idle, take their share all the time.
@@ -116,7 +129,7 @@ def predict(
     bandwidth = load.peak_rate * byte_scale / time_scale
     error = math.inf
     if cpu < 1 and bandwidth <= host.throughput:
-        error = _worst(load, host, demand / cores, time_scale)
+        error = _worst(load, host, demand / cores, time_scale, tolerable)
         working = (demand + load.demand.work) / cores
         missed = _overrun(load.demand, working, time_scale)
         error += missed / wall if wall > 0 else 0.0
@@ -148,7 +161,11 @@ def _cpu_demand(
 
 
 def _worst(
-    load: Load, host: HostProfile, service: NDArray[np.float64], time_scale: float
+    load: Load,
+    host: HostProfile,
+    service: NDArray[np.float64],
+    time_scale: float,
+    tolerable: float,
 ) -> float:
     """Return the largest error of some runs whose lateness is drawn at random.
 
@@ -156,6 +173,8 @@ def _worst(
     ----------
     service
         Wall seconds that all cores together need for each moment's demand.
+    tolerable
+        The first error beyond it is returned at once.
     """
     rng = np.random.default_rng(0)  # the same runs at every scale, and every time
     replay, moments = load.replay, load.demand.time * time_scale
@@ -168,8 +187,9 @@ def _worst(
     ends = replay.flow_ends * time_scale, replay.task_ends * time_scale
     waiting = waits(ends[0]), _WOKEN * waits(ends[1])
     usual = _mean(host.finish_error), 0.1 * _mean(host.round_trip)
-    worst = 0.0
-    for _ in range(_DRAWS):
+    worst, drawn = 0.0, 0
+    while drawn < _DRAWS and worst <= tolerable:
+        drawn += 1
         stall = rng.random() * load.makespan * time_scale
         late = [
             np.maximum(
@@ -179,8 +199,7 @@ def _worst(
             )
             for end, wait, mean in zip(ends, waiting, usual, strict=True)
         ]
-        error = replay.error(late[0] / time_scale, late[1] / time_scale)
-        worst = max(worst, error)
+        worst = max(worst, replay.error(*(seconds / time_scale for seconds in late)))
     return worst
 
 
@@ -239,20 +258,23 @@ def choose_time_scale(
     ValueError
         When ``least`` is beyond the largest there is.
     """
-    tried: list[Prediction] = []
+    limit, tried = _SHARE * max_error, 0
     found: Prediction | None = None
-    for scale in _SCALES:
-        if scale < least or len(tried) == _TRIED:
-            continue
-        found = predict(load, host, time_scale=scale, byte_scale=byte_scale)
-        if found.error <= _SHARE * max_error and found.cpu <= USABLE:
+    at = partial(predict, load, host, byte_scale=byte_scale)
+    scales = [scale for scale in _SCALES if scale >= least]
+    for scale in scales:
+        found = at(time_scale=scale, tolerable=limit)
+        if found.error <= limit and found.cpu <= USABLE:
             return found
-        if math.isfinite(found.error):
-            tried.append(found)
+        tried += math.isfinite(found.error)
+        if tried == _TRIED:
+            break
     if found is None:
         raise ValueError(f"no time scale is at least {least:g}")
-    enough = 1.1 * min((one.error for one in tried), default=math.inf)
-    return next((one for one in tried if one.error <= enough), found)
+    last = scales.index(found.time_scale) + 1
+    every = [at(time_scale=scale) for scale in scales[max(last - _TRIED, 0) : last]]
+    enough = 1.1 * min(one.error for one in every)
+    return next(one for one in every if one.error <= enough)
 
 
 def choose_byte_scale(volumes: list[float]) -> float:

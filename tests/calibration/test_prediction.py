@@ -156,6 +156,42 @@ def test_what_no_scale_makes_exact_gets_the_best_there_is() -> None:
     assert chosen.cpu > 0.6
 
 
+class Flips(LateReplay):
+    """An order that any lateness flips: an error that no time scale makes smaller."""
+
+    def __init__(self) -> None:
+        self.flow_ends, self.task_ends = np.array([5.0]), np.empty((0, 1))
+        self.repeated = 0
+
+    @override
+    def error(self, flows: NDArray[np.float64], tasks: NDArray[np.float64]) -> float:
+        self.repeated += 1
+        return 0.02 if flows[0] > 0 else 0.0
+
+
+def test_no_wall_time_is_spent_on_what_more_of_it_does_not_make_exact() -> None:
+    fragile = dataclasses.replace(LOAD, replay=Flips())
+    chosen = choose_time_scale(fragile, HOST, max_error=0.01, byte_scale=0.1)
+    below = predict(fragile, HOST, time_scale=chosen.time_scale / 2, byte_scale=0.1)
+
+    assert chosen.error == pytest.approx(0.02)
+    assert below.error == math.inf
+
+
+def test_no_more_is_drawn_than_decides() -> None:
+    replay = Flips()
+    fragile = dataclasses.replace(LOAD, replay=replay)
+    options = {"time_scale": 100.0, "byte_scale": 0.1}
+
+    predict(fragile, HOST, **options)
+    whole = replay.repeated
+    found = predict(fragile, HOST, tolerable=0.01, **options)
+
+    assert whole == 8
+    assert replay.repeated == whole + 1
+    assert found.error == pytest.approx(0.02)
+
+
 @pytest.mark.parametrize(
     ("volumes", "scale"),
     [([], 1.0), ([0.0], 1.0), ([40.0, 40.0, 60.0], 25_000.0), ([1e9], 1e-3)],
