@@ -84,6 +84,9 @@ class Prediction:
     error
         Share by which the emulated makespan will be off the simulated one at most;
         infinite where the host cannot keep up.
+    sensitivity
+        Share by which the slightest delays move the makespan, whatever the host; see
+        `LateReplay.sensitivity`.
     """
 
     time_scale: float
@@ -94,6 +97,7 @@ class Prediction:
     memory: float
     bandwidth: float
     error: float
+    sensitivity: float
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures by name; ``error`` is None where it is infinite."""
@@ -144,6 +148,7 @@ def predict(
         + load.largest * byte_scale,
         bandwidth=bandwidth,
         error=error,
+        sensitivity=load.replay.sensitivity,
     )
 
 

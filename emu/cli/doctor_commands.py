@@ -109,4 +109,6 @@ def prediction_table(prediction: Prediction, scenario: Scenario) -> Table:
     error = f"{100 * prediction.error:.2g} %" if known else "the host cannot keep up"
     table.add_row("error of the makespan", error)
     table.add_row("asked for", f"{100 * scenario.emulation.max_error:g} %")
+    moved = f"{100 * prediction.sensitivity:.2g} %"
+    table.add_row("moved by the slightest delays", moved)
     return table

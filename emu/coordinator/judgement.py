@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from emu.calibration.late_replay import LateReplay
 from emu.network import pace_at
 from emu.report.error_budget import error_budget, send_rows
 from emu.report.host_effect import host_effect
@@ -27,11 +28,12 @@ def judgement(
 ) -> dict[str, Any]:
     """Return the keys ``verdict`` and ``error_budget`` of result.json."""
     emulated, problem = run.schedule, experiment.problem
-    chain = critical_chain(emulated)
+    chain, policy = critical_chain(emulated), experiment.chosen_policy()
+    again = LateReplay(problem, run.realization, policy, experiment.expected, replayed)
     verdict = decide(
         host_effect(
             problem,
-            experiment.chosen_policy(),
+            policy,
             experiment.expected,
             emulated=emulated.makespan,
             simulated=replayed.makespan,
@@ -50,6 +52,7 @@ def judgement(
         time_scale=settings.time_scale,
         max_error=experiment.scenario.emulation.max_error,
         processes=len(problem.job.processes),
+        sensitivity=again.sensitivity,
     )
     rows = send_rows(counted["flows"] for counted in run.statistics.values())
     budget = error_budget(emulated, replayed, rows, chain)

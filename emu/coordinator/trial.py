@@ -54,6 +54,8 @@ class Trial:
         Real bytes per wall second of all flows together, at most, in the simulation.
     predicted
         Error that was predicted from the host's profile; NaN without one.
+    sensitivity
+        Share by which the slightest delays move the simulated makespan.
     cpu_busy, cpu_steal, cpu_wait, loop_lag, pacer_lag
         Of the host during the run: shares, and the longest lags in wall seconds.
     finishes, kept
@@ -89,6 +91,7 @@ class Trial:
     startup: float = math.nan
     peak_rate: float = math.nan
     predicted: float = math.nan
+    sensitivity: float = math.nan
     cpu_busy: float = math.nan
     cpu_steal: float = math.nan
     cpu_wait: float = math.nan
@@ -285,10 +288,11 @@ def _expected(experiment: Experiment, host: HostProfile | None) -> dict[str, flo
     load, emulation = demanded(experiment), experiment.scenario.emulation
     time_scale, byte_scale = emulation.stated_time_scale, emulation.stated_byte_scale
     peak = load.peak_rate * byte_scale / time_scale
+    stated = {"peak_rate": peak, "sensitivity": load.replay.sensitivity}
     if host is None:
-        return {"peak_rate": peak}
+        return stated
     found = predict(load, host, time_scale=time_scale, byte_scale=byte_scale)
-    return {"peak_rate": peak, "predicted": found.error}
+    return {**stated, "predicted": found.error}
 
 
 def finish_figures(finish: FlowFinish) -> dict[str, Any]:

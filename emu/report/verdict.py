@@ -25,6 +25,9 @@ _BEYOND = 3.0
 _BUSY, _STEAL, _WAIT = 0.95, 0.03, 0.10
 _LAG = 0.010  # wall seconds
 _OVERUSED = 0.05  # share of windows
+#: Said where the slightest delays move the makespan by more than was asked for.
+_CHANCE = "chance decides: the slightest delays move the makespan by {:.2g} %"
+_BY_CHANCE = "judge this rate policy by several seeds: no time scale settles its order"
 #: Room that a remedy leaves, so that the next run does not miss by a hair.
 _ROOM = 1.25
 
@@ -56,6 +59,8 @@ class Verdict:
         flows beside it take some of that up, so the sum can be more than the effect.
     figures
         Of the host.
+    sensitivity
+        Share of the makespan by which the slightest delays move it.
     """
 
     trust: Trust
@@ -66,6 +71,7 @@ class Verdict:
     effect: HostEffect
     lateness: Lateness
     figures: HostFigures
+    sensitivity: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Return the form of result.json."""
@@ -78,6 +84,7 @@ class Verdict:
             "remedies": list(self.remedies),
             "punctual_makespan": self.effect.punctual,
             "unexplained": self.effect.unexplained,
+            "sensitivity": self.sensitivity,
             "lateness": {
                 "flows": late.flows,
                 "tasks": late.tasks,
@@ -95,6 +102,7 @@ def decide(
     time_scale: float,
     max_error: float,
     processes: int,
+    sensitivity: float = 0.0,
 ) -> Verdict:
     """Return the verdict of a run.
 
@@ -110,6 +118,8 @@ def decide(
         Share of the makespan that the error may be.
     processes
         Of the run.
+    sensitivity
+        Share by which the slightest delays move the makespan.
     """
     error = effect.error
     trust = Trust.TRUSTED
@@ -121,17 +131,25 @@ def decide(
     doubtful = effect.doubt > max_error or figures.overused_windows > _OVERUSED
     if trust is Trust.TRUSTED and doubtful:
         trust = Trust.DEGRADED
-    if trust is Trust.TRUSTED:
-        return Verdict(trust, error, max_error, (), (), effect, lateness, figures)
+    reasons: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
+    if trust is not Trust.TRUSTED:
+        reasons = (*_where(effect, lateness), *_why(figures))
+        chance = sensitivity > max_error
+        if chance:
+            reasons = (_CHANCE.format(100 * sensitivity), *reasons)
+        excess = math.inf if chance else off / max_error
+        remedies = _remedies(lateness, figures, excess, time_scale, processes)
     return Verdict(
         trust,
         error,
         max_error,
-        (*_where(effect, lateness), *_why(figures)),
-        _remedies(lateness, figures, off / max_error, time_scale, processes),
+        reasons,
+        remedies,
         effect,
         lateness,
         figures,
+        sensitivity,
     )
 
 
@@ -208,10 +226,13 @@ def _remedies(
 ) -> tuple[str, ...]:
     """Return what would help, the surest first.
 
-    What is late is late in wall time, so its share falls as the time scale rises.
+    What is late is late in wall time, so its share falls as the time scale rises; not
+    where the ``excess`` is infinite.
     """
     found = []
-    if excess > 1:
+    if math.isinf(excess):
+        found.append(_BY_CHANCE)
+    elif excess > 1:
         found.append(f"raise time_scale to {round_up(_ROOM * excess * time_scale):g}")
     elif figures.overused_windows > _OVERUSED:
         found.append(f"raise time_scale to {round_up(2 * time_scale):g}")

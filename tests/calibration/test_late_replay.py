@@ -117,7 +117,7 @@ def test_slack_takes_lateness_up() -> None:
 def test_a_delay_that_flips_an_order_counts_for_what_it_does() -> None:
     """Two flows share a port; the shorter goes first, and who it feeds computes long.
 
-    By itself x (10 bytes) precedes y (10.01): u starts at 1 s and ends at 21. With x
+    By itself x (10 bytes) precedes y (10.001): u starts at 1 s and ends at 21. With x
     later by 0.01 s y has begun, has less left and goes first: u ends at 22.
     """
     names = ["x", "y", "u", "v"]
@@ -127,9 +127,18 @@ def test_a_delay_that_flips_an_order_counts_for_what_it_does() -> None:
     cluster = Cluster((Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0)))
     problem = Problem(cluster, job, Placement((0, 0, 1, 1)))
     realization = Realization(
-        np.array([[0.0], [0.0], [20.0], [1.0]]), np.array([[10.0], [10.01]])
+        np.array([[0.0], [0.0], [20.0], [1.0]]), np.array([[10.0], [10.001]])
     )
     replay = replay_of(problem, realization, "mrtf_exclusive")
     late = np.array([[0.01], [0.0], [0.0], [0.0]])
 
-    assert replay.error(np.zeros(2), late) == pytest.approx(1.001 / 21, rel=0.01)
+    assert replay.error(np.zeros(2), late) == pytest.approx(1.0001 / 21, rel=0.01)
+    # By 2 ms, a ten-thousandth of its iteration, x is later than y in every other
+    # draw: mostly more than the 0.1 ms that it takes.
+    assert replay.sensitivity == pytest.approx(1.0001 / 21, rel=0.03)
+
+
+def test_what_no_order_hangs_on_is_not_sensitive() -> None:
+    replay = replay_of(*two_machine_example(20), "oes")
+
+    assert 0 < replay.sensitivity < 0.001

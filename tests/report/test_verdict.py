@@ -50,6 +50,19 @@ def test_the_remedy_makes_up_for_the_excess() -> None:
     assert verdict.remedies[0] == "raise time_scale to 10"  # 2 * 4 * 1.25
 
 
+def test_no_time_scale_is_proposed_where_chance_decides() -> None:
+    verdict = _decide(Lateness(4.0, 0.0, 0.0), sensitivity=0.05)
+    as_exact = _decide(Lateness(4.0, 0.0, 0.0), sensitivity=0.009)
+
+    assert verdict.reasons[0].endswith("the slightest delays move the makespan by 5 %")
+    assert verdict.remedies == (
+        "judge this rate policy by several seeds: no time scale settles its order",
+    )
+    assert verdict.to_json()["sensitivity"] == 0.05
+    assert as_exact.remedies == ("raise time_scale to 10",)
+    assert _decide(Lateness(0.5, 0.0, 0.0), sensitivity=0.05).reasons == ()
+
+
 def test_reasons_name_what_is_out_of_order_and_remedies_follow() -> None:
     figures = HostFigures(
         cpu_busy=0.99, cpu_steal=0.1, cpu_wait=0.3, loop_lag_max=0.2, pacer_lag_max=0.1,

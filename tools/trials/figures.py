@@ -35,6 +35,7 @@ def table(rows: Sequence[Row], excess: NDArray[np.float64] | None = None) -> lis
     lines += ["", _line("|emulated/simulated - 1|, %", "runs", heading)]
     lines += _split(trials, lambda _: "all runs", "")
     lines += _split(trials, lambda t: t.trust, "")
+    lines += _split(trials, _decided_by, "")
     lines += _split(trials, lambda t: f"{t.system} {t.shape}", "")
     lines += _split(trials, lambda t: band(t.machines), "machines ")
     lines += _split(trials, lambda t: t.policy, "")
@@ -43,6 +44,12 @@ def table(rows: Sequence[Row], excess: NDArray[np.float64] | None = None) -> lis
     lines += ["", _line("per run", "runs", heading)]
     lines += _per_run(trials)
     return [*lines, "", *_flows(trials, excess, heading), "", *_flags(trials)]
+
+
+def _decided_by(trial: Trial) -> str:
+    """Return whether a makespan hangs on delays that no host avoids."""
+    chance = trial.sensitivity > RIGHT
+    return "decided by chance" if chance else "not decided by chance"
 
 
 def band(machines: int) -> str:
