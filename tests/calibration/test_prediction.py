@@ -139,7 +139,15 @@ def test_the_smallest_scale_that_is_exact_enough_is_chosen(max_error: float) -> 
     )  # fmt: skip
 
     assert chosen.error <= 0.6 * max_error
-    assert below.error > 0.6 * max_error or below.cpu > 0.6
+    busy = below.cpu > 0.6 or below.bandwidth > HOST.bandwidth / 2
+    assert below.error > 0.6 * max_error or busy
+
+
+def test_no_scale_is_chosen_that_fills_the_host_with_traffic() -> None:
+    heavy = dataclasses.replace(LOAD, peak_rate=1e12, replay=AddedUp(9.0))
+    chosen = choose_time_scale(heavy, HOST, max_error=0.05, byte_scale=0.1)
+
+    assert 0.8 * HOST.bandwidth / 2 < chosen.bandwidth <= HOST.bandwidth / 2
 
 
 def test_real_work_is_never_hurried() -> None:
