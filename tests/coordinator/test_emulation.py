@@ -146,11 +146,12 @@ def test_interrupt(
         leftovers.note()
         signal.raise_signal(number)
 
+    before = signal.getsignal(number)  # SIGINT is ignored where a shell says ``&``
     observer = Acts(moment, interrupt, problem)
     told = ends(problem, realization, observer, tmp_path, KeyboardInterrupt)
 
     assert told.startswith(f"interrupted by {number.name} while ")
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(number) is before
 
 
 SCRIPT = """
@@ -194,7 +195,7 @@ def test_kill_of_the_coordinator(
         ("s0", "Forgets", {}, RunError, "s0 .*iteration 0.*nothing for w0"),
         ("w0", "Hangs", {"deadline": 4.0}, DeadlineExceeded, "w0 runs iteration 1"),
         ("g0", "Loads", {"deadline": 4.0}, DeadlineExceeded, "g0 did not load.*iter"),
-        ("g0", "Scribbles", {}, RunError, r"s1 \(.*iteration 0.*g0->s1: .*checksum"),
+        ("g0", "Scribbles", {}, RunError, r"s[01] \(.*g0->s[01]: .*checksum"),
         ("g0", "Absent", {}, RunError, "g0 .*Absent"),
     ],
 )
