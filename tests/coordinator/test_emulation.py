@@ -195,7 +195,13 @@ def test_kill_of_the_coordinator(
         ("s0", "Forgets", {}, RunError, "s0 .*iteration 0.*nothing for w0"),
         ("w0", "Hangs", {"deadline": 4.0}, DeadlineExceeded, "w0 runs iteration 1"),
         ("g0", "Loads", {"deadline": 4.0}, DeadlineExceeded, "g0 did not load.*iter"),
-        ("g0", "Scribbles", {}, RunError, r"s[01] \(.*g0->s[01]: .*checksum"),
+        (
+            "g0",
+            "Scribbles",
+            {},
+            RunError,
+            r"s([01]) \(.*iteration \d.*g0->s\1: .*checksum",
+        ),
         ("g0", "Absent", {}, RunError, "g0 .*Absent"),
     ],
 )
