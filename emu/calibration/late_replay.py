@@ -3,7 +3,7 @@
 A rule whose order flips on a small delay turns half a millisecond into percents, where
 slack takes up ten: of 200 drawn scenarios the lateness summed along the critical chain
 ranked the errors that sockets then showed with a rank correlation of 0.24, repeated
-simulations with 0.65.
+simulations with 0.63.
 """
 
 from __future__ import annotations
@@ -63,12 +63,9 @@ class LateReplay:
         self.task_ends = schedule.task_end
         edges = problem.job.edges
         into = np.array([e.destination for e in edges], dtype=np.int64)[edge]
-        after = iteration + np.array([e.lag for e in edges], dtype=np.int64)[edge]
-        # What the last iterations send arrives for nobody.
-        self._awaited = np.flatnonzero(after < problem.job.iterations)
-        self._by = into[self._awaited], after[self._awaited]
-        starts = schedule.task_start[self._by]
-        self._slack = starts - self.flow_ends[self._awaited]
+        lag = np.array([e.lag for e in edges], dtype=np.int64)[edge]
+        self._by = into, iteration + lag
+        self._slack = schedule.task_start[self._by] - self.flow_ends
 
     def error(self, flows: NDArray[np.float64], tasks: NDArray[np.float64]) -> float:
         """Return the share by which what is late moves the makespan, either way.
@@ -85,7 +82,7 @@ class LateReplay:
         if self._punctual <= 0:
             return 0.0
         kept = np.zeros_like(tasks)
-        np.maximum.at(kept, self._by, flows[self._awaited] - self._slack)
+        np.maximum.at(kept, self._by, flows - self._slack)
         times = self._realization.times + tasks + kept
         problem, policy, profile = self._told
         undergone = Realization(times, self._realization.volumes)

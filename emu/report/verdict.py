@@ -138,8 +138,10 @@ def decide(
         chance = sensitivity > max_error
         if chance:
             reasons = (_CHANCE.format(100 * sensitivity), *reasons)
-        excess = math.inf if chance else off / max_error
+        excess = 0.0 if chance else off / max_error  # that a time scale mends
         remedies = _remedies(lateness, figures, excess, time_scale, processes)
+        if chance:
+            remedies = (_BY_CHANCE, *remedies)
     return Verdict(
         trust,
         error,
@@ -226,13 +228,10 @@ def _remedies(
 ) -> tuple[str, ...]:
     """Return what would help, the surest first.
 
-    What is late is late in wall time, so its share falls as the time scale rises; not
-    where the ``excess`` is infinite.
+    What is late is late in wall time, so its share falls as the time scale rises.
     """
     found = []
-    if math.isinf(excess):
-        found.append(_BY_CHANCE)
-    elif excess > 1:
+    if excess > 1:
         found.append(f"raise time_scale to {round_up(_ROOM * excess * time_scale):g}")
     elif figures.overused_windows > _OVERUSED:
         found.append(f"raise time_scale to {round_up(2 * time_scale):g}")

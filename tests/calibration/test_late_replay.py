@@ -99,19 +99,14 @@ def test_one_late_flow_or_task_does_what_it_does_to_the_online_run(
 
 
 def test_slack_takes_lateness_up() -> None:
-    """Of the first iteration's stores g1 has 1 s more than g0, of hand-made times."""
-    problem, realization = two_machine_example(1)
-    replay = replay_of(problem, realization, "oes")
-    tasks = np.zeros_like(replay.task_ends)
-    tasks[2] = 0.5  # s0 waits for nobody else, but w0 waits for s1 as well
+    """w0 needs what s0 hands over at 6 s and s1's flow of 12 s; p0 ends last."""
+    replay = replay_of(*two_machine_example(1), "oes")
+    flows = np.zeros_like(replay.flow_ends)
+    slack, critical = np.zeros_like(replay.task_ends), np.zeros_like(replay.task_ends)
+    slack[2], critical[5] = 0.5, 1.7
 
-    critical = np.zeros_like(tasks)
-    critical[5] = 1.7
-
-    assert replay.error(np.zeros_like(replay.flow_ends), tasks) == 0.0
-    assert replay.error(np.zeros_like(replay.flow_ends), critical) == pytest.approx(
-        1.7 / 17.0
-    )
+    assert replay.error(flows, slack) == 0.0
+    assert replay.error(flows, critical) == pytest.approx(1.7 / 17.0)
 
 
 def test_a_delay_that_flips_an_order_counts_for_what_it_does() -> None:
