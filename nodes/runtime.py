@@ -23,6 +23,7 @@ from emu.network import (
     Pacer,
     RateBoard,
     RunClock,
+    arrival_device,
     connect_control,
     open_edge,
     tune_process,
@@ -161,7 +162,8 @@ class NodeProcess:
         )
         await rehearse(self._compute)
         offset = await control.measure_offset()
-        control.send(pack(Ready({**tuning, "pacer": pacer.device})))
+        tuning |= {"pacer": pacer.device, "arrivals": arrival_device()}
+        control.send(pack(Ready(tuning)))
         begin = await self._told(control, Begin, "the start of iteration 0")
         self._clock = RunClock(
             begin.start_wall, self._description["time_scale"], offset

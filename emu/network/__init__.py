@@ -5,6 +5,7 @@ Everything above speaks emulated seconds and bytes; only here they become wall s
 policies, what a payload means.
 """
 
+from emu.network.arrivals import arrival_device
 from emu.network.clock import Alarm, RunClock
 from emu.network.control import ControlConnection, ControlStatistics
 from emu.network.control_server import ControlServer, connect_control
@@ -40,6 +41,7 @@ __all__ = [
     "Rejections",
     "RunClock",
     "SendRecord",
+    "arrival_device",
     "connect_control",
     "open_edge",
     "pace_at",

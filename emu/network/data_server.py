@@ -8,14 +8,14 @@ ends here. A stranger who sends anything else is dropped and remembered in
 from __future__ import annotations
 
 import asyncio
-import time
+import contextlib
+import socket
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from typing_extensions import override
-
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
+from emu.network.arrivals import ArrivalReader
 from emu.network.inbox import Delivery, Inbox
 from emu.network.strangers import Rejections, name_of, shows_token
 from emu.network.traffic import Traffic
@@ -37,6 +37,8 @@ OnArrival: TypeAlias = Callable[[int, int, float, int, bool], None]
 #: (edge, error): an accepted connection broke.
 OnFailure: TypeAlias = Callable[[int, EmulatorError], None]
 
+#: Wall seconds before the next connection is accepted when one could not be.
+_PAUSE = 0.1
 _STRANGER_LIMITS = WireLimits(header=0, body=0, message=4096)
 
 
@@ -94,11 +96,12 @@ class DataServer:
         self.limits = limits or WireLimits()
         self.shaped, self.traffic = frozenset(shaped), Traffic()
         self.hello_timeout = hello_timeout
-        self.connected: dict[int, DataProtocol] = {}
-        self.protocols: set[DataProtocol] = set()
+        self.connected: dict[int, DataConnection] = {}
+        self.connections: set[DataConnection] = set()
         self.rejections = Rejections()
         self.frames = self.payload_bytes = self.header_bytes = 0
-        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Future[None] | None = None
         self._changed = asyncio.Event()
 
     async def start(self, host: str, port: int = 0) -> tuple[str, int]:
@@ -110,10 +113,23 @@ class DataServer:
             If the port is in use or the address is not of this host.
         """
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: DataProtocol(self), host, port, backlog=1024
-        )
-        return cast("tuple[str, int]", self._server.sockets[0].getsockname()[:2])
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, *_, address = found[0]
+        listener = socket.create_server(address[:2], family=family, backlog=1024)
+        listener.setblocking(False)
+        self._listener = listener
+        self._accepting = asyncio.ensure_future(self._accept_all(listener))
+        return cast("tuple[str, int]", listener.getsockname()[:2])
+
+    async def _accept_all(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, address = await loop.sock_accept(listener)
+                self.connections.add(DataConnection(self, sock, name_of(address)))
+            except OSError as error:  # it left already, or there is no descriptor left
+                self.rejections.note("unknown", str(error))
+                await asyncio.sleep(_PAUSE)
 
     async def wait_connected(self, *, within: float) -> None:
         """Wait until every edge has its connection.
@@ -135,13 +151,13 @@ class DataServer:
                 f"{sorted(missing)} to connect"
             ) from None
 
-    def accept(self, edge: int, protocol: DataProtocol) -> None:
-        """Note the connection of an edge (called by `DataProtocol`)."""
-        self.connected[edge] = protocol
+    def accept(self, edge: int, connection: DataConnection) -> None:
+        """Note the connection of an edge (called by `DataConnection`)."""
+        self.connected[edge] = connection
         self._changed.set()
 
     def fail(self, edge: int, error: EmulatorError) -> None:
-        """Spread the end of an accepted connection (called by `DataProtocol`)."""
+        """Spread the end of an accepted connection (called by `DataConnection`)."""
         self.inbox.fail(edge, error)
         if self.on_failure is not None:
             self.on_failure(edge, error)
@@ -158,82 +174,87 @@ class DataServer:
 
     async def aclose(self) -> None:
         """Stop listening and drop every connection, silently."""
-        if self._server is not None:
-            self._server.close()
-        for protocol in list(self.protocols):
-            protocol.drop()
-        if self._server is not None:
-            await self._server.wait_closed()
-            self._server = None
-        await asyncio.sleep(0)  # let connection_lost run, so that sockets are closed
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.wait([self._accepting])
+            self._accepting = None
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        for connection in list(self.connections):
+            connection.close()
 
 
-class DataProtocol(asyncio.BufferedProtocol):
-    """One incoming data connection: a stranger first, then an edge."""
+class DataConnection:
+    """Receives the frames of one edge, once it is known which.
 
-    def __init__(self, server: DataServer) -> None:
-        self._server = server
+    The socket is read by our own calls: a transport does not hand on the kernel's note
+    of when bytes came.
+
+    Parameters
+    ----------
+    server
+        Told of everything.
+    sock
+        Accepted, non-blocking; closed with the connection.
+    peer
+        Its address, for messages.
+    """
+
+    def __init__(self, server: DataServer, sock: socket.socket, peer: str) -> None:
+        self._server, self._sock, self._peer = server, sock, peer
+        self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(
             self._allocate, kinds={Kind.HELLO}, limits=_STRANGER_LIMITS
         )
         self._buffer: PooledBuffer | None = None
         self._edge: int | None = None
         self._newest = -1
-        self._peer = "unknown"
-        self._transport: asyncio.Transport | None = None
-        self._deadline: asyncio.TimerHandle | None = None
-        self._dropped = False
         self._counted = False
+        self._open = True
+        tune_socket(sock)
+        self._arrivals = ArrivalReader(sock)
+        self._deadline = self._loop.call_later(server.hello_timeout, self._too_late)
+        self._loop.add_reader(sock.fileno(), self._readable)
 
-    @override
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._server.protocols.add(self)
-        self._peer = name_of(transport.get_extra_info("peername"))
-        tune_socket(transport.get_extra_info("socket"))
-        self._deadline = asyncio.get_running_loop().call_later(
-            self._server.hello_timeout, self._too_late
-        )
+    def close(self) -> None:
+        """Close at once, without an error; a payload that was begun is given up."""
+        if not self._open:
+            return
+        self._open = False
+        self._deadline.cancel()
+        self._loop.remove_reader(self._sock.fileno())
+        self._sock.close()
+        if self._buffer is not None:
+            self._buffer.release()
+            self._buffer = None
+        self._server.connections.discard(self)
 
-    @override
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._reader.get_buffer()
-
-    @override
-    def buffer_updated(self, nbytes: int) -> None:
-        wall = time.monotonic()  # first thing: this is when the bytes had arrived
-        if self._counted:
-            self._server.traffic.note(wall, nbytes)
+    def _readable(self) -> None:
         try:
-            self._reader.received(nbytes)
-            while not self._dropped and (came := self._reader.take()) is not None:
+            count, wall = self._arrivals.receive(self._reader.get_buffer())
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._ended(f" ({error})")
+            return
+        if not count:
+            self._ended("")
+            return
+        if self._counted:
+            self._server.traffic.note(wall, count)
+        try:
+            self._reader.received(count)
+            while self._open and (came := self._reader.take()) is not None:
                 if isinstance(came, Frame):
                     self._frame(came, wall)
                 else:
                     self._hello(came.fields)
         except EmulatorError as error:
             self._fail(error)
-
-    @override
-    def eof_received(self) -> bool:
-        return False
-
-    @override
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._server.protocols.discard(self)
-        if self._deadline is not None:
-            self._deadline.cancel()
-        if not self._dropped:
-            self._ended(exc)
-        if self._buffer is not None:
-            self._buffer.release()
-            self._buffer = None
-
-    def drop(self) -> None:
-        """Close at once, without an error."""
-        self._dropped = True
-        if self._transport is not None:
-            self._transport.abort()
+        except BaseException:
+            self._ended(", for a fault of this process")  # or it is called for ever
+            raise
 
     def _allocate(self, size: int) -> memoryview:
         self._buffer = self._server.pool.acquire(size)
@@ -249,8 +270,7 @@ class DataProtocol(asyncio.BufferedProtocol):
             raise NodeMisbehaved(f"edge {edge!r:.50} does not end here")
         if edge in server.connected:
             raise NodeMisbehaved(f"edge {edge} is connected already")
-        if self._deadline is not None:
-            self._deadline.cancel()
+        self._deadline.cancel()
         self._edge, self._counted = edge, edge in server.shaped
         self._reader.trust(kinds=DATA_KINDS, limits=server.limits)
         self._answer({"accepted": edge})
@@ -289,27 +309,24 @@ class DataProtocol(asyncio.BufferedProtocol):
             )
 
     def _answer(self, fields: dict[str, Any]) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(encode_message(Kind.HELLO, fields))
+        """Say something short to a peer that has been told nothing yet."""
+        with contextlib.suppress(OSError):  # it has gone, which reading will show
+            self._sock.send(encode_message(Kind.HELLO, fields))
 
     def _too_late(self) -> None:
         self._fail(NodeMisbehaved(f"no hello in {self._server.hello_timeout:g} s"))
 
     def _fail(self, error: EmulatorError) -> None:
-        if self._dropped:
-            return
-        self._dropped = True
         if self._edge is None:
             self._server.rejections.note(self._peer, str(error))
             self._answer({"refused": str(error)})
-            if self._transport is not None:
-                self._transport.close()
-        else:
+        self.close()
+        if self._edge is not None:
             self._server.fail(self._edge, error)
-            if self._transport is not None:
-                self._transport.abort()
 
-    def _ended(self, cause: Exception | None) -> None:
+    def _ended(self, reason: str) -> None:
+        """Take the end of the stream for what it is."""
+        self.close()
         try:
             self._reader.end()
         except EmulatorError as error:
@@ -323,7 +340,6 @@ class DataProtocol(asyncio.BufferedProtocol):
                 self._peer, "the connection ended without a hello"
             )
             return
-        reason = f" ({cause})" if cause is not None else ""
         self._server.inbox.fail(
             self._edge, NodeLost(f"the sender of edge {self._edge} has gone{reason}")
         )

@@ -78,7 +78,7 @@ async def receiving(
         for edge in receiver.edges:
             await edge.aclose()
         await server.aclose()
-    assert not server.protocols
+    assert not server.connections
     assert server.pool.statistics().in_use == 0
 
 
