@@ -75,10 +75,12 @@ class TaskRunner:
         self.doing = ""
 
     async def run(self, order: RunTask) -> None:
-        """Run one iteration and report its end.
+        """Run one iteration, report its end and queue what it sends.
 
         The task occupies [start, start + profiled time] of run time, however late the
-        order came; only when its real work takes longer does it end later.
+        order came; only when its real work takes longer does it end later. Its end is
+        told when its work is done: the coordinator keeps it until that time, and no
+        payload goes before its flow is given a rate.
         """
         around, n = self._around, order.iteration
         self.doing = f"task {self.name}, iteration {n}"
@@ -96,7 +98,7 @@ class TaskRunner:
         )
         for delivery in arrived.values():
             delivery.release()
-        end, late = await self._hold(order.start, n)
+        end, late = self._end(order.start, n)
         self._report(order, end, late, busy, cpu, payloads)
         self._send(n, payloads)
         self.doing = ""
@@ -129,17 +131,13 @@ class TaskRunner:
                 raise NodeMisbehaved(f"the program has nothing for {there['peer']}")
         return payloads, time.monotonic() - wall, time.thread_time() - cpu
 
-    async def _hold(self, start: float, iteration: int) -> tuple[float, float]:
-        """Wait for the profiled end; return the end and how late it came."""
-        clock = self._around.clock
+    def _end(self, start: float, iteration: int) -> tuple[float, float]:
+        """Return when the iteration ends, and how late: it may be yet to come."""
+        now = self._around.clock.now()
         if self._times is None:
-            return max(clock.now(), start), 0.0
+            return max(now, start), 0.0
         end = start + self._times[iteration]
-        late = clock.now() - end
-        if late > 0:
-            return end + late, late
-        await self._around.holder.until(clock.to_wall(end))
-        return end, 0.0
+        return max(now, end), max(now - end, 0.0)
 
     def _report(
         self,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Generic, TypeVar
+
+from emu.network import Alarm
 
 T = TypeVar("T")
 
@@ -12,18 +15,19 @@ class Mailbox(Generic[T]):
     """Takes one thing at a time, gives all that have come; one waiter.
 
     An `asyncio.Queue` under `asyncio.wait_for` would make a task for every wait, and
-    wake its waiter a turn of the loop later.
+    wake its waiter a turn of the loop later; uvloop's own timers are off by up to half
+    a millisecond either way.
     """
 
     def __init__(self) -> None:
         self._there: list[T] = []
         self._waiter: asyncio.Future[None] | None = None
+        self._alarm: Alarm | None = None
 
     def put(self, thing: T) -> None:
         """Add something, and wake who waits."""
         self._there.append(thing)
-        if self._waiter is not None:
-            _wake(self._waiter)
+        self._wake()
 
     async def everything(self, patience: float) -> list[T]:
         """Return all that has come since the last call, in its order.
@@ -36,15 +40,18 @@ class Mailbox(Generic[T]):
         if not self._there:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
-            timer = loop.call_later(patience, _wake, self._waiter)
-            try:
-                await self._waiter
-            finally:
-                timer.cancel()
+            self._alarm = self._alarm or Alarm(loop, self._wake)
+            self._alarm.set(time.monotonic() + patience)
+            await self._waiter
         there, self._there = self._there, []
         return there
 
+    def close(self) -> None:
+        """Give the timer back; nobody may wait afterwards."""
+        if self._alarm is not None:
+            self._alarm.close()
+            self._alarm = None
 
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -156,6 +156,7 @@ class Roster:
                     agent.board.close()
             if self._server is not None:
                 await self._server.aclose()
+            self._mail.close()
 
     def tell_all(self, message: Message) -> None:
         """Send ``message`` to every process and agent that can still be reached."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from emu.coordinator.agenda import Agenda
 from emu.coordinator.awakening import Awakening
 from emu.coordinator.online import OnlineRun
 from emu.coordinator.outcome import EmulatedRun, Results, Tally
@@ -59,6 +60,10 @@ _LOOK = 0.25
 #: A flow that has been served is let go of without waiting for word of its arrival when
 #: that is overdue by so many wall seconds: most come within 0.3 ms.
 _GRACE = 0.001
+#: An end that was told ahead is taken in so many wall seconds after its time: what
+#: ended before it has mostly been told by then. At 0, 0.3 and 1 ms the errors of four
+#: drawn scenarios were the same within their spread, flows' finishes best at 0.3.
+_HEARD = 0.0003
 
 
 class Observer:
@@ -238,35 +243,54 @@ class Coordinator:
         return total
 
     async def _drive(self, clock: RunClock) -> None:
-        """Let the scheduler decide on every event until the last task has ended."""
-        self._online.begin()
-        looked = time.monotonic()
-        while not self._online.finished:
-            over = clock.to_wall(self._online.next_fluid_end) + _GRACE
-            patience = min(max(over - time.monotonic(), 0.001), _LOOK)
+        """Let the scheduler decide on every end until the last task has ended."""
+        online, agenda, looked = self._online, Agenda(), time.monotonic()
+        online.begin()
+        while not online.finished:
+            over = min(
+                clock.to_wall(online.next_fluid_end) + _GRACE,
+                clock.to_wall(agenda.next) + _HEARD,
+            )
+            patience = min(max(over - time.monotonic(), 0.0), _LOOK)
             said = await self._roster.events(patience)
-            events = [self._event(name, message) for name, message in said]
-            served_by = clock.to_emulated(time.monotonic() - _GRACE)
-            self._online.handle(events, served_by)
-            if time.monotonic() - looked > _LOOK:
-                looked = time.monotonic()
+            now = time.monotonic()
+            ends = [self._end(name, message) for name, message in said]
+            agenda.add(ends, clock.to_emulated(now))
+            due = agenda.due(clock.to_emulated(now - _HEARD))
+            for end in due:
+                self._note(end)
+            online.handle(due, clock.to_emulated(now - _GRACE))
+            if now - looked > _LOOK:
+                looked = now
                 self._watch.check(clock.now())
 
-    def _event(self, process: str, message: Message) -> TaskEnded | FlowEnded:
+    def _end(self, process: str, message: Message) -> TaskEnded | FlowEnded:
+        """Return what a process says has ended, or will.
+
+        Raises
+        ------
+        NodeMisbehaved
+            When that is not for it to say.
+        """
         if isinstance(message, TaskEnded):
             if self._owner.get(message.task) != process:
                 raise NodeMisbehaved(f"{process} ended a task that is not its own")
-            self._tally.note(message, self._problem.job.tasks[message.task].name)
-            self._observer.task_ended(message)
             return message
         if isinstance(message, FlowEnded):
             edges = self._problem.job.edges
             there = edges[message.edge] if 0 <= message.edge < len(edges) else None
             if there is None or self._owner[there.destination] != process:
                 raise NodeMisbehaved(f"{process} ended a flow that is not its own")
-            self._observer.flow_ended(message)
             return message
         raise NodeMisbehaved(f"{process} sent {type(message).__name__} during the run")
+
+    def _note(self, end: TaskEnded | FlowEnded) -> None:
+        """Count an end and tell who looks on, now that its time has come."""
+        if isinstance(end, TaskEnded):
+            self._tally.note(end, self._problem.job.tasks[end.task].name)
+            self._observer.task_ended(end)
+        else:
+            self._observer.flow_ended(end)
 
     def run_task(self, message: RunTask) -> None:
         """Tell the process of a task to start it."""

@@ -132,7 +132,7 @@ class Look:
 
 @dataclass(frozen=True)
 class TaskEnded:
-    """(task, iteration) ended at run time ``end``.
+    """(task, iteration) ended at run time ``end``, or will: told once its work is done.
 
     ``edges``, ``volumes``: the out-edges that send, and their emulated bytes;
     ``busy``, ``cpu``: wall and CPU seconds of computation; ``late``: how long after its

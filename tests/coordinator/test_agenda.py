@@ -1,0 +1,72 @@
+"""Ends come in order, none before its time, and none behind what has been heard of."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.coordinator.agenda import Agenda, time_of
+from emu.wire.messages import FlowEnded, TaskEnded
+
+
+def task(end: float) -> TaskEnded:
+    """Return the end of a task."""
+    return TaskEnded(0, 0, 0.0, end, [], [], 0.0, 0.0, 0.0, {})
+
+
+def flow(time: float) -> FlowEnded:
+    """Return the end of a flow."""
+    return FlowEnded(0, 0, time, 1.0)
+
+
+def test_an_end_told_ahead_waits_for_its_time() -> None:
+    agenda = Agenda()
+    agenda.add([task(5.0)], now=1.0)
+
+    assert agenda.next == 5.0
+    assert agenda.due(4.9) == []
+    assert agenda.due(5.0) == [task(5.0)]
+    assert agenda.next == math.inf
+
+
+def test_what_has_passed_brings_all_that_was_before_it() -> None:
+    agenda = Agenda()
+    agenda.add([task(2.0), task(4.0)], now=1.0)
+    agenda.add([flow(3.0)], now=3.5)
+
+    assert agenda.due(1.5) == [task(2.0), flow(3.0)]
+    assert agenda.due(3.9) == []
+
+
+def test_ends_of_one_time_keep_the_order_in_which_they_were_told() -> None:
+    agenda = Agenda()
+    agenda.add([flow(2.0), task(2.0)], now=1.0)
+
+    assert agenda.due(2.0) == [flow(2.0), task(2.0)]
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1), st.floats(-2, 3), st.floats(0, 0.5)), max_size=30
+    )
+)
+def test_every_end_is_given_once_in_order_and_not_before_its_time(
+    told: list[tuple[float, float, float]],
+) -> None:
+    """Time goes on by some, an end ahead of or behind it is told, some is asked for."""
+    agenda, now, given_ends, expected = Agenda(), 0.0, [], []
+    for step, ahead, grace in told:
+        now += step
+        expected.append(flow(now + ahead))
+        agenda.add(expected[-1:], now)
+        due = agenda.due(now - grace)
+        times = [time_of(end) for end in due]
+        assert times == sorted(times)
+        assert all(time <= now for time in times)
+        assert agenda.next > now - grace
+        given_ends += due
+    given_ends += agenda.due(math.inf)
+
+    assert sorted(map(time_of, given_ends)) == sorted(map(time_of, expected))
