@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.calibration.fitting import stating
 from emu.coordinator.experiment import carry_out
 from emu.coordinator.trial import attempt, prepared, prepared_at, prepared_for
 from emu.scenario import load
@@ -141,7 +142,8 @@ class Campaign:
                 name = f"drawn-{seed}"
                 if not self._stands(self.trials, name, number):
                     scenario = self._scenario(self._drawn(seed))
-                    self._run(self.trials, name, number, self._prepared(scenario))
+                    experiment = self._again(scenario) or self._prepared(scenario)
+                    self._run(self.trials, name, number, experiment)
 
     def decide(self, first: int, count: int) -> None:
         """Run pairs of variants of one scenario until so many are decided.
@@ -200,6 +202,14 @@ class Campaign:
             per_event=manner.per_event,
             most_rate=manner.most_rate,
         )
+
+    def _again(self, scenario: Scenario) -> Experiment | None:
+        """Return the experiment at the scales of its first run: 4 s to choose anew."""
+        first = self.trials.get(scenario.name, 0)
+        if first is None:
+            return None
+        thinned = stating(scenario, byte_scale=first.trial.byte_scale)
+        return prepared_at(thinned, first.trial.time_scale)
 
     def _stands(self, ledger: Ledger, group: str, number: int) -> bool:
         row = ledger.get(group, number)
