@@ -10,28 +10,22 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from emu.wire.messages import TaskEnded
+from emu.coordinator.online import event_time
+from emu.errors import NodeMisbehaved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from emu.wire.messages import FlowEnded
-
-    End: TypeAlias = TaskEnded | FlowEnded
-
-
-def time_of(end: End) -> float:
-    """Return the run time at which a task or flow ended, or will."""
-    return end.end if isinstance(end, TaskEnded) else end.time
+    from emu.wire.messages import FlowEnded, TaskEnded
 
 
 class Agenda:
     """Gives ends in the order of their times, none before it has come."""
 
     def __init__(self) -> None:
-        self._ahead: list[tuple[float, int, End]] = []
+        self._ahead: list[tuple[float, int, TaskEnded | FlowEnded]] = []
         self._order = itertools.count()
         self._passed = -math.inf
 
@@ -40,15 +34,23 @@ class Agenda:
         """Earliest end that is kept, run time; infinite when there is none."""
         return self._ahead[0][0] if self._ahead else math.inf
 
-    def add(self, ends: Iterable[End], now: float) -> None:
-        """Take ends that were told by ``now``, run time."""
+    def add(self, ends: Iterable[TaskEnded | FlowEnded], now: float) -> None:
+        """Take ends that were told by ``now``, run time.
+
+        Raises
+        ------
+        NodeMisbehaved
+            When the time of one is not a number.
+        """
         for end in ends:
-            time = time_of(end)
+            time = event_time(end)
+            if not math.isfinite(time):
+                raise NodeMisbehaved(f"a process reported the impossible: {end}")
             if time <= now:
                 self._passed = max(self._passed, time)
             heapq.heappush(self._ahead, (time, next(self._order), end))
 
-    def due(self, until: float) -> list[End]:
+    def due(self, until: float) -> list[TaskEnded | FlowEnded]:
         """Return ends up to ``until``, and up to the last that had passed when told.
 
         Parameters

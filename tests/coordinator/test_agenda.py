@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.coordinator.agenda import Agenda, time_of
+from emu.coordinator.agenda import Agenda
+from emu.coordinator.online import event_time
+from emu.errors import NodeMisbehaved
 from emu.wire.messages import FlowEnded, TaskEnded
 
 
@@ -47,6 +50,12 @@ def test_ends_of_one_time_keep_the_order_in_which_they_were_told() -> None:
     assert agenda.due(2.0) == [flow(2.0), task(2.0)]
 
 
+@pytest.mark.parametrize("time", [math.nan, math.inf])
+def test_a_time_that_is_none_is_refused(time: float) -> None:
+    with pytest.raises(NodeMisbehaved, match="impossible"):
+        Agenda().add([flow(time)], now=1.0)
+
+
 @given(
     st.lists(
         st.tuples(st.floats(0, 1), st.floats(-2, 3), st.floats(0, 0.5)), max_size=30
@@ -62,11 +71,11 @@ def test_every_end_is_given_once_in_order_and_not_before_its_time(
         expected.append(flow(now + ahead))
         agenda.add(expected[-1:], now)
         due = agenda.due(now - grace)
-        times = [time_of(end) for end in due]
+        times = [event_time(end) for end in due]
         assert times == sorted(times)
         assert all(time <= now for time in times)
         assert agenda.next > now - grace
         given_ends += due
     given_ends += agenda.due(math.inf)
 
-    assert sorted(map(time_of, given_ends)) == sorted(map(time_of, expected))
+    assert sorted(map(event_time, given_ends)) == sorted(map(event_time, expected))
