@@ -37,7 +37,7 @@ class Source(StrEnum):
     CONTROL = "control latency"
     """The sender heard of its rate after the fluid's end; parts began late."""
     COPYING = "framing and copying"
-    """From the sender's kernel to the receiver's memory, its wake-up included."""
+    """From the sender's kernel to the receiver's; to its process without such notes."""
     LOOP_LAG = "loop lag"
     """The alarm that sent the last byte rang late."""
     CPU = "CPU contention"
