@@ -34,6 +34,16 @@ class EdgeBrief:
     lag: int
 
 
+def edge_brief(edge: dict[str, Any]) -> EdgeBrief:
+    """Return what a program is told of an edge."""
+    return EdgeBrief(
+        edge=edge["edge"],
+        peer=edge["peer"],
+        peer_kind=edge["peer_kind"],
+        lag=edge["lag"],
+    )
+
+
 @dataclass(frozen=True)
 class TaskBrief:
     """What a program is told of its task: credit edges are not among its edges."""

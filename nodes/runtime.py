@@ -26,6 +26,7 @@ from emu.network import (
     arrival_device,
     connect_control,
     open_edge,
+    tune_compute_thread,
     tune_process,
 )
 from emu.wire.messages import (
@@ -47,7 +48,7 @@ from emu.wire.messages import (
     unpack,
 )
 from nodes.holding import Holder
-from nodes.program import EdgeBrief, Program, TaskBrief
+from nodes.program import Program, TaskBrief, edge_brief
 from nodes.rehearsal import rehearse
 from nodes.results import result_parts
 from nodes.task_runner import Surroundings, TaskRunner
@@ -102,8 +103,11 @@ class NodeProcess:
         EmulatorError
             What ended it early; the coordinator has been told if it can be reached.
         """
-        tuning = tune_process()
-        self._failure = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        compute = loop.run_in_executor(self._compute, tune_compute_thread)
+        tuning = {"compute_slice": await compute, "arrivals": arrival_device()}
+        tuning |= tune_process()
+        self._failure = loop.create_future()
         control = await connect_control(
             tuple(self._description["coordinator"]),
             token=self._description["token"],
@@ -162,8 +166,7 @@ class NodeProcess:
         )
         await rehearse(self._compute)
         offset = await control.measure_offset()
-        tuning |= {"pacer": pacer.device, "arrivals": arrival_device()}
-        control.send(pack(Ready(tuning)))
+        control.send(pack(Ready({**tuning, "pacer": pacer.device})))
         begin = await self._told(control, Begin, "the start of iteration 0")
         self._clock = RunClock(
             begin.start_wall, self._description["time_scale"], offset
@@ -388,13 +391,3 @@ class NodeProcess:
             "cpu_seconds": usage.ru_utime + usage.ru_stime,
             "peak_memory": usage.ru_maxrss * 1024,
         }
-
-
-def edge_brief(edge: dict[str, Any]) -> EdgeBrief:
-    """Return what a program is told of an edge."""
-    return EdgeBrief(
-        edge=edge["edge"],
-        peer=edge["peer"],
-        peer_kind=edge["peer_kind"],
-        lag=edge["lag"],
-    )
