@@ -30,7 +30,10 @@ def slice_of_this_thread() -> int:
     sys.platform != "linux" or platform.machine() not in _SCHED_GETATTR,
     reason="sched_getattr is not known here",
 )
-def test_the_loop_has_short_turns_and_the_compute_thread_long_ones() -> None:
+def test_the_loop_has_short_turns_and_the_compute_thread_long_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)  # of all threads
     with ThreadPoolExecutor(1) as loop, ThreadPoolExecutor(1) as compute:
         said = loop.submit(tune_process).result()["scheduler_slice"]
         also = compute.submit(tune_compute_thread).result()
