@@ -26,7 +26,6 @@ from emu.network import (
     arrival_device,
     connect_control,
     open_edge,
-    tune_compute_thread,
     tune_process,
 )
 from emu.wire.messages import (
@@ -103,11 +102,8 @@ class NodeProcess:
         EmulatorError
             What ended it early; the coordinator has been told if it can be reached.
         """
-        loop = asyncio.get_running_loop()
-        compute = loop.run_in_executor(self._compute, tune_compute_thread)
-        tuning = {"compute_slice": await compute, "arrivals": arrival_device()}
-        tuning |= tune_process()
-        self._failure = loop.create_future()
+        tuning = {**tune_process(), "arrivals": arrival_device()}
+        self._failure = asyncio.get_running_loop().create_future()
         control = await connect_control(
             tuple(self._description["coordinator"]),
             token=self._description["token"],

@@ -17,7 +17,7 @@ from emu.network.pacer import Pacer, PacerStatistics, pace_at
 from emu.network.pool import BufferPool, PooledBuffer, PoolStatistics
 from emu.network.rate_board import RateBoard
 from emu.network.strangers import Rejection, Rejections
-from emu.network.tuning import tune_compute_thread, tune_process, tune_socket
+from emu.network.tuning import tune_process, tune_socket
 
 __all__ = [
     "Alarm",
@@ -45,7 +45,6 @@ __all__ = [
     "connect_control",
     "open_edge",
     "pace_at",
-    "tune_compute_thread",
     "tune_process",
     "tune_socket",
 ]

@@ -14,7 +14,6 @@ import struct
 import sys
 
 SLICE_NS = 100_000
-COMPUTE_SLICE_NS = 10_000_000
 SWITCH_INTERVAL = 0.0002
 _PR_SET_TIMERSLACK = 29
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
@@ -50,35 +49,23 @@ def tune_process() -> dict[str, str]:
     """
     sys.setswitchinterval(SWITCH_INTERVAL)
     return {
-        "scheduler_slice": _set_slice(SLICE_NS),
+        "scheduler_slice": _set_slice(),
         "timer_slack": _set_timer_slack(),
         "switch_interval": f"{SWITCH_INTERVAL:g} s",
     }
 
 
-def tune_compute_thread() -> str:
-    """Let the calling thread, which computes, give way to loops; return what was set.
-
-    It shall have its share of the cores, but in long turns: a loop that wakes goes
-    first, of whichever process. With turns as short as theirs the computing threads of
-    40 processes were between a loop and its core; of five drawn jobs with real sampling
-    the median flow was 6.0 ms late, and is 4.5. A lower priority is no choice: who
-    computes may hold the interpreter that its loop waits for.
-    """
-    return _set_slice(COMPUTE_SLICE_NS)
-
-
-def _set_slice(nanoseconds: int) -> str:
+def _set_slice() -> str:
     number = _SCHED_SETATTR.get(platform.machine())
     if sys.platform != "linux" or number is None:
         return "unavailable"
     # struct sched_attr: size, policy, flags, nice, priority, runtime, deadline, period
     nice = os.getpriority(os.PRIO_PROCESS, 0)
-    attributes = struct.pack("=IIQiIQQQ", 48, 0, 0, nice, 0, nanoseconds, 0, 0)
+    attributes = struct.pack("=IIQiIQQQ", 48, 0, 0, nice, 0, SLICE_NS, 0, 0)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(number, 0, ctypes.c_char_p(attributes), 0) != 0:
         return f"refused ({os.strerror(ctypes.get_errno())})"
-    return f"{nanoseconds} ns"
+    return f"{SLICE_NS} ns"
 
 
 def _set_timer_slack() -> str:
