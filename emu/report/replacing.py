@@ -12,11 +12,14 @@ from emu.problem import Cluster, Problem, Profile
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from emu.problem import Machine
+    from emu.problem import Job, Machine
     from emu.simulation.improvements import Change
 
-#: Candidates of the placement search; 2,000 take 0.2 s on the paper's testbed.
-CANDIDATES = 2000
+#: Candidates of the placement search at most, and flows that are simulated for them: on
+#: the paper's testbed 2,000 take 0.2 s. With 117 processes that many took 23 s for each
+#: of four searches; the 300 that are left take 2.
+CANDIDATES, FLOWS = 2000, 4_000_000
+_ITERATIONS = 20
 _POLICIES = ("ifs", "distdgl", "best")
 
 
@@ -47,6 +50,14 @@ def _shape(machine: Machine) -> tuple[object, ...]:
     return machine.bandwidth_in, machine.bandwidth_out, resources
 
 
+def _options(job: Job, rates: str) -> SearchOptions:
+    """Return the settings of a search that a report can wait for."""
+    iterations = min(job.iterations, _ITERATIONS)
+    affordable = FLOWS // max(len(job.edges) * iterations, 1)
+    candidates = min(max(affordable, 1), CANDIDATES)
+    return SearchOptions(transfers=candidates, iterations=iterations, policy=rates)
+
+
 def _placed(
     base: Change, kind: str, what: str, cluster: Cluster, policy: str
 ) -> Iterator[Change]:
@@ -56,7 +67,7 @@ def _placed(
     rates = base.policy if base.policy != "portfolio" else "oes"
     try:
         if policy == "best":
-            options = SearchOptions(transfers=CANDIDATES, policy=rates)
+            options = _options(job, rates)
             placement = search(job, cluster, profile, options=options).placement
         else:
             placement = place(policy, job, cluster).placement
