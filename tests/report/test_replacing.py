@@ -1,0 +1,38 @@
+"""Searches of a report are as long as one may wait for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from emu.errors import PlacementError
+from emu.report import replacing
+from emu.simulation.improvements import Change
+from emu.testing import two_machine_example
+
+if TYPE_CHECKING:
+    from emu.placement import SearchOptions
+
+
+@pytest.mark.parametrize(
+    ("flows", "candidates"), [(10**9, replacing.CANDIDATES), (800, 50), (1, 1)]
+)
+def test_a_search_simulates_so_many_flows_but_one_candidate_at_least(
+    monkeypatch: pytest.MonkeyPatch, flows: int, candidates: int
+) -> None:
+    problem, realization = two_machine_example(2)
+    assert len(problem.job.edges) * problem.job.iterations == 16
+    asked: list[SearchOptions] = []
+
+    def search(*_: Any, options: SearchOptions) -> None:
+        asked.append(options)
+        raise PlacementError("only the options are of interest")
+
+    monkeypatch.setattr(replacing, "search", search)
+    monkeypatch.setattr(replacing, "FLOWS", flows)
+    base = Change("none", "as it is", problem, realization, "oes")
+    list(replacing.placement_changes(base))
+
+    assert {one.transfers for one in asked} == {candidates}
+    assert {one.iterations for one in asked} == {2}
