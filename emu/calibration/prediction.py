@@ -40,7 +40,7 @@ _OWN_MEMORY = 500e6
 #: Share of ``max_error`` that a choice may use up: a host is not always as it was.
 _SHARE = 0.6
 #: Simulations with lateness drawn anew; the worst counts. Of 200 drawn scenarios the
-#: sockets' error was 0.33 of it in the median, 1.42 of it in the 95th percentile.
+#: sockets' error was 0.20 of it in the median, 1.7 of it in the 95th percentile.
 _DRAWS = 8
 #: Share of the wait for a core that meets the end of a task: who only wakes for a
 #: moment goes before who computes or copies. With none of it the sockets were beyond
@@ -48,7 +48,7 @@ _DRAWS = 8
 #: were at a fifth of the worst draw in the median.
 _WOKEN = 0.3
 #: Wall seconds for which the host stands still once in a run: about the longest lag of
-#: a loop (5.4 ms) and a pacer (6.5 ms) in the median run of those 200.
+#: a loop (5.4 and 7.7 ms) and a pacer (6.5 and 8.5 ms) in the median run of two sweeps.
 _STALL = 5e-3
 #: Share of the host's bandwidth that a choice may use: what one pair of processes
 #: sends stays in the caches. Of 222 runs a tenth of the 28 with peaks above 10 Gbit/s

@@ -62,7 +62,7 @@ _LOOK = 0.25
 _GRACE = 0.001
 #: An end that was told ahead is taken in so many wall seconds after its time: what
 #: ended before it has mostly been told by then. At 0, 0.3 and 1 ms the errors of four
-#: drawn scenarios were the same within their spread, flows' finishes best at 0.3.
+#: drawn scenarios, and their flows' finishes, were the same within their spread.
 _HEARD = 0.0003
 
 
