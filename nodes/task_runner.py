@@ -77,15 +77,16 @@ class TaskRunner:
     async def run(self, order: RunTask) -> None:
         """Run one iteration, report its end and queue what it sends.
 
-        The task occupies [start, start + profiled time] of run time, however late the
-        order came; only when its real work takes longer does it end later. Its end is
-        told when its work is done: the coordinator keeps it until that time, and no
-        payload goes before its flow is given a rate.
+        The task occupies [start, start + profiled time] of run time, however late or
+        early the order came; only when its real work takes longer does it end later.
+        Its end is told when its work is done: the coordinator keeps it until that time,
+        and no payload goes before its flow is given a rate.
         """
         around, n = self._around, order.iteration
         self.doing = f"task {self.name}, iteration {n}"
         # The first orders come before run time 0; work done until then would be free.
-        await around.holder.until(around.clock.to_wall(order.start))
+        starts = order.start if self._times is None else 0.0
+        await around.holder.until(around.clock.to_wall(starts))
         arrived = {
             edge: await self._arrival(edge, n - int(there["lag"]))
             for edge, there in self._inputs.items()

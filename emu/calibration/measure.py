@@ -196,7 +196,7 @@ class _Measurement:
                 beside.append(await self._round_trip())
             ended = await self._peer.arrival(1, n)
             if n >= _FRESH:
-                late.append(ended - since - size / rate)
+                late.append(ended - since - size / rate + pacer.depth.lead_time)
         cpu = await self._cpu() - before
         looks = pacer.statistics().wakes
         await edge.aclose()

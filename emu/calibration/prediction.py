@@ -7,6 +7,11 @@ and end, so the backlog of a host that serves them is known at each moment. Flow
 in bursts (80 in 30 ms, at 1.5 ms of CPU each): on 12 drawn scenarios with cores 30 %
 busy on average, the error was 2.3 % where the average load explains 0.15. What lateness
 does to the makespan is then simulated, with lateness drawn at random.
+
+That senders lead their fluids, and hear of what comes before its time, is left out: it
+hides most of this, so the prediction is a bound. With the lead taken off all lateness,
+16 drawn scenarios ran at a third of the time scale, and the 95th percentile of their
+errors was 7 % instead of 0.05.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Ends that processes have told, until the scheduler may take them in.
 
 A task that holds its profiled time tells its end as soon as its work is done, ahead of
-it. When that time comes nothing has to wake but the coordinator: no process, to tell;
-and its payload waits at the sender already.
+it. So it is known what will happen, as far as no task runs that may end before and has
+not told: that much of the schedule can be settled before its time, and everybody hears
+of it in time.
 """
 
 from __future__ import annotations
@@ -14,25 +15,49 @@ from typing import TYPE_CHECKING
 
 from emu.coordinator.online import event_time
 from emu.errors import NodeMisbehaved
+from emu.wire.messages import TaskEnded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from emu.wire.messages import FlowEnded, TaskEnded
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from emu.wire.messages import FlowEnded, RunTask
 
 
 class Agenda:
-    """Gives ends in the order of their times, none before it has come."""
+    """Gives ends in the order of their times, and says how far nothing is unknown.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    holds
+        The least that every iteration of every task takes, seconds, shape (tasks,
+        iterations); None when nothing is known of it.
+    """
+
+    def __init__(self, holds: NDArray[np.float64] | None = None) -> None:
+        self._holds = holds
         self._ahead: list[tuple[float, int, TaskEnded | FlowEnded]] = []
         self._order = itertools.count()
         self._passed = -math.inf
+        self._running: dict[int, float] = {}  # and the least time of its end
 
     @property
     def next(self) -> float:
         """Earliest end that is kept, run time; infinite when there is none."""
         return self._ahead[0][0] if self._ahead else math.inf
+
+    @property
+    def unknown(self) -> float:
+        """Earliest run time at which a task may end of whose end nothing is known."""
+        return min(self._running.values(), default=math.inf)
+
+    def begun(self, order: RunTask) -> None:
+        """Note that a task was told to start."""
+        holds = self._holds
+        held = -math.inf if holds is None else holds[order.task, order.iteration]
+        self._running[order.task] = order.start + float(held)
 
     def add(self, ends: Iterable[TaskEnded | FlowEnded], now: float) -> None:
         """Take ends that were told by ``now``, run time.
@@ -48,17 +73,16 @@ class Agenda:
                 raise NodeMisbehaved(f"a process reported the impossible: {end}")
             if time <= now:
                 self._passed = max(self._passed, time)
+            if isinstance(end, TaskEnded):
+                self._running.pop(end.task, None)
             heapq.heappush(self._ahead, (time, next(self._order), end))
 
-    def due(self, until: float) -> list[TaskEnded | FlowEnded]:
-        """Return ends up to ``until``, and up to the last that had passed when told.
+    def heard(self, until: float) -> float:
+        """Return ``until``, or the last end that had passed when it was told."""
+        return max(until, self._passed)
 
-        Parameters
-        ----------
-        until
-            Run time before which every end should have been told.
-        """
-        until = max(until, self._passed)
+    def due(self, until: float) -> list[TaskEnded | FlowEnded]:
+        """Return ends up to ``until``."""
         found = []
         while self._ahead and self.next <= until:
             found.append(heapq.heappop(self._ahead)[2])

@@ -8,7 +8,7 @@ import numpy as np
 
 from emu.problem import Realization
 from emu.schedule import RateHistory, Schedule
-from emu.schedule.lateness import carried_until, fluid_ends
+from emu.schedule.lateness import fluid_ends
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,7 +28,7 @@ class Recorder:
         self.task_start = np.full((tasks, iterations), np.nan)
         self.task_end = np.full((tasks, iterations), np.nan)
         self._activated = np.full((edges, iterations), np.nan)
-        self._arrived = np.full((edges, iterations), np.nan)
+        self._ended = np.full((edges, iterations), np.nan)
         self._volumes = np.zeros((edges, iterations))
         self.task_settled = np.full((tasks, iterations), np.nan)
         self._flow_settled = np.full((edges, iterations), np.nan)
@@ -54,8 +54,8 @@ class Recorder:
         return float(self._volumes[edge, iteration])
 
     def flow_ended(self, message: FlowEnded, settled: float) -> None:
-        """Note when a flow's last byte arrived, and when the scheduler settled it."""
-        self._arrived[message.edge, message.iteration] = message.time
+        """Note when a flow ended, and when the scheduler settled it."""
+        self._ended[message.edge, message.iteration] = message.time
         self._flow_settled[message.edge, message.iteration] = settled
 
     def realization(self) -> Realization:
@@ -67,14 +67,12 @@ class Recorder:
     def undergone(self) -> Realization:
         """Return times and volumes that have what came late in them.
 
-        A task lasts from when it could have started, had every flow arrived at the end
-        of its fluid, until its end was settled. A flow that arrived sooner, because its
-        rates fell before word of that had come, has as many bytes as they carried. The
-        scheduler of the simulation is that of the run, so these make it repeat the run,
-        but for flows that waited for the late arrival of the one before on their edge.
+        A task lasts from when it could have started, had every flow ended with its
+        fluid, until its end was settled. The scheduler of the simulation is that of the
+        run, so these make it repeat the run, but for flows that waited for the late
+        arrival of the one before on their edge.
         """
-        schedule, rates, job = self.schedule(), self._rates(), self._problem.job
-        carried = np.minimum(carried_until(rates, self._flow_settled), self._volumes)
+        schedule, job = self.schedule(), self._problem.job
         shaped = ~np.isnan(self._flow_settled)
         there = np.fmin(fluid_ends(schedule), self._flow_settled)
         could = np.zeros_like(self.task_settled)
@@ -85,10 +83,7 @@ class Recorder:
             ends = np.where(shaped[e, :count], there[e, :count], handed)
             into = could[edge.destination, edge.lag :]
             np.maximum(into, ends, out=into)
-        return Realization(
-            np.maximum(self.task_settled - could, 0.0),
-            np.where(shaped, carried, self._volumes),
-        )
+        return Realization(np.maximum(self.task_settled - could, 0.0), self._volumes)
 
     def schedule(self) -> Schedule:
         """Return the finished run as a Schedule.
@@ -113,7 +108,7 @@ class Recorder:
         self,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         job = self._problem.job
-        shape = self._arrived.shape
+        shape = self._ended.shape
         ready, start, end = (np.full(shape, np.nan) for _ in range(3))
         for e, edge in enumerate(job.edges):
             free = 0.0
@@ -123,7 +118,7 @@ class Recorder:
                 end[e, n] = start[e, n]
                 if self._problem.hops[e] and self._volumes[e, n] > 0:
                     start[e, n] = self._activated[e, n]
-                    end[e, n] = self._arrived[e, n]
+                    end[e, n] = self._ended[e, n]
                 free = end[e, n]
         return ready, start, end
 

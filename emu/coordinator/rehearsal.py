@@ -31,7 +31,7 @@ def rehearse(policy: str) -> None:
     scheduler.task_ended(0, 0, {0: 1.0}, 1.0)
     scheduler.settle()
     scheduler.served(0, 1.5)
-    scheduler.flow_ended(0, 0, 2.0)
+    scheduler.flow_arrived(0, 0, 2.0)
     scheduler.settle()
     scheduler.task_ended(1, 0, {}, 3.0)
     scheduler.settle()

@@ -57,13 +57,13 @@ _LEAD = 0.1
 _RUNNING = "running"
 #: Wall seconds between two looks at the watch while nothing happens.
 _LOOK = 0.25
-#: A flow that has been served is let go of without waiting for word of its arrival when
-#: that is overdue by so many wall seconds: most come within 0.3 ms.
-_GRACE = 0.001
-#: An end that was told ahead is taken in so many wall seconds after its time: what
+#: An end that was known ahead is taken in so many wall seconds after its time: what
 #: ended before it has mostly been told by then. At 0, 0.3 and 1 ms the errors of four
 #: drawn scenarios, and their flows' finishes, were the same within their spread.
 _HEARD = 0.0003
+#: Wall seconds before its time at most that what is sure to happen is settled and told,
+#: and half of it at the least: so that whoever is told hears of several things at once.
+_AHEAD = 0.05
 
 
 class Observer:
@@ -85,7 +85,7 @@ class Observer:
         """Hear that a task ended."""
 
     def flow_ended(self, message: FlowEnded) -> None:
-        """Hear that a flow arrived."""
+        """Hear that a flow ended."""
 
     def decided(self, decisions: Decisions) -> None:
         """Hear what the scheduler decided."""
@@ -132,7 +132,7 @@ class Coordinator:
         self._observer = observer or Observer()
         self._recorder = Recorder(problem)
         self._scheduler = Scheduler(
-            problem, policy, Profile(expected.times, expected.volumes)
+            problem, policy, Profile(expected.times, expected.volumes), self._times
         )
         self._watch = Watch(
             problem,
@@ -145,6 +145,7 @@ class Coordinator:
         )
         self._online = OnlineRun(self._scheduler, self._recorder, self._watch, self)
         self._tally, self._awakening = Tally.of(problem), Awakening(problem)
+        self._agenda = Agenda(self._times)
         self._owner = {
             task: process
             for process, members in problem.job.processes.items()
@@ -244,22 +245,19 @@ class Coordinator:
 
     async def _drive(self, clock: RunClock) -> None:
         """Let the scheduler decide on every end until the last task has ended."""
-        online, agenda, looked = self._online, Agenda(), time.monotonic()
+        online, agenda, looked = self._online, self._agenda, time.monotonic()
         online.begin()
         while not online.finished:
-            over = min(
-                clock.to_wall(online.next_fluid_end) + _GRACE,
-                clock.to_wall(agenda.next) + _HEARD,
-            )
-            patience = min(max(over - time.monotonic(), 0.0), _LOOK)
-            said = await self._roster.events(patience)
+            left = clock.to_wall(min(online.next_end, agenda.next)) - time.monotonic()
+            # Before its time, if it is sure by then; then, whatever was heard.
+            wait = left - _AHEAD / 2 if left > _AHEAD / 2 else left + _HEARD
+            said = await self._roster.events(min(max(wait, 0.0), _LOOK))
             now = time.monotonic()
             ends = [self._end(name, message) for name, message in said]
             agenda.add(ends, clock.to_emulated(now))
-            due = agenda.due(clock.to_emulated(now - _HEARD))
-            for end in due:
-                self._note(end)
-            online.handle(due, clock.to_emulated(now - _GRACE))
+            until = agenda.heard(clock.to_emulated(now - _HEARD))
+            ahead = min(clock.to_emulated(now + _AHEAD), agenda.unknown)
+            online.handle(agenda.due(max(until, ahead)), until, ahead)
             if now - looked > _LOOK:
                 looked = now
                 self._watch.check(clock.now())
@@ -284,16 +282,18 @@ class Coordinator:
             return message
         raise NodeMisbehaved(f"{process} sent {type(message).__name__} during the run")
 
-    def _note(self, end: TaskEnded | FlowEnded) -> None:
-        """Count an end and tell who looks on, now that its time has come."""
-        if isinstance(end, TaskEnded):
-            self._tally.note(end, self._problem.job.tasks[end.task].name)
-            self._observer.task_ended(end)
-        else:
-            self._observer.flow_ended(end)
+    def task_ended(self, message: TaskEnded) -> None:
+        """Count it and tell who looks on."""
+        self._tally.note(message, self._problem.job.tasks[message.task].name)
+        self._observer.task_ended(message)
+
+    def flow_ended(self, message: FlowEnded) -> None:
+        """Tell who looks on."""
+        self._observer.flow_ended(message)
 
     def run_task(self, message: RunTask) -> None:
         """Tell the process of a task to start it."""
+        self._agenda.begun(message)
         self._observer.task_started(message)
         self._roster.tell(self._owner[message.task], message)
 

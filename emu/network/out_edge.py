@@ -47,7 +47,8 @@ class SendRecord:
     finished
         Wall time when the kernel had taken the last byte, seconds.
     behind
-        Wall seconds between the fluid's end and that; 0 for an unshaped frame.
+        Wall seconds between the fluid's end and that, negative before it; 0 for an
+        unshaped frame.
     """
 
     edge: int
@@ -199,6 +200,7 @@ class OutEdge:
             told=queued.told > (line.since if line is not None else -math.inf),
             sending=outgoing.volume - outgoing.body_sent > pacer.depth.tail,
             looks=pacer.looks,
+            depth=pacer.depth,
         )
 
     def _follow(

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 #: same median finish error.
 QUANTUM = 0.002
 _MOST = 0.020
+#: How many such times a sender may lead its fluid. With 1 and 3, 41 and 58, 65 and 85,
+#: 96 and 100 % of the flows of three scenarios with bursts of 40 were punctual.
+_LEAD = 3
 #: Shortest time between two looks, near a flow's end.
 _SHORTEST = 0.0005
 #: Longest while there is nothing to send: only in case, since senders are told.
@@ -38,7 +41,7 @@ def pace_at(time_scale: float, quantum: float = QUANTUM) -> tuple[Looks, Depth]:
     """
     longest = min(quantum * math.sqrt(max(time_scale, 1.0)), _MOST)
     looks = Looks(min(_SHORTEST, longest), longest, _IDLE)
-    return looks, Depth(lead_time=longest)
+    return looks, Depth(lead_time=_LEAD * longest)
 
 
 class Paced(Protocol):

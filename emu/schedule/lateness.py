@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.schedule.critical_chain import CriticalChain
-    from emu.schedule.schedule import RateHistory, Schedule
+    from emu.schedule.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -89,30 +89,6 @@ def fluid_ends(schedule: Schedule) -> NDArray[np.float64]:
     found = found[np.isfinite(reached[found])][::-1]  # the earliest piece wins
     ends.ravel()[flow[found]] = reached[found]
     return ends
-
-
-def carried_until(rates: RateHistory, ends: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the bytes that the assigned rates of every flow carry until it ends.
-
-    Parameters
-    ----------
-    ends
-        Seconds, shape (edges, iterations).
-
-    Returns
-    -------
-    ndarray
-        Bytes, same shape; 0 for what has no rates.
-    """
-    carried: NDArray[np.float64] = np.zeros_like(ends)
-    flow = rates.edge * ends.shape[1] + rates.iteration
-    order = np.lexsort((rates.time, flow))
-    flow, time, rate = flow[order], rates.time[order], rates.rate[order]
-    same = np.append(flow[1:] == flow[:-1], False)[: len(flow)]
-    until = np.where(same, np.append(time[1:], np.inf)[: len(time)], np.inf)
-    lengths = np.minimum(until, ends.ravel()[flow]) - time
-    np.add.at(carried.ravel(), flow, rate * np.maximum(lengths, 0.0))
-    return carried
 
 
 def chain_lateness(

@@ -64,15 +64,14 @@ def open_flow(
 
 
 @inlined
-def close_flow(
-    layout: Layout, state: State, group: int, place: int, now: float
-) -> None:
-    """Take the flow at ``place`` of the heap of ``group`` out of the network."""
+def close_first(layout: Layout, state: State, group: int, now: float) -> int:
+    """Take the first flow of ``group`` to end out of the network; return its edge."""
+    first = layout.slot[group]
+    edge = int(state.mark_edge[first])
     advance(state, group, now)
-    heap.remove(
-        state.mark, state.mark_edge, layout.slot[group], state.active[group], place
-    )
+    heap.pop(state.mark, state.mark_edge, first, state.active[group])
     _count(layout, state, group, -1)
+    return edge
 
 
 @inlined

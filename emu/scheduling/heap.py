@@ -1,7 +1,6 @@
 """A binary heap of (key, item) in a slice of two arrays, smallest key first.
 
-heapq knows neither numba nor removal from the middle, which a flow that ends before
-its fluid does needs (`Scheduler.flow_ended`).
+heapq knows no numba.
 """
 
 from __future__ import annotations
@@ -32,15 +31,12 @@ def push(
 
 
 @inlined
-def remove(keys: Floats, items: Ints, first: int, size: int, hole: int) -> None:
-    """Remove the entry at ``hole`` from the heap of ``size`` at ``first``."""
+def pop(keys: Floats, items: Ints, first: int, size: int) -> None:
+    """Remove the smallest key from the heap of ``size`` at ``first``."""
     last = size - 1
     key = keys[first + last]
     item = items[first + last]
-    while hole > 0 and keys[first + ((hole - 1) >> 1)] > key:
-        keys[first + hole] = keys[first + ((hole - 1) >> 1)]
-        items[first + hole] = items[first + ((hole - 1) >> 1)]
-        hole = (hole - 1) >> 1
+    hole = 0
     while True:
         child = 2 * hole + 1
         if child >= last:

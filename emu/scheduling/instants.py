@@ -7,6 +7,7 @@ took 0.25 s of CPU with a call for each end and each instant, and takes 0.20.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from emu.scheduling.compiled import compiled, inlined
 from emu.scheduling.fluid import next_end
 from emu.scheduling.lines import Board, changed_lines
 from emu.scheduling.rates import set_rates
-from emu.scheduling.state import BEGUN, OPENED, State
+from emu.scheduling.state import BEGUN, GONE, OPENED, TIE, State
 
 if TYPE_CHECKING:
     from emu.scheduling.layout import Floats, Ints, Layout
@@ -28,14 +29,14 @@ DONE, FULL, IMPOSSIBLE = range(3)
 
 
 class Ends(NamedTuple):
-    """Ends of tasks and flows in the order of their times, shape (ends,).
+    """Ends of tasks and arrivals of flows, in the order of their times, shape (ends,).
 
     Parameters
     ----------
     time
         Seconds.
     task, edge
-        What ended, the other is -1.
+        What ended or arrived, the other is -1.
     iteration
         Of it.
     """
@@ -54,7 +55,7 @@ class Instants(NamedTuple):
     time
         Of every instant, seconds.
     served
-        Edge whose flow was let go of as its fluid had ended; -1 where there is none.
+        Flows whose fluid ended; their lines are the first of the instant.
     tasks, flows, lines
         Where the part of every instant begins; the last ends where the next would
         begin.
@@ -62,7 +63,7 @@ class Instants(NamedTuple):
         What started, and became active.
     edge, iteration, amount, rate, since
         The lines that changed: which flow, bytes served by ``since``, bytes per second
-        from then on. That of a flow that was let go of is the first of its instant.
+        from then on.
     """
 
     time: Floats
@@ -83,7 +84,7 @@ class Instants(NamedTuple):
 
 def room_for(tasks: int, edges: int) -> Instants:
     """Return room for `ROOM` usual instants, and one at which everything happens."""
-    few, some, more = tasks + ROOM, edges + ROOM, edges + 1 + 8 * ROOM
+    few, some, more = tasks + ROOM, edges + ROOM, 2 * edges + 8 * ROOM
 
     def numbers(size: int) -> Ints:
         return np.zeros(size, np.int64)
@@ -113,28 +114,29 @@ def _is_full(state: State, found: Instants, count: int) -> bool:
         count == found.time.size
         or found.tasks[count] + state.started.size > found.task.size
         or found.flows[count] + state.delivered.size > found.flow.size
-        or found.lines[count] + state.delivered.size + 1 > found.edge.size
+        or found.lines[count] + 2 * state.delivered.size > found.edge.size
     )
 
 
 @inlined
 def _can_end(state: State, board: Board, ends: Ends, place: int) -> bool:
-    """Tell whether what is said to have ended is running, or active."""
+    """Tell whether what is said to have ended is running, or on its way."""
     task, edge, iteration = ends.task[place], ends.edge[place], ends.iteration[place]
     if task >= 0:
         return bool(state.ended[task] == iteration < state.started[task])
     return bool(
         state.delivered[edge] == iteration == board.iteration[edge]
-        and state.ready[edge] > iteration
+        and state.ready[edge] > iteration >= state.arrived[edge]
     )
 
 
 @inlined
-def _take_in(layout: Layout, state: State, ends: Ends, place: int, now: float) -> None:
-    if ends.task[place] >= 0:
-        progress.end_task(layout, state, ends.task[place], now)
-    else:
-        progress.end_flow(layout, state, ends.edge[place], now)
+def _take_in(layout: Layout, state: State, ends: Ends, place: int, now: float) -> bool:
+    """Take an end in; tell whether anything may follow from it."""
+    if ends.task[place] < 0:
+        return bool(progress.arrive(layout, state, ends.edge[place], now))
+    progress.end_task(layout, state, ends.task[place], now)
+    return True
 
 
 @inlined
@@ -160,8 +162,9 @@ def _decide(
 
 @inlined
 def _note(
-    state: State, board: Board, changed: int, found: Instants, count: int, now: float
-) -> None:
+    state: State, volumes: Floats, board: Board, changed: int, found: Instants,
+    count: int, now: float,
+) -> None:  # fmt: skip
     """Append what was begun, opened and changed to the part of instant ``count``."""
     tasks, flows, lines = found.tasks[count], found.flows[count], found.lines[count]
     for i in range(state.length[BEGUN]):
@@ -172,8 +175,12 @@ def _note(
         found.flow[flows] = state.opened[i]
         found.flow_iteration[flows] = state.delivered[state.opened[i]]
         flows += 1
-    if found.served[count] >= 0:
+    for i in range(state.length[GONE]):
+        edge = state.gone[i]
+        iteration = state.served[edge] - 1
+        _add_line(found, lines, edge, iteration, volumes[edge, iteration], 0.0, now)
         lines += 1
+    found.served[count] = state.length[GONE]
     for i in range(changed):
         edge = board.edge[i]
         rate, iteration = board.rate[edge], board.iteration[edge]
@@ -185,23 +192,44 @@ def _note(
     found.lines[count + 1] = lines
 
 
+@inlined
+def _least_end(state: State, holds: Floats, ahead: float, now: float) -> float:
+    """Return ``ahead``, or before it when a task that began may end."""
+    for i in range(state.length[BEGUN]):
+        if holds.shape[1] == 0:
+            return -math.inf
+        task = state.begun[i]
+        ahead = min(ahead, now + holds[task, state.started[task] - 1])
+    return ahead
+
+
 @compiled
 def pass_instants(
     layout: Layout,
     state: State,
     volumes: Floats,
+    holds: Floats,
     board: Board,
     ends: Ends,
     taken: int,
     now: float,
     until: float,
+    ahead: float,
     found: Instants,
-) -> tuple[int, int, float, float, int]:
+) -> tuple[int, int, float, float, float, int]:
     """Take in ends from ``taken`` on, each at its time, while there is room.
 
-    Flows whose fluid ended before the next end, or at last before ``until``, are let go
-    of at that time. An end older than ``now`` counts as now; ends told with one time
-    are of one instant. With a negative ``taken`` the schedule begins.
+    Ends and fluid ends by ``until`` are taken in, and those before ``ahead`` as long
+    as nothing unknown can come before them: every fluid that ended has arrived, and
+    no task began that may have ended by then. An end older than ``now`` counts as now;
+    what has one time is of one instant, and a flow that arrives before its fluid's end
+    makes none. With a negative ``taken`` the schedule begins.
+
+    Parameters
+    ----------
+    holds
+        The least that every iteration of every task takes, seconds; without columns
+        nothing is known of it.
 
     Returns
     -------
@@ -209,6 +237,8 @@ def pass_instants(
         Ends taken in by now, and instants in ``found``.
     now, next
         Time of the last instant, and of the next fluid's end.
+    ahead
+        What of it is left.
     how
         `DONE`; `FULL`: to be called again; `IMPOSSIBLE`: the end at ``taken`` is.
     """
@@ -218,28 +248,32 @@ def pass_instants(
         taken = 0
     while not _is_full(state, found, count):
         end = next_end(state)
-        over = taken == ends.time.size
-        due = until if over else ends.time[taken]
-        found.served[count] = -1
+        told = ends.time[taken] if taken < ends.time.size else math.inf
+        state.length[GONE] = 0
         if begins:
             begins = False
-        elif end < due:
-            now = max(now, end)
-            edge = progress.drain_flow(layout, state, now)
-            iteration = state.delivered[edge]
-            row, volume = found.lines[count], volumes[edge, iteration]
-            _add_line(found, row, edge, iteration, volume, 0.0, now)
-            found.served[count] = edge
-        elif over:
-            return taken, count, now, end, DONE
         else:
-            now = max(now, due)
-            while taken < ends.time.size and ends.time[taken] == due:
+            at = min(end, told)
+            if at == math.inf or not (
+                at <= until
+                or (at < ahead and progress.all_known(layout, state, at * (1.0 + TIE)))
+            ):
+                return taken, count, now, end, ahead, DONE
+            at = max(now, at)
+            instant = at * (1.0 + TIE)
+            happens = end <= instant
+            while taken < ends.time.size and ends.time[taken] <= instant:
                 if not _can_end(state, board, ends, taken):
-                    return taken, count, now, end, IMPOSSIBLE
-                _take_in(layout, state, ends, taken, now)
+                    return taken, count, now, end, ahead, IMPOSSIBLE
+                happens |= _take_in(layout, state, ends, taken, at)
                 taken += 1
+            if not happens:
+                continue
+            now = at
+            if end <= instant:
+                progress.end_fluids(layout, state, instant, now, 0.0)
         changed = _decide(layout, state, volumes, board, now)
-        _note(state, board, changed, found, count, now)
+        ahead = _least_end(state, holds, ahead, now)
+        _note(state, volumes, board, changed, found, count, now)
         count += 1
-    return taken, count, now, next_end(state), FULL
+    return taken, count, now, next_end(state), ahead, FULL

@@ -8,8 +8,11 @@
 - What nobody would receive is not sent: iteration n goes over an edge only if
   n + lag < N.
 
-Ends are taken in by `end_task` and `end_flow`, in any order; `settle` then draws the
-consequences of all events of one instant. Rates come after it.
+- A flow ends when its fluid has and its last byte is there. Where nothing is sent that
+  is one, see `all_arrived`.
+
+What happens is taken in by `end_task`, `arrive` and `end_fluids`, in any order;
+`settle` then draws the consequences of all events of one instant. Rates come after it.
 """
 
 from __future__ import annotations
@@ -17,8 +20,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.scheduling.compiled import inlined
-from emu.scheduling.fluid import close_flow, open_flow
-from emu.scheduling.state import BEGUN, OPENED, WAITING, WOKEN, State
+from emu.scheduling.fluid import advance, close_first, open_flow
+from emu.scheduling.state import (
+    BEGUN,
+    BLOCK,
+    GONE,
+    OPENED,
+    TIE,
+    WAITING,
+    WOKEN,
+    State,
+)
 
 if TYPE_CHECKING:
     from emu.scheduling.layout import Floats, Layout
@@ -95,8 +107,8 @@ def end_task(layout: Layout, state: State, task: int, now: float) -> None:
 
 
 @inlined
-def _arrive(layout: Layout, state: State, edge: int, now: float) -> None:
-    """Take in that the last byte of the present flow of ``edge`` is there."""
+def _end_flow(layout: Layout, state: State, edge: int, now: float) -> None:
+    """Take in that the present flow of ``edge`` ended."""
     if state.log.flow_end.shape[1] > 0:
         state.log.flow_end[edge, state.delivered[edge]] = now
     _deliver(layout, state, edge)
@@ -105,39 +117,82 @@ def _arrive(layout: Layout, state: State, edge: int, now: float) -> None:
 
 
 @inlined
-def end_flow_at(
-    layout: Layout, state: State, group: int, place: int, now: float
-) -> None:
-    """Take in that the flow at ``place`` of the heap of ``group`` ended."""
-    edge = state.mark_edge[layout.slot[group] + place]
-    close_flow(layout, state, group, place, now)
-    _arrive(layout, state, edge, now)
+def all_arrived(layout: Layout, state: State) -> None:
+    """Have every byte there as soon as the fluid has served it, from now on."""
+    for edge in range(state.arrived.size):
+        state.arrived[edge] = layout.iterations
 
 
 @inlined
-def end_flow(layout: Layout, state: State, edge: int, now: float) -> None:
-    """Take in that the flow of ``edge`` ended, wherever its fluid stands."""
-    group = layout.group[edge]
-    for place in range(state.active[group]):
-        if state.mark_edge[layout.slot[group] + place] == edge:
-            end_flow_at(layout, state, group, place, now)
-            return
-    _arrive(layout, state, edge, now)  # its fluid was drained before
+def arrive(layout: Layout, state: State, edge: int, now: float) -> bool:
+    """Take in that the last byte of the present flow of ``edge`` is there.
 
-
-@inlined
-def drain_flow(layout: Layout, state: State, now: float) -> int:
-    """Take one flow whose fluid is at its end out of the network; return its edge.
-
-    It has not arrived: its destination waits, and so does the next flow of its edge.
-    -1 when there is none. Rates must be set before the next call.
+    Tells whether that ends the flow: its fluid has ended before.
     """
-    for group in range(state.active.size):
-        if state.active[group] > 0 and 0.0 <= state.finish[group] <= now:
-            edge = int(state.mark_edge[layout.slot[group]])
-            close_flow(layout, state, group, 0, now)
-            return edge
-    return -1
+    state.arrived[edge] = state.delivered[edge] + 1
+    if state.served[edge] <= state.delivered[edge]:
+        return False
+    _end_flow(layout, state, edge, now)
+    return True
+
+
+@inlined
+def end_fluids(
+    layout: Layout, state: State, instant: float, now: float, step: float
+) -> None:
+    """Take flows whose mark is reached by ``instant`` out of the network, and ties.
+
+    Their edges are appended to ``state.gone``, which the caller empties. Those that
+    have not arrived keep their destination waiting, and the next flow of their edge.
+    With a ``step`` above 0 the mark may have been passed since the step before.
+    """
+    for block in range(state.soonest.size):
+        if state.soonest[block] > instant:
+            continue
+        first = block * BLOCK
+        for group in range(first, min(first + BLOCK, state.finish.size)):
+            if state.finish[group] <= instant:
+                _end_first_fluids(layout, state, group, now, step)
+
+
+@inlined
+def all_known(layout: Layout, state: State, instant: float) -> bool:
+    """Tell whether every flow has arrived whose fluid has ended, or will by then."""
+    for edge in range(state.served.size):
+        if state.served[edge] > state.delivered[edge]:
+            return False
+    for group in range(state.finish.size):
+        if not 0.0 <= state.finish[group] <= instant:
+            continue
+        first = layout.slot[group]
+        ties = state.mark[first] * (1.0 + TIE)
+        for place in range(first, first + state.active[group]):
+            edge = state.mark_edge[place]
+            if state.mark[place] <= ties and (
+                state.arrived[edge] <= state.delivered[edge]
+            ):
+                return False
+    return True
+
+
+@inlined
+def _end_first_fluids(
+    layout: Layout, state: State, group: int, now: float, step: float
+) -> None:
+    first = layout.slot[group]
+    mark = state.mark[first]
+    if step > 0.0:
+        advance(state, group, now)
+        mark = max(mark, state.service[group])
+    state.service[group] = mark
+    state.since[group] = now
+    while state.active[group] > 0 and state.mark[first] <= mark * (1.0 + TIE):
+        edge = close_first(layout, state, group, now)
+        state.gone[state.length[GONE]] = edge
+        state.length[GONE] += 1
+        state.served[edge] = state.delivered[edge] + 1
+        if state.arrived[edge] > state.delivered[edge]:
+            _end_flow(layout, state, edge, now)
 
 
 @inlined

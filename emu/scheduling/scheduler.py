@@ -90,28 +90,28 @@ class Decisions:
         (edge, iteration) between machines that became active now.
     lines
         Every active flow whose fluid line changed, new ones included.
-    lets_go
-        Whether the first line is that of a flow whose fluid has ended: its bytes have
-        been served, its rate is 0 and others may have it, though it has not arrived.
+    served
+        How many of the first lines are of flows whose fluid has ended: the rate is 0
+        and others may have it, though the flow ends only when it has arrived, too.
     """
 
     time: float
     tasks: list[tuple[int, int]]
     flows: list[tuple[int, int]]
     lines: Lines
-    lets_go: bool = False
+    served: int = 0
 
     @property
     def news(self) -> Lines:
         """The lines of which senders do not know: that a fluid ends they know."""
-        return self.lines[1:] if self.lets_go else self.lines
+        return self.lines[self.served :] if self.served else self.lines
 
 
 class Scheduler:
     """One schedule, driven event by event.
 
-    Tell it ends with `task_ended` and `flow_ended`, in the order of their times, then
-    call `settle`. Time never runs backwards: an end that is told late counts as now.
+    Tell it with `task_ended` and `flow_arrived`, then call `settle`. Time never runs
+    backwards: an end that is told late counts as now.
 
     Parameters
     ----------
@@ -121,6 +121,9 @@ class Scheduler:
         Name of the rate policy, see `emu.scheduling.POLICIES`.
     profile
         Times and volumes to expect, for a policy that looks ahead.
+    holds
+        The least that every iteration of every task takes, seconds, shape (tasks,
+        iterations); without it nothing is settled ahead of its time.
 
     Raises
     ------
@@ -130,7 +133,11 @@ class Scheduler:
     """
 
     def __init__(
-        self, problem: Problem, policy: str, profile: Profile | None = None
+        self,
+        problem: Problem,
+        policy: str,
+        profile: Profile | None = None,
+        holds: NDArray[np.float64] | None = None,
     ) -> None:
         rule, job = rate_policy(policy), problem.job
         shape = (len(job.edges), job.iterations)
@@ -147,10 +154,10 @@ class Scheduler:
         after = expectation(self._layout, plain(profile.times), plain(profile.volumes))
         self._state = new_state(self._layout, after, 0)
         self._volumes = np.zeros(shape)
+        self._holds = plain(np.empty((len(job.tasks), 0)) if holds is None else holds)
         self._board = new_board(shape[0])
         self._room = room_for(len(job.tasks), len(job.edges))
         self._told: list[tuple[float, int, int, int]] = []  # as the columns of Ends
-        self._let_go: dict[int, int] = {}  # iteration of the last such flow of an edge
         self._now, self._next_end = 0.0, math.inf
 
     def begin(self) -> Decisions:
@@ -163,7 +170,7 @@ class Scheduler:
         """
         if self._state.started.any():
             raise SchedulingError("the schedule has begun already")
-        return self._settled(-1, -math.inf)[0]
+        return self._settled(-1, -math.inf, -math.inf)[0]
 
     def task_ended(
         self, task: int, iteration: int, volumes: Mapping[int, float], time: float
@@ -195,8 +202,10 @@ class Scheduler:
         for edge, volume in volumes.items():
             self._volumes[edge, iteration] = volume
 
-    def flow_ended(self, edge: int, iteration: int, time: float) -> None:
+    def flow_arrived(self, edge: int, iteration: int, time: float) -> None:
         """Tell that the last byte of the flow ``iteration`` of ``edge`` has arrived.
+
+        The flow ends then, or with its fluid if that is later.
 
         Raises
         ------
@@ -204,7 +213,7 @@ class Scheduler:
             When there is no such edge or iteration, or the time is not a number.
         """
         if not 0 <= edge < len(self._job.edges):
-            raise SchedulingError(f"a flow of edge {edge} ended, which is not there")
+            raise SchedulingError(f"a flow of edge {edge} arrived, which is not there")
         self._tell(time, -1, edge, iteration)
 
     @property
@@ -212,37 +221,58 @@ class Scheduler:
         """When the next flow will have been served, by the last `settle`; or never."""
         return self._next_end
 
-    def settle(self, until: float = -math.inf) -> list[Decisions]:
-        """Return what follows from the ends told since the last call, in its order.
+    @property
+    def waiting(self) -> int:
+        """How many of the ends told have not been taken in, the last of them."""
+        return len(self._told)
 
-        A flow whose fluid ended before one of them, or before ``until``, is let go of
-        at that time: its rate is for others from then on, though only `flow_ended` says
-        when its last byte arrived.
+    def settle(
+        self, until: float | None = None, ahead: float = -math.inf
+    ) -> list[Decisions]:
+        """Return what follows from the ends told, in the order of their times.
+
+        Fluids that end meanwhile are taken in at their time: the rate is for others
+        from then on, and the flow ends if it has arrived.
+
+        Parameters
+        ----------
+        until
+            Time by which everything is taken in; that of the last end told unless
+            given.
+        ahead
+            Time before which more is taken in, as far as nothing unknown can come
+            before it. The caller knows of no task now running, of whose end it has not
+            told, that it may end before.
 
         Raises
         ------
         SchedulingError
-            When a task that ended was not running in that iteration, or a flow not
-            active.
+            When a task that ended was not running in that iteration, or a flow that
+            arrived was not on its way.
         """
-        return self._settled(0, until)
+        self._told.sort(key=lambda end: end[0])
+        if until is None:
+            until = self._told[-1][0] if self._told else -math.inf
+        return self._settled(0, until, ahead)
 
-    def _settled(self, taken: int, until: float) -> list[Decisions]:
+    def _settled(self, taken: int, until: float, ahead: float) -> list[Decisions]:
         time, *columns = zip(*self._told, strict=True) if self._told else ((),) * 4
-        self._told = []
         ends = Ends(
             np.array(time, np.float64), *(np.array(c, np.int64) for c in columns)
         )
         found: list[Decisions] = []
         how = FULL
         while how == FULL:
-            taken, count, self._now, self._next_end, how = pass_instants(
-                self._layout, self._state, plain(self._volumes), self._board, ends,
-                taken, self._now, until, self._room,
+            taken, count, self._now, self._next_end, ahead, how = pass_instants(
+                self._layout, self._state, plain(self._volumes), self._holds,
+                self._board, ends, taken, self._now, until, ahead, self._room,
             )  # fmt: skip
             found += self._decisions(count)
         if how == IMPOSSIBLE:
-            raise SchedulingError(self._why_not(*(int(c[taken]) for c in ends[1:])))
+            _, *which = self._told[taken]
+            self._told = []
+            raise SchedulingError(self._why_not(*which))
+        self._told = self._told[taken:]
         return found
 
     def _decisions(self, count: int) -> list[Decisions]:
@@ -262,16 +292,13 @@ class Scheduler:
             room.since[: lines[-1]].copy(),
         )
         served = room.served[:count].tolist()
-        for i, edge in enumerate(served):
-            if edge >= 0:
-                self._let_go[edge] = int(changed.iteration[lines[i]])
         return [
             Decisions(
                 time=time,
                 tasks=begun[tasks[i] : tasks[i + 1]],
                 flows=opened[flows[i] : flows[i + 1]],
                 lines=changed[lines[i] : lines[i + 1]],
-                lets_go=served[i] >= 0,
+                served=served[i],
             )
             for i, time in enumerate(room.time[:count].tolist())
         ]
@@ -290,7 +317,7 @@ class Scheduler:
         iteration = int(state.delivered[edge])
         if self._board.iteration[edge] != iteration:
             raise SchedulingError(f"{self._flow_name(edge, iteration)} is not active")
-        if self._let_go.get(edge) == iteration:
+        if state.served[edge] > iteration:
             return float(self._volumes[edge, iteration])
         group = self._layout.group[edge]
         ahead = state.rate[group] * max(0.0, time - state.since[group])
@@ -319,7 +346,7 @@ class Scheduler:
                 "iterations"
             )
         return (
-            f"{self._flow_name(edge, iteration)} ended, but it was not active: "
+            f"{self._flow_name(edge, iteration)} arrived, but it was not on its way: "
             f"{state.ready[edge]} were produced, {state.delivered[edge]} delivered"
         )
 

@@ -85,12 +85,15 @@ class State(NamedTuple):
     ready, delivered
         Iterations of every edge that its source produced and its destination has. The
         flow in transit, if any, is number ``delivered[e]``.
-    woken, waiting, begun, opened
+    served, arrived
+        Per edge, one more than the newest flow whose fluid has ended, and whose last
+        byte is there: a flow ends when both are.
+    woken, waiting, begun, opened, gone
         Lists, their lengths in ``length``: tasks that may start and edges whose next
         flow may become active at the next settling; tasks that started and flows that
-        became active at the last one.
+        became active at the last one; edges whose fluid ended at this instant.
     length
-        Lengths of woken, waiting, begun, opened, touched.
+        Lengths of woken, waiting, begun, opened, touched, gone.
     active
         Active flows of every group.
     touched, is_touched, shared
@@ -121,10 +124,13 @@ class State(NamedTuple):
     missing: Ints
     ready: Ints
     delivered: Ints
+    served: Ints
+    arrived: Ints
     woken: Ints
     waiting: Ints
     begun: Ints
     opened: Ints
+    gone: Ints
     length: Ints
     active: Ints
     touched: Ints
@@ -148,7 +154,7 @@ class State(NamedTuple):
 
 
 # Positions in State.length.
-WOKEN, WAITING, BEGUN, OPENED, TOUCHED = range(5)
+WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE = range(6)
 
 
 @compiled
@@ -195,11 +201,14 @@ def new_state(layout: Layout, after: Floats, columns: int) -> State:
         missing=np.zeros(tasks, np.int64),
         ready=np.zeros(edges, np.int64),
         delivered=np.zeros(edges, np.int64),
+        served=np.zeros(edges, np.int64),
+        arrived=np.zeros(edges, np.int64),
         woken=np.empty(tasks, np.int64),
         waiting=np.empty(edges, np.int64),
         begun=np.empty(tasks, np.int64),
         opened=np.empty(edges, np.int64),
-        length=np.zeros(5, np.int64),
+        gone=np.empty(edges, np.int64),
+        length=np.zeros(6, np.int64),
         active=np.zeros(groups, np.int64),
         touched=np.empty(groups, np.int64),
         is_touched=np.zeros(groups, np.bool_),

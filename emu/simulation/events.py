@@ -9,10 +9,10 @@ import numpy as np
 
 from emu.scheduling import heap, progress
 from emu.scheduling.compiled import compiled, hot, inlined
-from emu.scheduling.fluid import advance, next_end
+from emu.scheduling.fluid import next_end
 from emu.scheduling.lines import Board, changed_lines, new_board
 from emu.scheduling.rates import set_rates
-from emu.scheduling.state import BEGUN, BLOCK, OPENED, TIE, State
+from emu.scheduling.state import BEGUN, GONE, OPENED, TIE, State
 
 if TYPE_CHECKING:
     from emu.scheduling.layout import Floats, Ints, Layout
@@ -67,35 +67,6 @@ def _record(layout: Layout, state: State, recorder: Recorder, now: float) -> Non
 
 
 @inlined
-def _end_flows(
-    layout: Layout, state: State, instant: float, now: float, step: float
-) -> None:
-    """End the flows whose mark is reached by ``instant``, and those tied with them."""
-    for block in range(state.soonest.size):
-        if state.soonest[block] > instant:
-            continue
-        first = block * BLOCK
-        for group in range(first, min(first + BLOCK, state.finish.size)):
-            if state.finish[group] <= instant:
-                _end_first_flows(layout, state, group, now, step)
-
-
-@inlined
-def _end_first_flows(
-    layout: Layout, state: State, group: int, now: float, step: float
-) -> None:
-    first = layout.slot[group]
-    mark = state.mark[first]
-    if step > 0.0:  # the flow may have been through before the slot was
-        advance(state, group, now)
-        mark = max(mark, state.service[group])
-    state.service[group] = mark
-    state.since[group] = now
-    while state.active[group] > 0 and state.mark[first] <= mark * (1.0 + TIE):
-        progress.end_flow_at(layout, state, group, 0, now)
-
-
-@inlined
 def _start_tasks(state: State, times: Floats, running: int, now: float) -> int:
     """Put the tasks that begin now on the heap; return how many then run."""
     for i in range(state.length[BEGUN]):
@@ -127,6 +98,7 @@ def run(
     running = 0
     now = makespan = 0.0
     progress.begin(layout, state)
+    progress.all_arrived(layout, state)
     while True:
         progress.settle(layout, state, volumes, now)
         running = _start_tasks(state, times, running, now)
@@ -144,10 +116,11 @@ def run(
                 return math.inf
             instant = now * (1.0 + TIE)
             if flow_end <= instant:
-                _end_flows(layout, state, instant, now, step)
+                state.length[GONE] = 0
+                progress.end_fluids(layout, state, instant, now, step)
         while running > 0 and state.due[0] <= instant:
             task = state.due_task[0]
-            heap.remove(state.due, state.due_task, 0, running, 0)
+            heap.pop(state.due, state.due_task, 0, running)
             running -= 1
             progress.end_task(layout, state, task, now)
             makespan = now

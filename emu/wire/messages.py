@@ -153,7 +153,10 @@ class TaskEnded:
 
 @dataclass(frozen=True)
 class FlowEnded:
-    """The last byte of (edge, iteration) arrived at run time ``time``."""
+    """The last byte of (edge, iteration) arrived at run time ``time``.
+
+    The flow ends then, or with its fluid if that is later: who looks on is told that.
+    """
 
     edge: int
     iteration: int

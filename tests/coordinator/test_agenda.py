@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from emu.coordinator.agenda import Agenda
 from emu.coordinator.online import event_time
 from emu.errors import NodeMisbehaved
-from emu.wire.messages import FlowEnded, TaskEnded
+from emu.wire.messages import FlowEnded, RunTask, TaskEnded
 
 
 def task(end: float) -> TaskEnded:
@@ -39,8 +40,30 @@ def test_what_has_passed_brings_all_that_was_before_it() -> None:
     agenda.add([task(2.0), task(4.0)], now=1.0)
     agenda.add([flow(3.0)], now=3.5)
 
-    assert agenda.due(1.5) == [task(2.0), flow(3.0)]
+    assert agenda.heard(1.5) == 3.0
+    assert agenda.heard(3.2) == 3.2
+    assert agenda.due(agenda.heard(1.5)) == [task(2.0), flow(3.0)]
     assert agenda.due(3.9) == []
+
+
+def test_nothing_is_unknown_before_the_least_time_of_what_runs_untold() -> None:
+    agenda = Agenda(np.array([[2.0, 3.0], [9.0, 9.0]]))
+    assert agenda.unknown == math.inf
+    agenda.begun(RunTask(0, 0, 1.0))
+    agenda.begun(RunTask(1, 0, 1.0))
+    assert agenda.unknown == 3.0
+    agenda.add([task(3.0)], now=1.5)
+    assert agenda.unknown == 10.0
+    agenda.begun(RunTask(0, 1, 3.0))
+    assert agenda.unknown == 6.0
+
+
+def test_without_profiled_times_a_task_may_end_at_any_time() -> None:
+    agenda = Agenda()
+    agenda.begun(RunTask(0, 0, 1.0))
+    assert agenda.unknown == -math.inf
+    agenda.add([task(3.0)], now=3.5)
+    assert agenda.unknown == math.inf
 
 
 def test_ends_of_one_time_keep_the_order_in_which_they_were_told() -> None:
@@ -70,7 +93,7 @@ def test_every_end_is_given_once_in_order_and_not_before_its_time(
         now += step
         expected.append(flow(now + ahead))
         agenda.add(expected[-1:], now)
-        due = agenda.due(now - grace)
+        due = agenda.due(agenda.heard(now - grace))
         times = [event_time(end) for end in due]
         assert times == sorted(times)
         assert all(time <= now for time in times)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from emu.coordinator.awakening import Awakening
 from emu.scheduling import Lines
-from emu.shaping import Looks, fluid_end, next_look
+from emu.shaping import Depth, Looks, fluid_end, next_look
 from emu.testing import two_machine_example
 from emu.wire.messages import Look
 from tests.shaping.fluids import Piece, lines_of, pieces_strategy, true_end
@@ -53,6 +53,10 @@ def test_a_rate_counts_against_the_lowest_that_may_have_been_seen() -> None:
     assert told == [True, False, False, False, True, False]
 
 
+#: A sender with a lead ends sooner, and hides what is looked for here.
+NO_LEAD = Depth(lead_time=0.0)
+
+
 @given(pieces=pieces_strategy, volume=st.integers(1, 3_000_000), sending=st.booleans())
 def test_who_is_told_of_what_rises_ends_late_by_a_shortest_look_at_most(
     *, pieces: list[Piece], volume: int, sending: bool
@@ -62,7 +66,9 @@ def test_who_is_told_of_what_rises_ends_late_by_a_shortest_look_at_most(
     told = [x.since for x, tell in zip(lines, tells, strict=True) if tell]
     now, looked = lines[0].since, 0
     while fluid_end(seen := [x for x in lines if x.since <= now][-1], volume) > now:
-        due = next_look(seen, now, volume, told=False, sending=sending, looks=LOOKS)
+        due = next_look(
+            seen, now, volume, told=False, sending=sending, looks=LOOKS, depth=NO_LEAD
+        )
         now = min([due, *(since for since in told if since > now)])
         looked += 1
 

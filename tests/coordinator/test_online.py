@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from emu.coordinator.online import OnlineRun
@@ -20,6 +20,7 @@ from emu.problem import (
     Machine,
     Placement,
     Problem,
+    Profile,
     Realization,
     Task,
 )
@@ -27,8 +28,14 @@ from emu.schedule import audit
 from emu.scheduling import Scheduler
 from emu.simulation import simulate
 from emu.testing import two_machine_example
+from emu.testing.corpus import RULES
 from emu.wire.messages import FlowEnded, TaskEnded
-from tests.coordinator.virtual import PerfectProcesses, drive
+from tests.coordinator.virtual import (
+    PerfectProcesses,
+    PromptProcesses,
+    drive,
+    drive_ahead,
+)
 
 # Powers of two and their like make exact ties, the rest makes none.
 SIZES = st.sampled_from([0.0, 1.0, 2.0, 4.0, 8.0, 3.7, 0.013, 11.11])
@@ -79,6 +86,32 @@ def test_events_and_virtual_time_give_one_schedule(
     assert audit(online, tolerance=1e-6).violations == []
 
 
+@given(problems(), st.sampled_from(RULES), st.integers(0, 2**32), st.floats(0.1, 30.0))
+def test_what_is_sure_is_settled_ahead_and_gives_the_same_schedule(
+    drawn: tuple[Problem, Realization], policy: str, seed: int, ahead: float
+) -> None:
+    problem, realization = drawn
+    prompt = PromptProcesses(problem, realization, np.random.default_rng(seed))
+
+    schedule = drive_ahead(problem, realization, policy, ahead, prompt).schedule()
+
+    profile = Profile(realization.times, realization.volumes)
+    simulated = simulate(problem, realization, policy, profile=profile)
+    for field in ("task_start", "task_end", "flow_start", "flow_end"):
+        mine, theirs = getattr(schedule, field), getattr(simulated, field)
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9, err_msg=field)
+    event(f"tasks told ahead: {min(prompt.ahead, 1)}")
+
+
+def test_tasks_are_told_to_start_before_their_time() -> None:
+    problem, realization = two_machine_example(3)
+    prompt = PromptProcesses(problem, realization, np.random.default_rng(1))
+
+    drive_ahead(problem, realization, "oes", 1.0, prompt)
+
+    assert prompt.ahead > len(problem.job.tasks)
+
+
 @given(problems())
 def test_realization_is_what_was_measured(
     problem_and_realization: tuple[Problem, Realization],
@@ -121,6 +154,11 @@ def test_late_event_counts_from_now() -> None:
     assert started[2, 0] == 5.0  # g1->s0 was ready at 1 s, and was told of at 5 s
 
 
+def flows_ended(outlet: PerfectProcesses) -> list[tuple[int, float]]:
+    """Return edge and time of the flows that ended."""
+    return [(e.edge, e.time) for e in outlet.ended if isinstance(e, FlowEnded)]
+
+
 def test_a_served_flow_lets_go_of_its_rate_and_holds_up_what_waits_for_it() -> None:
     """Two flows share a port; the first is served at 3 s and arrives at 3.5 s."""
     tasks = tuple(Task(name, "task") for name in "abcd")
@@ -134,20 +172,48 @@ def test_a_served_flow_lets_go_of_its_rate_and_holds_up_what_waits_for_it() -> N
     online = OnlineRun(scheduler, recorder, watch, outlet)
     online.begin()
     online.handle(outlet.next_events())
-    assert online.next_fluid_end == 3.0
+    assert online.next_end == 3.0
 
-    online.handle([], served_by=3.2)
+    online.handle([], until=3.2)
     online.handle([FlowEnded(0, 0, 3.5, 10.0), FlowEnded(1, 0, 5.0, 30.0)])
     history, record = recorder.schedule().rates, recorder
 
     assert history is not None
     rows = zip(history.time, history.edge, history.rate, strict=True)
-    assert list(rows) == [(1.0, 0, 5.0), (1.0, 1, 5.0), (3.0, 0, 0.0), (3.0, 1, 10.0)]
+    assert list(rows) == [
+        (1.0, 0, 5.0), (1.0, 1, 5.0), (3.0, 0, 0.0), (3.0, 1, 10.0), (5.0, 1, 0.0),
+    ]  # fmt: skip
+    assert flows_ended(outlet) == [(0, 3.5), (1, 5.0)]
     assert record.task_start[2:, 0].tolist() == [3.5, 5.0]
     heard = [
         (d.time, d.lines.edge.tolist(), d.news.edge.tolist()) for d in outlet.heard
     ]
-    assert heard == [(1.0, [0, 1], [0, 1]), (3.0, [0, 1], [1])]
+    assert heard == [(1.0, [0, 1], [0, 1]), (3.0, [0, 1], [1]), (5.0, [1], [])]
+
+
+def test_a_flow_that_arrives_before_its_fluid_s_end_ends_with_it() -> None:
+    """The first would be served at 3 s, but the other leaves the port at 2 s."""
+    tasks = tuple(Task(name, "task") for name in "abcd")
+    job = Job(tasks, (Edge(0, 2, 0), Edge(1, 3, 0)), 1)
+    cluster = Cluster((Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0)))
+    problem = Problem(cluster, job, Placement((0, 0, 1, 1)))
+    realization = Realization(np.ones((4, 1)), np.array([[10.0], [5.0]]))
+    scheduler, recorder = Scheduler(problem, "maxmin"), Recorder(problem)
+    watch = Watch(problem, realization.times, scheduler.served, 1.0)
+    outlet = PerfectProcesses(problem, realization)
+    online = OnlineRun(scheduler, recorder, watch, outlet)
+    online.begin()
+    online.handle(outlet.next_events())
+
+    online.handle([FlowEnded(0, 0, 1.8, 10.0), FlowEnded(1, 0, 1.9, 5.0)])
+    assert not flows_ended(outlet)
+    online.handle([], until=2.4)
+    assert online.next_end == 2.5
+    online.handle([], until=2.5)
+
+    assert flows_ended(outlet) == [(1, 2.0), (0, 2.5)]
+    assert recorder.task_start[2:, 0].tolist() == [2.5, 2.0]
+    assert recorder.schedule().flow_end[:, 0].tolist() == [2.5, 2.0]
 
 
 def ended(problem: Problem, **changes: object) -> TaskEnded:

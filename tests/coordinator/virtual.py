@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from typing_extensions import override
 
+from emu.coordinator.agenda import Agenda
 from emu.coordinator.online import OnlineRun
 from emu.coordinator.record import Recorder
 from emu.coordinator.watch import Watch
@@ -33,6 +34,7 @@ class PerfectProcesses:
         self._tasks: list[tuple[float, int, int]] = []
         self._flows: dict[int, tuple[float, int]] = {}
         self.heard: list[Decisions] = []
+        self.ended: list[TaskEnded | FlowEnded] = []
 
     def run_task(self, message: RunTask) -> None:
         """Hold the task for its time."""
@@ -51,11 +53,24 @@ class PerfectProcesses:
             wait = max(left, 0.0) / rate if rate > 0 else math.inf
             self._flows[int(edge)] = (since + wait, int(n))
 
+    def task_ended(self, message: TaskEnded) -> None:
+        """Note it."""
+        self.ended.append(message)
+
+    def flow_ended(self, message: FlowEnded) -> None:
+        """Note it."""
+        self.ended.append(message)
+
     def next_time(self) -> float:
         """Return when something ends next, infinity if nothing does."""
         ends = [end for end, _ in self._flows.values()]
         ends += [self._tasks[0][0]] if self._tasks else []
         return min(ends, default=math.inf)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing will end or arrive before a fluid does."""
+        return self.next_time() == math.inf
 
     def next_events(self) -> list[TaskEnded | FlowEnded]:
         """Return everything that ends at the next instant."""
@@ -123,6 +138,11 @@ class LateProcesses(PerfectProcesses):
             ) not in self._arrived:  # its rate may change, its bytes are there
                 self._flows[edge] = (end + self._behind[edge, n], n)
 
+    @property
+    @override
+    def idle(self) -> bool:
+        return super().idle and not self._withheld
+
     @override
     def next_events(self) -> list[TaskEnded | FlowEnded]:
         ends = [end for end, _ in self._flows.values()]
@@ -151,8 +171,8 @@ def drive(
 ) -> tuple[Recorder, Watch]:
     """Run to the end.
 
-    ``shuffle`` has the events of an instant arrive backwards; with ``wakes`` flows are
-    let go of when their fluid ends, else at the next event.
+    ``shuffle`` has the events of an instant arrive backwards; with ``wakes`` fluids end
+    at their time, else with the next event, or when there is none.
     """
     profile = Profile(realization.times, realization.volumes)
     scheduler = Scheduler(problem, policy, profile)
@@ -162,9 +182,90 @@ def drive(
     online = OnlineRun(scheduler, recorder, watch, outlet)
     online.begin()
     while not online.finished:
-        if wakes and (served := online.next_fluid_end) < outlet.next_time():
-            online.handle([], math.nextafter(served, math.inf))
+        served = online.next_end
+        if outlet.idle if not wakes else served < outlet.next_time():
+            assert served < math.inf
+            online.handle([], served)
             continue
         events = outlet.next_events()
         online.handle(events[::-1] if shuffle else events)
     return recorder, watch
+
+
+class PromptProcesses(PerfectProcesses):
+    """Processes that tell ends of tasks ahead, and whose flows arrive ahead."""
+
+    def __init__(
+        self, problem: Problem, realization: Realization, rng: Generator
+    ) -> None:
+        super().__init__(problem, realization)
+        self.agenda = Agenda(realization.times)
+        self.now, self.ahead = 0.0, 0
+        self._rng = rng
+        self._told: list[tuple[float, TaskEnded]] = []
+        self._under_way: dict[tuple[int, int], float] = {}  # when they arrive
+
+    @override
+    def run_task(self, message: RunTask) -> None:
+        self.agenda.begun(message)
+        self.ahead += message.start > self.now
+        end = message.start + float(
+            self._realization.times[message.task, message.iteration]
+        )
+        told = self._rng.uniform(self.now, max(self.now, end))
+        event = self._task_ended(end, message.task, message.iteration)
+        self._told.append((told, event))
+
+    @override
+    def publish(self, lines: Lines) -> None:
+        super().publish(lines)
+        for edge in lines.edge.tolist():
+            end, n = self._flows.pop(edge)
+            arrived = self._under_way.get((edge, n), math.inf)
+            if self.now < arrived and end < math.inf:
+                at = self._rng.uniform(self.now, max(self.now, end * (1 - 1e-9)))
+                self._under_way[edge, n] = min(arrived, at)
+
+    @override
+    def next_time(self) -> float:
+        arrivals = [at for at in self._under_way.values() if at > -math.inf]
+        return min([*(at for at, _ in self._told), *arrivals], default=math.inf)
+
+    def messages(self) -> list[TaskEnded | FlowEnded]:
+        """Return what is told by now."""
+        events: list[TaskEnded | FlowEnded] = []
+        events += [event for at, event in self._told if at <= self.now]
+        self._told = [row for row in self._told if row[0] > self.now]
+        for (edge, n), at in self._under_way.items():
+            if -math.inf < at <= self.now:
+                volume = float(self._realization.volumes[edge, n])
+                events.append(FlowEnded(edge, n, at, volume))
+                self._under_way[edge, n] = -math.inf
+        return events
+
+
+def drive_ahead(
+    problem: Problem,
+    realization: Realization,
+    policy: str,
+    ahead: float,
+    processes: PromptProcesses,
+) -> Recorder:
+    """Run to the end, as the coordinator does that hears of everything at once."""
+    profile = Profile(realization.times, realization.volumes)
+    scheduler = Scheduler(problem, policy, profile, realization.times)
+    recorder = Recorder(problem)
+    watch = Watch(problem, realization.times, scheduler.served, patience=1.0)
+    online = OnlineRun(scheduler, recorder, watch, processes)
+    agenda = processes.agenda
+    online.begin()
+    while not online.finished:
+        due = min(online.next_end, agenda.next)
+        soon = due - ahead / 2
+        wake = soon if soon > processes.now else max(due, processes.now)
+        now = processes.now = min(wake, processes.next_time())
+        assert now < math.inf
+        agenda.add(processes.messages(), now)
+        until, limit = agenda.heard(now), min(now + ahead, agenda.unknown)
+        online.handle(agenda.due(max(until, limit)), until, limit)
+    return recorder

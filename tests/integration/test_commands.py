@@ -59,10 +59,14 @@ def test_a_run_is_written_told_and_audited(tmp_path: Path) -> None:
     ("overrides", "code", "told"),
     [
         (["job.iterations=none at all"], 2, "job.iterations: found 'none at all'"),
-        (["expect.fidelity=0.0000001 %"], 6, "emulated and simulated makespan differ"),
+        (
+            ["expect.prediction=0.0000001 %", "emulation.compute=real"],
+            6,
+            "the prediction is off",
+        ),
         (["emulation.memory_limit=100 kB"], 5, "credit window or a higher limit"),
     ],
-    ids=["bad scenario", "missed fidelity", "failed run"],
+    ids=["bad scenario", "missed prediction", "failed run"],
 )
 def test_exit_codes(overrides: list[str], code: int, told: str, tmp_path: Path) -> None:
     done = emu("run", GOLDEN, *QUICK, *options(*overrides), cwd=tmp_path)

@@ -20,7 +20,7 @@ from emu.problem import (
     Task,
 )
 from emu.schedule import RateHistory, Schedule
-from emu.schedule.lateness import carried_until, chain_lateness, fluid_ends
+from emu.schedule.lateness import chain_lateness, fluid_ends
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 
@@ -100,27 +100,3 @@ def test_what_no_rate_ever_carried_has_no_end() -> None:
     for rates in (none, half):
         ends = fluid_ends(dataclasses.replace(schedule, rates=rates))
         assert np.isnan(ends).all()
-
-
-def test_rates_carry_what_was_sent_until_the_end_and_more_after_it() -> None:
-    """The last rate is kept for as long as a flow is late."""
-    schedule = _simulated()
-    rates, at = schedule.rates, tuple(schedule.flows().T)
-    assert rates is not None
-
-    carried = carried_until(rates, schedule.flow_end)
-    later = carried_until(rates, schedule.flow_end + 0.5)
-
-    np.testing.assert_allclose(carried[at], schedule.flow_bytes[at])
-    edge, n = schedule.flows()[0]
-    mine = (rates.edge == edge) & (rates.iteration == n)
-    assert later[edge, n] - carried[edge, n] == pytest.approx(
-        0.5 * rates.rate[mine][-1]
-    )
-
-
-def test_without_rates_nothing_is_carried() -> None:
-    nothing = np.empty(0, dtype=np.int64)
-    none = RateHistory(np.empty(0), nothing, nothing, np.empty(0))
-
-    assert not carried_until(none, np.ones((2, 3))).any()

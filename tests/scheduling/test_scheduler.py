@@ -79,10 +79,16 @@ class VirtualCoordinator:
             end = self.now + max(left, 0.0) / rate if rate else math.inf
             self.flow_ends[int(edge)] = (end, int(iteration))
 
-    def tell_next_instant(self) -> None:
-        """Move the clock to the next end and tell all ends of that time."""
+    def tell_next_instant(self) -> float | None:
+        """Move the clock to the next end and tell all ends of that time.
+
+        Return the time by which to settle where nothing ends but a fluid: a flow that
+        arrived a rounding before that has not ended.
+        """
         times = [end for end, *_ in self.running]
         times += [end for end, _ in self.flow_ends.values()]
+        if min(times, default=math.inf) == math.inf:
+            return self.scheduler.next_fluid_end
         self.now = min(times)
         due = self.now * (1 + 1e-12)
         ends = [("task", *event) for event in self.running if event[0] <= due]
@@ -97,7 +103,7 @@ class VirtualCoordinator:
             if kind == "flow":
                 del self.flow_ends[which]
                 self.flow_end[which, iteration] = self.now
-                self.scheduler.flow_ended(which, iteration, self.now)
+                self.scheduler.flow_arrived(which, iteration, self.now)
             else:
                 self.running.remove((end, which, iteration))
                 volumes = {
@@ -105,14 +111,15 @@ class VirtualCoordinator:
                     for edge in self.problem.job.out_edges(which)
                 }
                 self.scheduler.task_ended(which, iteration, volumes, self.now)
+        return None
 
     def run(self) -> None:
         """Run to the end."""
         self.obey(self.scheduler.begin())
         while not self.scheduler.finished:
-            self.tell_next_instant()
+            fluid_end = self.tell_next_instant()
             # Tasks without length end at once: more events of the same instant.
-            for decisions in self.scheduler.settle():
+            for decisions in self.scheduler.settle(fluid_end):
                 self.obey(decisions)
 
 
@@ -175,28 +182,39 @@ def test_decisions() -> None:
     assert not scheduler.finished
 
 
-def test_a_fluid_that_has_ended_lets_go_before_what_comes_later() -> None:
-    """Both flows are served at 5 s; s1->w0 of 5.5 s finds m1's out port empty."""
+def test_a_flow_ends_when_its_fluid_has_and_its_last_byte_is_there() -> None:
+    """Both fluids end at 5 s; one flow has arrived at 4 s, the other does at 5.2 s."""
     scheduler, _ = at_first_flows()
     assert scheduler.next_fluid_end == 5.0
-    scheduler.flow_ended(1, 0, 5.0)  # g0->s1: s1 has all its inputs
-    (decisions,) = scheduler.settle()
-    assert decisions.tasks == [(3, 0)]
-    assert not decisions.lets_go
+    scheduler.flow_arrived(1, 0, 4.0)  # g0->s1: s1 has all its inputs, at 5 s
+    assert scheduler.settle() == []
+    assert scheduler.settle(4.9) == []
+
+    (served,) = scheduler.settle(5.0)
+
+    assert (served.time, served.served, served.tasks) == (5.0, 2, [(3, 0)])
+    assert sorted(served.lines.edge.tolist()) == [1, 2]
+    assert served.lines.served.tolist() == [40.0, 40.0]
+    assert served.lines.rate.tolist() == [0.0, 0.0]
+    assert len(served.news) == 0
+    assert scheduler.served(2, 5.1) == 40.0
+    scheduler.flow_arrived(2, 0, 5.2)
+    (arrived,) = scheduler.settle()
+    assert (arrived.time, arrived.served, arrived.tasks) == (5.2, 0, [(2, 0)])
+
+
+def test_a_fluid_that_ends_makes_room_before_what_comes_later() -> None:
+    """s1->w0 of 5.5 s finds m1's out port empty, though g1->s0 has not arrived."""
+    scheduler, _ = at_first_flows()
+    scheduler.flow_arrived(1, 0, 4.0)
+    scheduler.settle(5.0)
     scheduler.task_ended(3, 0, {5: 60.0}, 5.5)
 
-    served, begun = scheduler.settle()
+    (begun,) = scheduler.settle()
 
-    assert (served.time, served.lets_go, begun.time, begun.lets_go) == (
-        5.0, True, 5.5, False,
-    )  # fmt: skip
-    assert served.lines.edge.tolist() == [2]
-    assert served.lines.served.tolist() == [40.0]
-    assert served.lines.rate.tolist() == [0.0]
-    assert len(served.news) == 0
+    assert (begun.time, begun.served) == (5.5, 0)
     assert begun.news.edge.tolist() == [5]
     assert begun.news.rate.tolist() == [10.0]
-    assert scheduler.served(2, 5.5) == 40.0
 
 
 def test_ends_told_together_are_settled_each_at_its_time() -> None:
@@ -211,7 +229,7 @@ def test_ends_told_together_are_settled_each_at_its_time() -> None:
     ):
         for scheduler in (one_by_one, together):
             if task < 0:
-                scheduler.flow_ended(edge, 0, time)
+                scheduler.flow_arrived(edge, 0, time)
             else:
                 scheduler.task_ended(task, 0, volumes, time)
         expected += one_by_one.settle()
@@ -219,7 +237,12 @@ def test_ends_told_together_are_settled_each_at_its_time() -> None:
     found = together.settle()
 
     assert [d.time for d in found] == [d.time for d in expected]
-    assert [d.time for d in found if d.lets_go] == [5.0]
+    assert [(d.time, d.served) for d in found] == [
+        (5.0, 2),
+        (5.2, 0),
+        (6.0, 0),
+        (6.2, 0),
+    ]
     for mine, theirs in zip(found, expected, strict=True):
         assert (mine.tasks, mine.flows) == (theirs.tasks, theirs.flows)
         for column in ("edge", "iteration", "served", "rate", "since"):
@@ -250,13 +273,13 @@ def test_more_than_there_is_room_for_is_settled_all_the_same() -> None:
 
 def test_a_late_event_counts_as_now() -> None:
     scheduler, _ = at_first_flows()
-    scheduler.flow_ended(1, 0, 5.0)
+    scheduler.flow_arrived(1, 0, 5.0)
     scheduler.settle()
-    scheduler.flow_ended(2, 0, 4.5)
+    scheduler.flow_arrived(2, 0, 4.5)
     (decisions,) = scheduler.settle()
     assert decisions.time == 5.0
     scheduler.task_ended(2, 0, {4: 60.0}, 6.0)
-    (decisions,) = scheduler.settle(2.0)
+    (decisions,) = scheduler.settle()
     assert (decisions.time, decisions.tasks) == (6.0, [])
     with pytest.raises(SchedulingError, match="s0->w0 of 1 is not active"):
         scheduler.served(4, 6.0)  # local: handed over, never active
@@ -286,11 +309,13 @@ def test_impossible_events_tell_their_story() -> None:
         with pytest.raises(SchedulingError, match=story):
             scheduler.settle()
     for edge, iteration, story in ((1, 1, "g0->s1 of 1"), (6, 0, "w0->p0 of 0")):
-        scheduler.flow_ended(edge, iteration, 2.0)
-        with pytest.raises(SchedulingError, match=f"{story} ended, .* not active"):
+        scheduler.flow_arrived(edge, iteration, 2.0)
+        with pytest.raises(
+            SchedulingError, match=f"{story} arrived, .* not on its way"
+        ):
             scheduler.settle()
     with pytest.raises(SchedulingError, match="edge 99"):
-        scheduler.flow_ended(99, 0, 2.0)
+        scheduler.flow_arrived(99, 0, 2.0)
     with pytest.raises(SchedulingError, match="begun already"):
         scheduler.begin()
 

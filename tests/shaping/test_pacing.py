@@ -38,20 +38,30 @@ def test_the_lead_is_a_time_of_the_rate_but_at_least_some_bytes() -> None:
     assert allowance(slow, 1.0, 16384, 10**9, DEPTH) == 1000
 
 
-def test_the_tail_is_held_until_the_fluid_reaches_the_volume() -> None:
+def test_the_tail_is_held_until_shortly_before_the_fluid_s_end() -> None:
     line = FluidLine(0, 0.0, 1e6, 0.0)
     volume = 100_000
 
-    assert allowance(line, 0.0999, 0, volume, DEPTH) == volume - 16384
-    assert allowance(line, 0.0999, volume - 16384, volume, DEPTH) == 0
-    assert allowance(line, 0.1, volume - 16384, volume, DEPTH) == 16384
+    assert allowance(line, 0.0979, 0, volume, DEPTH) == volume - 16384
+    assert allowance(line, 0.0979, volume - 16384, volume, DEPTH) == 0
+    assert allowance(line, 0.0981, volume - 16384, volume, DEPTH) == 16384
 
 
-def test_a_volume_within_the_tail_leaves_at_the_end_in_one_piece() -> None:
+def test_a_volume_within_the_tail_leaves_in_one_piece() -> None:
     line = FluidLine(0, 0.0, 1e6, 0.0)
 
-    assert allowance(line, 0.0099, 0, 10_000, DEPTH) == 0
-    assert allowance(line, 0.01, 0, 10_000, DEPTH) == 10_000
+    assert allowance(line, 0.0079, 0, 10_000, DEPTH) == 0
+    assert allowance(line, 0.0081, 0, 10_000, DEPTH) == 10_000
+
+
+def test_before_its_time_a_line_lets_go_what_was_served_and_the_lead() -> None:
+    line = FluidLine(0, 5000.0, 1e6, since=1.0)
+
+    assert allowance(line, 0.5, 1000, 10**6, DEPTH) == 4000
+    assert allowance(line, 0.999, 1000, 10**6, DEPTH) == 4000 + 16384
+    assert look(line, 0.95, 10**6) == pytest.approx(0.048)
+    assert look(line, 0.5, 10**6) == pytest.approx(LOOKS.idle)
+    assert look(line, 0.5, 10**6, told=True) == pytest.approx(0.0005)
 
 
 def look(
@@ -63,7 +73,9 @@ def look(
     sending: bool = True,
 ) -> float:
     """Return the seconds until the next look."""
-    at = next_look(line, now, volume, told=told, sending=sending, looks=LOOKS)
+    at = next_look(
+        line, now, volume, told=told, sending=sending, looks=LOOKS, depth=DEPTH
+    )
     return at - now
 
 
@@ -82,22 +94,24 @@ def test_a_scheduler_that_rounds_below_the_volume_strands_nothing() -> None:
     assert fluid_end(line, volume) == 1.0
 
 
-def test_next_look_is_the_end_when_that_is_near() -> None:
+def test_next_look_is_when_the_last_bytes_may_go_if_that_is_near() -> None:
     line = FluidLine(0, 0.0, 1e6, 0.0)
 
-    assert look(line, 0.0, 400) == pytest.approx(0.0004)
-    assert look(line, 0.0, 600) == pytest.approx(0.0005)
+    assert look(line, 0.0, 2400) == pytest.approx(0.0004)
+    assert look(line, 0.0, 2600) == pytest.approx(0.0005)
 
 
 @pytest.mark.parametrize(
     ("left", "expected"),
     [
-        (600, 0.0005),  # the end is 0.6 ms away
-        (3_000, 0.0015),
+        (2_600, 0.0005),  # the last bytes may go in 0.6 ms
+        (5_000, 0.0015),
         (80_000, 0.002),  # lives on its lead
     ],
 )
-def test_the_next_look_is_half_way_to_the_end(left: int, expected: float) -> None:
+def test_the_next_look_is_half_way_to_the_last_bytes(
+    left: int, expected: float
+) -> None:
     line = FluidLine(0, 5000.0, 1e6, 0.0)
 
     assert look(line, 0.0, 5000 + left) == pytest.approx(expected)
@@ -124,12 +138,12 @@ def test_with_nothing_to_send_before_the_end_it_looks_less_often() -> None:
 
     assert look(line, 0.0, 10_000, sending=True) == pytest.approx(0.002)
     assert look(line, 0.0, 10_000, sending=False) == pytest.approx(LOOKS.idle)
-    assert look(line, 9.98, 10_000, sending=False) == pytest.approx(0.01)
+    assert look(line, 9.978, 10_000, sending=False) == pytest.approx(0.01)
 
 
 @given(pieces_strategy, st.integers(1, 3_000_000), st.floats(0.0, 0.0005))
 def test_any_sequence_of_lines(pieces: list[Piece], volume: int, late: float) -> None:
-    """Bounded lead, no early end, exact total, a look within the longest interval."""
+    """Bounded lead, exact total, a look within the longest interval."""
     lines = lines_of(pieces)
     now, sent, finished = 0.0, 0, None
     while finished is None:
@@ -141,7 +155,7 @@ def test_any_sequence_of_lines(pieces: list[Piece], volume: int, late: float) ->
             sent += count
             if sent == volume:
                 finished = now
-                assert line.at(now) >= volume * (1 - 1e-9)
+                assert line.at(now + DEPTH.lead_time) >= volume * (1 - 1e-9)
             else:
                 # What the sender may do, it did: it is ahead of what it knows,
                 # unless the held tail is all that is left.
@@ -158,12 +172,12 @@ def test_any_sequence_of_lines(pieces: list[Piece], volume: int, late: float) ->
 
 
 @given(st.floats(1e3, 1e9), st.integers(1, 10**7))
-def test_a_constant_rate_ends_when_the_fluid_does(rate: float, volume: int) -> None:
+def test_the_last_bytes_go_a_lead_before_the_end(rate: float, volume: int) -> None:
     line = FluidLine(0, 0.0, rate, 0.0)
-    end = fluid_end(line, volume)
+    last = fluid_end(line, volume) - DEPTH.lead_time
 
-    before = allowance(line, end * (1 - 1e-6), 0, volume, DEPTH)
-    after = allowance(line, end, 0, volume, DEPTH)
+    before = allowance(line, last - 1e-6, 0, volume, DEPTH)
+    after = allowance(line, last + 1e-6, 0, volume, DEPTH)
 
     assert before <= max(0, volume - DEPTH.tail)
     assert after == volume
