@@ -30,8 +30,9 @@ class HostProfile:
     wake_cpu
         CPU seconds per look of a paced flow, its receiver's wake-up included.
     timer_overshoot, finish_error, round_trip, loaded_round_trip
-        Seconds, (median, 99th percentile): alarm after its time; last byte after its
-        fluid; control message there and back, idle and beside paced payload.
+        Seconds, (median, 99th percentile): alarm after its time; last byte after it
+        might leave (`emu.shaping.Depth`); control message there and back, idle and
+        beside paced payload.
     event_cpu
         CPU seconds per control message, sender and receiver.
     process_seconds, process_memory

@@ -60,7 +60,7 @@ def host_table(host: HostProfile) -> Table:
     table.add_row("CPU per control message", _micro(host.event_cpu), "")
     for name, (median, high) in (
         ("timer after its time", host.timer_overshoot),
-        ("last byte after its fluid", host.finish_error),
+        ("last byte after its time", host.finish_error),
         ("control round trip, idle", host.round_trip),
         ("control round trip beside payload", host.loaded_round_trip),
     ):
@@ -82,14 +82,14 @@ def meaning(host: HostProfile) -> str:
         USABLE * host.cores / (host.wake_cpu / pace_at(scale)[0].longest)
         for scale in (1.0, 100.0)
     )
-    late = host.finish_error[0]
+    late, lead = host.finish_error[0], pace_at(1.0)[1].lead_time
     return (
         f"Up to {format_rate(host.bandwidth)} of emulated traffic at time scale 1 and "
         "byte scale 1.\n"
         f"About {now:.0f} processes can send at a time at time scale 1, "
         f"{slow:.0f} from time scale 100 on.\n"
-        f"A flow ends {1e3 * late:.2g} ms late: flows of {100e3 * late:.0f} ms of wall "
-        "time are exact to 1 %."
+        f"A last byte arrives {1e3 * late:.2g} ms after it may leave, which is "
+        f"{1e3 * lead:.0f} ms before its flow ends."
     )
 
 

@@ -57,12 +57,12 @@ _LEAD = 0.1
 _RUNNING = "running"
 #: Wall seconds between two looks at the watch while nothing happens.
 _LOOK = 0.25
-#: An end that was known ahead is taken in so many wall seconds after its time: what
-#: ended before it has mostly been told by then. At 0, 0.3 and 1 ms the errors of four
-#: drawn scenarios, and their flows' finishes, were the same within their spread.
+#: What is not sure before its time is settled so many wall seconds after it: what ended
+#: before it has mostly been told by then. At 0, 0.3 and 1 ms the errors of four drawn
+#: scenarios, and their flows' finishes, were the same within their spread.
 _HEARD = 0.0003
-#: Wall seconds before its time at most that what is sure to happen is settled and told,
-#: and half of it at the least: so that whoever is told hears of several things at once.
+#: What is sure is settled and told so many wall seconds before its time at most, and
+#: half of it at the least, so that who is told hears of several things at once.
 _AHEAD = 0.05
 
 

@@ -45,7 +45,7 @@ class Source(StrEnum):
     OVERRUN = "compute overrun"
     """Tasks took longer than in the simulation."""
     CLOCK = "clock"
-    """Bytes that came before their fluid: by clocks, or late word of a lower rate."""
+    """A flow that ended before its fluid: by rounding, since one clock times both."""
     SHARING = "rates of others"
     """Flows went at other rates, since those beside them were late."""
     OTHER_PATHS = "other paths"

@@ -3,9 +3,8 @@
 The scheduler of the simulator is that of the run. Given the lateness of every task and
 flow, it repeats the run: the order that changed, the flow that waited behind a late
 one, and the slack that took it up are all in it. Without the lateness, it says what
-would have been. What comes late is told to it as a longer task. So the repetition is
-exact for rules that do not look at what a flow has left (``oes``, ``oes_cp``,
-``maxmin``, ``none``, ``fifo``), but for flows that wait for a late one on their edge.
+would have been. What comes late is told to it as a longer task. The repetition is exact
+but for flows that wait for a late one on their edge.
 
 The lateness summed along the critical chain is no substitute. Of 121 runs beside hogs
 (drawn scenarios, 1.2 s of wall time each) it was short of the error by over a tenth in

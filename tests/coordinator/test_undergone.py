@@ -20,9 +20,6 @@ from tests.coordinator.virtual import LateProcesses, drive
 if TYPE_CHECKING:
     from emu.coordinator.record import Recorder
 
-#: Rules that never look at how much a flow has left when word of a change comes.
-EXACT = ("oes", "oes_cp", "maxmin", "none", "fifo")
-
 
 def _waited_for_an_arrival(recorder: Recorder) -> bool:
     """Tell whether a flow began when the one before on its edge arrived, late."""
@@ -51,7 +48,7 @@ def _effect(
     )
 
 
-@pytest.mark.parametrize("policy", EXACT)
+@pytest.mark.parametrize("policy", RULES)
 @given(problems(), st.integers(0, 2**32))
 def test_a_late_run_is_repeated(
     policy: str, drawn: tuple[Problem, Realization], seed: int
@@ -63,7 +60,7 @@ def test_a_late_run_is_repeated(
     assert effect.repeated == pytest.approx(effect.emulated, rel=1e-6)
 
 
-@given(problems(), st.integers(0, 2**32), st.sampled_from(EXACT))
+@given(problems(), st.integers(0, 2**32), st.sampled_from(RULES))
 def test_the_error_is_what_the_end_was_moved_by(
     drawn: tuple[Problem, Realization], seed: int, policy: str
 ) -> None:

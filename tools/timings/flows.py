@@ -21,7 +21,7 @@ from emu.network import (
     open_edge,
     tune_process,
 )
-from emu.network.pacer import QUANTUM
+from emu.network.pacer import QUANTUM, pace_at
 from emu.network.pool import size_class
 from emu.network.traffic import Traffic
 from emu.wire import WireLimits
@@ -162,6 +162,8 @@ class Flows:
         chunked: bool = False,
     ) -> None:
         edges = self.edges = processes * per_process
+        #: Seconds before its fluid's end from which a flow's last bytes may leave.
+        self.lead = pace_at(1.0, quantum)[1].lead_time
         self.board = RateBoard.create(edges)
         noted = range(edges) if chunked else ()
         self._processes, self.receivers, self.senders = [], [], []

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 
 class RandomRates:
-    """Draws every rate anew, starts flows where none is, notes how late each ended.
+    """Draws every rate anew, starts flows where none is, notes how late each arrived.
 
-    A rate is 0 in 15 % of the draws.
+    That is, after the time from which its last bytes might leave. A rate is 0 in 15 %
+    of the draws.
 
     Parameters
     ----------
@@ -27,7 +28,7 @@ class RandomRates:
         count = flows.edges
         self._iteration = np.full(count, -1)
         self._volume, self._served, self._rate = np.zeros((3, count))
-        self._end = np.full(count, np.inf)
+        self._due = np.full(count, np.inf)
         self._active = np.zeros(count, dtype=bool)
         self._since = 0.0
         self.errors: list[float] = []
@@ -36,7 +37,7 @@ class RandomRates:
         """Note what has ended, start what is idle, draw and publish every rate."""
         flows, rng = self._flows, self._rng
         for edge, arrived in flows.arrivals():
-            self.errors.append(arrived - self._end[edge])
+            self.errors.append(arrived - self._due[edge])
             self._active[edge] = False
         now = flows.now()
         served = self._served + self._rate * (now - self._since)
@@ -47,7 +48,7 @@ class RandomRates:
             flows.send(edge, int(self._iteration[edge]), int(self._volume[edge]))
         # Over, or over before a new line is on the board: keeps its line. So does a
         # flow that was not counted (NaN): it has ended, though nobody has said so yet.
-        kept = self._active & ~(self._end >= now + 0.001)
+        kept = self._active & ~(self._due >= now + 0.001)
         drawn = rng.uniform(0.2, 1.8, flows.edges) * self._mean_rate
         drawn[rng.random(flows.edges) < 0.15] = 0.0
         self._rate = np.where(kept, self._rate, drawn)
@@ -60,10 +61,11 @@ class RandomRates:
         flows.tell(new[self._rate[new] > 0].tolist())
         with np.errstate(divide="ignore", invalid="ignore"):
             end = now + (self._volume - self._served) / self._rate
-        # A flow that ended by its old line while the new one was being published is
+        # A flow that left by its old line while the new one was being published is
         # neither early nor late: not counted.
-        raced = ~idle & (self._end < flows.now())
-        self._end = np.where(kept, self._end, np.where(raced, np.nan, end))
+        raced = ~idle & (self._due < flows.now())
+        due = np.where(raced, np.nan, np.maximum(end - flows.lead, now))
+        self._due = np.where(kept, self._due, due)
 
 
 class SharedPort:
