@@ -142,10 +142,9 @@ class OnlineRun:
             self._scheduler.flow_arrived(event.edge, event.iteration, event.time)
 
     def _note(self, event: TaskEnded | FlowEnded) -> None:
-        """Note what the scheduler has taken in."""
+        """Note what the scheduler has taken in: late ends count from the last instant."""
         if isinstance(event, TaskEnded):
-            self._now = max(self._now, event.end)
-            self._recorder.task_ended(event, self._now)
+            self._recorder.task_ended(event, max(self._now, event.end))
             self._watch.task_ended(event)
             self._outlet.task_ended(event)
             return
@@ -165,8 +164,7 @@ class OnlineRun:
 
     def _end_flow(self, event: FlowEnded, served: float) -> None:
         ended = dataclasses.replace(event, time=max(event.time, served))
-        self._now = max(self._now, ended.time)
-        self._recorder.flow_ended(ended, self._now)
+        self._recorder.flow_ended(ended, max(self._now, ended.time))
         self._watch.flow_ended(ended)
         self._outlet.flow_ended(ended)
 

@@ -15,7 +15,12 @@ from emu.schedule.lateness import fluid_ends
 from emu.simulation import makespan
 from emu.testing.corpus import RULES
 from emu.testing.strategies import problems
-from tests.coordinator.virtual import LateProcesses, drive
+from tests.coordinator.virtual import (
+    LateProcesses,
+    PromptProcesses,
+    drive,
+    drive_ahead,
+)
 
 if TYPE_CHECKING:
     from emu.coordinator.record import Recorder
@@ -73,6 +78,19 @@ def test_the_error_is_what_the_end_was_moved_by(
     assert effect.punctual == pytest.approx(ideal, rel=1e-6)
     moved = abs(effect.emulated - ideal)
     assert effect.error * ideal == pytest.approx(moved, rel=1e-5, abs=1e-6)
+
+
+@given(problems(), st.sampled_from(RULES), st.integers(0, 2**32))
+def test_a_run_settled_ahead_was_not_moved(
+    drawn: tuple[Problem, Realization], policy: str, seed: int
+) -> None:
+    problem, realization = drawn
+    prompt = PromptProcesses(problem, realization, np.random.default_rng(seed))
+
+    recorder = drive_ahead(problem, realization, policy, 30.0, prompt)
+
+    undergone = recorder.undergone().times
+    np.testing.assert_allclose(undergone, realization.times, atol=1e-9)
 
 
 @given(problems(), st.sampled_from(RULES))
