@@ -142,7 +142,7 @@ class OnlineRun:
             self._scheduler.flow_arrived(event.edge, event.iteration, event.time)
 
     def _note(self, event: TaskEnded | FlowEnded) -> None:
-        """Note what the scheduler has taken in: late ends count from the last instant."""
+        """Note what the scheduler has taken in; what is late counts from now."""
         if isinstance(event, TaskEnded):
             self._recorder.task_ended(event, max(self._now, event.end))
             self._watch.task_ended(event)

@@ -26,7 +26,6 @@ from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.testing.corpus import RULES
 from emu.testing.strategies import problems
-from tests.coordinator.test_undergone import EXACT
 from tests.coordinator.virtual import LateProcesses, drive
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def test_what_is_punctual_changes_nothing(
     assert replay.error(flows, tasks) == 0.0
 
 
-@pytest.mark.parametrize("policy", EXACT)
+@pytest.mark.parametrize("policy", RULES)
 @given(problems(), st.integers(0, 10**6), st.floats(0.1, 5.0))
 def test_one_late_flow_or_task_does_what_it_does_to_the_online_run(
     policy: str, drawn: tuple[Problem, Realization], place: int, seconds: float
