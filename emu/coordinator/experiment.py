@@ -24,6 +24,7 @@ from emu.report.result import (
     task_table,
     training_curve,
 )
+from emu.schedule.lateness import fluid_ends
 from emu.simulation import simulate
 from emu.training import evaluate
 
@@ -96,7 +97,8 @@ def carry_out(
     )
     replayed = simulate(problem, run.realization, policy, profile=experiment.expected)
     predicted = experiment.simulate()
-    result = summary(experiment, run, replayed, predicted)
+    scale = settings.time_scale
+    result = summary(experiment, run, replayed, predicted, scale)
     result |= optimality(problem, run.realization, policy, run.schedule.makespan)
     result |= judgement(experiment, settings, run, replayed)
     result["policy"] = policy
@@ -126,7 +128,11 @@ def manifest(scenario: Scenario, settings: EmulationSettings) -> dict[str, Any]:
 
 
 def summary(
-    experiment: Experiment, run: EmulatedRun, replayed: Schedule, predicted: Schedule
+    experiment: Experiment,
+    run: EmulatedRun,
+    replayed: Schedule,
+    predicted: Schedule,
+    time_scale: float,
 ) -> dict[str, Any]:
     """Return the content of result.json; the README documents its keys."""
     problem, emulated = experiment.problem, run.schedule
@@ -148,7 +154,7 @@ def summary(
         "edges": flow_table(emulated, replayed),
         "ports": port_table(emulated),
         "memory": memory_figures(run),
-        "transport": transport_figures(run),
+        "transport": transport_figures(run) | arrival_figures(run, time_scale),
         "training": curve,
         **emulated.to_json(),
     }
@@ -173,6 +179,20 @@ def transport_figures(run: EmulatedRun) -> dict[str, float]:
         "late_sends": int(sum(edge["late_sends"] for edge in sent)),
         "max_behind_wall_seconds": max((e["max_behind"] for e in sent), default=0.0),
         "cpu_seconds": float(sum(f["cpu_seconds"] for f in run.statistics.values())),
+    }
+
+
+def arrival_figures(run: EmulatedRun, time_scale: float) -> dict[str, float]:
+    """Return how long before its flow's fluid ended a last byte came (wall).
+
+    The median, and how many came after it: a flow that did ended late.
+    """
+    early = (fluid_ends(run.schedule) - run.arrivals) * time_scale
+    early = early[~np.isnan(early)]
+    return {
+        "flows": int(early.size),
+        "late_flows": int((early < 0).sum()),
+        "early_wall_seconds": float(np.median(early)) if early.size else 0.0,
     }
 
 

@@ -149,6 +149,7 @@ class OnlineRun:
             self._outlet.task_ended(event)
             return
         self._check_volume(event)
+        self._recorder.flow_arrived(event)
         if event.edge in self._served:
             self._end_flow(event, self._served.pop(event.edge))
         else:

@@ -31,6 +31,8 @@ class EmulatedRun:
     undergone
         Times and volumes with all that came late added to them: the simulation of
         these is the run itself.
+    arrivals
+        Run time at which the last byte of (edge, iteration) came; NaN where none did.
     reports
         (run time, task name, iteration, figures) of every task that reported any.
     results
@@ -53,6 +55,7 @@ class EmulatedRun:
     schedule: Schedule
     realization: Realization
     undergone: Realization
+    arrivals: NDArray[np.float64]
     reports: list[tuple[float, str, int, dict[str, float]]]
     results: dict[str, Arrays]
     statistics: dict[str, dict[str, Any]]

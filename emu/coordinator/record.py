@@ -28,6 +28,7 @@ class Recorder:
         self.task_start = np.full((tasks, iterations), np.nan)
         self.task_end = np.full((tasks, iterations), np.nan)
         self._activated = np.full((edges, iterations), np.nan)
+        self.arrivals = np.full((edges, iterations), np.nan)
         self._ended = np.full((edges, iterations), np.nan)
         self._volumes = np.zeros((edges, iterations))
         self.task_settled = np.full((tasks, iterations), np.nan)
@@ -52,6 +53,10 @@ class Recorder:
     def volume(self, edge: int, iteration: int) -> float:
         """Return the bytes that the sender announced for a flow."""
         return float(self._volumes[edge, iteration])
+
+    def flow_arrived(self, message: FlowEnded) -> None:
+        """Note when a flow's last byte arrived."""
+        self.arrivals[message.edge, message.iteration] = message.time
 
     def flow_ended(self, message: FlowEnded, settled: float) -> None:
         """Note when a flow ended, and when the scheduler settled it."""

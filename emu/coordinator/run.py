@@ -193,6 +193,7 @@ class Coordinator:
             schedule=self._recorder.schedule(),
             realization=self._recorder.realization(),
             undergone=self._recorder.undergone(),
+            arrivals=self._recorder.arrivals,
             reports=self._tally.reports,
             results=results,
             statistics=statistics,

@@ -29,7 +29,7 @@ def run_tables(result: dict[str, Any]) -> RenderableType:
         edges_table(result),
         ports_table(result),
     ]
-    if "error_budget" in result:
+    if any(result.get("error_budget", {}).values()):
         tables.insert(1, budget_table(result))
     return Group(*tables)
 
@@ -60,6 +60,8 @@ def headline(result: dict[str, Any]) -> Table:
         table.add_row("lower bound", format_duration(result["bound"]), line)
     if "verdict" in result:
         verdict_rows(table, result["verdict"])
+    if flows := (transport := result.get("transport", {})).get("flows"):
+        table.add_row("last bytes", *arrivals(transport, flows))
     if result["training"]:
         first, last = result["training"][0], result["training"][-1]
         table.add_row(
@@ -76,6 +78,14 @@ def headline(result: dict[str, Any]) -> Table:
         f"processes hold {memory}",
     )
     return table
+
+
+def arrivals(transport: dict[str, Any], flows: int) -> tuple[str, str]:
+    """Return how early last bytes came, and how many did not."""
+    early, late = transport["early_wall_seconds"], transport["late_flows"]
+    what = "late" if early < 0 else "early"
+    note = f"wall time before their flows ended, median; {late} of {flows} came late"
+    return f"{format_duration(abs(early), 3)} {what}", note
 
 
 def verdict_rows(table: Table, verdict: dict[str, Any]) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from emu.coordinator.experiment import arrival_figures
 from emu.coordinator.online import OnlineRun
 from emu.coordinator.record import Recorder
 from emu.coordinator.watch import Watch
@@ -36,6 +39,9 @@ from tests.coordinator.virtual import (
     drive,
     drive_ahead,
 )
+
+if TYPE_CHECKING:
+    from emu.coordinator.outcome import EmulatedRun
 
 # Powers of two and their like make exact ties, the rest makes none.
 SIZES = st.sampled_from([0.0, 1.0, 2.0, 4.0, 8.0, 3.7, 0.013, 11.11])
@@ -214,6 +220,27 @@ def test_a_flow_that_arrives_before_its_fluid_s_end_ends_with_it() -> None:
     assert flows_ended(outlet) == [(1, 2.0), (0, 2.5)]
     assert recorder.task_start[2:, 0].tolist() == [2.5, 2.0]
     assert recorder.schedule().flow_end[:, 0].tolist() == [2.5, 2.0]
+    assert recorder.arrivals[:, 0].tolist() == [1.8, 1.9]
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "median", "late"),
+    [([4.0, 4.5], 1.5, 0), ([5.25, 5.5], -0.75, 2), ([math.nan, 4.0], 2.0, 0)],
+)
+def test_how_early_last_bytes_came(
+    arrivals: list[float], median: float, late: int
+) -> None:
+    """Both flows between machines of the first iteration end at 5 s."""
+    schedule = drive(*two_machine_example(1), "oes")[0].schedule()
+    came = np.full_like(schedule.flow_end, np.nan)
+    came[[1, 2], 0] = arrivals
+    run = cast("EmulatedRun", SimpleNamespace(schedule=schedule, arrivals=came))
+
+    figures = arrival_figures(run, time_scale=2.0)
+
+    assert figures["early_wall_seconds"] == pytest.approx(median)
+    assert figures["late_flows"] == late
+    assert figures["flows"] == 2 - sum(map(math.isnan, arrivals))
 
 
 def ended(problem: Problem, **changes: object) -> TaskEnded:
