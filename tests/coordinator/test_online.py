@@ -160,6 +160,24 @@ def test_late_event_counts_from_now() -> None:
     assert started[2, 0] == 5.0  # g1->s0 was ready at 1 s, and was told of at 5 s
 
 
+def sharing_a_port(
+    *volumes: float,
+) -> tuple[OnlineRun, Recorder, PerfectProcesses]:
+    """Return a run at 1 s, when two flows begin that share a port of 10 bytes/s."""
+    tasks = tuple(Task(name, "task") for name in "abcd")
+    job = Job(tasks, (Edge(0, 2, 0), Edge(1, 3, 0)), 1)
+    cluster = Cluster((Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0)))
+    problem = Problem(cluster, job, Placement((0, 0, 1, 1)))
+    realization = Realization(np.ones((4, 1)), np.array(volumes)[:, None])
+    scheduler, recorder = Scheduler(problem, "maxmin"), Recorder(problem)
+    watch = Watch(problem, realization.times, scheduler.served, 1.0)
+    outlet = PerfectProcesses(problem, realization)
+    online = OnlineRun(scheduler, recorder, watch, outlet)
+    online.begin()
+    online.handle(outlet.next_events())
+    return online, recorder, outlet
+
+
 def flows_ended(outlet: PerfectProcesses) -> list[tuple[int, float]]:
     """Return edge and time of the flows that ended."""
     return [(e.edge, e.time) for e in outlet.ended if isinstance(e, FlowEnded)]
@@ -167,17 +185,7 @@ def flows_ended(outlet: PerfectProcesses) -> list[tuple[int, float]]:
 
 def test_a_served_flow_lets_go_of_its_rate_and_holds_up_what_waits_for_it() -> None:
     """Two flows share a port; the first is served at 3 s and arrives at 3.5 s."""
-    tasks = tuple(Task(name, "task") for name in "abcd")
-    job = Job(tasks, (Edge(0, 2, 0), Edge(1, 3, 0)), 1)
-    cluster = Cluster((Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0)))
-    problem = Problem(cluster, job, Placement((0, 0, 1, 1)))
-    realization = Realization(np.ones((4, 1)), np.array([[10.0], [30.0]]))
-    scheduler, recorder = Scheduler(problem, "maxmin"), Recorder(problem)
-    watch = Watch(problem, realization.times, scheduler.served, 1.0)
-    outlet = PerfectProcesses(problem, realization)
-    online = OnlineRun(scheduler, recorder, watch, outlet)
-    online.begin()
-    online.handle(outlet.next_events())
+    online, recorder, outlet = sharing_a_port(10.0, 30.0)
     assert online.next_end == 3.0
 
     online.handle([], until=3.2)
@@ -199,17 +207,7 @@ def test_a_served_flow_lets_go_of_its_rate_and_holds_up_what_waits_for_it() -> N
 
 def test_a_flow_that_arrives_before_its_fluid_s_end_ends_with_it() -> None:
     """The first would be served at 3 s, but the other leaves the port at 2 s."""
-    tasks = tuple(Task(name, "task") for name in "abcd")
-    job = Job(tasks, (Edge(0, 2, 0), Edge(1, 3, 0)), 1)
-    cluster = Cluster((Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0)))
-    problem = Problem(cluster, job, Placement((0, 0, 1, 1)))
-    realization = Realization(np.ones((4, 1)), np.array([[10.0], [5.0]]))
-    scheduler, recorder = Scheduler(problem, "maxmin"), Recorder(problem)
-    watch = Watch(problem, realization.times, scheduler.served, 1.0)
-    outlet = PerfectProcesses(problem, realization)
-    online = OnlineRun(scheduler, recorder, watch, outlet)
-    online.begin()
-    online.handle(outlet.next_events())
+    online, recorder, outlet = sharing_a_port(10.0, 5.0)
 
     online.handle([FlowEnded(0, 0, 1.8, 10.0), FlowEnded(1, 0, 1.9, 5.0)])
     assert not flows_ended(outlet)
