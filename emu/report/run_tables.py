@@ -60,15 +60,9 @@ def headline(result: dict[str, Any]) -> Table:
         table.add_row("lower bound", format_duration(result["bound"]), line)
     if "verdict" in result:
         verdict_rows(table, result["verdict"])
-    if flows := (transport := result.get("transport", {})).get("flows"):
-        table.add_row("last bytes", *arrivals(transport, flows))
-    if result["training"]:
-        first, last = result["training"][0], result["training"][-1]
-        table.add_row(
-            "training loss", f"{last['loss']:.4f}", f"from {first['loss']:.4f} at first"
-        )
-    for split, accuracy in result.get("accuracy", {}).items():
-        table.add_row(f"{split} accuracy", f"{accuracy:.4f}", "")
+    if result.get("transport", {}).get("flows"):
+        arrivals_row(table, result["transport"])
+    training_rows(table, result)
     startup = result["startup"]
     memory = format_size(startup["memory"]) if startup["memory"] else "unknown"
     table.add_row(
@@ -80,12 +74,26 @@ def headline(result: dict[str, Any]) -> Table:
     return table
 
 
-def arrivals(transport: dict[str, Any], flows: int) -> tuple[str, str]:
-    """Return how early last bytes came, and how many did not."""
+def arrivals_row(table: Table, transport: dict[str, Any]) -> None:
+    """Add how early last bytes came, and how many did not."""
     early, late = transport["early_wall_seconds"], transport["late_flows"]
-    what = "late" if early < 0 else "early"
-    note = f"wall time before their flows ended, median; {late} of {flows} came late"
-    return f"{format_duration(abs(early), 3)} {what}", note
+    table.add_row(
+        "last bytes",
+        f"{format_duration(abs(early), 3)} {'late' if early < 0 else 'early'}",
+        f"wall time before their flows ended, median; {late} of "
+        f"{transport['flows']} came late",
+    )
+
+
+def training_rows(table: Table, result: dict[str, Any]) -> None:
+    """Add what was learned, if anything was."""
+    if result["training"]:
+        first, last = result["training"][0], result["training"][-1]
+        table.add_row(
+            "training loss", f"{last['loss']:.4f}", f"from {first['loss']:.4f} at first"
+        )
+    for split, accuracy in result.get("accuracy", {}).items():
+        table.add_row(f"{split} accuracy", f"{accuracy:.4f}", "")
 
 
 def verdict_rows(table: Table, verdict: dict[str, Any]) -> None:
