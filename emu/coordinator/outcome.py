@@ -49,7 +49,8 @@ class EmulatedRun:
         Wall seconds until every process was connected and ready, and their summed
         proportional memory in bytes (local processes; 0 when unknown).
     wall
-        Wall seconds from run time 0 to the end.
+        Wall seconds from run time 0 until the last end was settled, up to 50 ms before
+        its time.
     """
 
     schedule: Schedule
