@@ -13,10 +13,10 @@ import fcntl
 import json
 import os
 import shutil
-import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from isal import isal_zlib
 
 from emu.errors import DataError
 
@@ -40,7 +40,7 @@ def file_checksum(path: Path) -> int:
     checksum = 0
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
-            checksum = zlib.crc32(piece, checksum)
+            checksum = isal_zlib.crc32(piece, checksum)
     return checksum
 
 
@@ -101,7 +101,7 @@ class PreparedArrays:
 
 
 def _body_checksum(body: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(body, sort_keys=True).encode())
+    return isal_zlib.crc32(json.dumps(body, sort_keys=True).encode())
 
 
 def prepare(folder: Path, build: Callable[[Path], dict[str, Any]]) -> PreparedArrays:

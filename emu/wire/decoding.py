@@ -8,11 +8,11 @@ dead, since nobody can say where the next frame would begin.
 from __future__ import annotations
 
 import math
-import zlib
 from typing import TYPE_CHECKING, Any
 
 import msgpack
 import numpy as np
+from isal import isal_zlib
 
 from emu.errors import FrameTooLarge, MalformedFrame, TruncatedFrame, WireError
 from emu.wire.layout import (
@@ -254,7 +254,7 @@ class FrameReader:
     def _fill(self, count: int) -> None:
         if self._header is not None and self._header.checksum is not None:
             part = self._body[self._filled : self._filled + count]
-            self._crc = zlib.crc32(part, self._crc)
+            self._crc = isal_zlib.crc32(part, self._crc)
         self._filled += count
 
     def _frame(self) -> Frame:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING, Any
 
 import msgpack
 import numpy as np
+from isal import isal_zlib
 
 from emu.wire.layout import DTYPES, MAGIC, PREFIX, VERSION, Kind, TensorSpec
 
@@ -88,7 +88,7 @@ def checksum_of(buffers: Iterable[memoryview]) -> int:
     """Return the CRC-32 of the buffers, one after the other."""
     value = 0
     for buffer in buffers:
-        value = zlib.crc32(buffer, value)
+        value = isal_zlib.crc32(buffer, value)
     return value
 
 
