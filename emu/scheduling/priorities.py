@@ -20,15 +20,21 @@ if TYPE_CHECKING:
 
 #: Less than this share of a port's capacity is nothing.
 CRUMB = 1e-9
+#: Leaves 53 - 21 bits of what it splits.
+_SPLIT = 2.0**21 + 1.0
 
 
 @inlined
 def coarse(value: float) -> float:
-    """Return ``value`` to 32 bits."""
-    if value == 0.0 or math.isinf(value):
+    """Return ``value`` to 32 bits: Veltkamp's splitting, three operations.
+
+    Taking it apart by ``frexp`` and ``ldexp`` was two fifths of a simulation under
+    the rules that serve the shortest first.
+    """
+    if math.isinf(value):
         return value
-    mantissa, exponent = math.frexp(value)
-    return math.ldexp(math.floor(mantissa * 2.0**32 + 0.5), exponent - 32)
+    spread = value * _SPLIT
+    return spread - (spread - value)
 
 
 @inlined
