@@ -4,11 +4,12 @@ Must not know: how a run is carried out, what a program computes.
 """
 
 from emu.calibration.cache import cached_profile, profile_path
+from emu.calibration.choosing import choose_time_scale
 from emu.calibration.fitting import fit
 from emu.calibration.host import HostProfile
 from emu.calibration.load import Load, load_of
 from emu.calibration.measure import measure_host
-from emu.calibration.prediction import Prediction, choose_time_scale, predict
+from emu.calibration.prediction import Prediction, predict
 
 __all__ = [
     "HostProfile",

@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emu.calibration.choosing import choose_byte_scale, choose_time_scale
 from emu.calibration.load import load_of
-from emu.calibration.prediction import (
-    choose_byte_scale,
-    choose_time_scale,
-    predict,
-)
+from emu.calibration.prediction import predict
 from emu.calibration.sampling_work import sampling_work
 from emu.scenario import prepare
 from emu.scenario.run_sections import AUTO
@@ -62,6 +59,7 @@ def fit(
         load,
         host(),
         max_error=scenario.emulation.max_error,
+        max_late_flows=scenario.emulation.max_late_flows,
         byte_scale=byte_scale,
         least=1.0 if scenario.emulation.compute != "timed" else 0.01,
     )

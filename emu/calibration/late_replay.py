@@ -44,6 +44,13 @@ class LateReplay:
         As for `emu.simulation.simulate`.
     schedule
         What that returned.
+
+    Attributes
+    ----------
+    flow_ends, flow_lengths
+        Of the flows between machines that carry bytes, seconds, shape (flows,).
+    task_ends
+        Seconds, shape (tasks, iterations).
     """
 
     def __init__(
@@ -60,6 +67,7 @@ class LateReplay:
         self._slight = _SLIGHT * schedule.makespan / max(problem.job.iterations, 1)
         edge, iteration = moving(schedule)
         self.flow_ends = schedule.flow_end[edge, iteration]
+        self.flow_lengths = self.flow_ends - schedule.flow_start[edge, iteration]
         self.task_ends = schedule.task_end
         edges = problem.job.edges
         into = np.array([e.destination for e in edges], dtype=np.int64)[edge]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
     from emu.problem import Problem, Profile, Realization
     from emu.schedule import Schedule
+
+
+#: Moments that stand for the time in which a flow is carried.
+_PARTS = 8
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,10 @@ class Demand:
     ----------
     time
         Emulated seconds, float64, shape (moments,).
-    flows, tasks, payload, work
+    flows, tasks, payload, sending, work
         What begins then, same shape: halves of flows (a start and an end each), halves
-        of tasks, emulated bytes, CPU seconds.
+        of tasks, emulated bytes, emulated seconds for which these are paced, CPU
+        seconds.
     room
         Emulated seconds within which ``work`` must be done, same shape.
     """
@@ -67,6 +72,7 @@ class Demand:
     flows: NDArray[np.float64]
     tasks: NDArray[np.float64]
     payload: NDArray[np.float64]
+    sending: NDArray[np.float64]
     work: NDArray[np.float64]
     room: NDArray[np.float64]
 
@@ -116,26 +122,35 @@ def _demand(schedule: Schedule, work: NDArray[np.float64]) -> Demand:
     sources = np.array([e.source for e in schedule.problem.job.edges], dtype=np.int64)
     handoff = schedule.task_end[sources[handed[:, 0]], handed[:, 1]]
     begun, done = schedule.task_start.ravel(), schedule.task_end.ravel()
-    time = np.concatenate([start, end, handoff, begun, done])
-    zero = [np.zeros(len(part)) for part in (start, end, handoff, begun, done)]
-
-    def filled(**parts: NDArray[np.float64]) -> NDArray[np.float64]:
-        places = {"start": 0, "end": 1, "handoff": 2, "begun": 3, "done": 4}
-        values = list(zero)
-        for place, value in parts.items():
-            values[places[place]] = value
-        return np.concatenate(values)
-
-    flows = filled(start=zero[0] + 0.5, end=zero[1] + 0.5, handoff=zero[2] + 0.5)
-    order = np.argsort(time, kind="stable")
-    return Demand(
-        time=time[order],
-        flows=flows[order],
-        tasks=filled(begun=zero[3] + 0.5, done=zero[4] + 0.5)[order],
-        payload=filled(end=sent[at], handoff=sent[tuple(handed.T)])[order],
-        work=filled(begun=work.ravel())[order],
-        room=filled(begun=done - begun)[order],
+    middles = (np.arange(_PARTS) + 0.5) / _PARTS
+    length = end - start
+    carried = np.repeat(np.stack([sent[at], length]) / _PARTS, _PARTS, axis=1)
+    return _in_order(
+        (start, {"flows": 0.5}),
+        (end, {"flows": 0.5}),
+        (
+            (start[:, None] + length[:, None] * middles).ravel(),
+            {"payload": carried[0], "sending": carried[1]},
+        ),
+        (handoff, {"flows": 0.5, "payload": sent[tuple(handed.T)]}),
+        (begun, {"tasks": 0.5, "work": work.ravel(), "room": done - begun}),
+        (done, {"tasks": 0.5}),
     )
+
+
+def _in_order(
+    *moments: tuple[NDArray[np.float64], dict[str, NDArray[np.float64] | float]],
+) -> Demand:
+    """Return all of them in the order of time: when, and what begins then."""
+    time = np.concatenate([when for when, _ in moments])
+    order = np.argsort(time, kind="stable")
+
+    def gathered(name: str) -> NDArray[np.float64]:
+        parts = [np.broadcast_to(w.get(name, 0.0), t.shape) for t, w in moments]
+        return np.concatenate(parts)[order]
+
+    names = [field.name for field in fields(Demand) if field.name != "time"]
+    return Demand(time=time[order], **{name: gathered(name) for name in names})
 
 
 def peak_rate(schedule: Schedule) -> float:

@@ -109,6 +109,8 @@ def prediction_table(prediction: Prediction, scenario: Scenario) -> Table:
     error = f"{100 * prediction.error:.2g} %" if known else "the host cannot keep up"
     table.add_row("error of the makespan", error)
     table.add_row("asked for", f"{100 * scenario.emulation.max_error:g} %")
+    table.add_row("flows that end late", f"{100 * prediction.late_flows:.2g} %")
+    table.add_row("asked for", f"{100 * scenario.emulation.max_late_flows:g} %")
     moved = f"{100 * prediction.sensitivity:.2g} %"
     table.add_row("moved by the slightest delays", moved)
     return table

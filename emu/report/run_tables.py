@@ -77,11 +77,12 @@ def headline(result: dict[str, Any]) -> Table:
 def arrivals_row(table: Table, transport: dict[str, Any]) -> None:
     """Add how early last bytes came, and how many did not."""
     early, late = transport["early_wall_seconds"], transport["late_flows"]
+    much = transport.get("too_late_flows", 0)  # runs of earlier versions do not tell
     table.add_row(
         "last bytes",
         f"{format_duration(abs(early), 3)} {'late' if early < 0 else 'early'}",
         f"wall time before their flows ended, median; {late} of "
-        f"{transport['flows']} came late",
+        f"{transport['flows']} came late" + (f", {much} too late" if much else ""),
     )
 
 

@@ -79,7 +79,7 @@ class EmulationSection(Section):
 
     time_scale: Positive | Literal["auto"] = 1.0
     """Wall seconds per emulated second; ``auto``: the least with which this host keeps
-    the error under ``max_error``."""
+    the error under ``max_error`` and late flows under ``max_late_flows``."""
     byte_scale: Positive | Literal["auto"] = 1.0
     """Real bytes per emulated byte; ``auto``: payloads of about 1 MB where they are
     made up, 1 where they are real."""
@@ -87,6 +87,10 @@ class EmulationSection(Section):
     """``timed`` holds the profiled time, ``real`` computes, ``padded`` does both."""
     max_error: Annotated[Ratio, Field(gt=0)] = 0.01
     """Share of the makespan by which the host may prolong a run that is ``trusted``."""
+    max_late_flows: Fraction = 0.05
+    """Share of the flows that may end over 2 ms of wall time, and over 1 % of their
+    length, after they should; 1 where only the makespan matters, which takes half the
+    wall time."""
     deadline: Duration = 30.0
     """Wall time after which a wait ends the run with an error."""
     memory_limit: Size | None = None

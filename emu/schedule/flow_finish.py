@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 SHARE, WALL = 0.01, 0.002
 
 
+def tolerated(length: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return by how many wall seconds flows of these wall seconds may end late."""
+    return np.maximum(SHARE * length, WALL)
+
+
 @dataclass(frozen=True, eq=False)
 class FlowFinish:
     """Flows between machines, in wall seconds.
@@ -41,7 +46,7 @@ class FlowFinish:
     @property
     def excess(self) -> NDArray[np.float64]:
         """Error over what is allowed: max(1 % of the length, 2 ms of wall time)."""
-        return np.abs(self.error) / np.maximum(SHARE * self.length, WALL)
+        return np.abs(self.error) / tolerated(self.length)
 
     @property
     def share(self) -> NDArray[np.float64]:

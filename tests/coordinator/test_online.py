@@ -222,13 +222,21 @@ def test_a_flow_that_arrives_before_its_fluid_s_end_ends_with_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arrivals", "median", "late"),
-    [([4.0, 4.5], 1.5, 0), ([5.25, 5.5], -0.75, 2), ([math.nan, 4.0], 2.0, 0)],
+    ("arrivals", "median", "late", "too_late"),
+    [
+        ([4.0, 4.5], 1.5, 0, 0),
+        ([5.25, 5.5], -0.75, 2, 2),
+        ([5.03, 5.05], -0.08, 2, 1),
+        ([math.nan, 4.0], 2.0, 0, 0),
+    ],
 )
 def test_how_early_last_bytes_came(
-    arrivals: list[float], median: float, late: int
+    arrivals: list[float], median: float, late: int, too_late: int
 ) -> None:
-    """Both flows between machines of the first iteration end at 5 s."""
+    """Both flows between machines of the first iteration last from 1 to 5 s.
+
+    So of 8 s of wall time 0.08 are tolerated.
+    """
     schedule = drive(*two_machine_example(1), "oes")[0].schedule()
     came = np.full_like(schedule.flow_end, np.nan)
     came[[1, 2], 0] = arrivals
@@ -238,6 +246,7 @@ def test_how_early_last_bytes_came(
 
     assert figures["early_wall_seconds"] == pytest.approx(median)
     assert figures["late_flows"] == late
+    assert figures["too_late_flows"] == too_late
     assert figures["flows"] == 2 - sum(map(math.isnan, arrivals))
 
 
