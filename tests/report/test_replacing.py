@@ -16,10 +16,16 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("flows", "candidates"), [(10**9, replacing.CANDIDATES), (800, 50), (1, 1)]
+    ("policy", "flows", "candidates"),
+    [
+        ("oes", 10**9, replacing.CANDIDATES),
+        ("oes", 800, 50),
+        ("mrtf", 800, 5),
+        ("oes", 1, 1),
+    ],
 )
 def test_a_search_simulates_so_many_flows_but_one_candidate_at_least(
-    monkeypatch: pytest.MonkeyPatch, flows: int, candidates: int
+    monkeypatch: pytest.MonkeyPatch, policy: str, flows: int, candidates: int
 ) -> None:
     problem, realization = two_machine_example(2)
     assert len(problem.job.edges) * problem.job.iterations == 16
@@ -31,7 +37,7 @@ def test_a_search_simulates_so_many_flows_but_one_candidate_at_least(
 
     monkeypatch.setattr(replacing, "search", search)
     monkeypatch.setattr(replacing, "FLOWS", flows)
-    base = Change("none", "as it is", problem, realization, "oes")
+    base = Change("none", "as it is", problem, realization, policy)
     list(replacing.placement_changes(base))
 
     assert {one.transfers for one in asked} == {candidates}
