@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class RandomRates:
-    """Draws every rate anew, starts flows where none is, notes how late each arrived.
+    """Draws every rate anew, starts flows where none is, notes when each arrived.
 
-    That is, after the time from which its last bytes might leave. A rate is 0 in 15 %
-    of the draws.
+    In ``errors`` after the time from which its last bytes might leave, in ``finishes``
+    after its fluid. A rate is 0 in 15 % of the draws.
 
     Parameters
     ----------
@@ -28,16 +28,18 @@ class RandomRates:
         count = flows.edges
         self._iteration = np.full(count, -1)
         self._volume, self._served, self._rate = np.zeros((3, count))
-        self._due = np.full(count, np.inf)
+        self._due, self._end = np.full((2, count), np.inf)
         self._active = np.zeros(count, dtype=bool)
         self._since = 0.0
         self.errors: list[float] = []
+        self.finishes: list[float] = []
 
     def change(self) -> None:
         """Note what has ended, start what is idle, draw and publish every rate."""
         flows, rng = self._flows, self._rng
         for edge, arrived in flows.arrivals():
             self.errors.append(arrived - self._due[edge])
+            self.finishes.append(arrived - self._end[edge])
             self._active[edge] = False
         now = flows.now()
         served = self._served + self._rate * (now - self._since)
@@ -64,8 +66,9 @@ class RandomRates:
         # A flow that left by its old line while the new one was being published is
         # neither early nor late: not counted.
         raced = ~idle & (self._due < flows.now())
-        due = np.where(raced, np.nan, np.maximum(end - flows.lead, now))
-        self._due = np.where(kept, self._due, due)
+        due = np.maximum(end - flows.lead, now)
+        self._due = np.where(kept, self._due, np.where(raced, np.nan, due))
+        self._end = np.where(kept, self._end, np.where(raced, np.nan, end))
 
 
 class SharedPort:
