@@ -131,7 +131,8 @@ def predict(
     wall = load.makespan * time_scale
     # Processes that look at their flows, or idle, take their share all the time.
     looks, depth = pace_at(time_scale)
-    steady = _LOOK * load.sending / load.makespan * host.wake_cpu / looks.longest
+    sending = load.sending / load.makespan if load.makespan > 0 else 0.0
+    steady = _LOOK * sending * host.wake_cpu / looks.longest
     steady += load.processes * _IDLE
     cores = host.cores - steady
     working = _cpu_demand(load.demand, host, time_scale, byte_scale)

@@ -16,6 +16,7 @@ from emu.calibration import HostProfile, Load, choose_time_scale, load_of, predi
 from emu.calibration.choosing import choose_byte_scale
 from emu.calibration.late_replay import LateReplay
 from emu.calibration.load import Demand, peak_rate, union_length
+from emu.problem import Realization
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 
@@ -212,6 +213,19 @@ def test_flows_that_wait_for_less_than_their_lead_are_in_time() -> None:
     late = 1 - 0.008 / 0.5375, 1 - 0.306 / 0.5375
     assert both.late_flows == pytest.approx(np.mean(late), rel=1e-6)
     assert predict(before, HOST, **options).late_flows == 0.0
+
+
+def test_a_job_that_takes_no_time_gets_a_scale() -> None:
+    problem, _ = two_machine_example(1)
+    nothing = Realization(
+        np.zeros((len(problem.job.tasks), 1)), np.zeros((len(problem.job.edges), 1))
+    )
+
+    chosen = choose_time_scale(
+        load_of(problem, nothing), HOST, max_error=0.01, byte_scale=1.0
+    )
+
+    assert (chosen.wall, chosen.error, chosen.late_flows) == (0.0, 0.0, 0.0)
 
 
 @given(st.floats(0.01, 0.9))
