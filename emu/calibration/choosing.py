@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 #: Share of what is asked for that a choice may use up: a host is not always as it was.
 _SHARE = 0.6
-#: Share of the host's bandwidth that a choice may use: what one pair of processes
-#: sends stays in the caches. Of 222 runs a tenth of the 28 with peaks above 10 Gbit/s
-#: was over 4 times as far off as predicted; of the others, 0.8 times.
-_CROWDED = 0.5
 #: Wall seconds of a run at least: of shorter ones a single standstill is percents, and
 #: nobody waits for a second.
 _SHORTEST = 1.0
@@ -80,7 +76,7 @@ def choose_time_scale(
     scales = [scale for scale in _SCALES if scale >= least]
     for scale in scales:
         found = at(time_scale=scale, tolerable=limit)
-        calm = found.cpu <= USABLE and found.bandwidth <= _CROWDED * host.bandwidth
+        calm = found.cpu <= USABLE and found.bandwidth <= host.bandwidth
         if calm and found.error <= limit:
             if found.late_flows <= most_late:
                 return found

@@ -60,9 +60,9 @@ class Demand:
     ----------
     time
         Emulated seconds, float64, shape (moments,).
-    flows, tasks, payload, sending, work
+    flows, tasks, payload, paced, work
         What begins then, same shape: halves of flows (a start and an end each), halves
-        of tasks, emulated bytes, emulated seconds for which these are paced, CPU
+        of tasks, emulated bytes, emulated seconds in which these are sent, CPU
         seconds.
     room
         Emulated seconds within which ``work`` must be done, same shape.
@@ -72,7 +72,7 @@ class Demand:
     flows: NDArray[np.float64]
     tasks: NDArray[np.float64]
     payload: NDArray[np.float64]
-    sending: NDArray[np.float64]
+    paced: NDArray[np.float64]
     work: NDArray[np.float64]
     room: NDArray[np.float64]
 
@@ -130,7 +130,7 @@ def _demand(schedule: Schedule, work: NDArray[np.float64]) -> Demand:
         (end, {"flows": 0.5}),
         (
             (start[:, None] + length[:, None] * middles).ravel(),
-            {"payload": carried[0], "sending": carried[1]},
+            {"payload": carried[0], "paced": carried[1]},
         ),
         (handoff, {"flows": 0.5, "payload": sent[tuple(handed.T)]}),
         (begun, {"tasks": 0.5, "work": work.ravel(), "room": done - begun}),

@@ -42,7 +42,8 @@ _DECISION = 200e-6
 #: is there, when it is told of its rate, and at its end.
 _LOOKS = 3
 #: CPU seconds of a process while it starts (0.045 and 0.056 s of wall time each in 49
-#: custom and 49 dgtp runs on two cores), and while it idles per wall second.
+#: custom and 49 dgtp runs on two cores), and while it idles per wall second (40 that
+#: waited took 0.08 of a core).
 _START, _IDLE = 0.09, 0.002
 #: Of the coordinator, the agent and the fork server together, bytes.
 _OWN_MEMORY = 500e6
@@ -58,10 +59,11 @@ _WOKEN = 0.1
 #: Wall seconds for which the host stands still once in a run: the longest lag of a loop
 #: or a pacer was 10.5 ms in nine of ten runs whose cores were less than 15 % busy.
 _STALL = 12e-3
-#: CPU time in a run over what the doctor measured of it alone (least squares over the
-#: CPU time of 600 runs): caches are cold, payloads are made, checked and kept, a task's
-#: program runs in a thread. With 1 for all of them the runs took twice what was
-#: foreseen.
+#: CPU time in a run over what the doctor measured of it alone: caches are cold,
+#: payloads are made, checked and kept, a task's program runs in a thread. With 1 for
+#: all of them 600 runs took twice what was foreseen. Least squares over their CPU time
+#: gave 0.7, 3.9, 2.2, 4.3 and 0.5, 0.7; real work, of which few had much, counts less.
+#: The next 200 runs took 1.25 times what these foresee (median; p10 0.86, p90 1.86).
 _FLOW, _TASK, _PAYLOAD, _WORK = 1.0, 4.0, 2.0, 3.0
 _LOOK, _PIECE = 0.5, 0.7
 
@@ -170,7 +172,7 @@ def _cpu_demand(
     payload = demand.payload * byte_scale
     # A flow is sent at every look, but in no less than the least lead.
     pieces = np.minimum(
-        demand.sending * (time_scale / looks.longest), payload / depth.lead_bytes
+        demand.paced * (time_scale / looks.longest), payload / depth.lead_bytes
     )
     per_flow = host.event_cpu + _DECISION + _LOOKS * host.wake_cpu
     per_task = 2 * host.event_cpu + _DECISION

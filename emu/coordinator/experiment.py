@@ -24,7 +24,7 @@ from emu.report.result import (
     task_table,
     training_curve,
 )
-from emu.schedule.flow_finish import tolerated
+from emu.schedule.flow_finish import flow_finish
 from emu.schedule.lateness import fluid_ends
 from emu.simulation import simulate
 from emu.training import evaluate
@@ -186,17 +186,15 @@ def transport_figures(run: EmulatedRun) -> dict[str, float]:
 def arrival_figures(run: EmulatedRun, time_scale: float) -> dict[str, float]:
     """Return how long before its flow's fluid ended a last byte came (wall).
 
-    The median, how many came after it, so that the flow ended late, and how many came
-    later than they may.
+    The median, how many came after it, so that the flow ended late, and how many flows
+    ended later than they may.
     """
-    due = fluid_ends(run.schedule)
-    early = (due - run.arrivals) * time_scale
-    known = ~np.isnan(early)
-    early, length = early[known], (due - run.schedule.flow_start)[known] * time_scale
+    early = (fluid_ends(run.schedule) - run.arrivals) * time_scale
+    early = early[~np.isnan(early)]
     return {
         "flows": int(early.size),
         "late_flows": int((early < 0).sum()),
-        "too_late_flows": int((-early > tolerated(length)).sum()),
+        "too_late_flows": int((flow_finish(run.schedule, time_scale).excess > 1).sum()),
         "early_wall_seconds": float(np.median(early)) if early.size else 0.0,
     }
 

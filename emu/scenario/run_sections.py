@@ -88,9 +88,9 @@ class EmulationSection(Section):
     max_error: Annotated[Ratio, Field(gt=0)] = 0.01
     """Share of the makespan by which the host may prolong a run that is ``trusted``."""
     max_late_flows: Annotated[Ratio, Field(le=1)] = 0.05
-    """Share of the flows that may end over 2 ms of wall time, and over 1 % of their
-    length, after they should; 100 % where only the makespan matters, in less wall
-    time."""
+    """Share of the flows that ``time_scale: auto`` lets end over 2 ms of wall time, and
+    over 1 % of their length, after they should, where a scale is found that keeps it;
+    100 % where only the makespan matters, in less wall time."""
     deadline: Duration = 30.0
     """Wall time after which a wait ends the run with an error."""
     memory_limit: Size | None = None

@@ -28,8 +28,8 @@ _SPLIT = 2.0**21 + 1.0
 def coarse(value: float) -> float:
     """Return ``value`` to 32 bits: Veltkamp's splitting, three operations.
 
-    Taking it apart by ``frexp`` and ``ldexp`` was two fifths of a simulation under
-    the rules that serve the shortest first.
+    Taking it apart by ``frexp`` and ``ldexp`` was two fifths of a simulation of 1,814
+    flows under ``mrtf``.
     """
     if math.isinf(value):
         return value

@@ -84,7 +84,7 @@ def test_the_doctor_shows_what_is_kept(
     shown = CliRunner().invoke(app, ["doctor", "--cached"])
 
     assert shown.exit_code == 0
-    assert "Up to 40 Gbit/s of emulated traffic" in shown.stdout
+    assert "Up to 20 Gbit/s of emulated traffic" in shown.stdout
     assert "About 40 processes can send at a time" in shown.stdout
     assert profile_path().parent == tmp_path / "emu"
 

@@ -34,7 +34,7 @@ HOST = HostProfile(
 
 def evenly(moments: int = 5000, **parts: float) -> Demand:
     """Return demand that comes at even intervals over 10 emulated seconds."""
-    names = ("tasks", "payload", "sending", "work", "room")
+    names = ("tasks", "payload", "paced", "work", "room")
     values = {"flows": 0.5} | dict.fromkeys(names, 0.0) | parts
     return Demand(
         time=np.linspace(0.0, 10.0, moments, endpoint=False),
@@ -81,6 +81,10 @@ def test_the_demand_of_the_example_is_every_byte_flow_and_task() -> None:
     assert demand.tasks.sum() == 18
     assert demand.payload.sum() == 3 * 300 - 10  # the last parameters go nowhere
     assert demand.work.sum() == 9.0
+    at = tuple(schedule.flows().T)
+    lengths = schedule.flow_end[at] - schedule.flow_start[at]
+    assert demand.paced.sum() == pytest.approx(lengths.sum())
+    assert demand.room.sum() == pytest.approx(np.sum(two_machine_example(3)[1].times))
     assert (np.diff(demand.time) >= 0).all()
 
 
@@ -91,11 +95,12 @@ def test_without_rates_there_is_no_peak() -> None:
 
 @given(st.floats(0.5, 100))
 def test_time_scale_stretches_wall_time_and_shrinks_the_error(scale: float) -> None:
-    slow = predict(LOAD, HOST, time_scale=2 * scale, byte_scale=0.01)
-    fast = predict(LOAD, HOST, time_scale=scale, byte_scale=0.01)
+    burst = dataclasses.replace(LOAD, demand=at_once())
+    slow = predict(burst, HOST, time_scale=2 * scale, byte_scale=0.01)
+    fast = predict(burst, HOST, time_scale=scale, byte_scale=0.01)
 
     assert slow.wall == pytest.approx(2 * fast.wall)
-    assert slow.error <= fast.error
+    assert slow.error < fast.error
     assert slow.late_flows <= fast.late_flows
     assert slow.bandwidth == pytest.approx(fast.bandwidth / 2)
     assert slow.cpu <= fast.cpu
@@ -120,8 +125,8 @@ def test_a_burst_makes_a_run_late_where_even_demand_does_not() -> None:
     calm, crowded = predict(even, HOST, **options), predict(burst, HOST, **options)
 
     assert crowded.cpu == pytest.approx(calm.cpu)
-    # 2,500 halves of flows of 0.43 ms each on 1.87 cores, twice: what is in the middle
-    # of each is late by 0.0287 together; the worst draw is later.
+    # 2,500 halves of flows of 0.43 ms each on 1.9 cores, twice: what is in the middle
+    # of each is late by 0.0271 together beyond the leads; the worst draw is later.
     assert 0.0287 < crowded.error - calm.error < 2 * 0.0287
 
 
@@ -143,7 +148,7 @@ def test_the_smallest_scale_that_is_exact_enough_is_chosen(max_error: float) -> 
     )  # fmt: skip
 
     assert chosen.error <= 0.6 * max_error
-    busy = below.cpu > 0.6 or below.bandwidth > HOST.bandwidth / 2
+    busy = below.cpu > 0.6 or below.bandwidth > HOST.bandwidth
     assert below.error > 0.6 * max_error or busy
 
 
@@ -151,7 +156,7 @@ def test_no_scale_is_chosen_that_fills_the_host_with_traffic() -> None:
     heavy = dataclasses.replace(LOAD, peak_rate=1e12, replay=AddedUp(9.0))
     chosen = choose_time_scale(heavy, HOST, max_error=0.05, byte_scale=0.1)
 
-    assert 0.8 * HOST.bandwidth / 2 < chosen.bandwidth <= HOST.bandwidth / 2
+    assert 0.8 * HOST.bandwidth < chosen.bandwidth <= HOST.bandwidth
 
 
 def test_real_work_is_never_hurried() -> None:
@@ -228,7 +233,7 @@ def test_a_job_that_takes_no_time_gets_a_scale() -> None:
     assert (chosen.wall, chosen.error, chosen.late_flows) == (0.0, 0.0, 0.0)
 
 
-@given(st.floats(0.01, 0.9))
+@given(st.floats(0.45, 0.65))
 def test_no_more_flows_are_late_than_may_be(share: float) -> None:
     burst = dataclasses.replace(LOAD, demand=at_once(400), replay=AddedUp(5.0, 6.0))
     options = {"max_error": 1.0, "byte_scale": 0.1}
@@ -236,8 +241,12 @@ def test_no_more_flows_are_late_than_may_be(share: float) -> None:
     chosen = choose_time_scale(burst, HOST, max_late_flows=share, **options)
     careless = choose_time_scale(burst, HOST, max_late_flows=1.0, **options)
 
-    assert chosen.late_flows <= 0.6 * share or chosen == careless
-    assert chosen.time_scale >= careless.time_scale
+    assert chosen.late_flows <= 0.6 * share < careless.late_flows
+    assert chosen.time_scale > careless.time_scale
+    below = predict(burst, HOST, time_scale=0.88 * chosen.time_scale, byte_scale=0.1)
+    assert below.late_flows > 0.6 * share
+    hopeless = choose_time_scale(burst, HOST, max_late_flows=0.05, **options)
+    assert hopeless == careless
 
 
 def test_no_more_is_drawn_than_decides() -> None:

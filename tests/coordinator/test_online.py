@@ -240,6 +240,7 @@ def test_how_early_last_bytes_came(
     schedule = drive(*two_machine_example(1), "oes")[0].schedule()
     came = np.full_like(schedule.flow_end, np.nan)
     came[[1, 2], 0] = arrivals
+    schedule.flow_end[[1, 2], 0] = np.fmax(arrivals, 5.0)
     run = cast("EmulatedRun", SimpleNamespace(schedule=schedule, arrivals=came))
 
     figures = arrival_figures(run, time_scale=2.0)
