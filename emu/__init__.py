@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from emu.report.recorded_run import RecordedRun, load_run
+    from emu.runs.recorded_run import RecordedRun, load_run
 
 __all__ = ["RecordedRun", "load_run"]
 
@@ -17,5 +17,5 @@ __all__ = ["RecordedRun", "load_run"]
 def __getattr__(name: str) -> Any:
     # Lazily: ``import emu`` comes first in every node process and takes no time.
     if name in __all__:
-        return getattr(importlib.import_module("emu.report.recorded_run"), name)
+        return getattr(importlib.import_module("emu.runs.recorded_run"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

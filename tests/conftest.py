@@ -6,6 +6,10 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+from tests.leftovers import leftovers
+
+__all__ = ["leftovers"]
+
 # deadline=None: the machines that run this are shared and noisy.
 settings.register_profile(
     "dev", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]

@@ -24,9 +24,9 @@ import uvloop
 
 from emu.errors import NodeLost
 from emu.network import ControlServer, connect_control, tune_process, tune_socket
-from tools.timings.aims import Figure, as_json, show_figures
-from tools.timings.flows import Flows
-from tools.timings.processes import TOKEN, forked
+from tools.benchmarks.flows import Flows
+from tools.benchmarks.processes import TOKEN, forked
+from tools.benchmarks.targets import Figure, as_json, show_figures
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

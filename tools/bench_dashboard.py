@@ -20,9 +20,9 @@ from typing import Any
 import aiohttp
 import numpy as np
 
-from emu.coordinator import carry_out, emulation_settings
 from emu.dashboard import Dashboard, LiveRun
-from emu.report.run_directory import RunDirectory
+from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 
 _STATED = ("job.iterations=10", "emulation.compute=timed", "placement={policy: ifs}")

@@ -27,11 +27,11 @@ import numpy as np
 
 from emu.network import tune_process
 from emu.network.pacer import QUANTUM
-from tools.timings.aims import Figure, as_json, show, show_figures
-from tools.timings.arrivals import window_errors
-from tools.timings.flows import Flows
-from tools.timings.processes import cpu_load
-from tools.timings.redrawn import RandomRates, SharedPort
+from tools.benchmarks.arrivals import window_errors
+from tools.benchmarks.flows import Flows
+from tools.benchmarks.processes import cpu_load
+from tools.benchmarks.rate_churn import RandomRates, SharedPort
+from tools.benchmarks.targets import Figure, as_json, show, show_figures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from emu.problem import Problem, Realization
-from emu.report.array_files import write_realization
 from emu.report.html import write_report
-from emu.report.result import VERSION, fidelity, flow_table, port_table, task_table
-from emu.report.run_directory import RunDirectory
+from emu.runs.array_files import write_realization
+from emu.runs.result import VERSION, fidelity, flow_table, port_table, task_table
+from emu.runs.run_directory import RunDirectory
 from emu.scenario import build_job, load, place
 from emu.simulation import simulate
 from tests.browser import CHROMIUM, Browser
@@ -66,7 +66,7 @@ def write_run(parent: Path, flows: int) -> tuple[Path, int]:
         "version": VERSION,
         "scenario": "large",
         "policy": "oes",
-        "simulated_makespan": simulated.makespan,
+        "replayed_makespan": simulated.makespan,
         "fidelity": fidelity(emulated.makespan, simulated.makespan),
         "kinds": task_table(problem, times, np.zeros_like(times)),
         "edges": flow_table(emulated, simulated),

@@ -38,8 +38,8 @@ from emu.network import (
     tune_process,
     tune_socket,
 )
-from tools.timings.aims import Figure, as_json, show, show_figures
-from tools.timings.processes import MB, TOKEN, ask_of, forked
+from tools.benchmarks.processes import MB, TOKEN, ask_of, forked
+from tools.benchmarks.targets import Figure, as_json, show, show_figures
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

@@ -27,18 +27,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-from tools.study.contest import ITERATIONS, Draw, Duel, Span, warm
-from tools.study.drawing import (
+from tools.paper_figures.contest import ITERATIONS, Draw, Duel, Span, warm
+from tools.paper_figures.drawing import (
     FIGURES,
     draw_duels,
     draw_sweep,
     duel_table,
     verdict_table,
 )
-from tools.study.findings import by_series, verdicts, write_means, write_rows
-from tools.study.reading import CHOICES, REASONS
-from tools.study.settings import LOGICAL_PER_CORE, SETTINGS, Setting
-from tools.study.traffic import REFERENCE_BATCH, BatchPool, sampled_pools
+from tools.paper_figures.findings import by_series, verdicts, write_means, write_rows
+from tools.paper_figures.reading import CHOICES, REASONS
+from tools.paper_figures.settings import LOGICAL_PER_CORE, SETTINGS, Setting
+from tools.paper_figures.traffic import REFERENCE_BATCH, BatchPool, sampled_pools
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,12 +4,11 @@ Must not know: how a run is carried out, what a program computes.
 """
 
 from emu.calibration.cache import cached_profile, profile_path
-from emu.calibration.choosing import choose_time_scale
-from emu.calibration.fitting import fit
 from emu.calibration.host import HostProfile
-from emu.calibration.load import Load, load_of
+from emu.calibration.host_demand import Load, load_of
 from emu.calibration.measure import measure_host
 from emu.calibration.prediction import Prediction, predict
+from emu.calibration.scale_search import choose_time_scale
 
 __all__ = [
     "HostProfile",
@@ -17,7 +16,6 @@ __all__ = [
     "Prediction",
     "cached_profile",
     "choose_time_scale",
-    "fit",
     "load_of",
     "measure_host",
     "predict",

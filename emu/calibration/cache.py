@@ -8,10 +8,10 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from emu.atomic_file import write_atomic
 from emu.calibration.host import HostProfile
 from emu.calibration.measure import measure_host
 from emu.errors import DataError
-from emu.scenario import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ def cached_profile(
     profile = measure()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(profile.to_json(), indent=1) + "\n")
+        write_atomic(path, json.dumps(profile.to_json(), indent=1) + "\n")
     except (OSError, DataError):
         pass  # a read-only home costs a measurement per run, no more
     return profile

@@ -25,16 +25,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.calibration.waiting import Waiting
+from emu.analysis.flow_completion import tolerated
+from emu.calibration.cpu_queue import CpuQueue
 from emu.network import pace_at
-from emu.schedule.flow_finish import tolerated
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.calibration.host import HostProfile
-    from emu.calibration.late_replay import LateReplay
-    from emu.calibration.load import Demand, Load
+    from emu.calibration.host_demand import Demand, Load
+    from emu.calibration.perturbed_replay import LateReplay
 
 #: CPU seconds of one decision in the coordinator, with its messages' reading.
 _DECISION = 200e-6
@@ -91,7 +91,7 @@ class Prediction:
         infinite where the host cannot keep up.
     late_flows
         Share of the flows that will end later than they may, see
-        `emu.schedule.flow_finish.tolerated`.
+        `emu.analysis.flow_completion.tolerated`.
     sensitivity
         Share by which the slightest delays move the makespan, whatever the host; see
         `LateReplay.sensitivity`.
@@ -143,7 +143,7 @@ def predict(
     error, late_flows = math.inf, 1.0
     if cpu < 1 and bandwidth <= host.throughput:
         moments = load.demand.time * time_scale
-        queue = Waiting(moments, working / cores)
+        queue = CpuQueue(moments, working / cores)
         error = _worst(load, host, queue, time_scale, tolerable)
         missed = _overrun(load.demand, queue, time_scale)
         error += missed / wall if wall > 0 else 0.0
@@ -188,7 +188,7 @@ def _cpu_demand(
 def _worst(
     load: Load,
     host: HostProfile,
-    queue: Waiting,
+    queue: CpuQueue,
     time_scale: float,
     tolerable: float,
 ) -> float:
@@ -225,7 +225,7 @@ def _worst(
     return worst
 
 
-def _overrun(demand: Demand, queue: Waiting, time_scale: float) -> float:
+def _overrun(demand: Demand, queue: CpuQueue, time_scale: float) -> float:
     """Return by how many wall seconds a task's real work misses its time, at most.
 
     The kernel lets who wakes for a moment go before who computes: work waits for
@@ -236,7 +236,7 @@ def _overrun(demand: Demand, queue: Waiting, time_scale: float) -> float:
 
 
 def _late_flows(
-    replay: LateReplay, queue: Waiting, time_scale: float, lead: float
+    replay: LateReplay, queue: CpuQueue, time_scale: float, lead: float
 ) -> float:
     """Return the expected share of the flows that end later than they may.
 

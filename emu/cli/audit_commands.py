@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from emu.analysis.audit import audit as audit_schedule
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, emit
 from emu.errors import DataError, ExpectationMissed, ScenarioError
 from emu.report import audit_table, terminal
-from emu.report.recorded_run import load_run
-from emu.scenario import read_result
-from emu.schedule import audit as audit_schedule
+from emu.runs.recorded_run import load_run
+from emu.runs.result_file import read_result
 from emu.units import DURATION, RATIO, format_duration
 
 if TYPE_CHECKING:
-    from emu.schedule import Schedule
+    from emu.problem import Schedule
 
 #: Seconds by which a simulated time may be off: rounding.
 ROUNDING = 1e-6

@@ -15,7 +15,7 @@ from emu.errors import ScenarioError
 from emu.problem import Problem
 from emu.report import Candidate, comparison_table, terminal
 from emu.report.many_runs import runs_json, runs_table
-from emu.report.recorded_run import load_run
+from emu.runs.recorded_run import load_run
 from emu.scenario import build_job, load, place, profile_of, realize
 from emu.simulation import makespan
 

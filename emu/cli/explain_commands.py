@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
+from emu.analysis.explanation import Explanation
+from emu.analysis.explanation import explain as explained
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, emit
 from emu.report import terminal
-from emu.report.explanation import Explanation
-from emu.report.explanation import explain as explained
 from emu.report.explanation_tables import SHOWN, explanation_tables
-from emu.report.recorded_run import load_run
+from emu.runs.recorded_run import load_run
 from emu.scenario import load, prepare
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from emu.scenario import write_whole
+from emu.atomic_file import write_atomic
 
 ScenarioFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="FILE", help="Scenario (YAML) or workload (JSON).")
@@ -46,5 +46,5 @@ def emit(target: str | None, content: object) -> bool:
     if target == "-":
         typer.echo(text)
         return False
-    write_whole(target, text + "\n")
+    write_atomic(target, text + "\n")
     return True

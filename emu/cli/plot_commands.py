@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from emu.cli.app import app
-from emu.report.recorded_run import load_run
+from emu.runs.recorded_run import load_run
 
 
 class Figure(StrEnum):

@@ -9,26 +9,23 @@ from typing import Annotated
 
 import typer
 
-from emu.calibration import cached_profile, fit
+from emu.analysis.verdict import Trust
+from emu.calibration import cached_profile
 from emu.cli.app import app
 from emu.cli.doctor_commands import prediction_table
-from emu.cli.onlookers import Onlookers
+from emu.cli.live_views import Onlookers
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.cli.progress import ProgressLine
-from emu.coordinator import (
-    carry_out,
-    emulation_settings,
-    measure_profile,
-    missed_expectations,
-    prepare_profile,
-)
 from emu.errors import ExpectationMissed, RunUntrusted
+from emu.experiment.auto_scale import fit
+from emu.experiment.expectations import missed_expectations
+from emu.experiment.profiling import measure_profile, prepare_profile
+from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.report import terminal
 from emu.report.html import write_report
-from emu.report.run_directory import RunDirectory
 from emu.report.run_tables import run_tables
 from emu.report.trace import write_trace
-from emu.report.verdict import Trust
+from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, write_profile
 
 Runs = Annotated[

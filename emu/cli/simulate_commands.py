@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from emu.analysis.optimality_gap import optimality, optimality_line
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.errors import ExpectationMissed
 from emu.report import flow_table, port_table, terminal
-from emu.report.optimality import optimality, optimality_line
-from emu.scenario import load, prepare, result_of
+from emu.runs.result_file import result_of
+from emu.scenario import load, prepare
 from emu.units import format_duration
 
 if TYPE_CHECKING:

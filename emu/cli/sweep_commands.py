@@ -20,12 +20,12 @@ from rich.progress import (
 
 from emu.cli.app import app
 from emu.cli.options import Overrides, ScenarioFile  # noqa: TC001 - typer reads them
-from emu.coordinator import carry_out, emulation_settings
 from emu.errors import EmulatorError, ExpectationMissed
+from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.report import terminal
-from emu.report.run_directory import RunDirectory
-from emu.report.sweep_record import SweepRecord
 from emu.report.sweep_table import sweep_table
+from emu.runs.run_directory import RunDirectory
+from emu.runs.sweep_record import SweepRecord
 from emu.scenario import load, prepare
 from emu.scenario.variations import Point, variations
 
@@ -139,7 +139,7 @@ def _emulated(point: Point, runs: Path) -> Figures:
     directory = RunDirectory.create(point.scenario.name, runs)
     settings = emulation_settings(point.scenario)
     result = carry_out(experiment, settings, directory).result
-    kept = ("makespan", "simulated_makespan", "predicted_makespan", "fidelity")
+    kept = ("makespan", "replayed_makespan", "predicted_makespan", "fidelity")
     figures = {name: result[name] for name in kept}
     if result["training"]:
         figures["loss"] = result["training"][-1]["loss"]

@@ -13,8 +13,7 @@ from emu.errors import NodeMisbehaved
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emu.problem import Problem, Realization
-    from emu.schedule import Schedule
+    from emu.problem import Problem, Realization, Schedule
     from emu.wire.messages import ResultPart, TaskEnded
 
 Arrays: TypeAlias = "dict[str, NDArray[Any]]"
@@ -28,7 +27,7 @@ class EmulatedRun:
     ----------
     schedule, realization
         What happened, and the times and volumes to replay it in a simulation.
-    undergone
+    perturbed
         Times and volumes with all that came late added to them: the simulation of
         these is the run itself.
     arrivals
@@ -55,7 +54,7 @@ class EmulatedRun:
 
     schedule: Schedule
     realization: Realization
-    undergone: Realization
+    perturbed: Realization
     arrivals: NDArray[np.float64]
     reports: list[tuple[float, str, int, dict[str, float]]]
     results: dict[str, Arrays]

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from emu.coordinator.agenda import Agenda
-from emu.coordinator.awakening import Awakening
-from emu.coordinator.online import OnlineRun
+from emu.coordinator.deadlines import Deadlines
+from emu.coordinator.event_queue import EventQueue
+from emu.coordinator.membership import Membership
 from emu.coordinator.outcome import EmulatedRun, Results, Tally
-from emu.coordinator.plan import describe_processes, process_hosts
-from emu.coordinator.record import Recorder
-from emu.coordinator.rehearsal import rehearse
-from emu.coordinator.roster import Roster
-from emu.coordinator.watch import Watch
+from emu.coordinator.process_specs import describe_processes, process_hosts
+from emu.coordinator.recorder import Recorder
+from emu.coordinator.scheduler_driver import SchedulerDriver
+from emu.coordinator.sender_wakeups import SenderWakeups
+from emu.coordinator.warm_up import warm_up_scheduler
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.launch import run_until_signalled
 from emu.network import RunClock
@@ -55,7 +55,7 @@ __all__ = ["Coordinator", "EmulatedRun", "Observer", "emulate"]
 #: Wall seconds between the barrier and run time 0: everybody has heard of it by then.
 _LEAD = 0.1
 _RUNNING = "running"
-#: Wall seconds between two looks at the watch while nothing happens.
+#: Wall seconds between two looks at the deadlines while nothing happens.
 _LOOK = 0.25
 #: What is not sure before its time is settled so many wall seconds after it: what ended
 #: before it has mostly been told by then. At 0, 0.3 and 1 ms the errors of four drawn
@@ -102,7 +102,7 @@ def _collector_at_rest() -> Iterator[None]:
 
 
 class Coordinator:
-    """Runs one problem on the agents of a roster.
+    """Runs one problem on the agents of a membership.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Coordinator:
         log: Path,
         observer: Observer | None = None,
     ) -> None:
-        rehearse(policy)
+        warm_up_scheduler(policy)
         self._problem, self._settings = problem, settings
         self._expected = expected
         self._times = None if settings.compute == "real" else expected.times
@@ -134,18 +134,20 @@ class Coordinator:
         self._scheduler = Scheduler(
             problem, policy, Profile(expected.times, expected.volumes), self._times
         )
-        self._watch = Watch(
+        self._deadlines = Deadlines(
             problem,
             self._times,
             self._scheduler.served,
             settings.deadline / settings.time_scale,
         )
-        self._roster = Roster(
-            settings, log, doing=self._watch.doing, story=self._watch.story
+        self._membership = Membership(
+            settings, log, doing=self._deadlines.doing, story=self._deadlines.story
         )
-        self._online = OnlineRun(self._scheduler, self._recorder, self._watch, self)
-        self._tally, self._awakening = Tally.of(problem), Awakening(problem)
-        self._agenda = Agenda(self._times)
+        self._driver = SchedulerDriver(
+            self._scheduler, self._recorder, self._deadlines, self
+        )
+        self._tally, self._sender_wakeups = Tally.of(problem), SenderWakeups(problem)
+        self._event_queue = EventQueue(self._times)
         self._owner = {
             task: process
             for process, members in problem.job.processes.items()
@@ -156,7 +158,7 @@ class Coordinator:
 
     def story(self) -> str:
         """Return what is under way, for a message."""
-        under_way = f": {self._watch.story()}" if self.phase == _RUNNING else ""
+        under_way = f": {self._deadlines.story()}" if self.phase == _RUNNING else ""
         return f"{self.phase}{under_way}"
 
     async def run(self) -> EmulatedRun:
@@ -172,8 +174,8 @@ class Coordinator:
             return await self._run(began)
 
     async def _run(self, began: float) -> EmulatedRun:
-        async with self._roster:
-            self._observer.listening(*self._roster.address, self._roster.token)
+        async with self._membership:
+            self._observer.listening(*self._membership.address, self._membership.token)
             await self._assemble()
             startup = {
                 "seconds": time.monotonic() - began,
@@ -183,7 +185,7 @@ class Coordinator:
             start = time.monotonic() + _LEAD
             clock = RunClock(start, self._settings.time_scale)
             for process in self._problem.job.processes:
-                self._roster.tell(process, Begin(start))
+                self._membership.tell(process, Begin(start))
             self._observer.began(startup["seconds"])
             await self._drive(clock)
             wall = time.monotonic() - start
@@ -192,7 +194,7 @@ class Coordinator:
         return EmulatedRun(
             schedule=self._recorder.schedule(),
             realization=self._recorder.realization(),
-            undergone=self._recorder.undergone(),
+            perturbed=self._recorder.perturbed(),
             arrivals=self._recorder.arrivals,
             reports=self._tally.reports,
             results=results,
@@ -200,7 +202,7 @@ class Coordinator:
             late=self._tally.late,
             busy=self._tally.busy,
             cpu=self._tally.cpu,
-            hosts=[agent.host for agent in self._roster.agents],
+            hosts=[agent.host for agent in self._membership.agents],
             tuning=self._tuning,
             startup=startup,
             wall=wall,
@@ -208,9 +210,9 @@ class Coordinator:
 
     async def _assemble(self) -> None:
         """Gather agents, start processes, have them connect: up to the barrier."""
-        roster = self._roster
+        membership = self._membership
         count = self._settings.agents or 1
-        await roster.gather(
+        await membership.gather(
             [f"agent {number}" for number in range(count)], "join", AgentHello
         )
         hosts = process_hosts(self._problem, count)
@@ -218,16 +220,16 @@ class Coordinator:
             self._problem, self._settings, self._times, self._expected.volumes
         )
         edges = len(self._problem.job.edges)
-        for number, agent in enumerate(roster.agents):
+        for number, agent in enumerate(membership.agents):
             mine = [d for d in descriptions if hosts[d["process"]] == number]
-            roster.tell_agent(agent, Launch(edges, mine))
-        await roster.open_boards()
+            membership.tell_agent(agent, Launch(edges, mine))
+        await membership.open_boards()
         processes = list(self._problem.job.processes)
-        listening = await roster.gather(processes, "come up", Listening)
+        listening = await membership.gather(processes, "come up", Listening)
         self._observer.joined(len(processes))
         addresses = {name: [at.host, at.port] for name, at in listening.items()}
-        roster.tell_processes(Peers(addresses))
-        ready = await roster.gather(
+        membership.tell_processes(Peers(addresses))
+        ready = await membership.gather(
             processes, "load its data and connect to its peers", Ready
         )
         self._tuning = dict(next(iter(ready.values())).tuning)
@@ -237,7 +239,7 @@ class Coordinator:
         if self._settings.agents:
             return 0  # their process ids are those of other hosts
         total = 0
-        for process in self._roster.processes.values():
+        for process in self._membership.processes.values():
             try:
                 total += psutil.Process(process.pid).memory_full_info().pss
             except (psutil.Error, AttributeError):
@@ -246,22 +248,24 @@ class Coordinator:
 
     async def _drive(self, clock: RunClock) -> None:
         """Let the scheduler decide on every end until the last task has ended."""
-        online, agenda, looked = self._online, self._agenda, time.monotonic()
+        online, event_queue, looked = self._driver, self._event_queue, time.monotonic()
         online.begin()
         while not online.finished:
-            left = clock.to_wall(min(online.next_end, agenda.next)) - time.monotonic()
+            left = (
+                clock.to_wall(min(online.next_end, event_queue.next)) - time.monotonic()
+            )
             # Before its time, if it is sure by then; then, whatever was heard.
             wait = left - _AHEAD / 2 if left > _AHEAD / 2 else left + _HEARD
-            said = await self._roster.events(min(max(wait, 0.0), _LOOK))
+            said = await self._membership.events(min(max(wait, 0.0), _LOOK))
             now = time.monotonic()
             ends = [self._end(name, message) for name, message in said]
-            agenda.add(ends, clock.to_emulated(now))
-            until = agenda.heard(clock.to_emulated(now - _HEARD))
-            ahead = min(clock.to_emulated(now + _AHEAD), agenda.unknown)
-            online.handle(agenda.due(max(until, ahead)), until, ahead)
+            event_queue.add(ends, clock.to_emulated(now))
+            until = event_queue.heard(clock.to_emulated(now - _HEARD))
+            ahead = min(clock.to_emulated(now + _AHEAD), event_queue.lookahead_bound)
+            online.handle(event_queue.due(max(until, ahead)), until, ahead)
             if now - looked > _LOOK:
                 looked = now
-                self._watch.check(clock.now())
+                self._deadlines.check(clock.now())
 
     def _end(self, process: str, message: Message) -> TaskEnded | FlowEnded:
         """Return what a process says has ended, or will.
@@ -294,9 +298,9 @@ class Coordinator:
 
     def run_task(self, message: RunTask) -> None:
         """Tell the process of a task to start it."""
-        self._agenda.begun(message)
+        self._event_queue.begun(message)
         self._observer.task_started(message)
-        self._roster.tell(self._owner[message.task], message)
+        self._membership.tell(self._owner[message.task], message)
 
     def decided(self, decisions: Decisions) -> None:
         """Tell who looks on."""
@@ -305,7 +309,7 @@ class Coordinator:
     def publish(self, lines: Lines) -> None:
         """Put changed fluid lines on the boards of all hosts."""
         message: messages.Lines | None = None
-        for agent in self._roster.agents:
+        for agent in self._membership.agents:
             if agent.board is not None:
                 agent.board.publish(
                     lines.edge, lines.iteration, lines.served, lines.rate, lines.since
@@ -318,18 +322,18 @@ class Coordinator:
                 lines.rate.tobytes(),
                 lines.since.tobytes(),
             )
-            self._roster.tell_agent(agent, message)
-        for process, look in self._awakening.due(lines).items():
-            self._roster.tell(process, look)
+            self._membership.tell_agent(agent, message)
+        for process, look in self._sender_wakeups.due(lines).items():
+            self._membership.tell(process, look)
 
     async def _collect(self) -> tuple[dict[str, Arrays], dict[str, dict[str, Any]]]:
         """Ask every process for its results and statistics."""
-        self._roster.tell_processes(Finish())
+        self._membership.tell_processes(Finish())
         results = Results(self._problem)
         statistics: dict[str, dict[str, Any]] = {}
         deadline = time.monotonic() + self._settings.deadline
         while missing := self._problem.job.processes.keys() - statistics.keys():
-            for process, message in await self._roster.events(_LOOK):
+            for process, message in await self._membership.events(_LOOK):
                 if isinstance(message, Outcome):
                     statistics[process] = message.statistics
                 elif not isinstance(message, ResultPart):

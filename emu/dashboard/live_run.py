@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.dashboard.event_log import Began, Decided, Joined, Tape
 from emu.dashboard.history import History
 from emu.dashboard.status import ActiveFlow, Outcome, Phase, Port, RunningTask, Status
-from emu.dashboard.tape import Began, Decided, Joined, Tape
 from emu.wire.messages import FlowEnded, RunTask, TaskEnded
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class LiveRun:
         with self._lock:
             self._fold()
             self._phase = "ended"
-            keys = ("makespan", "simulated_makespan", "fidelity")
+            keys = ("makespan", "replayed_makespan", "fidelity")
             self._outcome = Outcome(**{key: float(result[key]) for key in keys})
             verdict = result.get("verdict")
             self._verdict = None if verdict is None else str(verdict["trust"])

@@ -45,8 +45,8 @@ class Outcome(_Part):
     """What the run came to."""
 
     makespan: float = Field(description="Emulated seconds.")
-    simulated_makespan: float = Field(description="Emulated seconds.")
-    fidelity: float = Field(description="makespan / simulated_makespan - 1.")
+    replayed_makespan: float = Field(description="Emulated seconds.")
+    fidelity: float = Field(description="makespan / replayed_makespan - 1.")
 
 
 class Status(_Part):

@@ -12,7 +12,7 @@ import sys
 
 from emu.errors import EmulatorError
 from emu.launch.agent import Agent
-from emu.launch.lifelines import run_until_signalled
+from emu.launch.signals import run_until_signalled
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from emu.launch.lifelines import die_with_parent
+from emu.launch.signals import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,6 +4,6 @@ For the fork server, which has no code of ours to call. Left alone it would outl
 killed agent for as long as one of its children lives, or until its imports are done.
 """
 
-from emu.launch.lifelines import die_with_parent
+from emu.launch.signals import die_with_parent
 
 die_with_parent()

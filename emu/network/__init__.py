@@ -5,18 +5,18 @@ Everything above speaks emulated seconds and bytes; only here they become wall s
 policies, what a payload means.
 """
 
-from emu.network.arrivals import arrival_device
+from emu.network.authentication import Rejection, Rejections
 from emu.network.clock import Alarm, RunClock
+from emu.network.connect import open_edge
 from emu.network.control import ControlConnection, ControlStatistics
 from emu.network.control_server import ControlServer, connect_control
 from emu.network.data_server import DataServer, DataServerStatistics
 from emu.network.inbox import Delivery, Inbox, InboxStatistics
-from emu.network.opening import open_edge
 from emu.network.out_edge import OutEdge, OutEdgeStatistics, SendRecord
 from emu.network.pacer import Pacer, PacerStatistics, pace_at
 from emu.network.pool import BufferPool, PooledBuffer, PoolStatistics
 from emu.network.rate_board import RateBoard
-from emu.network.strangers import Rejection, Rejections
+from emu.network.rx_timestamps import arrival_device
 from emu.network.tuning import tune_process, tune_socket
 
 __all__ = [

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from typing_extensions import override
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
-from emu.network.strangers import name_of
+from emu.network.authentication import name_of
 from emu.network.tuning import tune_socket
 from emu.wire import FrameReader, Kind, Message, WireLimits, encode_message
 

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, cast
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
+from emu.network.authentication import Rejections, shows_token
 from emu.network.control import ControlConnection, Fields
-from emu.network.strangers import Rejections, shows_token
 from emu.wire import WireLimits
 
 _STRANGER_LIMITS = WireLimits(message=4096)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
-from emu.network.arrivals import ArrivalReader
+from emu.network.authentication import Rejections, name_of, shows_token
 from emu.network.inbox import Delivery, Inbox
-from emu.network.strangers import Rejections, name_of, shows_token
+from emu.network.rx_timestamps import ArrivalReader
 from emu.network.traffic import Traffic
 from emu.network.tuning import tune_socket
 from emu.wire import (

@@ -6,8 +6,8 @@ say what its makespan is. Must not know: scenarios, sockets, clocks.
 
 from emu.placement.baselines import place_explicit, place_random, place_round_robin
 from emu.placement.bound import placement_bound
+from emu.placement.common_random_numbers import common_draws
 from emu.placement.distdgl import colocated_pairs, place_distdgl
-from emu.placement.draws import common_draws
 from emu.placement.etp import EtpOptions, search_etp
 from emu.placement.ifs import place_ifs
 from emu.placement.load import ResourceLoad, port_seconds, resource_loads

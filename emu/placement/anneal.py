@@ -19,7 +19,7 @@ from emu.placement.symmetry import Symmetry, canonicalise
 from emu.scheduling.compiled import compiled
 
 if TYPE_CHECKING:
-    from emu.scheduling.layout import Floats, Ints
+    from emu.scheduling.compiled_problem import Floats, Ints
 
 ATTEMPTS = 50  # moves tried for one proposal; most fail in a tight cluster
 

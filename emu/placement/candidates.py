@@ -18,7 +18,7 @@ from emu.simulation.evaluator import MakespanEvaluator
 if TYPE_CHECKING:
     from emu.placement.space import Space
     from emu.problem import Job, Realization
-    from emu.scheduling.layout import Floats, Ints, JobArrays
+    from emu.scheduling.compiled_problem import Floats, Ints, JobArrays
 
 ROUNDING = 1e-9  # relative; a bound must exceed a limit by more to reject anything
 

@@ -24,7 +24,7 @@ from emu.scheduling.compiled import compiled
 from emu.simulation.evaluator import run_makespan
 
 if TYPE_CHECKING:
-    from emu.scheduling.layout import Floats, Ints
+    from emu.scheduling.compiled_problem import Floats, Ints
 
 #: How much of a simulation is saved; none of the levels changes the chain.
 SIMULATE_ALL, STOP_EARLY, BOUND_FIRST = range(3)

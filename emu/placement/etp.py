@@ -20,7 +20,7 @@ from emu.placement.chain import (
     new_chain,
     walk,
 )
-from emu.placement.draws import common_draws, walk_generator
+from emu.placement.common_random_numbers import common_draws, walk_generator
 from emu.placement.ifs import fill
 from emu.placement.infeasible import infeasibility
 from emu.placement.result import PlacementResult

@@ -14,7 +14,7 @@ from emu.scheduling.compiled import compiled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emu.scheduling.layout import Floats
+    from emu.scheduling.compiled_problem import Floats
 
 
 class Listing(NamedTuple):

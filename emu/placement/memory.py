@@ -11,7 +11,7 @@ from emu.scheduling.compiled import compiled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emu.scheduling.layout import Floats, Ints
+    from emu.scheduling.compiled_problem import Floats, Ints
 
 PRIME = np.uint64(1099511628211)  # of the FNV-1a hash
 BASIS = np.uint64(14695981039346656037)

@@ -12,7 +12,7 @@ from emu.scheduling.compiled import compiled
 
 if TYPE_CHECKING:
     from emu.placement.candidates import Candidates
-    from emu.scheduling.layout import Floats, Ints
+    from emu.scheduling.compiled_problem import Floats, Ints
 
 RandomState = NDArray[np.uint64]
 

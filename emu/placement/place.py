@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from emu.placement.baselines import place_explicit, place_random, place_round_robin
+from emu.placement.common_random_numbers import common_draws, walk_generator
 from emu.placement.distdgl import place_distdgl
-from emu.placement.draws import common_draws, walk_generator
 from emu.placement.etp import EtpOptions, search_etp
 from emu.placement.ifs import place_ifs
 from emu.placement.result import PlacementResult

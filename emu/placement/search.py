@@ -13,8 +13,8 @@ from emu.placement.baselines import place_random, place_round_robin
 from emu.placement.bound import placement_bound
 from emu.placement.candidates import Candidates, candidates, expand
 from emu.placement.chain import ACCEPTED, PROPOSED, SIMULATED, Chain, new_chain
+from emu.placement.common_random_numbers import common_draws, walk_generator
 from emu.placement.distdgl import place_distdgl
-from emu.placement.draws import common_draws, walk_generator
 from emu.placement.etp import REMEMBERED
 from emu.placement.exhaustive import Listing, list_placements
 from emu.placement.ifs import place_ifs

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from emu.placement.space import Space
     from emu.problem import Realization
-    from emu.scheduling.layout import Ints
+    from emu.scheduling.compiled_problem import Ints
 
 Teams = tuple[tuple[int, tuple[int, ...]], ...]
 

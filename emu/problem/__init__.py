@@ -1,6 +1,7 @@
-"""What is to be scheduled: machines, tasks, edges, where they stand, what they cost.
+"""What is to be scheduled, and what a schedule of it is.
 
-Frozen data and the arithmetic on it. Must not know: policies, clocks, files, sockets.
+Frozen data and the arithmetic on it: machines, tasks, edges, placement, costs, and what
+happened when. Must not know: policies, clocks, files, sockets.
 Units everywhere: seconds, bytes, bytes per second. Iterations count from 0.
 """
 
@@ -8,6 +9,7 @@ from emu.problem.cluster import Cluster, Machine
 from emu.problem.job import Edge, Job, Task
 from emu.problem.placement import Placement, Problem
 from emu.problem.profile import Profile, Realization
+from emu.problem.schedule import RateHistory, Schedule
 
 __all__ = [
     "Cluster",
@@ -17,6 +19,8 @@ __all__ = [
     "Placement",
     "Problem",
     "Profile",
+    "RateHistory",
     "Realization",
+    "Schedule",
     "Task",
 ]

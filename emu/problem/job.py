@@ -46,7 +46,7 @@ class Task:
     demands: Mapping[str, float] = field(default_factory=dict)
     pinned: str | None = None
     process: str = ""
-    program: str = "nodes.timed:Timed"
+    program: str = "emu_nodes.timed:Timed"
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
-from emu.report.explanation import apart_rows, cause_rows, port_rows
+from emu.analysis.explanation import apart_rows, cause_rows, port_rows
 from emu.report.terminal import plain_table
 from emu.units import format_duration, format_ratio
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from emu.report.explanation import Explanation
+    from emu.analysis.explanation import Explanation
 
 #: Improvements that are shown; the JSON form has all.
 SHOWN = 15
@@ -45,7 +45,7 @@ def headline(explanation: Explanation) -> Text:
     makespan = format_duration(explanation.schedule.makespan, 6)
     text = Text.assemble((makespan, "bold"), " from start to end")
     if explanation.simulated is not None:
-        text.append(f", simulated {format_duration(explanation.simulated_makespan, 6)}")
+        text.append(f", simulated {format_duration(explanation.replayed_makespan, 6)}")
     text.append(
         f"; the critical chain has {len(explanation.chain.links)} links, each begins "
         "when the one before ends"
@@ -95,8 +95,8 @@ def apart(explanation: Explanation) -> Table:
     table = plain_table(
         "Emulated minus simulated, along the chain", "cause", "of", ">apart", ">share"
     )
-    base = explanation.simulated_makespan or 1.0
-    difference = explanation.schedule.makespan - explanation.simulated_makespan
+    base = explanation.replayed_makespan or 1.0
+    difference = explanation.schedule.makespan - explanation.replayed_makespan
     for row in apart_rows(explanation.schedule.problem, explanation.apart):
         seconds = row["seconds"]
         if abs(seconds) >= 1e-9 * base:
@@ -117,7 +117,7 @@ def improvements(explanation: Explanation, shown: int) -> Table:
     table = plain_table(
         "What would help (each line is simulated)", "change", ">makespan", ">gain", ""
     )
-    base = explanation.simulated_makespan or 1.0
+    base = explanation.replayed_makespan or 1.0
     helping = [i for i in explanation.improvements if i.gain > 1e-9 * base]
     for improvement in helping[:shown]:
         gain = improvement.gain / base

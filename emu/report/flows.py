@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.table import Table
 
-    from emu.schedule import Schedule
+    from emu.problem import Schedule
 
 
 def flow_table(schedule: Schedule) -> Table:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from emu.report.result import fidelity
 from emu.report.statistics import interval
 from emu.report.terminal import plain_table
+from emu.runs.result import fidelity
 from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from emu.report.recorded_run import RecordedRun
-    from emu.schedule import Schedule
+    from emu.problem import Schedule
+    from emu.runs.recorded_run import RecordedRun
 
 
 def schedules_of(run: RecordedRun) -> dict[str, Schedule]:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emu.analysis.link_rates import assigned_rates, mean_rates
+from emu.analysis.what_if import edge_kind
 from emu.errors import DataError
 from emu.report.plot_style import (
     COLOURS,
@@ -15,8 +17,6 @@ from emu.report.plot_style import (
     palette,
     time_axis,
 )
-from emu.report.port_rates import assigned_rates, mean_rates
-from emu.simulation.improvements import edge_kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from emu.report.recorded_run import RecordedRun
-    from emu.schedule import Schedule
+    from emu.problem import Schedule
+    from emu.runs.recorded_run import RecordedRun
 
 
 def ports(schedule: Schedule) -> Figure:

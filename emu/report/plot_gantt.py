@@ -8,17 +8,16 @@ import numpy as np
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.patches import Patch
 
+from emu.analysis.critical_path import Cause, critical_path
 from emu.report.lanes import lanes
 from emu.report.plot_style import WIDTH, colours, ink, new_figure, time_axis
-from emu.schedule import Cause, critical_chain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from emu.problem import Problem
-    from emu.schedule import Schedule
+    from emu.problem import Problem, Schedule
 
 _ROW = 0.13  # inches; 23 tasks and 8 ports twice fill a page
 _FILLED = 0.8  # part of a row that its bars take
@@ -141,7 +140,7 @@ def _chain(axes: Axes, schedule: Schedule, rows: dict[tuple[str, int], int]) -> 
     moves: list[tuple[tuple[float, float], tuple[float, float]]] = []
     last: int | None = None
     boxes = []
-    for link in critical_chain(schedule).links:
+    for link in critical_path(schedule).links:
         if link.cause is Cause.GAP:
             continue
         at = ("port", link.port) if link.edge >= 0 else ("task", link.task)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from emu.report.recorded_run import RecordedRun
+    from emu.runs.recorded_run import RecordedRun
 
 FIGURES = ("gantt", "ports", "loss", "cdf", "compare")
 

@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Group
 from rich.table import Table
 
-from emu.report.optimality import optimality_line
+from emu.analysis.optimality_gap import optimality_line
 from emu.units import format_duration, format_rate, format_ratio, format_size
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ def headline(result: dict[str, Any]) -> Table:
     table.add_row("emulated makespan", format_duration(result["makespan"]), "")
     table.add_row(
         "simulated makespan",
-        format_duration(result["simulated_makespan"]),
+        format_duration(result["replayed_makespan"]),
         f"the same times and volumes: emulated is {format_ratio(result['fidelity'])}",
     )
     table.add_row(
         "predicted makespan",
         format_duration(result["predicted_makespan"]),
-        f"before the run: emulated is {format_ratio(result['prediction_error'])}",
+        f"before the run: emulated is {format_ratio(result['makespan_error'])}",
     )
     if line := optimality_line(result):
         table.add_row("lower bound", format_duration(result["bound"]), line)
@@ -76,8 +76,8 @@ def headline(result: dict[str, Any]) -> Table:
 
 def arrivals_row(table: Table, transport: dict[str, Any]) -> None:
     """Add how early last bytes came, and how many did not."""
-    early, late = transport["early_wall_seconds"], transport["late_flows"]
-    much = transport.get("too_late_flows", 0)  # runs of earlier versions do not tell
+    early, late = transport["early_wall_seconds"], transport["flows_past_fluid"]
+    much = transport.get("late_flows", 0)  # runs of earlier versions do not tell
     table.add_row(
         "last bytes",
         f"{format_duration(abs(early), 3)} {'late' if early < 0 else 'early'}",
@@ -121,7 +121,7 @@ def budget_table(result: dict[str, Any]) -> Table:
     table.add_column("cause")
     table.add_column("time", justify="right")
     table.add_column("of the makespan", justify="right")
-    makespan = result["simulated_makespan"] or 1.0
+    makespan = result["replayed_makespan"] or 1.0
     for cause, seconds in result["error_budget"].items():
         if seconds:
             sign = "-" if seconds < 0 else ""

@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.analysis.link_rates import assigned_rates, mean_rates
 from emu.errors import DataError
 from emu.report.lanes import lanes
-from emu.report.port_rates import assigned_rates, mean_rates
-from emu.report.recorded_run import load_run, with_simulated_rates
-from emu.report.run_directory import RunDirectory
+from emu.runs.recorded_run import load_run, with_simulated_rates
+from emu.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from emu.schedule import Schedule
+    from emu.problem import Schedule
 
     Event = dict[str, Any]
 

@@ -8,9 +8,7 @@ from emu.scenario.load import find_errors, load
 from emu.scenario.placing import place
 from emu.scenario.profile_file import ProfileFile, read_profile, write_profile
 from emu.scenario.realize import build_job, profile_of, realize
-from emu.scenario.result_file import read_result, result_of
 from emu.scenario.scenario import CreditWindow, Scenario, json_schema
-from emu.scenario.whole_file import write_whole
 
 __all__ = [
     "CreditWindow",
@@ -25,9 +23,6 @@ __all__ = [
     "prepare",
     "profile_of",
     "read_profile",
-    "read_result",
     "realize",
-    "result_of",
     "write_profile",
-    "write_whole",
 ]

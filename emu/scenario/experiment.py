@@ -14,8 +14,8 @@ from emu.simulation import best_policy, simulate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from emu.problem import Schedule
     from emu.scenario.scenario import Scenario
-    from emu.schedule import Schedule
 
 
 @dataclass(frozen=True, eq=False)

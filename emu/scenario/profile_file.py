@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.atomic_file import write_atomic
 from emu.errors import DataError
 from emu.problem import Profile
-from emu.scenario.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,7 +102,7 @@ def write_profile(path: str | Path, profile: ProfileFile) -> None:
         "edges": {name: row.tolist() for name, row in profile.edges.items()},
         "settings": dict(profile.settings),
     }
-    write_whole(path, json.dumps(content))
+    write_atomic(path, json.dumps(content))
 
 
 def read_profile(path: str | Path) -> ProfileFile:

@@ -23,7 +23,7 @@ from emu.scheduling.priorities import (
 )
 
 if TYPE_CHECKING:
-    from emu.scheduling.layout import Layout
+    from emu.scheduling.compiled_problem import Layout
     from emu.scheduling.state import State
 
 #: Predicted times are at least this long, or the last bytes would get all the weight.

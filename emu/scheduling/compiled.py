@@ -21,7 +21,7 @@ def _sources() -> tuple[tuple[str, int, int], ...]:
     package = Path(__file__).parents[1]
     return tuple(
         (path.name, path.stat().st_mtime_ns, path.stat().st_size)
-        for layer in ("scheduling", "simulation", "placement")
+        for layer in ("scheduling", "simulation", "placement", "analysis")
         for path in sorted((package / layer).glob("*.py"))
     )
 
@@ -50,7 +50,20 @@ def _jit(function: _Function, **options: Any) -> _Function:
     # function that was compiled into it, it would go on to run the old one.
     index = dispatcher._cache._cache_file  # noqa: SLF001 - there is no public way
     index._source_stamp = (index._source_stamp, _SOURCES)  # noqa: SLF001
+    index._load_index = _forgiving(index._load_index)  # noqa: SLF001
     return cast("_Function", dispatcher)
+
+
+def _forgiving(load: Callable[[], dict[Any, Any]]) -> Callable[[], dict[Any, Any]]:
+    """Take an index that names a module of an earlier version for an empty one."""
+
+    def loaded() -> dict[Any, Any]:
+        try:
+            return load()
+        except (ImportError, AttributeError):
+            return {}
+
+    return loaded
 
 
 def _forget_literals(dispatcher: Any) -> None:

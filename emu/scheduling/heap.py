@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from emu.scheduling.compiled import inlined
 
 if TYPE_CHECKING:
-    from emu.scheduling.layout import Floats, Ints
+    from emu.scheduling.compiled_problem import Floats, Ints
 
 
 @inlined

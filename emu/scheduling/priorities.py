@@ -12,10 +12,10 @@ import math
 from typing import TYPE_CHECKING
 
 from emu.scheduling.compiled import inlined
-from emu.scheduling.foresight import alone
+from emu.scheduling.remaining_paths import alone
 
 if TYPE_CHECKING:
-    from emu.scheduling.layout import Layout
+    from emu.scheduling.compiled_problem import Layout
     from emu.scheduling.state import State
 
 #: Less than this share of a port's capacity is nothing.

@@ -21,14 +21,14 @@ from emu.scheduling.codes import (
     WEIGHTED_MAXMIN,
 )
 from emu.scheduling.compiled import compiled, hot, inlined
-from emu.scheduling.fluid import set_rate
-from emu.scheduling.foresight import longest_paths, means
+from emu.scheduling.remaining_paths import longest_paths, means
+from emu.scheduling.service_clocks import set_rate
 from emu.scheduling.sharing import fill_up, share_equally, share_max_min
 from emu.scheduling.state import TOUCHED, State
 
 if TYPE_CHECKING:
     from emu.problem import Job, Profile
-    from emu.scheduling.layout import Floats, Layout
+    from emu.scheduling.compiled_problem import Floats, Layout
 
 #: Slack below this share of the longest remaining path counts as this much.
 LEAST_SLACK = 0.01

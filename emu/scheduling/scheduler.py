@@ -10,10 +10,10 @@ import numpy as np
 
 from emu.errors import SchedulingError
 from emu.problem import Profile
-from emu.scheduling.instants import FULL, IMPOSSIBLE, Ends, pass_instants, room_for
-from emu.scheduling.layout import job_arrays, lay_out, plain
-from emu.scheduling.lines import new_board
+from emu.scheduling.compiled_problem import job_arrays, lay_out, plain
+from emu.scheduling.event_batch import FULL, IMPOSSIBLE, Ends, pass_instants, room_for
 from emu.scheduling.policies import rate_policy
+from emu.scheduling.rate_changes import new_rate_changes
 from emu.scheduling.rates import check_rows, expectation
 from emu.scheduling.state import new_state
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.problem import Problem
-    from emu.scheduling.layout import Floats, Ints
+    from emu.scheduling.compiled_problem import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Scheduler:
         self._state = new_state(self._layout, after, 0)
         self._volumes = np.zeros(shape)
         self._holds = plain(np.empty((len(job.tasks), 0)) if holds is None else holds)
-        self._board = new_board(shape[0])
+        self._board = new_rate_changes(shape[0])
         self._room = room_for(len(job.tasks), len(job.edges))
         self._told: list[tuple[float, int, int, int]] = []  # as the columns of Ends
         self._now, self._next_end = 0.0, math.inf

@@ -15,11 +15,11 @@ import math
 from typing import TYPE_CHECKING
 
 from emu.scheduling.compiled import inlined
-from emu.scheduling.fluid import set_rate
+from emu.scheduling.service_clocks import set_rate
 from emu.scheduling.state import TOUCHED, Scratch, State
 
 if TYPE_CHECKING:
-    from emu.scheduling.layout import Layout
+    from emu.scheduling.compiled_problem import Layout
 
 
 @inlined

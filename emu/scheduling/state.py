@@ -16,7 +16,7 @@ from emu.scheduling.compiled import compiled
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emu.scheduling.layout import Floats, Ints, Layout
+    from emu.scheduling.compiled_problem import Floats, Ints, Layout
 
 #: Events closer than this, relative to their time, happen at the same instant.
 TIE = 1e-12
@@ -114,7 +114,7 @@ class State(NamedTuple):
         See there.
     after
         Per edge and iteration, the longest path that is left when that flow ends,
-        seconds (`emu.scheduling.foresight`); empty where the policy does not look.
+        seconds (`emu.scheduling.remaining_paths`); empty where no policy needs it.
     due, due_task
         A heap of (end, task) for whoever knows when running tasks will end.
     """

@@ -4,7 +4,7 @@ A flow with assigned rates is a fluid F(t), the integral of the rate. It is carr
 its newest straight piece, so a sender that missed earlier pieces lost nothing. The
 sender may lead F by a bounded depth, up to its last byte, which hides late wake-ups: a
 flow has ended when F reaches the volume, if its last byte is there by then
-(`emu.coordinator.online`).
+(`emu.coordinator.scheduler_driver`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.scheduling.compiled import compiled
-from emu.scheduling.layout import Floats, Ints, JobArrays, job_arrays, lay_out, plain
+from emu.scheduling.compiled_problem import (
+    Floats,
+    Ints,
+    JobArrays,
+    job_arrays,
+    lay_out,
+    plain,
+)
 from emu.scheduling.policies import rate_policy
 from emu.scheduling.rates import expectation
 from emu.scheduling.state import new_state

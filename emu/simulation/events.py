@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from emu.scheduling import heap, progress
+from emu.scheduling import dependencies as progress
+from emu.scheduling import heap
 from emu.scheduling.compiled import compiled, hot, inlined
-from emu.scheduling.fluid import next_end
-from emu.scheduling.lines import Board, changed_lines, new_board
+from emu.scheduling.rate_changes import RateChanges, changed_lines, new_rate_changes
 from emu.scheduling.rates import set_rates
+from emu.scheduling.service_clocks import next_end
 from emu.scheduling.state import BEGUN, GONE, OPENED, TIE, State
 
 if TYPE_CHECKING:
-    from emu.scheduling.layout import Floats, Ints, Layout
+    from emu.scheduling.compiled_problem import Floats, Ints, Layout
 
 
 class Recorder(NamedTuple):
@@ -29,7 +30,7 @@ class Recorder(NamedTuple):
     """
 
     rows: Ints
-    board: Board
+    board: RateChanges
     time: Floats
     edge: Ints
     iteration: Ints
@@ -42,7 +43,7 @@ def new_recorder(edges: int, room: int) -> Recorder:
     size = max(room, 0)
     return Recorder(
         np.zeros(1 if room >= 0 else 0, np.int64),
-        new_board(edges if room >= 0 else 0),
+        new_rate_changes(edges if room >= 0 else 0),
         np.empty(size),
         np.empty(size, np.int64),
         np.empty(size, np.int64),

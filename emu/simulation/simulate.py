@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.errors import SchedulingError
-from emu.problem import Profile, Realization
-from emu.schedule import RateHistory, Schedule
+from emu.problem import Profile, RateHistory, Realization, Schedule
 from emu.scheduling import POLICIES, policy_named
-from emu.scheduling.layout import job_arrays, lay_out, plain
+from emu.scheduling.compiled_problem import job_arrays, lay_out, plain
 from emu.scheduling.policies import PORTFOLIO, rate_policy
 from emu.scheduling.rates import check_rows, expectation
 from emu.scheduling.state import State, new_state

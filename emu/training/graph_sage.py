@@ -145,7 +145,7 @@ class GraphSage:
         )
         return flat, loss, correct / seeds
 
-    def rehearse(self) -> None:
+    def warm_up_scheduler(self) -> None:
         """Learn from one vertex and forget it: the first step loads libraries."""
         loop = np.zeros(1, np.int32), np.zeros(1, np.int32)
         features = np.zeros((1, self._width), np.float32)

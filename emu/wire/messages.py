@@ -8,7 +8,7 @@ A message is a frozen dataclass; on the wire it is a msgpack map of its fields w
     process      ProcessHello, Listening ─►  ─► Peers          everybody connects
     process      Ready ─►                    ─► Begin          the barrier; time 0
     process                                  ◄─ RunTask        a task may start
-    process                                  ◄─ Look           a flow may go, or faster
+    process                                  ◄─ WakeSender     a flow may go, or faster
     process      TaskEnded, FlowEnded ─►     ─► Lines (agents on other hosts)
     process      Outcome ─►                  ◄─ Finish         results and statistics
     anybody      Failed, ProcessDied ─►      ─► Stop           one error ends the run
@@ -120,7 +120,7 @@ class RunTask:
 
 
 @dataclass(frozen=True)
-class Look:
+class WakeSender:
     """Flows of these edges may go, or go much faster: they have a new line.
 
     ``since`` are the run times from which the lines hold, seconds.
@@ -221,7 +221,7 @@ Message: TypeAlias = (
     | Ready
     | Begin
     | RunTask
-    | Look
+    | WakeSender
     | TaskEnded
     | FlowEnded
     | Finish

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 #: What ``nodes`` runs for each kind; ``emu`` never imports it.
 PROGRAMS = {
-    "graph_store": "nodes.graph_store:GraphStore",
-    "graph_store_hop": "nodes.graph_store:GraphStoreHop",
-    "sampler": "nodes.sampler:Sampler",
-    "sampler_hop": "nodes.sampler:SamplerHop",
-    "sampler_fetch": "nodes.sampler:SamplerFetch",
-    "worker": "nodes.worker:Worker",
-    "parameter_server": "nodes.parameter_server:ParameterServer",
+    "graph_store": "emu_nodes.graph_store:GraphStore",
+    "graph_store_hop": "emu_nodes.graph_store:GraphStoreHop",
+    "sampler": "emu_nodes.sampler:Sampler",
+    "sampler_hop": "emu_nodes.sampler:SamplerHop",
+    "sampler_fetch": "emu_nodes.sampler:SamplerFetch",
+    "worker": "emu_nodes.worker:Worker",
+    "parameter_server": "emu_nodes.parameter_server:ParameterServer",
 }
 
 

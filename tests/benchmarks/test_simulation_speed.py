@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from emu.scheduling import Scheduler
-from emu.scheduling.layout import plain
+from emu.scheduling.compiled_problem import plain
 from emu.simulation import MakespanEvaluator, simulate
 from emu.simulation.evaluator import run_makespan
 from emu.testing import bench_directory, load_workload, two_machine_example

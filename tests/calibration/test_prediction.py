@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from emu.calibration import HostProfile, Load, choose_time_scale, load_of, predict
-from emu.calibration.choosing import choose_byte_scale
-from emu.calibration.late_replay import LateReplay
-from emu.calibration.load import Demand, peak_rate, union_length
+from emu.calibration.host_demand import Demand, peak_rate, union_length
+from emu.calibration.perturbed_replay import LateReplay
+from emu.calibration.scale_search import choose_byte_scale
 from emu.problem import Realization
 from emu.simulation import simulate
 from emu.testing import two_machine_example

@@ -95,7 +95,8 @@ def test_simulate_says_how_far_from_the_best_a_schedule_can_be() -> None:
 
 
 def test_simulate_writes_a_result_that_can_be_read_back(tmp_path: Path) -> None:
-    from emu.scenario import load, read_result
+    from emu.runs.result_file import read_result
+    from emu.scenario import load
 
     target = tmp_path / "result.json"
     result = _run("simulate", GOLDEN, "--json", str(target))

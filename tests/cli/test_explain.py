@@ -53,7 +53,7 @@ def test_a_run_is_explained_with_its_drift(run: Path) -> None:
     parts = sum(row["seconds"] for row in content["apart"]["parts"])
 
     assert content["notes"] == []
-    assert parts == pytest.approx(content["makespan"] - content["simulated_makespan"])
+    assert parts == pytest.approx(content["makespan"] - content["replayed_makespan"])
 
 
 def test_what_a_broken_run_lacks_is_said(run: Path) -> None:

@@ -16,8 +16,8 @@ from emu.cli import app
 from emu.cli.sweep_commands import run_points
 from emu.errors import ScenarioError
 from emu.report import terminal
-from emu.report.recorded_run import load_run
-from emu.report.sweep_record import SweepRecord
+from emu.runs.recorded_run import load_run
+from emu.runs.sweep_record import SweepRecord
 from emu.scenario.variations import Point, variations
 
 GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"
@@ -102,8 +102,8 @@ import os, signal, sys
 from pathlib import Path
 from emu.cli.sweep_commands import run_points
 from emu.report import terminal
-from emu.report.recorded_run import load_run
-from emu.report.sweep_record import SweepRecord
+from emu.runs.recorded_run import load_run
+from emu.runs.sweep_record import SweepRecord
 from emu.scenario.variations import variations
 
 def carry(point):
@@ -150,6 +150,6 @@ def test_emulates_over_sockets(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     with (tmp_path / "points.csv").open() as file:
         (row,) = csv.DictReader(file)
-    assert float(row["simulated_makespan"]) == pytest.approx(17.0, rel=0.01)
+    assert float(row["replayed_makespan"]) == pytest.approx(17.0, rel=0.01)
     assert float(row["makespan"]) >= 16.99
     assert load_run(row["run"]).missing == ()

@@ -17,8 +17,9 @@ import numpy as np
 import psutil
 import pytest
 
+from emu.analysis.audit import audit
 from emu.coordinator import EmulatedRun, EmulationSettings, emulate
-from emu.coordinator.plan import describe_processes
+from emu.coordinator.process_specs import describe_processes
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, RunError
 from emu.problem import (
     Cluster,
@@ -30,13 +31,12 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.schedule import audit
 from emu.simulation import simulate
 from emu.wire.layout import MAGIC, PREFIX, VERSION, Kind
 from tests.coordinator.emulated import Acts, emulable, golden, named
 
 if TYPE_CHECKING:
-    from tests.coordinator.conftest import Leftovers
+    from tests.leftovers import Leftovers
 
 pytestmark = [pytest.mark.emulation, pytest.mark.timeout(180)]
 FAST: dict[str, Any] = {"time_scale": 0.02, "byte_scale": 20_000.0, "deadline": 30.0}

@@ -26,7 +26,7 @@ from tests.coordinator.emulated import Acts, golden
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.coordinator.conftest import Leftovers
+    from tests.leftovers import Leftovers
 
 pytestmark = [
     pytest.mark.emulation,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from typing_extensions import override
 
-from emu.coordinator.agenda import Agenda
-from emu.coordinator.online import OnlineRun
-from emu.coordinator.record import Recorder
-from emu.coordinator.watch import Watch
+from emu.coordinator.deadlines import Deadlines
+from emu.coordinator.event_queue import EventQueue
+from emu.coordinator.recorder import Recorder
+from emu.coordinator.scheduler_driver import SchedulerDriver
 from emu.problem import Profile
 from emu.scheduling import Scheduler
 from emu.wire.messages import FlowEnded, RunTask, TaskEnded
@@ -168,7 +168,7 @@ def drive(
     shuffle: bool = False,
     wakes: bool = False,
     processes: PerfectProcesses | None = None,
-) -> tuple[Recorder, Watch]:
+) -> tuple[Recorder, Deadlines]:
     """Run to the end.
 
     ``shuffle`` has the events of an instant arrive backwards; with ``wakes`` fluids end
@@ -177,9 +177,9 @@ def drive(
     profile = Profile(realization.times, realization.volumes)
     scheduler = Scheduler(problem, policy, profile)
     recorder = Recorder(problem)
-    watch = Watch(problem, realization.times, scheduler.served, patience=1.0)
+    deadlines = Deadlines(problem, realization.times, scheduler.served, patience=1.0)
     outlet = processes or PerfectProcesses(problem, realization)
-    online = OnlineRun(scheduler, recorder, watch, outlet)
+    online = SchedulerDriver(scheduler, recorder, deadlines, outlet)
     online.begin()
     while not online.finished:
         served = online.next_end
@@ -189,7 +189,7 @@ def drive(
             continue
         events = outlet.next_events()
         online.handle(events[::-1] if shuffle else events)
-    return recorder, watch
+    return recorder, deadlines
 
 
 class PromptProcesses(PerfectProcesses):
@@ -199,7 +199,7 @@ class PromptProcesses(PerfectProcesses):
         self, problem: Problem, realization: Realization, rng: Generator
     ) -> None:
         super().__init__(problem, realization)
-        self.agenda = Agenda(realization.times)
+        self.event_queue = EventQueue(realization.times)
         self.now, self.ahead = 0.0, 0
         self._rng = rng
         self._told: list[tuple[float, TaskEnded]] = []
@@ -207,7 +207,7 @@ class PromptProcesses(PerfectProcesses):
 
     @override
     def run_task(self, message: RunTask) -> None:
-        self.agenda.begun(message)
+        self.event_queue.begun(message)
         self.ahead += message.start > self.now
         end = message.start + float(
             self._realization.times[message.task, message.iteration]
@@ -255,17 +255,20 @@ def drive_ahead(
     profile = Profile(realization.times, realization.volumes)
     scheduler = Scheduler(problem, policy, profile, realization.times)
     recorder = Recorder(problem)
-    watch = Watch(problem, realization.times, scheduler.served, patience=1.0)
-    online = OnlineRun(scheduler, recorder, watch, processes)
-    agenda = processes.agenda
+    deadlines = Deadlines(problem, realization.times, scheduler.served, patience=1.0)
+    online = SchedulerDriver(scheduler, recorder, deadlines, processes)
+    event_queue = processes.event_queue
     online.begin()
     while not online.finished:
-        due = min(online.next_end, agenda.next)
+        due = min(online.next_end, event_queue.next)
         soon = due - ahead / 2
         wake = soon if soon > processes.now else max(due, processes.now)
         now = processes.now = min(wake, processes.next_time())
         assert now < math.inf
-        agenda.add(processes.messages(), now)
-        until, limit = agenda.heard(now), min(now + ahead, agenda.unknown)
-        online.handle(agenda.due(max(until, limit)), until, limit)
+        event_queue.add(processes.messages(), now)
+        until, limit = (
+            event_queue.heard(now),
+            min(now + ahead, event_queue.lookahead_bound),
+        )
+        online.handle(event_queue.due(max(until, limit)), until, limit)
     return recorder

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.dashboard import LiveRun
-from emu.dashboard.tape import Tape
+from emu.dashboard.event_log import Tape
 from emu.scheduling import Decisions
 from emu.scheduling.scheduler import Lines
 from emu.simulation import simulate
@@ -18,7 +18,7 @@ from emu.wire.messages import FlowEnded, RunTask, TaskEnded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from emu.schedule import Schedule
+    from emu.problem import Schedule
 
 
 class Clock:
@@ -65,7 +65,7 @@ class Replay:
         makespan = self.schedule.makespan
         return {
             "makespan": makespan,
-            "simulated_makespan": makespan,
+            "replayed_makespan": makespan,
             "fidelity": 0.0,
             "verdict": {"trust": "trusted"},
         }

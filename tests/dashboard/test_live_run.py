@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from emu.analysis.link_rates import assigned_rates
 from emu.dashboard.history import History
 from emu.dashboard.live_table import live_table
 from emu.dashboard.metrics import metrics
 from emu.report import terminal
-from emu.report.port_rates import assigned_rates
 from emu.scheduling import Decisions
 from emu.scheduling.scheduler import Lines
 from tests.dashboard.replay import Replay

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from emu.coordinator.trial import Trial, attempt, prepared
 from emu.scenario import load
-from emu.testing.corpus import draw_scenario
+from tools.fidelity_study.corpus import draw_scenario
+from tools.fidelity_study.trial import Trial, attempt, prepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

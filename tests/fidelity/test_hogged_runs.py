@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from emu.coordinator.experiment import carry_out
-from emu.coordinator.trial import Trial, attempt, prepared
+from emu.experiment.run_experiment import carry_out
 from emu.scenario import load
-from emu.testing.corpus import draw_scenario
-from tools.trials.hogs import CONDITIONS, Stopper, hogging
+from tools.fidelity_study.corpus import draw_scenario
+from tools.fidelity_study.hogs import CONDITIONS, Stopper, hogging
+from tools.fidelity_study.trial import Trial, attempt, prepared
 
 if TYPE_CHECKING:
     from pathlib import Path

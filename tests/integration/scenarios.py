@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emu.coordinator import carry_out, emulation_settings
-from emu.report.run_directory import RunDirectory
+from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from emu.coordinator import ExperimentOutcome
+    from emu.experiment.run_experiment import ExperimentOutcome
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 GOLDEN = SCENARIOS / "golden.yaml"

@@ -39,7 +39,7 @@ def test_a_run_is_written_told_and_audited(tmp_path: Path) -> None:
     assert f"written to runs/{run.name}" in done.stderr
     told = json.loads((tmp_path / "out.json").read_text())
     assert told == json.loads((run / "result.json").read_text())
-    assert told["simulated_makespan"] == 17.0
+    assert told["replayed_makespan"] == 17.0
 
     audited = emu("audit", run, "--tolerance", "5 s", cwd=tmp_path)
     assert audited.returncode == 0, audited.stderr
@@ -148,6 +148,4 @@ def test_a_profile_is_measured_and_used(tmp_path: Path) -> None:
     assert "the prediction is off by" in done.stderr
     result = json.loads(done.stdout)
     assert result["predicted_makespan"] == pytest.approx(predicted)
-    assert result["prediction_error"] == pytest.approx(
-        result["makespan"] / predicted - 1
-    )
+    assert result["makespan_error"] == pytest.approx(result["makespan"] / predicted - 1)

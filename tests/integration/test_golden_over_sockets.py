@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from emu.report.recorded_run import load_run
-from emu.schedule import audit
+from emu.analysis.audit import audit
+from emu.runs.recorded_run import load_run
 from tests.integration.scenarios import (
     GOLDEN,
     Carried,
@@ -69,7 +69,7 @@ def test_makespan_and_every_flow(
     assert deviations[-1] <= 0.02
     result = runs[-1].result
     if makespan is not None:
-        assert result["simulated_makespan"] == makespan
+        assert result["replayed_makespan"] == makespan
         assert result["predicted_makespan"] == makespan
         assert result["makespan"] == pytest.approx(makespan, rel=0.02)
     emulated, simulated = runs[-1].outcome.run.schedule, runs[-1].outcome.replayed

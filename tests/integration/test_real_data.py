@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from emu.coordinator import missed_expectations
+from emu.experiment.expectations import missed_expectations
 from emu.scenario import load
 from tests.integration.scenarios import SCENARIOS, carried_out
 

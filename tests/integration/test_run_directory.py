@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from emu.report.recorded_run import load_run
-from emu.schedule import audit
+from emu.analysis.audit import audit
+from emu.runs.recorded_run import load_run
 from tests.integration.scenarios import GOLDEN, carried_out, tiny_training, written
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ FILES = {
 }
 KEYS = {
     "version", "scenario", "policy", "placement", "iterations", "processes",
-    "makespan", "simulated_makespan", "fidelity", "predicted_makespan",
-    "prediction_error", "wall_seconds", "startup", "flow_end_apart", "kinds", "edges",
+    "makespan", "replayed_makespan", "fidelity", "predicted_makespan",
+    "makespan_error", "wall_seconds", "startup", "flow_end_apart", "kinds", "edges",
     "ports", "memory", "transport", "training", "tasks", "flows",
 }  # fmt: skip
 

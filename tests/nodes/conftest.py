@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from emu.workloads import DgtpConfig, dgtp_job
-from nodes.program import EdgeBrief, Payload, Program, TaskBrief
+from emu_nodes.program import EdgeSpec, Payload, Program, TaskSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,19 +46,19 @@ class JobRun:
         return volumes
 
 
-def brief_of(job: Job, position: int) -> TaskBrief:
+def brief_of(job: Job, position: int) -> TaskSpec:
     task = job.tasks[position]
 
-    def briefs(edges: tuple[int, ...], *, into: bool) -> tuple[EdgeBrief, ...]:
+    def briefs(edges: tuple[int, ...], *, into: bool) -> tuple[EdgeSpec, ...]:
         found = []
         for number in edges:
             edge = job.edges[number]
             peer = job.tasks[edge.source if into else edge.destination]
             if not edge.credit:
-                found.append(EdgeBrief(number, peer.name, peer.kind, edge.lag))
+                found.append(EdgeSpec(number, peer.name, peer.kind, edge.lag))
         return tuple(found)
 
-    return TaskBrief(
+    return TaskSpec(
         name=task.name,
         kind=task.kind,
         iterations=job.iterations,

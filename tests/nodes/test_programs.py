@@ -11,7 +11,7 @@ from emu.errors import NodeMisbehaved
 from emu.workloads import CustomFlow, CustomTask, custom_job
 
 if TYPE_CHECKING:
-    from nodes.program import Payload
+    from emu_nodes.program import Payload
 
 Fixture = Any
 

@@ -13,14 +13,14 @@ import pytest
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.network import Delivery, Inbox, RunClock
 from emu.wire.messages import Message, RunTask, TaskEnded
-from nodes.holding import Holder
-from nodes.results import result_parts
-from nodes.task_runner import Surroundings, TaskRunner
+from emu_nodes.results import result_parts
+from emu_nodes.sleep_until import WallClockTimer
+from emu_nodes.task_runner import TaskContext, TaskRunner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nodes.program import Payload
+    from emu_nodes.program import Payload
 
 
 class Doubles:
@@ -70,14 +70,14 @@ class Stage:
 
     def __init__(self, *, patience: float = 5.0, **changes: Any) -> None:
         self.told: list[Message] = []
-        self.edge, self.inbox, self.holder = Edge(), Inbox("w0"), Holder()
+        self.edge, self.inbox, self.timer = Edge(), Inbox("w0"), WallClockTimer()
         self.compute = ThreadPoolExecutor(1)
         self.clock = RunClock(time.monotonic(), time_scale=1.0)
-        around = Surroundings(
+        around = TaskContext(
             inbox=self.inbox,
             outputs={7: self.edge},  # type: ignore[dict-item]
             compute=self.compute,
-            holder=self.holder,
+            timer=self.timer,
             clock=self.clock,
             tell=self.told.append,
             track=lambda _: None,
@@ -92,7 +92,7 @@ class Stage:
         try:
             await self.runner.run(RunTask(5, iteration, start))
         finally:
-            self.holder.close()
+            self.timer.close()
             self.compute.shutdown()
         (told,) = self.told
         assert isinstance(told, TaskEnded)
@@ -186,15 +186,15 @@ def test_result_goes_in_parts_that_make_it_whole() -> None:
 
 
 async def test_holder_lets_many_wait_and_none_too_early() -> None:
-    holder, woken = Holder(), []
+    timer, woken = WallClockTimer(), []
     begun = time.monotonic()
 
     async def wait(seconds: float) -> None:
-        await holder.until(begun + seconds)
+        await timer.until(begun + seconds)
         woken.append((seconds, time.monotonic() - begun))
 
     await asyncio.gather(*(wait(s) for s in (0.03, 0.01, 0.02, -1.0)))
-    holder.close()
+    timer.close()
 
     assert [seconds for seconds, _ in woken] == [-1.0, 0.01, 0.02, 0.03]
     assert all(after >= seconds for seconds, after in woken)

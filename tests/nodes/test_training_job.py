@@ -11,7 +11,7 @@ from emu.graph_data import BatchPlan, open_for, realize_volumes
 from emu.training import reference_training
 
 if TYPE_CHECKING:
-    from nodes.program import Payload
+    from emu_nodes.program import Payload
 
 DriveJob = Any  # the fixtures of conftest.py: its types cannot be imported by name
 

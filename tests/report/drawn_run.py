@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.problem import Realization
-from emu.report.array_files import write_realization
-from emu.report.result import (
+from emu.runs.array_files import write_realization
+from emu.runs.result import (
     VERSION,
     fidelity,
     flow_error,
@@ -16,7 +16,7 @@ from emu.report.result import (
     port_table,
     task_table,
 )
-from emu.report.run_directory import RunDirectory
+from emu.runs.run_directory import RunDirectory
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 
@@ -41,10 +41,10 @@ def write_run(parent: Path, iterations: int = 4) -> tuple[Path, dict[str, Any]]:
         "placement": "fixed",
         "iterations": iterations,
         "processes": len(problem.job.processes),
-        "simulated_makespan": simulated.makespan,
+        "replayed_makespan": simulated.makespan,
         "fidelity": fidelity(emulated.makespan, simulated.makespan),
         "predicted_makespan": simulated.makespan,
-        "prediction_error": fidelity(emulated.makespan, simulated.makespan),
+        "makespan_error": fidelity(emulated.makespan, simulated.makespan),
         "wall_seconds": 1.5,
         "verdict": {
             "trust": "degraded",

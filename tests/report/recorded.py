@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.problem import Realization
-from emu.report.array_files import write_realization
-from emu.report.recorded_run import with_rates
-from emu.report.result import VERSION
-from emu.report.run_directory import RunDirectory
+from emu.runs.array_files import write_realization
+from emu.runs.recorded_run import with_rates
+from emu.runs.result import VERSION
+from emu.runs.run_directory import RunDirectory
 from emu.simulation import simulate
 from emu.testing import two_machine_example
-from tests.schedule.chains import distorted
+from tests.analysis.chains import distorted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from emu.schedule import RateHistory, Schedule
+    from emu.problem import RateHistory, Schedule
 
 
 def schedules() -> tuple[Schedule, Schedule]:
@@ -63,7 +63,7 @@ def write_run(path: Path, *, policy: str = "oes") -> Path:
         "policy": policy,
         "placement": "explicit",
         "predicted_makespan": 38.0,
-        "simulated_makespan": simulated.makespan,
+        "replayed_makespan": simulated.makespan,
         **emulated.to_json(),
     }
     directory.write_json("result.json", result)

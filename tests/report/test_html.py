@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from emu.analysis.explanation import explain
+from emu.analysis.link_rates import assigned_rates
 from emu.errors import DataError
-from emu.report.explanation import explain
 from emu.report.html import explained, report_page, write_report
 from emu.report.html.chart_data import moved_rates, thinned, training_data
 from emu.report.html.lanes import pack_lanes
-from emu.report.port_rates import assigned_rates
-from emu.report.recorded_run import load_run, with_rates
+from emu.runs.recorded_run import load_run, with_rates
 from emu.units import format_duration
 from tests.browser import Browser, needs_browser
 from tests.report.drawn_run import write_run
@@ -131,7 +131,7 @@ def test_where_the_two_parted_sums_to_the_difference(tmp_path: Path) -> None:
     result["error_budget"] = {"shaping": 0.25, "clock": -0.125, "loop lag": 0.0}
     (run / "result.json").write_text(json.dumps(result))
     apart = section_of(report_page(run), "apart")
-    whole = result["makespan"] - result["simulated_makespan"]
+    whole = result["makespan"] - result["replayed_makespan"]
     assert f"<td class=number>+{format_duration(whole)}</td>" in apart.split("sum")[1]
     assert "<td>shaping</td><td class=number>+250 ms</td>" in apart
     assert "<td>clock</td><td class=number>-125 ms</td>" in apart
@@ -221,7 +221,7 @@ async def test_in_a_browser_bars_are_drawn_and_zoom_works(tmp_path: Path) -> Non
             [...document.querySelectorAll("[data-key]")].map(
                 found => [found.dataset.key, found.textContent]))""")
         assert shown["makespan"] == f"{result['makespan']:.6g} s"
-        assert shown["simulated_makespan"] == f"{result['simulated_makespan']:.6g} s"
+        assert shown["replayed_makespan"] == f"{result['replayed_makespan']:.6g} s"
         assert shown["fidelity"] == f"{100 * result['fidelity']:+.3g} %"
 
         bars = 2 * (len(result["tasks"]) + len(result["flows"]))

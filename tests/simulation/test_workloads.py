@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from emu.analysis.bounds import bounds
 from emu.scheduling import POLICIES
-from emu.simulation import bounds, makespan, simulate
+from emu.simulation import makespan, simulate
 from emu.testing import bench_directory, load_workload
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from emu.coordinator.trial import Trial
 from emu.errors import DataError
-from tools.trials import campaign as under_test
-from tools.trials.campaign import Campaign, Manner, OutOfTime
+from tools.fidelity_study import campaign as under_test
+from tools.fidelity_study.campaign import Campaign, Manner, OutOfTime
+from tools.fidelity_study.trial import Trial
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from emu.scenario import Experiment
-    from tools.trials.rows import Row
+    from tools.fidelity_study.rows import Row
 
 
 class Attempts:

@@ -12,8 +12,14 @@ import numpy as np
 import psutil
 import pytest
 
-from tools.trials.believing import errors, read_rows, row_of, table, write_rows
-from tools.trials.hogs import CONDITIONS, Condition, Stopper, hogging
+from tools.fidelity_study.hogs import CONDITIONS, Condition, Stopper, hogging
+from tools.fidelity_study.verdict_accuracy import (
+    errors,
+    read_rows,
+    row_of,
+    table,
+    write_rows,
+)
 
 ROOT = Path(__file__).parents[2]
 KINDS = ("busy", "bursts", "faults", "paging")
@@ -21,7 +27,7 @@ KINDS = ("busy", "bursts", "faults", "paging")
 TOOL = """
 import sys
 from pathlib import Path
-from tools.trials.hogs import Condition, hogging
+from tools.fidelity_study.hogs import Condition, hogging
 with hogging(Condition(({kind!r},)), Path({scratch!r})) as hogs:
     print(hogs[0].pid, flush=True)
     sys.stdin.read()

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from tools.timings.aims import Figure, as_json
-from tools.timings.arrivals import window_errors
+from tools.benchmarks.arrivals import window_errors
+from tools.benchmarks.targets import Figure, as_json
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ function figureCards(status) {
   if (status.verdict) shown.push(["verdict", status.verdict, "did the host keep up"]);
   if (status.outcome) {
     shown.push(["emulated makespan", seconds(status.outcome.makespan), "real sockets"]);
-    shown.push(["simulated makespan", seconds(status.outcome.simulated_makespan), "same times and volumes"]);
+    shown.push(["simulated makespan", seconds(status.outcome.replayed_makespan), "same times and volumes"]);
     shown.push(["fidelity", `${+(100 * status.outcome.fidelity).toPrecision(3)} %`, "emulated / simulated - 1"]);
   }
   byId("figures").replaceChildren();

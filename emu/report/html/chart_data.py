@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.analysis.critical_path import critical_path
+from emu.analysis.link_rates import assigned_rates, mean_rates
 from emu.errors import DataError
+from emu.problem import RateHistory
 from emu.report.html.lanes import pack_lanes_per_group, packed
-from emu.report.port_rates import assigned_rates, mean_rates
-from emu.report.recorded_run import with_rates
-from emu.schedule import RateHistory, critical_chain
+from emu.runs.recorded_run import with_rates
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from emu.problem import Problem
-    from emu.report.recorded_run import RecordedRun
-    from emu.schedule import Schedule
+    from emu.problem import Problem, Schedule
+    from emu.runs.recorded_run import RecordedRun
 
 #: Points of one rate curve; more than a screen can show even after zooming in 5 times.
 CURVE_POINTS = 10_000
@@ -81,7 +81,7 @@ def run_bars(name: str, schedule: Schedule) -> dict[str, Any]:
                 "iteration": link.iteration,
                 "port": link.port,
             }
-            for link in critical_chain(schedule).links
+            for link in critical_path(schedule).links
         ],
         "curves": _curves(schedule),
     }

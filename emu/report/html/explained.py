@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.report.explanation import apart_rows, explain
+from emu.analysis.divergence import divergences
+from emu.analysis.explanation import apart_rows, explain
 from emu.report.html.markup import table
-from emu.schedule.parting import drifts
 from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
-    from emu.report.recorded_run import RecordedRun
+    from emu.runs.recorded_run import RecordedRun
 
 #: Flows between machines above which the page does not look for what would help.
 MOST_FLOWS = 30_000
@@ -37,7 +37,7 @@ def would_help(run: RecordedRun) -> str:
     found = explain(
         run.best, run.realization, run.policy, emulated=run.emulated is not None
     )
-    base = found.simulated_makespan
+    base = found.replayed_makespan
     helping = [i for i in found.improvements if i.gain > _NOTHING * base]
     if not helping:
         return "<p>Nothing that was tried.</p>"
@@ -61,7 +61,7 @@ def parted(run: RecordedRun) -> str:
     """
     if run.emulated is None or run.simulated is None:
         return ""
-    apart = drifts(run.emulated, run.simulated)
+    apart = divergences(run.emulated, run.simulated)
     base = run.simulated.makespan
     rows = [
         [row["cause"], row["what"], *_difference(row["seconds"], base)]
@@ -77,7 +77,7 @@ def parted(run: RecordedRun) -> str:
 
 def budget(result: dict[str, Any]) -> str:
     """Return the error budget of result.json, what the host added; empty without."""
-    base = float(result["simulated_makespan"]) if "error_budget" in result else 0.0
+    base = float(result["replayed_makespan"]) if "error_budget" in result else 0.0
     rows = [
         [cause, *_difference(float(seconds), base)]
         for cause, seconds in result.get("error_budget", {}).items()

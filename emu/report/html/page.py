@@ -11,14 +11,14 @@ from emu.errors import DataError
 from emu.report.html import explained, sections
 from emu.report.html.chart_data import chart_data, training_data
 from emu.report.html.markup import section
-from emu.report.recorded_run import load_run
-from emu.report.run_directory import read_json
+from emu.runs.recorded_run import load_run
+from emu.runs.run_directory import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from emu.report.recorded_run import RecordedRun
+    from emu.runs.recorded_run import RecordedRun
 
 #: What the browser may load: nothing. The page is whole.
 _POLICY = (

@@ -6,16 +6,16 @@ import math
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from emu.analysis.critical_path import Cause, critical_path
 from emu.placement import resource_loads
 from emu.report.flows import port_bytes
 from emu.report.html.markup import figure, meter, table
-from emu.schedule import Cause, critical_chain
 from emu.units import format_duration, format_rate, format_ratio, format_size
 
 if TYPE_CHECKING:
-    from emu.problem import Problem
-    from emu.report.recorded_run import RecordedRun
-    from emu.schedule import Link, Schedule
+    from emu.analysis.critical_path import Link
+    from emu.problem import Problem, Schedule
+    from emu.runs.recorded_run import RecordedRun
 
 _DIGITS = 6
 
@@ -36,11 +36,11 @@ def headline(result: dict[str, Any]) -> str:
             )
 
     duration("makespan", "emulated makespan", "real sockets, emulated seconds")
-    duration("simulated_makespan", "simulated makespan", "same times and volumes")
+    duration("replayed_makespan", "simulated makespan", "same times and volumes")
     ratio("fidelity", "fidelity", "emulated / simulated - 1")
     shown.append(_verdict(result.get("verdict")))
     duration("predicted_makespan", "predicted makespan", "before the run")
-    ratio("prediction_error", "prediction error", "emulated / predicted - 1")
+    ratio("makespan_error", "prediction error", "emulated / predicted - 1")
     duration("bound", "lower bound", "no schedule is shorter")
     ratio("gap", "gap", "makespan above the bound")
     duration("wall_seconds", "wall time", "on this computer")
@@ -48,7 +48,7 @@ def headline(result: dict[str, Any]) -> str:
 
 
 def _verdict(verdict: dict[str, Any] | None) -> str:
-    """Return how far the run can be believed; `emu.report.verdict` has the keys."""
+    """Return how far the run can be believed; `emu.analysis.verdict` has the keys."""
     if verdict is None:
         return ""
     error, allowed = float(verdict["error"]), float(verdict["max_error"])
@@ -76,7 +76,7 @@ def chain_table(run: RecordedRun) -> str:
         if schedule is not None
     ]
     sums = [
-        critical_chain(schedule).sums(lambda link: cause_of(run.problem, link))
+        critical_path(schedule).sums(lambda link: cause_of(run.problem, link))
         for _, schedule in schedules
     ]
     causes = dict.fromkeys(cause for one in sums for cause in one)
@@ -105,7 +105,7 @@ def _seconds(spent: float, makespan: float) -> str:
 
 def story(schedule: Schedule) -> str:
     """Return one sentence: what most of the makespan was spent on."""
-    chain = critical_chain(schedule)
+    chain = critical_path(schedule)
     shares = chain.sums(lambda link: link.cause)
     if not shares or not schedule.makespan:
         return ""

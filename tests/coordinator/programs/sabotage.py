@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from nodes.timed import Timed
+from emu_nodes.timed import Timed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nodes.program import Payload
+    from emu_nodes.program import Payload
 
 
 class Raises(Timed):

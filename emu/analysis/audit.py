@@ -1,0 +1,356 @@
+"""Does a schedule keep constraints (5)-(14) of the paper? For any Schedule.
+
+Times are compared with a tolerance, as an emulated run is only as exact as its clocks;
+bytes likewise. Everything broken is listed, each with its names and amount.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from typing_extensions import override
+
+from emu.analysis.link_load import fluid_bytes, peak_loads, worst_interval
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from emu.problem import RateHistory, Schedule
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+    #: How to name them, and the task or edge and the iteration of each.
+    _Subjects = tuple[Callable[[int, int], str], Ints, Ints]
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken constraint.
+
+    Parameters
+    ----------
+    constraint
+        Number in the paper, ``(10)``.
+    subject
+        What broke it: a task, a flow or a port, by name and iteration.
+    amount
+        By how much, in ``unit``.
+    unit
+        ``s``, ``B`` or ``B/s``; ``iterations`` for something missing.
+    sentence
+        The violation in words.
+    """
+
+    constraint: str
+    subject: str
+    amount: float
+    unit: str
+    sentence: str
+
+    @override
+    def __str__(self) -> str:
+        """Return constraint, sentence and amount in one line."""
+        return f"{self.constraint} {self.sentence}: {self.amount:g} {self.unit}"
+
+
+#: How much was compared, and what of it was broken.
+_Findings = tuple[int, list[Violation]]
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What an audit found.
+
+    Parameters
+    ----------
+    violations
+        Everything beyond the tolerance, in the order of the constraints.
+    checked
+        How many comparisons each constraint took part in.
+    """
+
+    violations: list[Violation]
+    checked: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was found."""
+        return not self.violations
+
+
+def audit(
+    schedule: Schedule,
+    *,
+    tolerance: float = 1e-9,
+    relative: float = 1e-9,
+    volumes: Floats | None = None,
+) -> AuditReport:
+    """Check ``schedule`` against constraints (5)-(14).
+
+    With a rate history, port capacity (13), (14) and bytes (12) are checked exactly, at
+    every instant. Without one, a necessary condition stands in: within every interval
+    from some flow's start to some flow's end, the flows that lie in it as a whole
+    cannot bring more bytes over a port than its capacity times the length.
+
+    Parameters
+    ----------
+    tolerance
+        Seconds by which a time may be off; bytes may be off by what the flow's
+        narrowest port carries in that time.
+    relative
+        Share by which capacities may be exceeded and bytes may differ.
+    volumes
+        Bytes that should have been sent, shape (edges, iterations); None takes the
+        schedule's own.
+
+    Returns
+    -------
+    AuditReport
+        All violations.
+
+    Raises
+    ------
+    ValueError
+        When a tolerance is negative or an array has the wrong shape.
+    """
+    if not (tolerance >= 0 and relative >= 0):
+        raise ValueError(f"tolerances {tolerance} and {relative} must not be negative")
+    auditor = _Auditor(schedule, tolerance, relative)
+    auditor.check_shapes(volumes)
+    checks = {
+        "(5),(6)": auditor.every_iteration_once(),
+        "(7)": auditor.flows_after_their_source(),
+        "(8),(9)": auditor.tasks_after_their_inputs(),
+        "(10)": auditor.one_iteration_at_a_time(),
+        "(11)": auditor.one_flow_at_a_time(),
+        "(12)": auditor.all_bytes(volumes),
+        "(13),(14)": auditor.port_capacity(),
+    }
+    found: list[Violation] = []
+    checked: dict[str, int] = {}
+    for name, results in checks.items():
+        checked[name] = 0
+        for comparisons, violations in results:
+            checked[name] += comparisons
+            found += violations
+    return AuditReport(found, checked)
+
+
+class _Auditor:
+    """The checks, each yielding how much it compared and the violations it found.
+
+    Many flows are compared at once, and words are found for the broken ones only: a
+    million flows take seconds.
+    """
+
+    def __init__(self, schedule: Schedule, tolerance: float, relative: float) -> None:
+        self._schedule, self._problem = schedule, schedule.problem
+        self._job = schedule.problem.job
+        self._tolerance, self._relative = tolerance, relative
+        self._hops, edges = self._problem.hops, self._job.edges
+        self._remote = np.array([bool(path) for path in self._hops], dtype=bool)
+        self._source = np.array([edge.source for edge in edges], dtype=np.int64)
+        self._destination = np.array([e.destination for e in edges], dtype=np.int64)
+        self._lag = np.array([edge.lag for edge in edges], dtype=np.int64)
+        last = self._job.iterations - self._lag[:, None]
+        self._sent = np.arange(self._job.iterations) < last
+
+    def check_shapes(self, volumes: Floats | None) -> None:
+        tasks = len(self._job.tasks), self._job.iterations
+        edges = len(self._job.edges), self._job.iterations
+        schedule = self._schedule
+        for name, array, shape in (
+            ("task_start", schedule.task_start, tasks),
+            ("task_end", schedule.task_end, tasks),
+            ("flow_ready", schedule.flow_ready, edges),
+            ("flow_start", schedule.flow_start, edges),
+            ("flow_end", schedule.flow_end, edges),
+            ("flow_bytes", schedule.flow_bytes, edges),
+            ("volumes", volumes, edges),
+        ):
+            if array is not None and array.shape != shape:
+                raise ValueError(f"{name} has shape {array.shape}, not {shape}")
+
+    def every_iteration_once(self) -> Iterator[_Findings]:
+        """(5), (6): every iteration of every task ran, from time 0 on."""
+        start, end = self._schedule.task_start, self._schedule.task_end
+        ran = np.isfinite(start) & np.isfinite(end)
+        names = [self._task(j, n) for j, n in np.argwhere(~ran)]
+        yield (
+            len(names),
+            [Violation("(6)", w, 1, "iterations", f"{w} did not run") for w in names],
+        )
+        task, n = np.nonzero(ran)
+        start, end = start[task, n], end[task, n]
+        yield self._not_before(
+            "(5)", start, 0.0 * start, (self._task, task, n), lambda _: "the run began"
+        )
+        yield self._not_before(
+            "(6)", end, start, (self._task, task, n), lambda _: "it started", "ended"
+        )
+
+    def flows_after_their_source(self) -> Iterator[_Findings]:
+        """(7): a flow starts after its source ended, and all flows took place."""
+        start, end = self._schedule.flow_start, self._schedule.flow_end
+        took_place = np.isfinite(start) & np.isfinite(end)
+        names = [self._flow(e, n) for e, n in np.argwhere(self._sent & ~took_place)]
+        yield (
+            len(names),
+            [Violation("(7)", w, 1, "iterations", f"{w} was not sent") for w in names],
+        )
+        edge, n = np.nonzero(self._sent & took_place)
+        start, end = start[edge, n], end[edge, n]
+        source = self._source[edge]
+        yield self._not_before(
+            "(7)",
+            start,
+            self._schedule.task_end[source, n],
+            (self._flow, edge, n),
+            lambda i: f"{self._task(source[i], n[i])} ended",
+        )
+        yield self._not_before(
+            "(7)", end, start, (self._flow, edge, n), lambda _: "it started", "ended"
+        )
+
+    def tasks_after_their_inputs(self) -> Iterator[_Findings]:
+        """(8), (9): a task starts after all its inputs arrived."""
+        yield self._after_inputs("(8)", self._remote)
+        yield self._after_inputs("(9)", ~self._remote)
+
+    def _after_inputs(self, constraint: str, over: NDArray[np.bool_]) -> _Findings:
+        edge, n = np.nonzero(self._sent & over[:, None])
+        task, arrival = self._destination[edge], n + self._lag[edge]
+        return self._not_before(
+            constraint,
+            self._schedule.task_start[task, arrival],
+            self._schedule.flow_end[edge, n],
+            (self._task, task, arrival),
+            lambda i: f"{self._flow(edge[i], n[i])} ended",
+        )
+
+    def one_iteration_at_a_time(self) -> Iterator[_Findings]:
+        """(10): an iteration of a task starts after the one before it ended."""
+        start, end = self._schedule.task_start, self._schedule.task_end
+        task, before = np.indices(start[:, 1:].shape).reshape(2, -1)
+        yield self._not_before(
+            "(10)",
+            start[task, before + 1],
+            end[task, before],
+            (self._task, task, before + 1),
+            lambda _: "the iteration before it ended",
+        )
+
+    def one_flow_at_a_time(self) -> Iterator[_Findings]:
+        """(11): flows of an edge are sent one by one, in order."""
+        edge, before = np.nonzero(self._sent[:, 1:] & self._remote[:, None])
+        yield self._not_before(
+            "(11)",
+            self._schedule.flow_start[edge, before + 1],
+            self._schedule.flow_end[edge, before],
+            (self._flow, edge, before + 1),
+            lambda _: "the flow before it on its edge ended",
+        )
+
+    def all_bytes(self, volumes: Floats | None) -> Iterator[_Findings]:
+        """(12): every flow carries its volume, by its count and by its rates."""
+        edge, n = np.nonzero(self._sent & self._remote[:, None])
+        sent, rates = self._schedule.flow_bytes[edge, n], self._schedule.rates
+        if volumes is not None:
+            expected = volumes[edge, n]
+            yield self._same_bytes(sent, expected, 0.0, (edge, n), "carried")
+        if rates is not None:
+            fluid = fluid_bytes(self._schedule, rates)[edge, n]
+            slack = self._tolerance * self._narrowest()[edge]
+            yield self._same_bytes(fluid, sent, slack, (edge, n), "was given rates for")
+
+    def port_capacity(self) -> Iterator[_Findings]:
+        """(13), (14): no port carries more than its capacity."""
+        over = list(
+            self._over_in_every_interval()
+            if self._schedule.rates is None
+            else self._over_at_every_instant(self._schedule.rates)
+        )
+        yield len(self._problem.capacities), over
+
+    def _over_at_every_instant(self, rates: RateHistory) -> Iterator[Violation]:
+        peaks = peak_loads(self._schedule, rates, self._tolerance)
+        for port, capacity in enumerate(self._problem.capacities):
+            load, time = peaks[port]
+            if load > capacity * (1 + self._relative):
+                yield self._over(
+                    port,
+                    float(load - capacity),
+                    "B/s",
+                    f"is over its capacity of {capacity:g} B/s at {time:g} s",
+                )
+
+    def _over_in_every_interval(self) -> Iterator[Violation]:
+        for port, capacity in enumerate(self._problem.capacities):
+            excess, since, until = worst_interval(
+                self._schedule, port, capacity * (1 + self._relative), self._tolerance
+            )
+            if excess > 0:
+                yield self._over(
+                    port,
+                    excess,
+                    "B",
+                    f"of {capacity:g} B/s carries too much "
+                    f"from {since:g} to {until:g} s",
+                )
+
+    # --- comparisons ----------------------------------------------------------------
+
+    def _not_before(
+        self,
+        constraint: str,
+        times: Floats,
+        bounds: Floats,
+        subjects: _Subjects,
+        what: Callable[[int], str],
+        verb: str = "started",
+    ) -> _Findings:
+        early = bounds - times
+        # NaN is not early: what is missing was named once, by (6) or (7).
+        broken = np.flatnonzero(early > self._tolerance + 1e-12 * np.abs(bounds))
+        name, rows, iterations = subjects
+        found = []
+        for i in broken.tolist():
+            subject = name(rows[i], iterations[i])
+            sentence = f"{subject} {verb} before {what(i)}"
+            found.append(Violation(constraint, subject, float(early[i]), "s", sentence))
+        return times.size, found
+
+    def _same_bytes(
+        self,
+        found: Floats,
+        expected: Floats,
+        slack: Floats | float,
+        flows: tuple[Ints, Ints],
+        verb: str,
+    ) -> _Findings:
+        off = np.abs(found - expected)
+        violations = []
+        for i in np.flatnonzero(off > slack + self._relative * expected).tolist():
+            name = self._flow(flows[0][i], flows[1][i])
+            sentence = f"{name} {verb} {found[i]:g} of {expected[i]:g} bytes"
+            violations.append(Violation("(12)", name, float(off[i]), "B", sentence))
+        return found.size, violations
+
+    def _over(self, port: int, excess: float, unit: str, how: str) -> Violation:
+        constraint, name = "(14)" if port % 2 else "(13)", self._problem.port_name(port)
+        return Violation(constraint, name, excess, unit, f"port {name} {how}")
+
+    def _narrowest(self) -> Floats:
+        capacities = self._problem.capacities
+        least = [capacities[list(path)].min(initial=np.inf) for path in self._hops]
+        return np.array(least)
+
+    def _task(self, task: int, iteration: int) -> str:
+        return f"{self._job.tasks[task].name}[{iteration}]"
+
+    def _flow(self, edge: int, iteration: int) -> str:
+        return f"{self._job.edge_name(self._job.edges[edge])}[{iteration}]"

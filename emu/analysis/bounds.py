@@ -1,0 +1,166 @@
+"""How far from the best can a schedule be? Lower bounds and Theorem 1 of the paper.
+
+Every bound holds for any execution and flow schedule of the placed job, (5)-(14):
+
+- *NIC load*: a port needs its bytes divided by its capacity;
+- *critical path*: a chain of tasks and flows, each flow as fast as if it were alone
+  (LP of the paper's Appendix B);
+- *port in context*: for a set of flows over one port, the earliest that the first can
+  be ready, plus their bytes over the capacity, plus the shortest that has to follow
+  the last. The sets tried are those of flows ready no earlier than some flow, and
+  those with no less to follow than some flow; both earlier bounds of a port are among
+  them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.scheduling.codes import OES
+from emu.scheduling.compiled import compiled
+from emu.scheduling.compiled_problem import job_arrays, lay_out, plain
+from emu.scheduling.remaining_paths import alone, longest_paths
+
+if TYPE_CHECKING:
+    from emu.problem import Problem, Realization
+    from emu.scheduling.compiled_problem import Floats, Ints, Layout
+
+#: `Bounds.binding` where no port is.
+CRITICAL_PATH = "critical path"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Lower bounds on the makespan of a placed job, seconds.
+
+    Parameters
+    ----------
+    nic_load
+        The busiest port's bytes over its capacity.
+    nic_port
+        Name of that port.
+    critical_path
+        The longest chain with flows as fast as if alone, LP.
+    combined
+        The best of these and of every port in context.
+    binding
+        What says so: the name of a port, or ``critical path``.
+    degree
+        Delta (20): the most flows of one iteration that enter or leave a machine.
+    """
+
+    nic_load: float
+    nic_port: str
+    critical_path: float
+    combined: float
+    binding: str
+    degree: int
+
+    @property
+    def certificate(self) -> float:
+        """Delta * LP: no schedule of a policy that keeps Theorem 1 takes longer.
+
+        With no flow between machines the critical path itself is the makespan.
+        """
+        return max(self.degree, 1) * self.critical_path
+
+    def gap(self, makespan: float) -> float:
+        """Return by what share ``makespan`` can at most be cut, 0 to 1."""
+        return 1.0 - self.combined / makespan if makespan > 0 else 0.0
+
+
+def bounds(problem: Problem, realization: Realization) -> Bounds:
+    """Return lower bounds on the makespan of any schedule.
+
+    Raises
+    ------
+    ValueError
+        When ``realization`` does not fit the job.
+    """
+    realization.check_shapes(problem.job)
+    layout = lay_out(
+        job_arrays(problem.job, problem.cluster, OES, by_flow=False),
+        np.array(problem.placement.machine_of, dtype=np.int64),
+    )
+    times, volumes = plain(realization.times), plain(realization.volumes)
+    from_task, after_flow = longest_paths(layout, times, volumes)
+    before_flow = _earliest_ready(layout, times, volumes)
+    path = float(from_task.max())
+    loads = np.zeros(layout.capacity.size)
+    combined, binding = path, CRITICAL_PATH
+    for port, capacity in enumerate(layout.capacity):
+        head, size, tail = _flows_of(
+            problem, port, before_flow, volumes / capacity, after_flow
+        )
+        loads[port] = size.sum()
+        least = max(_in_context(head, size, tail), _in_context(tail, size, head))
+        if least > combined:
+            combined, binding = least, problem.port_name(port)
+    busiest = int(np.argmax(loads))
+    return Bounds(
+        nic_load=float(loads[busiest]),
+        nic_port=problem.port_name(busiest),
+        critical_path=path,
+        combined=float(combined),
+        binding=binding,
+        degree=flow_degree(problem),
+    )
+
+
+def flow_degree(problem: Problem) -> int:
+    """Return Delta of (20): the most flows of one iteration over one port."""
+    degree = np.zeros(len(problem.capacities), dtype=np.int64)
+    for hops in problem.hops:
+        degree[list(hops)] += 1
+    return int(degree.max())
+
+
+@compiled
+def _earliest_ready(layout: Layout, times: Floats, volumes: Floats) -> Floats:
+    """Return when each flow can be active at the earliest, were all others free."""
+    tasks, iterations = times.shape
+    ready = np.zeros(volumes.shape)
+    arrived = np.zeros(volumes.shape)
+    ended = np.zeros((tasks, iterations))
+    for n in range(iterations):
+        for task in layout.order:
+            start = ended[task, n - 1] if n > 0 else 0.0
+            for i in range(layout.in_start[task], layout.in_start[task + 1]):
+                edge = layout.in_edge[i]
+                if n >= layout.lag[edge]:
+                    start = max(start, arrived[edge, n - layout.lag[edge]])
+            ended[task, n] = start + times[task, n]
+            for i in range(layout.out_start[task], layout.out_start[task + 1]):
+                edge = layout.out_edge[i]
+                time = ended[task, n]
+                if layout.group[edge] >= 0:
+                    if n > 0:
+                        time = max(time, arrived[edge, n - 1])
+                    ready[edge, n] = time
+                    time += volumes[edge, n] / alone(layout, layout.group[edge])
+                arrived[edge, n] = time
+    return ready
+
+
+def _flows_of(
+    problem: Problem, port: int, before: Floats, size: Floats, after: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Return head, size and tail, in seconds, of every flow over ``port``."""
+    crossing = np.array([port in hops for hops in problem.hops], dtype=bool)
+    lags = np.array([edge.lag for edge in problem.job.edges], dtype=np.int64)
+    sent = np.arange(size.shape[1]) + lags[:, None] < problem.job.iterations
+    chosen = crossing[:, None] & sent & (size > 0)
+    return before[chosen], size[chosen], after[chosen]
+
+
+def _in_context(head: Floats, size: Floats, tail: Floats) -> float:
+    """Return the best of head + sizes + tail over sets of the latest heads."""
+    if not size.size:
+        return 0.0
+    latest_first: Ints = np.argsort(-head, kind="stable")
+    carried = np.cumsum(size[latest_first])
+    shortest = np.minimum.accumulate(tail[latest_first])
+    return float(np.max(head[latest_first] + carried + shortest))

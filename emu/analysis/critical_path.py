@@ -1,0 +1,216 @@
+"""Why a schedule took so long: the chain of Theorem 1, from its end to its start.
+
+The chain (Appendix B of the paper) is built backwards from the task that ended last.
+What made a task start is the last thing that it waited for: a flow, a handoff within
+its machine, its own previous iteration, or a credit. What made a flow start is the end
+of its source or, where that had ended before, the flow ahead of it on its edge (case 2
+of the proof). So every part begins the moment the one before ends, and the parts sum
+to the makespan.
+
+In an emulated schedule a part begins a little after the one before it ended; what lies
+between is a link of its own, `Cause.GAP`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeVar
+
+from emu.analysis.link_contention import LinkContention
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from emu.problem import Schedule
+
+Key = TypeVar("Key")
+
+#: Moments closer than this, relative to the makespan, are the same moment.
+SAME = 1e-12
+
+
+class Cause(StrEnum):
+    """Why the time of a link passed."""
+
+    COMPUTE = "compute"
+    """A task was executing."""
+    TRANSFER = "transfer"
+    """A flow was moving."""
+    IN_ORDER = "in order"
+    """A flow was moving, and the next one of its edge was ready behind it."""
+    CREDIT = "credit"
+    """A task was executing, and the next part waited for it for its credit only."""
+    GAP = "gap"
+    """Nothing of the schedule: messages, wake-ups, clocks. None when simulated."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """One part of a critical chain.
+
+    Parameters
+    ----------
+    start, end
+        Seconds; ``start`` is the ``end`` of the link before.
+    task, edge
+        Position of what was executing or moving, the other one is -1; in a gap, of what
+        began after it.
+    iteration
+        Of the task, or of the flow's source.
+    port
+        Where a flow was held back most (`LinkContention.bottleneck`), else -1.
+    """
+
+    cause: Cause
+    start: float
+    end: float
+    task: int = -1
+    edge: int = -1
+    iteration: int = -1
+    port: int = -1
+
+    @property
+    def seconds(self) -> float:
+        """Length of the link."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class CriticalPath:
+    """The links from time 0 to the end of the schedule, in the order of time."""
+
+    links: tuple[Link, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Sum over the links: the makespan."""
+        return math.fsum(link.seconds for link in self.links)
+
+    def sums(self, key: Callable[[Link], Key]) -> dict[Key, float]:
+        """Return the seconds of the links with the same ``key``, longest first."""
+        groups: dict[Key, list[float]] = defaultdict(list)
+        for link in self.links:
+            groups[key(link)].append(link.seconds)
+        totals = {name: math.fsum(parts) for name, parts in groups.items()}
+        return dict(sorted(totals.items(), key=lambda item: -item[1]))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A task or a flow on the way back, and since when the next part wanted it to end.
+
+    ``wanted`` is the time from which only the rule ``cause`` held the next part back.
+    """
+
+    task: int
+    edge: int
+    iteration: int
+    cause: Cause | None = None
+    wanted: float = math.inf
+
+
+def critical_path(schedule: Schedule) -> CriticalPath:
+    """Return the critical chain of ``schedule``, simulated or emulated."""
+    return CriticalPath(tuple(_Walk(schedule).links())[::-1])
+
+
+class _Walk:
+    """Walks from the end of a schedule to its start."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._job = schedule.problem.job
+        self._hops = schedule.problem.hops
+        self._crowd = LinkContention(schedule)
+        self._same = SAME * schedule.makespan
+        self._into: list[list[int]] = [[] for _ in self._job.tasks]
+        for position, edge in enumerate(self._job.edges):
+            self._into[edge.destination].append(position)
+
+    def links(self) -> Iterator[Link]:
+        """Yield the links, the last one first."""
+        last = int(self._schedule.task_end[:, -1].argmax())
+        after = _Part(last, -1, self._job.iterations - 1)
+        part: _Part | None = after
+        cursor = self._schedule.makespan
+        while part is not None:
+            start, end = self._span(part)
+            if cursor - end > self._same:
+                yield _gap(after, end, cursor)
+                cursor = end
+            start = min(start, cursor)
+            yield from self._split(part, start, cursor)
+            cursor, after = start, part
+            part = self._before(part)
+        if cursor > self._same:
+            yield _gap(after, 0.0, cursor)
+
+    def _span(self, part: _Part) -> tuple[float, float]:
+        made = self._schedule
+        if part.edge >= 0:
+            at = part.edge, part.iteration
+            return float(made.flow_start[at]), float(made.flow_end[at])
+        at = part.task, part.iteration
+        return float(made.task_start[at]), float(made.task_end[at])
+
+    def _split(self, part: _Part, start: float, end: float) -> Iterator[Link]:
+        """Yield the later, waited-for piece of a part, then the piece before it."""
+        moving = part.edge >= 0
+        plain = Cause.TRANSFER if moving else Cause.COMPUTE
+        wanted = min(max(part.wanted, start), end)
+        pieces = [(part.cause or plain, wanted, end), (plain, start, wanted)]
+        for cause, begin, over in pieces:
+            if over > begin:
+                port = self._crowd.bottleneck(part.edge, begin, over) if moving else -1
+                yield Link(
+                    cause, begin, over, part.task, part.edge, part.iteration, port
+                )
+
+    def _before(self, part: _Part) -> _Part | None:
+        """Return what ``part`` waited for last, None when for nothing."""
+        if part.edge >= 0:
+            return self._before_flow(part.edge, part.iteration)
+        return self._before_task(part.task, part.iteration)
+
+    def _before_flow(self, edge: int, iteration: int) -> _Part:
+        made, source = self._schedule, self._job.edges[edge].source
+        if iteration > 0:
+            ready = float(made.flow_ready[edge, iteration])
+            if made.flow_end[edge, iteration - 1] > ready + self._same:
+                return _Part(-1, edge, iteration - 1, Cause.IN_ORDER, ready)
+        return _Part(source, -1, iteration)
+
+    def _before_task(self, task: int, iteration: int) -> _Part | None:
+        """Return the last input; of several, flows come first as in the proof."""
+        found: list[tuple[float, int, _Part]] = []
+        if iteration > 0:
+            previous = float(self._schedule.task_end[task, iteration - 1])
+            found.append((previous, 2, _Part(task, -1, iteration - 1)))
+        for position in self._into[task]:
+            edge = self._job.edges[position]
+            sent = iteration - edge.lag
+            if sent < 0:
+                continue
+            if self._hops[position]:
+                arrived = float(self._schedule.flow_end[position, sent])
+                found.append((arrived, 0, _Part(-1, position, sent)))
+            else:
+                ended = float(self._schedule.task_end[edge.source, sent])
+                rank = 3 if edge.credit else 1
+                found.append((ended, rank, _Part(edge.source, -1, sent)))
+        if not found:
+            return None
+        latest = max(time for time, _, _ in found) - self._same
+        last = [item for item in found if item[0] >= latest]
+        _, rank, part = min(last, key=lambda item: item[1])
+        if rank < 3:
+            return part
+        wanted = max((time for time, kind, _ in found if kind < 3), default=0.0)
+        return _Part(part.task, -1, part.iteration, Cause.CREDIT, wanted)
+
+
+def _gap(after: _Part, start: float, end: float) -> Link:
+    return Link(Cause.GAP, start, end, after.task, after.edge, after.iteration)

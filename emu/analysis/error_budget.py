@@ -1,0 +1,141 @@
+"""Why an emulated run took longer than its simulation, by cause.
+
+Along the emulated critical path every part diverges from its twin in the simulation
+(`emu.analysis.divergence`). The divergence of a flow is divided by what its sender
+noted: when the payload was there, when the last change of rate was seen, how late the
+alarm rang, when the last byte had left. The causes sum to the difference of the
+makespans.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.analysis.critical_path import Cause
+from emu.analysis.divergence import ELSEWHERE, divergences
+from emu.analysis.lateness import fluid_ends
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from emu.analysis.critical_path import CriticalPath
+    from emu.problem import Schedule
+
+    Rows = dict[tuple[int, int], NDArray[np.float64]]
+
+
+class Source(StrEnum):
+    """What made the difference."""
+
+    SHAPING = "shaping"
+    """The last byte left later than its fluid, for none of the reasons below."""
+    CONTROL = "control latency"
+    """The sender heard of its rate after the fluid's end; parts began late."""
+    COPYING = "framing and copying"
+    """From the sender's kernel to the receiver's; to its process without such notes."""
+    LOOP_LAG = "loop lag"
+    """The alarm that sent the last byte rang late."""
+    CPU = "CPU contention"
+    """The payload was ready after the fluid's end."""
+    OVERRUN = "compute overrun"
+    """Tasks took longer than in the simulation."""
+    CLOCK = "clock"
+    """A flow that ended before its fluid: by rounding, since one clock times both."""
+    SHARING = "rates of others"
+    """Flows went at other rates, since those beside them were late."""
+    OTHER_PATHS = "other paths"
+    """The simulation waited where the emulated chain did not; negative."""
+
+
+def send_rows(logs: Iterable[bytes]) -> Rows:
+    """Return (edge, iteration) -> finished, queued, informed, lag; emulated seconds.
+
+    Parameters
+    ----------
+    logs
+        What `emu.network.SendLog` packed, of every process.
+    """
+    rows: Rows = {}
+    for log in logs:
+        for row in np.frombuffer(log, dtype="<f8").reshape(-1, 6):
+            rows[int(row[0]), int(row[1])] = row[2:]
+    return rows
+
+
+def error_budget(
+    emulated: Schedule,
+    simulated: Schedule,
+    rows: Rows,
+    chain: CriticalPath | None = None,
+) -> dict[str, float]:
+    """Return seconds by cause; they sum to emulated minus simulated makespan.
+
+    Parameters
+    ----------
+    emulated
+        With its rates.
+    simulated
+        Of the same tasks and flows.
+    rows
+        Of `send_rows`; a flow that is not in it counts as shaping.
+    chain
+        That of ``emulated``, where it is known already.
+    """
+    due = fluid_ends(emulated)
+    parts: defaultdict[Source, list[float]] = defaultdict(list)
+    for drift in divergences(emulated, simulated, chain):
+        if drift.cause == ELSEWHERE:
+            parts[Source.OTHER_PATHS].append(drift.seconds)
+        elif drift.cause == Cause.GAP:
+            parts[Source.CONTROL].append(drift.seconds)
+        elif drift.link.edge < 0:
+            parts[Source.OVERRUN].append(drift.seconds)
+        else:
+            at = drift.link.edge, drift.link.iteration
+            end = float(emulated.flow_end[at])
+            own = divide(float(due[at]), end, rows.get(at))
+            for source, seconds in own.items():
+                parts[source].append(seconds)
+            parts[Source.SHARING].append(drift.seconds - math.fsum(own.values()))
+    return {str(source): math.fsum(parts[source]) for source in Source}
+
+
+def divide(
+    due: float, end: float, row: NDArray[np.float64] | None
+) -> dict[Source, float]:
+    """Return how late one flow was, by cause.
+
+    Parameters
+    ----------
+    due
+        When its fluid ended; NaN when not known, then nothing counts as late.
+    end
+        When its last byte arrived.
+    row
+        finished, queued, informed, lag, as its sender noted them.
+    """
+    if math.isnan(due):
+        return {}
+    if end < due:
+        return {Source.CLOCK: end - due}
+    if row is None:
+        return {Source.SHAPING: end - due}
+    finished, queued, informed, lag = (float(value) for value in row)
+    behind = min(max(finished, due), end) - due
+    late: dict[Source, float] = {}
+    left = behind
+    for source, seconds in (
+        (Source.CPU, queued - due),
+        (Source.CONTROL, informed - max(due, queued)),
+        (Source.LOOP_LAG, lag),
+    ):
+        late[source] = min(max(seconds, 0.0), left) if math.isfinite(seconds) else 0.0
+        left -= late[source]
+    return late | {Source.SHAPING: left, Source.COPYING: end - due - behind}

@@ -1,0 +1,203 @@
+"""Why a run took so long, where it parted from its simulation, what would help."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from emu.analysis.critical_path import Cause, critical_path
+from emu.analysis.divergence import ELSEWHERE, divergences
+from emu.analysis.what_if import Change, changes_of, edge_kind, rank
+from emu.analysis.what_if_placement import placement_changes
+from emu.simulation import simulate
+
+if TYPE_CHECKING:
+    from emu.analysis.critical_path import CriticalPath, Link
+    from emu.analysis.divergence import Drift
+    from emu.analysis.what_if import Improvement
+    from emu.problem import Problem, Realization, Schedule
+
+#: Of the JSON form.
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Why a schedule took so long.
+
+    Parameters
+    ----------
+    schedule, chain
+        What is explained, and its critical chain.
+    simulated, apart
+        For an emulated schedule the simulation of its own times and volumes, and how
+        the two drift apart along the chain; None and empty for a simulated one.
+    improvements
+        What would help, best first. Gains are against `replayed_makespan`.
+    notes
+        What a reader has to know, such as parts of the run that are missing.
+    """
+
+    schedule: Schedule
+    chain: CriticalPath
+    simulated: Schedule | None
+    apart: tuple[Drift, ...]
+    improvements: tuple[Improvement, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def replayed_makespan(self) -> float:
+        """Makespan that the improvements are measured against, seconds."""
+        return (self.simulated or self.schedule).makespan
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the documented, stable form; seconds throughout.
+
+        ``causes`` sums to ``makespan``; ``apart.parts`` sums to ``apart.seconds``.
+        """
+        problem = self.schedule.problem
+        content: dict[str, Any] = {
+            "version": VERSION,
+            "makespan": self.schedule.makespan,
+            "replayed_makespan": self.replayed_makespan,
+            "causes": cause_rows(problem, self.chain),
+            "ports": port_rows(problem, self.chain),
+            "chain": [
+                {
+                    "cause": str(link.cause),
+                    "what": exact_name(problem, link),
+                    "iteration": link.iteration,
+                    "start": link.start,
+                    "end": link.end,
+                    "port": port_name(problem, link.port),
+                }
+                for link in self.chain.links
+            ],
+            "improvements": [
+                {
+                    "kind": improvement.change.kind,
+                    "what": improvement.change.what,
+                    "makespan": improvement.makespan,
+                    "gain": improvement.gain,
+                }
+                for improvement in self.improvements
+            ],
+            "notes": list(self.notes),
+        }
+        if self.simulated is not None:
+            content["apart"] = {
+                "seconds": self.schedule.makespan - self.simulated.makespan,
+                "parts": apart_rows(problem, self.apart),
+            }
+        return content
+
+
+def explain(
+    schedule: Schedule,
+    realization: Realization,
+    policy: str,
+    *,
+    emulated: bool,
+    helpful: bool = True,
+    notes: tuple[str, ...] = (),
+) -> Explanation:
+    """Return why ``schedule`` took so long.
+
+    Parameters
+    ----------
+    realization, policy
+        Its times and volumes, and its rate policy: what is simulated anew.
+    emulated
+        Whether to compare it with a simulation of the same times and volumes.
+    helpful
+        Whether to look for what would help, some 50 simulations and a placement search.
+    """
+    chain = critical_path(schedule)
+    replayed = simulate(schedule.problem, realization, policy) if emulated else None
+    improvements: list[Improvement] = []
+    if helpful:
+        base = Change("", "as it is", schedule.problem, realization, policy)
+        changes = [*changes_of(base, chain), *placement_changes(base)]
+        improvements = rank(base, changes)
+    return Explanation(
+        schedule=schedule,
+        chain=chain,
+        simulated=replayed,
+        apart=divergences(schedule, replayed, chain) if replayed is not None else (),
+        improvements=tuple(improvements),
+        notes=notes,
+    )
+
+
+def cause_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:
+    """Return cause, what, port, seconds and number of links; seconds sum to the chain.
+
+    ``what`` is a kind of task, ``kind -> kind`` of a flow, or what a gap delayed.
+    """
+    counts: dict[tuple[Cause, str, int], int] = defaultdict(int)
+    for link in chain.links:
+        counts[_row(problem, link)] += 1
+    sums = chain.sums(lambda link: _row(problem, link))
+    return [
+        {
+            "cause": str(key[0]),
+            "what": key[1],
+            "port": port_name(problem, key[2]),
+            "seconds": seconds,
+            "links": counts[key],
+        }
+        for key, seconds in sums.items()
+    ]
+
+
+def port_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:
+    """Return port and seconds for which it held back flows of the chain."""
+    sums = chain.sums(lambda link: link.port)
+    return [
+        {"port": port_name(problem, port), "seconds": seconds}
+        for port, seconds in sums.items()
+        if port >= 0
+    ]
+
+
+def apart_rows(problem: Problem, parts: tuple[Drift, ...]) -> list[dict[str, Any]]:
+    """Return cause, what and seconds of a drift, greatest first, either sign."""
+    groups: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for part in parts:
+        name = "" if part.cause == ELSEWHERE else kind_name(problem, part.link)
+        groups[str(part.cause), name].append(part.seconds)
+    rows = [
+        {"cause": cause, "what": what, "seconds": math.fsum(seconds)}
+        for (cause, what), seconds in groups.items()
+    ]
+    return sorted(rows, key=lambda row: -abs(float(row["seconds"])))
+
+
+def kind_name(problem: Problem, link: Link) -> str:
+    """Return the kind of what a link was, ``before`` it for a gap."""
+    job = problem.job
+    name = (
+        edge_kind(job, job.edges[link.edge])
+        if link.edge >= 0
+        else job.tasks[link.task].kind
+    )
+    return f"before {name}" if link.cause is Cause.GAP else name
+
+
+def exact_name(problem: Problem, link: Link) -> str:
+    """Return the task, or ``source->destination``, of a link."""
+    job = problem.job
+    if link.edge >= 0:
+        return job.edge_name(job.edges[link.edge])
+    return job.tasks[link.task].name
+
+
+def port_name(problem: Problem, port: int) -> str:
+    """Return the name of a port, empty for none."""
+    return problem.port_name(port) if port >= 0 else ""
+
+
+def _row(problem: Problem, link: Link) -> tuple[Cause, str, int]:
+    return link.cause, kind_name(problem, link), link.port

@@ -1,0 +1,73 @@
+"""How far from the best schedule a run can be at most: keys of result.json, a line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.analysis.bounds import CRITICAL_PATH, bounds
+from emu.scheduling import policy_named
+from emu.units import format_duration
+
+if TYPE_CHECKING:
+    from emu.problem import Problem, Realization
+
+
+def optimality(
+    problem: Problem, realization: Realization, policy: str, makespan: float
+) -> dict[str, Any]:
+    """Return the keys ``bound``, ``bound_by``, ``gap`` and ``theorem1`` of result.json.
+
+    Parameters
+    ----------
+    realization
+        Times and volumes of the run itself: the bound holds for them alone.
+    makespan
+        Of the run, seconds.
+
+    Returns
+    -------
+    dict
+        ``bound`` in seconds; ``bound_by`` a port, or `CRITICAL_PATH`; ``gap`` is
+        makespan / bound - 1, None where nothing takes time; ``theorem1`` [1]_ holds
+        ``delta`` (20), ``certificate`` (Delta * LP, seconds) and ``kept``: whether the
+        policy promises to stay below it.
+
+    Raises
+    ------
+    ValueError
+        When ``realization`` does not fit the job, or there is no such policy.
+
+    References
+    ----------
+    .. [1] Luo, Bao, Wu, INFOCOM 2022, Theorem 1.
+    """
+    found = bounds(problem, realization)
+    return {
+        "bound": found.combined,
+        "bound_by": found.binding,
+        "gap": makespan / found.combined - 1 if found.combined else None,
+        "theorem1": {
+            "delta": found.degree,
+            "certificate": found.certificate,
+            "kept": policy_named(policy).keeps_theorem,
+        },
+    }
+
+
+def optimality_line(result: dict[str, Any]) -> str:
+    """Return the bound and the gap in words; empty where there is no gap.
+
+    Parameters
+    ----------
+    result
+        With the keys of `optimality`.
+    """
+    if result.get("gap") is None:
+        return ""
+    place = str(result["bound_by"])
+    percent = 100 * max(float(result["gap"]), 0.0)  # sockets may be ahead by a hair
+    at = place if place == CRITICAL_PATH else f"NIC {place}"
+    return (
+        f"at least {format_duration(result['bound'])} whatever the schedule ({at}): "
+        f"within {percent:.{0 if percent >= 10 else 1}f} %"
+    )

@@ -1,0 +1,251 @@
+"""Whether a run can be believed, because the host kept up with it.
+
+The decision rests on evidence, not on symptoms: by how much what came late moved the
+end of the run (`emu.analysis.late_replay`). A host can be busy and keep up, or idle and
+stall for one second. Where the time was lost, the critical chain says
+(`emu.analysis.lateness`); the host's own figures say *why*, and what to do. They decide
+alone only where time was lost that no schedule shows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from emu.analysis.host_metrics import HostFigures
+    from emu.analysis.late_replay import HostEffect
+    from emu.analysis.lateness import Lateness
+
+#: A run whose error may be this many times what was asked for is of no use.
+_BEYOND = 3.0
+#: Where a figure of the host becomes a reason.
+_BUSY, _STEAL, _WAIT = 0.95, 0.03, 0.10
+_LAG = 0.010  # wall seconds
+_OVERUSED = 0.05  # share of windows
+#: Said where the slightest delays move the makespan by more than was asked for.
+_CHANCE = "chance decides: the slightest delays move the makespan by {:.2g} %"
+_BY_CHANCE = "judge this rate policy by several seeds: no time scale settles its order"
+#: Room that a remedy leaves, so that the next run does not miss by a hair.
+_ROOM = 1.25
+
+
+class Trust(StrEnum):
+    """How far a run can be believed."""
+
+    TRUSTED = "trusted"
+    DEGRADED = "degraded"
+    UNTRUSTED = "untrusted"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the host kept up, and what to do where it did not.
+
+    Parameters
+    ----------
+    error
+        By which share of the makespan the host's lateness has moved it.
+    max_error
+        What was asked for.
+    reasons, remedies
+        One sentence each; without reasons when trusted.
+    effect
+        What ``error`` follows from.
+    lateness
+        Where on the critical chain time was lost, emulated seconds. Slack and the
+        flows beside it take some of that up, so the sum can be more than the effect.
+    figures
+        Of the host.
+    sensitivity
+        Share of the makespan by which the slightest delays move it.
+    """
+
+    trust: Trust
+    error: float
+    max_error: float
+    reasons: tuple[str, ...]
+    remedies: tuple[str, ...]
+    effect: HostEffect
+    lateness: Lateness
+    figures: HostFigures
+    sensitivity: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form of result.json."""
+        late = self.lateness
+        return {
+            "trust": str(self.trust),
+            "error": self.error,
+            "max_error": self.max_error,
+            "reasons": list(self.reasons),
+            "remedies": list(self.remedies),
+            "on_time_makespan": self.effect.punctual,
+            "unexplained": self.effect.unexplained,
+            "sensitivity": self.sensitivity,
+            "lateness": {
+                "flows": late.flows,
+                "tasks": late.tasks,
+                "gaps": late.gaps,
+            },
+            "host": self.figures.to_json(),
+        }
+
+
+def decide(
+    effect: HostEffect,
+    lateness: Lateness,
+    figures: HostFigures,
+    *,
+    time_scale: float,
+    max_error: float,
+    processes: int,
+    sensitivity: float = 0.0,
+) -> Verdict:
+    """Return the verdict of a run.
+
+    Parameters
+    ----------
+    effect
+        Of what came late.
+    lateness
+        Of its critical chain, emulated seconds.
+    time_scale
+        Wall seconds per emulated second.
+    max_error
+        Share of the makespan that the error may be.
+    processes
+        Of the run.
+    sensitivity
+        Share by which the slightest delays move the makespan.
+    """
+    error = effect.error
+    trust = Trust.TRUSTED
+    if error > max_error:
+        trust = Trust.DEGRADED
+    off = error + effect.doubt  # by what moved the end, and by what nobody can explain
+    if off > _BEYOND * max_error:
+        trust = Trust.UNTRUSTED
+    doubtful = effect.doubt > max_error or figures.overused_windows > _OVERUSED
+    if trust is Trust.TRUSTED and doubtful:
+        trust = Trust.DEGRADED
+    reasons: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
+    if trust is not Trust.TRUSTED:
+        reasons = (*_where(effect, lateness), *_why(figures))
+        chance = sensitivity > max_error
+        if chance:
+            reasons = (_CHANCE.format(100 * sensitivity), *reasons)
+        excess = 0.0 if chance else off / max_error  # that a time scale mends
+        remedies = _remedies(lateness, figures, excess, time_scale, processes)
+        if chance:
+            remedies = (_BY_CHANCE, *remedies)
+    return Verdict(
+        trust,
+        error,
+        max_error,
+        reasons,
+        remedies,
+        effect,
+        lateness,
+        figures,
+        sensitivity,
+    )
+
+
+def _where(effect: HostEffect, lateness: Lateness) -> list[str]:
+    """Return how far the end was moved, and what of the chain was late, the most first.
+
+    Of no length, a run is never late.
+    """
+    makespan = effect.emulated
+    if makespan <= 0:
+        return []
+    moved = [
+        (effect.explained, "what came late moved the end by {:+.2g} %"),
+        (effect.unexplained, "{:+.2g} % of the makespan: for no reason found"),
+    ]
+    parts = [
+        (lateness.flows, "last bytes came after their fluid"),
+        (lateness.tasks, "tasks took longer than their profiled times"),
+        (lateness.gaps, "parts began after what they had waited for"),
+    ]
+    return [
+        text.format(100 * seconds / effect.punctual)
+        for seconds, text in moved
+        if abs(seconds) > 0.1 * (effect.error + effect.doubt) * effect.punctual
+    ] + [
+        f"{100 * seconds / makespan:.2g} % of the makespan: {what}"
+        for seconds, what in sorted(parts, reverse=True)
+        if seconds > 0.1 * lateness.seconds
+    ]
+
+
+def _why(figures: HostFigures) -> list[str]:
+    """Return which figures of the host are out of order."""
+    found = []
+    if figures.cpu_busy > _BUSY:
+        found.append(f"the cores were {100 * figures.cpu_busy:.0f} % busy")
+    if figures.cpu_steal > _STEAL:
+        found.append(
+            f"the hypervisor kept {100 * figures.cpu_steal:.0f} % of the cores' time"
+        )
+    if figures.cpu_wait > _WAIT:
+        found.append(
+            f"an event loop waited for a core {100 * figures.cpu_wait:.0f} % of the run"
+        )
+    if figures.loop_lag_max > _LAG:
+        found.append(
+            f"an event loop stood still for {1e3 * figures.loop_lag_max:.0f} ms of "
+            f"wall time ({1e3 * figures.loop_lag_mean:.2f} ms on average)"
+        )
+    if figures.pacer_lag_max > _LAG:
+        found.append(
+            f"a pacer woke {1e3 * figures.pacer_lag_max:.0f} ms late "
+            f"({1e3 * figures.pacer_lag_mean:.2f} ms on average)"
+        )
+    if figures.late_sends:
+        found.append(
+            f"{figures.late_sends} payloads left over 1 ms late, the worst by "
+            f"{1e3 * figures.max_behind:.0f} ms of wall time"
+        )
+    if figures.overused_windows > _OVERUSED:
+        found.append(
+            f"ports carried more than their bandwidth in "
+            f"{100 * figures.overused_windows:.0f} % of the windows"
+        )
+    return found
+
+
+def _remedies(
+    lateness: Lateness,
+    figures: HostFigures,
+    excess: float,
+    time_scale: float,
+    processes: int,
+) -> tuple[str, ...]:
+    """Return what would help, the surest first.
+
+    What is late is late in wall time, so its share falls as the time scale rises.
+    """
+    found = []
+    if excess > 1:
+        found.append(f"raise time_scale to {round_up(_ROOM * excess * time_scale):g}")
+    elif figures.overused_windows > _OVERUSED:
+        found.append(f"raise time_scale to {round_up(2 * time_scale):g}")
+    if lateness.tasks > 0.5 * lateness.seconds:
+        found.append("state longer task times, or compute: timed")
+    if figures.cpu_busy > _BUSY or figures.cpu_wait > _WAIT:
+        found.append(f"use fewer than {processes} processes, or more hosts")
+        found.append("end what else runs on this host")
+    if figures.cpu_steal > _STEAL:
+        found.append("use a host that is not shared")
+    return tuple(found)
+
+
+def round_up(value: float) -> float:
+    """Return the next number of two digits, as people write scales."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return round(math.ceil(value / step - 1e-9) * step, 12)

@@ -1,0 +1,393 @@
+"""Agents and node processes of a run: who has joined, what they say, how they end.
+
+A thin shell: it knows connections and nothing of schedules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from typing_extensions import override
+
+from emu.coordinator.mailbox import Mailbox
+from emu.coordinator.root_cause import Report, Severity, cause, severity_of
+from emu.errors import (
+    DeadlineExceeded,
+    EmulatorError,
+    NodeLost,
+    NodeMisbehaved,
+    RunError,
+    WireError,
+)
+from emu.launch import LocalAgent, describe_end
+from emu.network import ControlConnection, ControlServer, RateBoard
+from emu.wire.messages import (
+    AgentHello,
+    Beat,
+    BoardReady,
+    Failed,
+    Message,
+    Outcome,
+    ProcessDied,
+    ProcessHello,
+    Stop,
+    pack,
+    unpack,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Coroutine
+    from pathlib import Path
+    from types import TracebackType
+
+    from emu.coordinator.settings import EmulationSettings
+
+_BEAT = 1.0  # wall seconds between two signs of life
+_SILENCE = 5.0  # wall seconds without one after which an agent counts as cut off
+_CAUSE_SHOWS = 0.5  # wall seconds in which the cause of a failure is reported, too
+_LEAVE = 2.0  # wall seconds that agents have to end their processes and leave
+
+
+class Agent:
+    """An agent that has joined, with the rate board of its host."""
+
+    def __init__(
+        self, name: str, connection: ControlConnection, host: dict[str, Any]
+    ) -> None:
+        self.name, self.connection, self.host = name, connection, host
+        self.address = connection.peer_address
+        self.board: RateBoard | None = None
+        self.last_heard = time.monotonic()
+        self.gone = False
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.name} at {self.address}"
+
+
+class Process:
+    """A node process that has joined."""
+
+    def __init__(self, name: str, pid: int, connection: ControlConnection) -> None:
+        self.name, self.pid, self.connection = name, pid, connection
+        self.failed = self.done = False
+
+
+class Membership:
+    """Everybody who takes part in a run; an asynchronous context manager.
+
+    Leaving it ends every process that the run started, whatever happened.
+
+    Parameters
+    ----------
+    log
+        File for what the local agent and its processes print.
+    doing, story
+        What a process, and the whole run, is at: for messages.
+    """
+
+    def __init__(
+        self,
+        settings: EmulationSettings,
+        log: Path,
+        *,
+        doing: Callable[[str], str],
+        story: Callable[[], str],
+    ) -> None:
+        self._settings, self._log = settings, log
+        self._doing, self._story = doing, story
+        self.token = settings.token or secrets.token_hex(16)
+        self.address = ("", 0)
+        self.agents: list[Agent] = []
+        self.processes: dict[str, Process] = {}
+        self._mail: Mailbox[tuple[str, Message] | Report] = Mailbox()
+        self._server: ControlServer | None = None
+        self._local: LocalAgent | None = None
+        self._watching: list[asyncio.Task[None]] = []
+        self._left = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        settings = self._settings
+        self._server = ControlServer(token=self.token, on_connection=self._joined)
+        try:
+            self.address = await self._server.start(settings.listen, settings.port)
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno else str(error)
+            raise RunError(
+                f"cannot listen on {settings.listen}:{settings.port}: {why}"
+            ) from error
+        try:
+            if not settings.agents:
+                self._local = await LocalAgent.start(
+                    self.address, self.token, self._log
+                )
+                self._deadlines(self._await_local(self._local))
+        except BaseException as error:
+            await self._server.aclose()
+            if isinstance(error, OSError):
+                raise RunError(f"cannot start an agent: {error}") from error
+            raise
+        self._deadlines(self._await_silence())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        reason = "the run is over" if error is None else str(error) or "interrupted"
+        for deadlines in self._watching:
+            deadlines.cancel()
+        self.tell_all(Stop(reason))
+        try:
+            if self._local is not None:
+                await self._local.aclose(_LEAVE)
+            else:
+                await self._all_left()
+        finally:
+            for agent in self.agents:
+                if agent.board is not None:
+                    agent.board.close()
+            if self._server is not None:
+                await self._server.aclose()
+            self._mail.close()
+
+    def tell_all(self, message: Message) -> None:
+        """Send ``message`` to every process and agent that can still be reached."""
+        members: list[Process | Agent] = [*self.processes.values(), *self.agents]
+        for member in members:
+            with contextlib.suppress(EmulatorError):
+                member.connection.send(pack(message))
+
+    def tell_processes(self, message: Message) -> None:
+        """Send ``message`` to every process."""
+        for process in self.processes:
+            self.tell(process, message)
+
+    def tell(self, process: str, message: Message) -> None:
+        """Send ``message`` to one process."""
+        # Whoever reads from a lost connection reports the loss; to whom the message
+        # was does not say why.
+        with contextlib.suppress(NodeLost):
+            self.processes[process].connection.send(pack(message), together=True)
+
+    def tell_agent(self, agent: Agent, message: Message) -> None:
+        """Send ``message`` to one agent."""
+        with contextlib.suppress(NodeLost):
+            agent.connection.send(pack(message))
+
+    async def events(self, patience: float) -> list[tuple[str, Message]]:
+        """Return what has been said, waiting up to ``patience`` wall seconds.
+
+        Raises
+        ------
+        NodeLost, NodeMisbehaved, RunError
+            When a process or agent died, broke the protocol or gave up: the cause, if
+            several report consequences of it.
+        """
+        said = await self._mail.everything(patience)
+        reports = [report for report in said if isinstance(report, Report)]
+        if reports:
+            raise await self._cause(reports)
+        return [event for event in said if not isinstance(event, Report)]
+
+    async def _cause(self, reports: list[Report]) -> EmulatorError:
+        """Wait for what else is reported within a moment; return what to believe."""
+        deadline = time.monotonic() + _CAUSE_SHOWS
+        while all(report.severity > Severity.KILLED for report in reports):
+            said = await self._mail.everything(max(deadline - time.monotonic(), 0.0))
+            if not said:
+                break
+            reports += [report for report in said if isinstance(report, Report)]
+        return cause(reports)
+
+    async def gather(
+        self, missing: Collection[str], what: str, kind: type[Message]
+    ) -> dict[str, Any]:
+        """Wait until each of ``missing`` has said a message of ``kind``.
+
+        Raises
+        ------
+        DeadlineExceeded
+            When one has not within the deadline; names the first few.
+        """
+        deadline = time.monotonic() + self._settings.deadline
+        left, said = set(missing), {}
+        while left:
+            if time.monotonic() > deadline:
+                names = sorted(left)
+                more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+                raise DeadlineExceeded(
+                    f"{', '.join(names[:5])}{more} did not {what} within "
+                    f"{self._settings.deadline:g} s of wall time; iteration 0 cannot "
+                    f"start (their output is in {self._log})"
+                )
+            for name, message in await self.events(0.2):
+                if isinstance(message, kind) and name in left:
+                    left.discard(name)
+                    said[name] = message
+        return said
+
+    async def open_boards(self) -> None:
+        """Wait for every agent's rate board; open the local one directly.
+
+        Boards of other hosts are reached by messages through their agents.
+
+        Raises
+        ------
+        RunError
+            When the local board has gone with its agent.
+        """
+        names = [agent.name for agent in self.agents]
+        boards = await self.gather(names, "open a rate board", BoardReady)
+        if self._local is None:
+            return
+        try:
+            self.agents[0].board = RateBoard.open(boards["agent 0"].path, writable=True)
+        except OSError as error:
+            self._report(
+                Severity.GONE, RunError(f"cannot open the rate board: {error}")
+            )
+
+    async def _joined(self, connection: ControlConnection, _who: Any) -> None:
+        """Take in a connection that has presented the token, until it ends."""
+        try:
+            hello = unpack(await connection.receive(_SILENCE))
+        except EmulatorError:
+            return  # not one of ours after all; who is missing will be noticed
+        if isinstance(hello, AgentHello):
+            await self._follow_agent(connection, hello)
+        elif isinstance(hello, ProcessHello):
+            process = Process(hello.process, hello.pid, connection)
+            await self._follow_process(process)
+
+    async def _follow_agent(
+        self, connection: ControlConnection, hello: AgentHello
+    ) -> None:
+        if len(self.agents) == (self._settings.agents or 1):
+            connection.send(pack(Stop("every agent of this run has joined already")))
+            return
+        agent = Agent(f"agent {len(self.agents)}", connection, hello.host)
+        self.agents.append(agent)
+        self._mail.put((agent.name, hello))
+        beat = asyncio.create_task(self._beat(agent))
+        try:
+            await connection.follow(lambda said: self._agent_said(agent, unpack(said)))
+        except (WireError, RunError) as error:
+            lost = NodeLost(f"{agent} is gone: {error} ({self._story()})")
+            self._report(Severity.FAILED, lost)
+        finally:
+            agent.gone = True
+            self._left.set()
+            beat.cancel()
+
+    def _agent_said(self, agent: Agent, message: Message) -> bool:
+        agent.last_heard = time.monotonic()
+        if isinstance(message, ProcessDied):
+            self._process_died(message)
+        elif isinstance(message, Failed):
+            text = f"{agent}: {message.text} ({self._story()})"
+            self._report(Severity.KILLED, NodeLost(text))
+        elif not isinstance(message, Beat):
+            self._mail.put((agent.name, message))
+        return True
+
+    async def _beat(self, agent: Agent) -> None:
+        with contextlib.suppress(EmulatorError):
+            while True:
+                agent.connection.send(pack(Beat()))
+                await asyncio.sleep(_BEAT)
+
+    async def _follow_process(self, process: Process) -> None:
+        name = process.name
+        if name in self.processes:
+            twice = NodeMisbehaved(f"process {name} joins twice")
+            self._report(Severity.FAILED, twice)
+            return
+        self.processes[name] = process
+        try:
+            await process.connection.follow(
+                lambda said: self._process_said(process, unpack(said))
+            )
+        except WireError as error:
+            wrong = NodeMisbehaved(f"process {name}: {error} ({self._doing(name)})")
+            self._report(Severity.FAILED, wrong)
+        except RunError:
+            if not (process.done or process.failed):
+                self._report(Severity.GONE, self._lost(name, "closed its connection"))
+
+    def _process_said(self, process: Process, message: Message) -> bool:
+        if isinstance(message, Failed):
+            self._process_failed(process, message)
+        else:
+            process.done = process.done or isinstance(message, Outcome)
+            self._mail.put((process.name, message))
+        return True
+
+    def _process_failed(self, process: Process, failed: Failed) -> None:
+        process.failed = True
+        at = failed.doing or self._doing(process.name)
+        text = f"process {process.name} ({at}): {failed.error}: {failed.text}"
+        self._report(severity_of(failed.error), RunError(text))
+
+    def _process_died(self, died: ProcessDied) -> None:
+        process = self.processes.get(died.process)
+        if process is not None and (process.done or process.failed):
+            return
+        severity = Severity.KILLED if died.code < 0 else Severity.FAILED
+        self._report(severity, self._lost(died.process, describe_end(died.code)))
+
+    def _lost(self, process: str, how: str) -> NodeLost:
+        return NodeLost(f"process {process} {how} ({self._doing(process)})")
+
+    def _report(self, severity: Severity, error: EmulatorError) -> None:
+        self._mail.put(Report(severity, error))
+
+    def _deadlines(self, work: Coroutine[Any, Any, None]) -> None:
+        self._watching.append(asyncio.create_task(work))
+
+    async def _await_local(self, local: LocalAgent) -> None:
+        """Report the end of the local agent, of which nobody else would know."""
+        how = await local.ended()
+        when = self._story() if self.agents else "before it had joined"
+        text = f"the agent of this host {how} ({when}); {self._last_words()}"
+        self._report(Severity.KILLED, NodeLost(text))
+
+    def _last_words(self) -> str:
+        """Return the last line that the local agent or a process of it has printed."""
+        try:
+            lines = self._log.read_text(errors="replace").strip().splitlines()
+        except OSError as error:
+            return f"its output is lost: {error}"
+        said = f"it said: {lines[-1]}" if lines else "it said nothing"
+        return f"{said} (the log is {self._log})"
+
+    async def _await_silence(self) -> None:
+        """Report agents that are cut off; a pause of our own is nobody's silence."""
+        while True:
+            begun = time.monotonic()
+            await asyncio.sleep(_BEAT / 2)
+            now = time.monotonic()
+            paused = now - begun > _BEAT
+            for agent in self.agents:
+                if paused:
+                    agent.last_heard = now
+                elif not agent.gone and now - agent.last_heard > _SILENCE:
+                    agent.gone = True
+                    text = f"{agent} has been silent for {_SILENCE:g} s of wall time"
+                    error = NodeLost(f"{text} ({self._story()})")
+                    self._report(Severity.KILLED, error)
+
+    async def _all_left(self) -> None:
+        """Wait for the agents on other hosts to have ended their processes."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE):
+                while not all(agent.gone for agent in self.agents):
+                    self._left.clear()
+                    await self._left.wait()

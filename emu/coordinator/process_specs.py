@@ -1,0 +1,159 @@
+"""What every node process is told: the problem cut into process descriptions.
+
+Pure: descriptions are msgpack-able maps, decided before anything is started.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from numpy.typing import NDArray
+
+    from emu.coordinator.settings import EmulationSettings
+    from emu.problem import Problem
+
+RUNTIME = "emu_nodes.runtime:main"
+#: Programs that need neither torch nor dgl, whose import takes seconds.
+_LIGHT = {"emu_nodes.timed:Timed"}
+#: Bytes that all processes together touch ahead of the run, at most.
+_RESERVED = 3e9
+
+
+def host_of_machine(machine: int, machines: int, hosts: int) -> int:
+    """Return the host of an emulated machine: contiguous blocks of equal size."""
+    return machine * hosts // machines
+
+
+def process_hosts(problem: Problem, hosts: int) -> dict[str, int]:
+    """Return the host of every process: that of its machine."""
+    machines = len(problem.cluster.machines)
+    return {
+        process: host_of_machine(
+            problem.placement.machine_of[members[0]], machines, hosts
+        )
+        for process, members in problem.job.processes.items()
+    }
+
+
+def describe_edge(problem: Problem, edge: int, *, incoming: bool) -> dict[str, Any]:
+    """Return one edge as the process at its destination or source sees it."""
+    job = problem.job
+    there = job.edges[edge]
+    peer = job.tasks[there.source if incoming else there.destination]
+    return {
+        "edge": edge,
+        "peer": peer.name,
+        "peer_kind": peer.kind,
+        "peer_process": peer.process_name,
+        "lag": there.lag,
+        "shaped": bool(problem.hops[edge]),
+    }
+
+
+def describe_task(
+    problem: Problem, task: int, times: NDArray[Any] | None
+) -> dict[str, Any]:
+    """Return one task as its process needs it.
+
+    Parameters
+    ----------
+    times
+        Profiled seconds per (task, iteration), or None when tasks end when they are
+        done.
+    """
+    job = problem.job
+    subject = job.tasks[task]
+    edges = {
+        incoming: [
+            describe_edge(problem, e, incoming=incoming)
+            for e in (job.in_edges(task) if incoming else job.out_edges(task))
+            if not job.edges[e].credit
+        ]
+        for incoming in (True, False)
+    }
+    return {
+        "task": task,
+        "name": subject.name,
+        "kind": subject.kind,
+        "program": subject.program,
+        "settings": dict(subject.settings),
+        "iterations": job.iterations,
+        "times": None if times is None else [float(t) for t in times[task]],
+        "inputs": edges[True],
+        "outputs": edges[False],
+    }
+
+
+def preloaded(programs: Collection[str]) -> list[str]:
+    """Return the modules to import once, before processes of these programs fork."""
+    heavy = [] if _LIGHT.issuperset(programs) else ["emu.launch.preload"]
+    modules = [name.partition(":")[0] for name in (RUNTIME, *sorted(programs))]
+    return [*heavy, *dict.fromkeys(modules)]
+
+
+def receive_sizes(
+    problem: Problem,
+    members: Sequence[int],
+    volumes: NDArray[np.float64],
+    settings: EmulationSettings,
+) -> list[int]:
+    """Return the buffers that a process takes before the run, real bytes each.
+
+    Those that its first two iterations bring, as far as its share of `_RESERVED` goes:
+    memory touched for the first time during the run stalls the loop for 1 ms per 4 MB.
+    """
+    job = problem.job
+    room = min(_RESERVED / len(job.processes), settings.memory_limit / 2)
+    edges = [e for t in members for e in job.in_edges(t) if not job.edges[e].credit]
+    sizes = np.ceil(volumes[edges, :2] * settings.byte_scale).T.ravel()
+    sizes = sizes[sizes > 0]
+    return [int(size) for size in sizes[np.cumsum(sizes) < room]]
+
+
+def describe_processes(
+    problem: Problem,
+    settings: EmulationSettings,
+    times: NDArray[Any] | None,
+    volumes: NDArray[np.float64],
+) -> list[dict[str, Any]]:
+    """Return the description of every node process, in the order of the tasks.
+
+    The agent completes each with what only its host knows (addresses, rate board).
+
+    Parameters
+    ----------
+    times
+        As in `describe_task`.
+    volumes
+        Expected emulated bytes per (edge, iteration).
+    """
+    job_settings = {
+        **problem.job.settings,
+        "compute": settings.compute,
+        "byte_scale": settings.byte_scale,
+    }
+    return [
+        {
+            "process": process,
+            "runtime": RUNTIME,
+            "preload": preloaded({problem.job.tasks[task].program for task in members}),
+            "job_settings": job_settings,
+            "time_scale": settings.time_scale,
+            "byte_scale": settings.byte_scale,
+            "deadline": settings.deadline,
+            "memory_limit": settings.memory_limit,
+            "reserved": receive_sizes(problem, members, volumes, settings),
+            "tasks": [
+                describe_task(
+                    problem, task, None if settings.compute == "real" else times
+                )
+                for task in members
+            ],
+        }
+        for process, members in problem.job.processes.items()
+    ]

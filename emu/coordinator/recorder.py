@@ -1,0 +1,139 @@
+"""What happened in an emulated run, gathered into a Schedule and a Realization."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.analysis.lateness import fluid_ends
+from emu.problem import RateHistory, Realization, Schedule
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from emu.problem import Problem
+    from emu.scheduling import Decisions, Lines
+    from emu.wire.messages import FlowEnded, TaskEnded
+
+
+class Recorder:
+    """Collects starts, ends, volumes and rates while the run goes on."""
+
+    def __init__(self, problem: Problem) -> None:
+        job = problem.job
+        self._problem = problem
+        tasks, edges, iterations = len(job.tasks), len(job.edges), job.iterations
+        self.task_start = np.full((tasks, iterations), np.nan)
+        self.task_end = np.full((tasks, iterations), np.nan)
+        self._activated = np.full((edges, iterations), np.nan)
+        self.arrivals = np.full((edges, iterations), np.nan)
+        self._ended = np.full((edges, iterations), np.nan)
+        self._volumes = np.zeros((edges, iterations))
+        self.task_settled = np.full((tasks, iterations), np.nan)
+        self._flow_settled = np.full((edges, iterations), np.nan)
+        self._lines: list[Lines] = []
+
+    def decided(self, decisions: Decisions) -> None:
+        """Note what the scheduler decided."""
+        for task, iteration in decisions.tasks:
+            self.task_start[task, iteration] = decisions.time
+        for edge, iteration in decisions.flows:
+            self._activated[edge, iteration] = decisions.time
+        if len(decisions.lines):
+            self._lines.append(decisions.lines)
+
+    def task_ended(self, message: TaskEnded, settled: float) -> None:
+        """Note the end of a task, what it sends, and when the scheduler settled it."""
+        self.task_end[message.task, message.iteration] = message.end
+        self.task_settled[message.task, message.iteration] = settled
+        self._volumes[message.edges, message.iteration] = message.volumes
+
+    def volume(self, edge: int, iteration: int) -> float:
+        """Return the bytes that the sender announced for a flow."""
+        return float(self._volumes[edge, iteration])
+
+    def flow_arrived(self, message: FlowEnded) -> None:
+        """Note when a flow's last byte arrived."""
+        self.arrivals[message.edge, message.iteration] = message.time
+
+    def flow_ended(self, message: FlowEnded, settled: float) -> None:
+        """Note when a flow ended, and when the scheduler settled it."""
+        self._ended[message.edge, message.iteration] = message.time
+        self._flow_settled[message.edge, message.iteration] = settled
+
+    def realization(self) -> Realization:
+        """Return the measured times and volumes, to replay in a simulation."""
+        return Realization(
+            np.maximum(self.task_end - self.task_start, 0.0), self._volumes
+        )
+
+    def perturbed(self) -> Realization:
+        """Return times and volumes that have what came late in them.
+
+        A task lasts from when it could have started, had every flow ended with its
+        fluid, until its end was settled. The scheduler of the simulation is that of the
+        run, so these make it repeat the run, but for flows that waited for the late
+        arrival of the one before on their edge.
+        """
+        schedule, job = self.schedule(), self._problem.job
+        shaped = ~np.isnan(self._flow_settled)
+        there = np.fmin(fluid_ends(schedule), self._flow_settled)
+        could = np.zeros_like(self.task_settled)
+        could[:, 1:] = self.task_settled[:, :-1]
+        for e, edge in enumerate(job.edges):
+            count = max(job.iterations - edge.lag, 0)
+            handed = self.task_settled[edge.source, :count]
+            ends = np.where(shaped[e, :count], there[e, :count], handed)
+            into = could[edge.destination, edge.lag :]
+            np.maximum(into, ends, out=into)
+        return Realization(np.maximum(self.task_settled - could, 0.0), self._volumes)
+
+    def schedule(self) -> Schedule:
+        """Return the finished run as a Schedule.
+
+        Handoffs within a machine and flows of no bytes end as soon as the flow before
+        them on their edge has ended (DESIGN section 4).
+        """
+        ready, start, end = self._flow_times()
+        sent = ~np.isnan(ready)
+        return Schedule(
+            problem=self._problem,
+            task_start=self.task_start,
+            task_end=self.task_end,
+            flow_ready=ready,
+            flow_start=start,
+            flow_end=end,
+            flow_bytes=np.where(sent, self._volumes, np.nan),
+            rates=self._rates(),
+        )
+
+    def _flow_times(
+        self,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        job = self._problem.job
+        shape = self._ended.shape
+        ready, start, end = (np.full(shape, np.nan) for _ in range(3))
+        for e, edge in enumerate(job.edges):
+            free = 0.0
+            for n in range(max(job.iterations - edge.lag, 0)):
+                ready[e, n] = self.task_end[edge.source, n]
+                start[e, n] = max(ready[e, n], free)
+                end[e, n] = start[e, n]
+                if self._problem.hops[e] and self._volumes[e, n] > 0:
+                    start[e, n] = self._activated[e, n]
+                    end[e, n] = self._ended[e, n]
+                free = end[e, n]
+        return ready, start, end
+
+    def _rates(self) -> RateHistory:
+        def joined(name: str, dtype: type) -> NDArray[Any]:
+            parts = [getattr(lines, name) for lines in self._lines]
+            return np.concatenate([np.empty(0, dtype), *parts])
+
+        return RateHistory(
+            time=joined("since", np.float64),
+            edge=joined("edge", np.int64),
+            iteration=joined("iteration", np.int64),
+            rate=joined("rate", np.float64),
+        )

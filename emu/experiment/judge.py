@@ -1,0 +1,59 @@
+"""What a run says of itself: the verdict, and where it parted from its simulation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.analysis.critical_path import critical_path
+from emu.analysis.error_budget import error_budget, send_rows
+from emu.analysis.host_metrics import host_figures
+from emu.analysis.late_replay import host_effect
+from emu.analysis.lateness import chain_lateness
+from emu.analysis.verdict import decide
+from emu.calibration.perturbed_replay import LateReplay
+from emu.network import pace_at
+
+if TYPE_CHECKING:
+    from emu.coordinator.outcome import EmulatedRun
+    from emu.coordinator.settings import EmulationSettings
+    from emu.problem import Schedule
+    from emu.scenario import Experiment
+
+
+def judgement(
+    experiment: Experiment,
+    settings: EmulationSettings,
+    run: EmulatedRun,
+    replayed: Schedule,
+) -> dict[str, Any]:
+    """Return the keys ``verdict`` and ``error_budget`` of result.json."""
+    emulated, problem = run.schedule, experiment.problem
+    chain, policy = critical_path(emulated), experiment.chosen_policy()
+    again = LateReplay(problem, run.realization, policy, experiment.expected, replayed)
+    verdict = decide(
+        host_effect(
+            problem,
+            policy,
+            experiment.expected,
+            emulated=emulated.makespan,
+            simulated=replayed.makespan,
+            measured=run.realization,
+            perturbed=run.perturbed,
+            late=run.late,
+        ),
+        chain_lateness(emulated, run.late, chain),
+        host_figures(
+            problem,
+            run.statistics,
+            time_scale=settings.time_scale,
+            byte_scale=settings.byte_scale,
+            lead_time=pace_at(settings.time_scale)[1].lead_time,
+        ),
+        time_scale=settings.time_scale,
+        max_error=experiment.scenario.emulation.max_error,
+        processes=len(problem.job.processes),
+        sensitivity=again.sensitivity,
+    )
+    rows = send_rows(counted["flows"] for counted in run.statistics.values())
+    budget = error_budget(emulated, replayed, rows, chain)
+    return {"verdict": verdict.to_json(), "error_budget": budget}

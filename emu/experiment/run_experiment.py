@@ -1,0 +1,249 @@
+"""From an experiment to a run directory: emulate, replay, predict, write down."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.analysis.flow_completion import flow_completion
+from emu.analysis.lateness import fluid_ends
+from emu.analysis.optimality_gap import optimality
+from emu.coordinator.run import EmulatedRun, Observer, emulate
+from emu.coordinator.settings import EmulationSettings
+from emu.experiment.judge import judgement
+from emu.runs.array_files import write_realization
+from emu.runs.result import (
+    VERSION,
+    fidelity,
+    flow_error,
+    flow_table,
+    port_table,
+    task_table,
+    training_curve,
+)
+from emu.simulation import simulate
+from emu.training import evaluate
+
+if TYPE_CHECKING:
+    from emu.problem import Schedule
+    from emu.runs.run_directory import RunDirectory
+    from emu.scenario import Experiment, Scenario
+
+_VERSIONS = ("numpy", "torch", "dgl", "uvloop", "msgpack", "numba")
+
+
+def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSettings:
+    """Return how a scenario wants to be emulated.
+
+    Parameters
+    ----------
+    overrides
+        Fields of `EmulationSettings` that the command line decides; they win.
+    """
+    emulation = scenario.emulation
+    stated: dict[str, Any] = {
+        "time_scale": emulation.stated_time_scale,
+        "byte_scale": emulation.stated_byte_scale,
+        "compute": emulation.compute,
+        "deadline": emulation.deadline,
+        "seed": scenario.seed,
+    }
+    if emulation.memory_limit is not None:
+        stated["memory_limit"] = emulation.memory_limit
+    return EmulationSettings(**{**stated, **overrides})
+
+
+@dataclass(frozen=True, eq=False)
+class ExperimentOutcome:
+    """An emulated run, the two simulations beside it, and the numbers of all three."""
+
+    experiment: Experiment
+    run: EmulatedRun
+    replayed: Schedule
+    predicted: Schedule
+    result: dict[str, Any]
+
+
+def carry_out(
+    experiment: Experiment,
+    settings: EmulationSettings,
+    directory: RunDirectory,
+    observer: Observer | None = None,
+) -> ExperimentOutcome:
+    """Emulate an experiment, simulate it twice, and write everything down.
+
+    Raises
+    ------
+    RunError
+        When the run could not be finished; the directory then holds its beginning.
+    DataError
+        When the directory cannot be written.
+    """
+    problem, policy = experiment.problem, experiment.chosen_policy()
+    expected = experiment.realization
+    directory.write_json("manifest.json", manifest(experiment.scenario, settings))
+    directory.write_problem(problem)
+    run = emulate(
+        problem,
+        policy,
+        settings,
+        expected,
+        log=directory.path / "agent.log",
+        observer=observer,
+    )
+    replayed = simulate(problem, run.realization, policy, profile=experiment.expected)
+    predicted = experiment.simulate()
+    scale = settings.time_scale
+    result = summary(experiment, run, replayed, predicted, scale)
+    result |= optimality(problem, run.realization, policy, run.schedule.makespan)
+    result |= judgement(experiment, settings, run, replayed)
+    result["policy"] = policy
+    accuracy = evaluate_accuracy(experiment, run)
+    if accuracy:
+        result["accuracy"] = accuracy
+    write_down(directory, run, replayed, result)
+    return ExperimentOutcome(experiment, run, replayed, predicted, result)
+
+
+def manifest(scenario: Scenario, settings: EmulationSettings) -> dict[str, Any]:
+    """Return what it takes to run this again."""
+    return {
+        "version": VERSION,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "scenario": scenario.to_json(),
+        "emulation": {
+            "time_scale": settings.time_scale,
+            "byte_scale": settings.byte_scale,
+            "compute": settings.compute,
+            "agents": settings.agents,
+        },
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "versions": {name: importlib.metadata.version(name) for name in _VERSIONS},
+    }
+
+
+def summary(
+    experiment: Experiment,
+    run: EmulatedRun,
+    replayed: Schedule,
+    predicted: Schedule,
+    time_scale: float,
+) -> dict[str, Any]:
+    """Return the content of result.json; the README documents its keys."""
+    problem, emulated = experiment.problem, run.schedule
+    curve = training_curve(run.reports)
+    return {
+        "version": VERSION,
+        "scenario": experiment.scenario.name,
+        "placement": experiment.scenario.placement.policy,
+        "iterations": problem.job.iterations,
+        "processes": len(problem.job.processes),
+        "replayed_makespan": replayed.makespan,
+        "fidelity": fidelity(emulated.makespan, replayed.makespan),
+        "predicted_makespan": predicted.makespan,
+        "makespan_error": fidelity(emulated.makespan, predicted.makespan),
+        "wall_seconds": run.wall,
+        "startup": run.startup,
+        "flow_end_apart": flow_error(emulated, replayed),
+        "kinds": task_table(problem, run.realization.times, run.late),
+        "edges": flow_table(emulated, replayed),
+        "ports": port_table(emulated),
+        "memory": memory_figures(run),
+        "transport": transport_figures(run) | arrival_figures(run, time_scale),
+        "training": curve,
+        **emulated.to_json(),
+    }
+
+
+def memory_figures(run: EmulatedRun) -> dict[str, float]:
+    """Return received bytes (real) that waited: most in one process, and the limit."""
+    pools = [figures["memory"] for figures in run.statistics.values()]
+    return {
+        "high_water": float(max(pool["high_water"] for pool in pools)),
+        "total_high_water": float(sum(pool["high_water"] for pool in pools)),
+        "limit": float(min(pool["limit"] for pool in pools)),
+    }
+
+
+def transport_figures(run: EmulatedRun) -> dict[str, float]:
+    """Return what crossed the sockets (real bytes) and how late it left (wall)."""
+    sent = [edge for figures in run.statistics.values() for edge in figures["sent"]]
+    return {
+        "payload_bytes": float(sum(edge["payload_bytes"] for edge in sent)),
+        "header_bytes": float(sum(edge["header_bytes"] for edge in sent)),
+        "late_sends": int(sum(edge["late_sends"] for edge in sent)),
+        "max_behind_wall_seconds": max((e["max_behind"] for e in sent), default=0.0),
+        "cpu_seconds": float(sum(f["cpu_seconds"] for f in run.statistics.values())),
+    }
+
+
+def arrival_figures(run: EmulatedRun, time_scale: float) -> dict[str, float]:
+    """Return how long before its flow's fluid ended a last byte came (wall).
+
+    The median, how many came after it, so that the flow ended late, and how many flows
+    ended later than they may.
+    """
+    early = (fluid_ends(run.schedule) - run.arrivals) * time_scale
+    early = early[~np.isnan(early)]
+    return {
+        "flows": int(early.size),
+        "flows_past_fluid": int((early < 0).sum()),
+        "late_flows": int((flow_completion(run.schedule, time_scale).excess > 1).sum()),
+        "early_wall_seconds": float(np.median(early)) if early.size else 0.0,
+    }
+
+
+def evaluate_accuracy(experiment: Experiment, run: EmulatedRun) -> dict[str, float]:
+    """Return the accuracy of what was trained, by split; empty when nothing was."""
+    settings = experiment.problem.job.settings
+    if settings["compute"] == "timed" or "model" not in settings:
+        return {}
+    shards = [
+        run.results[task.name]["parameters"]
+        for task in experiment.problem.job.tasks
+        if task.kind == "parameter_server"
+    ]
+    return evaluate(settings, np.concatenate(shards))
+
+
+def write_down(
+    directory: RunDirectory,
+    run: EmulatedRun,
+    replayed: Schedule,
+    result: dict[str, Any],
+) -> None:
+    """Write everything that the run left; result.json last, so that it means all."""
+    directory.write_json("simulated.json", replayed.to_json())
+    directory.write_json(
+        "processes.json",
+        {"hosts": run.hosts, "tuning": run.tuning, "statistics": counted(run)},
+    )
+    if run.schedule.rates is not None:
+        directory.write_rates(run.schedule.rates)
+    write_realization(directory.path, run.realization)
+    directory.write_lines("training.csv", training_lines(run))
+    directory.write_json("result.json", result)
+
+
+def counted(run: EmulatedRun) -> dict[str, dict[str, Any]]:
+    """Return what the processes counted, without what is only for the error budget."""
+    return {
+        process: {key: value for key, value in figures.items() if key != "flows"}
+        for process, figures in run.statistics.items()
+    }
+
+
+def training_lines(run: EmulatedRun) -> list[str]:
+    """Return the lines of training.csv: run time, task, iteration, figure, value."""
+    lines = ["time,task,iteration,figure,value"]
+    for when, task, iteration, figures in run.reports:
+        for figure, value in figures.items():
+            if np.isfinite(value):
+                lines.append(f"{when:.6f},{task},{iteration},{figure},{value:.8g}")
+    return lines

@@ -1,0 +1,89 @@
+"""The arrays of a run directory: rates.npz and realization.npz."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from emu.errors import DataError
+from emu.problem import Realization
+from emu.runs.run_directory import RunDirectory
+from emu.problem import RateHistory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from emu.problem import Job
+
+
+def write_realization(run: Path, realization: Realization) -> None:
+    """Write realization.npz: measured times and volumes, handoffs included.
+
+    The schedule files hold no bytes of what stayed within a machine; whoever places the
+    job anew needs them.
+
+    Raises
+    ------
+    DataError
+        When the disk refuses.
+    """
+    RunDirectory(run).write_arrays(
+        "realization.npz", times=realization.times, volumes=realization.volumes
+    )
+
+
+def read_realization(job: Job, path: Path) -> Realization:
+    """Return the content of realization.npz.
+
+    Raises
+    ------
+    DataError
+        When it is missing, cut short, or not of ``job``.
+    """
+    arrays = _arrays(path, "times", "volumes")
+    try:
+        realization = Realization(arrays["times"], arrays["volumes"])
+        realization.check_shapes(job)
+    except ValueError as error:
+        raise DataError(f"cannot be used: {error}", path=str(path)) from error
+    return realization
+
+
+def read_rates(job: Job, path: Path) -> RateHistory:
+    """Return the content of rates.npz.
+
+    Raises
+    ------
+    DataError
+        When it is missing, cut short, or names flows that ``job`` does not have.
+    """
+    arrays = _arrays(path, "time", "edge", "iteration", "rate")
+    try:
+        rates = RateHistory(
+            time=arrays["time"].astype(np.float64),
+            edge=arrays["edge"].astype(np.int64),
+            iteration=arrays["iteration"].astype(np.int64),
+            rate=arrays["rate"].astype(np.float64),
+        )
+    except ValueError as error:
+        raise DataError(f"holds no numbers: {error}", path=str(path)) from error
+    if len({array.shape for array in arrays.values()}) != 1:
+        raise DataError("holds arrays of different lengths", path=str(path))
+    known = (rates.edge >= 0) & (rates.edge < len(job.edges))
+    known &= (rates.iteration >= 0) & (rates.iteration < job.iterations)
+    if not known.all():
+        raise DataError("names flows that the job does not have", path=str(path))
+    return rates
+
+
+def _arrays(path: Path, *names: str) -> dict[str, Any]:
+    try:
+        # numpy leaves a file that it opened itself open when it is torn.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in names}
+    except FileNotFoundError as error:
+        raise DataError("is missing", path=str(path)) from error
+    except (OSError, EOFError, KeyError, ValueError, BadZipFile) as error:
+        raise DataError(f"cannot be read: {error}", path=str(path)) from error

@@ -1,0 +1,152 @@
+"""Schedules and training figures as pandas frames, for notebooks.
+
+Imported only where a frame is asked for: pandas takes half a second to import.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from emu.errors import DataError
+from emu.analysis.link_rates import assigned_rates, mean_rates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from emu.problem import Schedule
+
+
+def task_frame(emulated: Schedule | None, simulated: Schedule | None) -> pd.DataFrame:
+    """Return columns run, task, kind, machine, iteration, start, end (seconds).
+
+    ``run`` is ``emulated`` or ``simulated``.
+    """
+    columns = ["run", "task", "kind", "machine", "iteration", "start", "end"]
+    return _stacked(emulated, simulated, _tasks, columns)
+
+
+def flow_frame(emulated: Schedule | None, simulated: Schedule | None) -> pd.DataFrame:
+    """Return the flows between machines.
+
+    Columns run, source, destination, from_kind, to_kind, from_machine, to_machine,
+    iteration (of the source), bytes, ready, start, end (seconds).
+    """
+    ends = ["source", "destination", "from_kind", "to_kind"]
+    machines = ["from_machine", "to_machine", "iteration", "bytes"]
+    columns = ["run", *ends, *machines, "ready", "start", "end"]
+    return _stacked(emulated, simulated, _flows, columns)
+
+
+def port_frame(schedule: Schedule) -> pd.DataFrame:
+    """Return the rate of every port, one row per change.
+
+    Columns port, machine, direction, capacity, time (seconds), rate (bytes per second)
+    and source: ``assigned`` by the scheduler or, where that is not recorded, ``mean``
+    of what was moving.
+    """
+    problem = schedule.problem
+    assigned = assigned_rates(schedule)
+    frames = [
+        pd.DataFrame(
+            {
+                "port": problem.port_name(port),
+                "machine": problem.cluster.machines[port // 2].name,
+                "direction": "in" if port % 2 else "out",
+                "capacity": problem.capacities[port],
+                "time": times,
+                "rate": rates,
+                "source": "mean" if assigned is None else "assigned",
+            }
+        )
+        for port, (times, rates) in enumerate(assigned or mean_rates(schedule))
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def training_frame(path: Path) -> pd.DataFrame:
+    """Return training.csv: time, task, iteration, figure, value; no rows if missing.
+
+    Raises
+    ------
+    DataError
+        When it is not such a file. A last line that was cut off is left out.
+    """
+    columns = ["time", "task", "iteration", "figure", "value"]
+    if not path.exists():
+        return pd.DataFrame(columns=columns)
+    try:
+        frame = pd.read_csv(path, on_bad_lines="skip")
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot be read: {error}", path=str(path)) from error
+    if list(frame.columns) != columns:
+        raise DataError(f"has the columns {', '.join(frame.columns)}", path=str(path))
+    return frame.dropna().reset_index(drop=True)
+
+
+def _stacked(
+    emulated: Schedule | None,
+    simulated: Schedule | None,
+    rows: Callable[[Schedule], pd.DataFrame],
+    columns: list[str],
+) -> pd.DataFrame:
+    made = [("emulated", emulated), ("simulated", simulated)]
+    frames = []
+    for run, schedule in made:
+        if schedule is not None:
+            frame = rows(schedule)
+            frame.insert(0, "run", run)
+            frames.append(frame)
+    if not frames:
+        return pd.DataFrame(columns=columns)
+    return pd.concat(frames, ignore_index=True)[columns]
+
+
+def _tasks(schedule: Schedule) -> pd.DataFrame:
+    job, problem = schedule.problem.job, schedule.problem
+    machine_of = [
+        problem.cluster.machines[m].name for m in problem.placement.machine_of
+    ]
+    tasks, iterations = len(job.tasks), job.iterations
+    names = np.array([task.name for task in job.tasks])
+    kinds = np.array([task.kind for task in job.tasks])
+    return pd.DataFrame(
+        {
+            "task": np.repeat(names, iterations),
+            "kind": np.repeat(kinds, iterations),
+            "machine": np.repeat(np.array(machine_of), iterations),
+            "iteration": np.tile(np.arange(iterations), tasks),
+            "start": schedule.task_start.ravel(),
+            "end": schedule.task_end.ravel(),
+        }
+    )
+
+
+def _flows(schedule: Schedule) -> pd.DataFrame:
+    problem, job = schedule.problem, schedule.problem.job
+    flows = schedule.flows()
+    at = tuple(flows.T)
+    machine_of = np.array(problem.placement.machine_of)
+    machines = np.array([machine.name for machine in problem.cluster.machines])
+    names = np.array([task.name for task in job.tasks])
+    kinds = np.array([task.kind for task in job.tasks])
+    source = np.array([edge.source for edge in job.edges], dtype=np.int64)[flows[:, 0]]
+    to = np.array([edge.destination for edge in job.edges], dtype=np.int64)[flows[:, 0]]
+    return pd.DataFrame(
+        {
+            "source": names[source],
+            "destination": names[to],
+            "from_kind": kinds[source],
+            "to_kind": kinds[to],
+            "from_machine": machines[machine_of[source]],
+            "to_machine": machines[machine_of[to]],
+            "iteration": flows[:, 1],
+            "bytes": schedule.flow_bytes[at],
+            "ready": schedule.flow_ready[at],
+            "start": schedule.flow_start[at],
+            "end": schedule.flow_end[at],
+        }
+    )

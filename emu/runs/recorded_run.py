@@ -1,0 +1,309 @@
+"""A run directory read back: schedules, tables, and what is missing of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.errors import DataError
+from emu.problem import Realization
+from emu.runs.array_files import read_rates, read_realization
+from emu.runs.problem_json import problem_from_json, schedule_from_json
+from emu.runs.result import VERSION
+from emu.runs.run_directory import read_json
+from emu.problem import RateHistory, Schedule
+from emu.scheduling import POLICIES
+from emu.simulation import simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    import pandas as pd
+
+    from emu.problem import Problem
+
+    Part = TypeVar("Part")
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedRun:
+    """What could be read of a run directory.
+
+    Parameters
+    ----------
+    path
+        The directory.
+    manifest, result
+        Content of those files, empty when missing.
+    emulated, simulated
+        The run, with its rates where they are known, and the simulation of its own
+        times and volumes; None when missing.
+    measured
+        Times and volumes of realization.npz; None when missing.
+    missing
+        One sentence per part that could not be read.
+    """
+
+    path: Path
+    manifest: dict[str, Any]
+    problem: Problem
+    result: dict[str, Any]
+    emulated: Schedule | None
+    simulated: Schedule | None
+    measured: Realization | None
+    missing: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the directory."""
+        return self.path.name
+
+    @property
+    def policy(self) -> str:
+        """Rate policy of the run; ``oes`` where no file says."""
+        stated = self.manifest.get("scenario", {}).get("schedule", {}).get("policy")
+        known = [p for p in (self.result.get("policy"), stated) if str(p) in POLICIES]
+        return str(known[0]) if known else "oes"
+
+    @property
+    def best(self) -> Schedule:
+        """The emulated schedule, else the simulated one.
+
+        Raises
+        ------
+        DataError
+            When neither could be read.
+        """
+        schedule = self.emulated or self.simulated
+        if schedule is None:
+            raise DataError("; ".join(self.missing), path=str(self.path))
+        return schedule
+
+    @property
+    def realization(self) -> Realization:
+        """Measured times and volumes, else those that the schedules hold.
+
+        Raises
+        ------
+        DataError
+            When there are neither.
+        """
+        return self.measured or realization_of(self.best)
+
+    @property
+    def tasks(self) -> pd.DataFrame:
+        """One row per (task, iteration): machine, kind, start and end in seconds."""
+        from emu.runs.frames import task_frame  # noqa: PLC0415 - pandas takes 0.5 s
+
+        return task_frame(self.emulated, self.simulated)
+
+    @property
+    def flows(self) -> pd.DataFrame:
+        """One row per flow between machines: ends, bytes, ready, start, end."""
+        from emu.runs.frames import flow_frame  # noqa: PLC0415
+
+        return flow_frame(self.emulated, self.simulated)
+
+    @property
+    def ports(self) -> pd.DataFrame:
+        """One row per change of a port's rate: time, port, allocated bytes/s, flows."""
+        from emu.runs.frames import port_frame  # noqa: PLC0415
+
+        return port_frame(self.best)
+
+    @property
+    def training(self) -> pd.DataFrame:
+        """Rows of training.csv: time, task, iteration, figure, value; else none."""
+        from emu.runs.frames import training_frame  # noqa: PLC0415
+
+        return training_frame(self.path / "training.csv")
+
+
+def load_run(path: str | Path) -> RecordedRun:
+    """Return what can be read of a run directory, and what is missing of it.
+
+    Raises
+    ------
+    DataError
+        When it is not a run directory, or nothing of it can be read.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise DataError("is not a run directory", path=str(path))
+    problem = _problem(path / "problem.json")
+    missing: list[str] = []
+
+    def tried(name: str, read: Callable[[Path], Part]) -> Part | None:
+        try:
+            return read(path / name)
+        except DataError as error:
+            missing.append(f"{name} {error.problem}")
+            return None
+
+    read_schedule = partial(_schedule, problem)
+    manifest = tried("manifest.json", _manifest)
+    result = tried("result.json", _result)
+    emulated = tried("result.json", read_schedule) if result else None
+    rates = tried("rates.npz", partial(read_rates, problem.job))
+    simulated = tried("simulated.json", read_schedule)
+    measured = None
+    if (path / "realization.npz").exists():  # the schedules hold nearly all of it
+        measured = tried("realization.npz", partial(read_realization, problem.job))
+    if not (path / "training.csv").exists():
+        missing.append("training.csv is missing")
+    if emulated is not None and rates is not None:
+        emulated = with_rates(emulated, rates)
+    return RecordedRun(
+        path=path,
+        manifest=manifest or {},
+        problem=problem,
+        result=result or {},
+        emulated=emulated,
+        simulated=simulated,
+        measured=measured,
+        missing=tuple(missing),
+    )
+
+
+def with_rates(schedule: Schedule, rates: RateHistory) -> Schedule:
+    """Return ``schedule`` with its rate history."""
+    return Schedule(
+        schedule.problem,
+        schedule.task_start,
+        schedule.task_end,
+        schedule.flow_ready,
+        schedule.flow_start,
+        schedule.flow_end,
+        schedule.flow_bytes,
+        rates,
+    )
+
+
+def with_simulated_rates(run: RecordedRun) -> Schedule:
+    """Return the simulation of a run with its rates, which no file holds.
+
+    They come from simulating again; where that gives another makespan (a file of an
+    older emu, a run without its result), the schedule is returned without rates.
+
+    Raises
+    ------
+    DataError
+        When the run has no simulation.
+    """
+    made = run.simulated
+    if made is None:
+        raise DataError("; ".join(run.missing), path=str(run.path))
+    again = simulate(run.problem, realization_of(made), run.policy, record_rates=True)
+    alike = np.isclose(again.makespan, made.makespan, rtol=1e-9, atol=0.0)
+    if again.rates is None or not alike:
+        return made
+    return with_rates(made, again.rates)
+
+
+def realization_of(schedule: Schedule) -> Realization:
+    """Return the times and volumes of a schedule.
+
+    The bytes of handoffs within a machine are not in its file; they are taken to be the
+    mean of the flows of the same iteration between tasks of the same kinds, which
+    matters only where a task is moved.
+    """
+    job, hops = schedule.problem.job, schedule.problem.hops
+    volumes = np.nan_to_num(schedule.flow_bytes)
+    remote = np.array([bool(path) for path in hops], dtype=bool)
+    kinds = [
+        (job.tasks[edge.source].kind, job.tasks[edge.destination].kind, edge.credit)
+        for edge in job.edges
+    ]
+    for kind in set(kinds):
+        alike = np.array([other == kind for other in kinds], dtype=bool)
+        if (alike & remote).any() and (alike & ~remote).any():
+            volumes[alike & ~remote] = volumes[alike & remote].mean(axis=0)
+    times = np.maximum(schedule.task_end - schedule.task_start, 0.0)
+    return Realization(times, volumes)
+
+
+def _object(path: Path) -> dict[str, Any]:
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise DataError("holds no JSON object", path=str(path))
+    return content
+
+
+def _schedule(problem: Problem, path: Path) -> Schedule:
+    """Return the schedule of a file.
+
+    Raises
+    ------
+    DataError
+        When it is missing, cut short, or lacks tasks or flows of the job.
+    """
+    made = schedule_from_json(problem, _object(path), str(path))
+    job = problem.job
+    if np.isnan(made.task_start).any():
+        raise DataError("lacks the start of a task", path=str(path))
+    for e, edge in enumerate(job.edges):
+        sent = max(job.iterations - edge.lag, 0)
+        if np.isnan(made.flow_end[e, :sent]).any():
+            lost = int(np.isnan(made.flow_end[e, :sent]).argmax())
+            raise DataError(
+                f"lacks flow {job.edge_name(edge)} of iteration {lost}", path=str(path)
+            )
+    return made
+
+
+def _problem(path: Path) -> Problem:
+    """Return the content of problem.json.
+
+    Raises
+    ------
+    DataError
+        When it is missing, cut short, of another version, or no problem.
+    """
+    try:
+        problem = problem_from_json(read_json(path), str(path))
+        _ = problem.capacities, problem.hops
+    except (AttributeError, TypeError, ValueError) as error:
+        raise DataError(f"is no problem: {error}", path=str(path)) from error
+    job = problem.job
+    fitting = [type(job.iterations) is int]
+    fitting += [type(t.name) is type(t.kind) is str for t in job.tasks]
+    fitting += [type(e.lag) is int and type(e.credit) is bool for e in job.edges]
+    if not all(fitting):
+        raise DataError("is no problem: a value is of another type", path=str(path))
+    return problem
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    content = _versioned(path)
+    scenario = content.get("scenario", {})
+    sections = [scenario]
+    if isinstance(scenario, dict):
+        sections += [scenario.get(name, {}) for name in ("schedule", "placement")]
+    if not all(isinstance(section, dict) for section in sections):
+        raise DataError("holds no scenario", path=str(path))
+    return content
+
+
+def _result(path: Path) -> dict[str, Any]:
+    content = _versioned(path)
+    policy, predicted = content.get("policy"), content.get("predicted_makespan", 0.0)
+    if policy is not None and str(policy) not in POLICIES:
+        raise DataError(f"names the unknown policy {policy!r}", path=str(path))
+    if not isinstance(predicted, int | float):
+        raise DataError("holds no predicted makespan", path=str(path))
+    return content
+
+
+def _versioned(path: Path) -> dict[str, Any]:
+    content = _object(path)
+    if content.get("version") != VERSION:
+        raise DataError(
+            f"is of version {content.get('version')!r}, this emu reads {VERSION}",
+            path=str(path),
+        )
+    return content

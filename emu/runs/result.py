@@ -1,0 +1,124 @@
+"""The numbers of an emulated run beside its simulation: what result.json holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from emu.problem import Problem
+    from emu.problem import Schedule
+
+VERSION = 1
+
+
+def fidelity(emulated: float, simulated: float) -> float:
+    """Return emulated / simulated makespan - 1; 0 when both are 0."""
+    return emulated / simulated - 1 if simulated else float(emulated > 0)
+
+
+def task_table(
+    problem: Problem, times: NDArray[np.float64], late: NDArray[np.float64]
+) -> dict[str, dict[str, float]]:
+    """Return per kind of task: how many, mean and greatest time, greatest lateness.
+
+    Parameters
+    ----------
+    times, late
+        Seconds of (task, iteration): start to end, and end after the profiled time.
+    """
+    table: dict[str, dict[str, float]] = {}
+    kinds = np.array([task.kind for task in problem.job.tasks])
+    for kind in dict.fromkeys(kinds):
+        rows = kinds == kind
+        table[str(kind)] = {
+            "tasks": int(rows.sum()),
+            "mean_seconds": float(times[rows].mean()),
+            "max_seconds": float(times[rows].max()),
+            "max_late_seconds": float(late[rows].max()),
+            "late_iterations": int((late[rows] > 0).sum()),
+        }
+    return table
+
+
+def flow_table(emulated: Schedule, simulated: Schedule) -> list[dict[str, Any]]:
+    """Return, per kind of edge, flows and bytes and how long they took on average."""
+    job = emulated.problem.job
+    groups: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for e, n in emulated.flows():
+        edge = job.edges[e]
+        kinds = job.tasks[edge.source].kind, job.tasks[edge.destination].kind
+        groups.setdefault(kinds, []).append((int(e), int(n)))
+    rows = []
+    for (source, destination), flows in groups.items():
+        at = tuple(np.array(flows).T)
+        rows.append(
+            {
+                "from": source,
+                "to": destination,
+                "flows": len(flows),
+                "bytes": float(emulated.flow_bytes[at].sum()),
+                "mean_seconds": _mean_length(emulated, at),
+                "simulated_mean_seconds": _mean_length(simulated, at),
+            }
+        )
+    return rows
+
+
+def _mean_length(schedule: Schedule, at: Any) -> float:
+    return float((schedule.flow_end[at] - schedule.flow_start[at]).mean())
+
+
+def port_table(schedule: Schedule) -> list[dict[str, Any]]:
+    """Return per direction of every NIC: bytes, and the share of the makespan used."""
+    problem = schedule.problem
+    carried = np.zeros(len(problem.capacities))
+    for e, n in schedule.flows():
+        for port in problem.hops[e]:
+            carried[port] += schedule.flow_bytes[e, n]
+    makespan = schedule.makespan
+    return [
+        {
+            "port": problem.port_name(port),
+            "bytes_per_second": float(capacity),
+            "bytes": float(carried[port]),
+            "used": float(carried[port] / capacity / makespan) if makespan else 0.0,
+        }
+        for port, capacity in enumerate(problem.capacities)
+    ]
+
+
+def flow_error(emulated: Schedule, simulated: Schedule) -> dict[str, float]:
+    """Return how far flows end apart in the two, seconds: median, 95th, greatest."""
+    flows = emulated.flows()
+    if not len(flows):
+        return {"median_seconds": 0.0, "p95_seconds": 0.0, "max_seconds": 0.0}
+    at = tuple(flows.T)
+    apart = np.abs(emulated.flow_end[at] - simulated.flow_end[at])
+    median, high = np.percentile(apart, [50, 95])
+    return {
+        "median_seconds": float(median),
+        "p95_seconds": float(high),
+        "max_seconds": float(apart.max()),
+    }
+
+
+def training_curve(
+    reports: list[tuple[float, str, int, dict[str, float]]], figure: str = "loss"
+) -> list[dict[str, float]]:
+    """Return per iteration the run time of its last report and the mean of a figure."""
+    by_iteration: dict[int, list[tuple[float, float]]] = {}
+    for time, _, iteration, figures in reports:
+        if figure in figures:
+            by_iteration.setdefault(iteration, []).append((time, figures[figure]))
+    return [
+        {
+            "iteration": iteration,
+            "time": max(time for time, _ in values),
+            figure: float(np.mean([value for _, value in values])),
+        }
+        for iteration, values in sorted(by_iteration.items())
+    ]

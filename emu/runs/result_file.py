@@ -1,0 +1,128 @@
+"""Result files: a schedule and the scenario that it is a schedule of.
+
+``emu simulate --json`` and the ``result.json`` of a run hold the stable keys of
+`Schedule.to_json`, and ``scenario`` (as resolved), ``policy``, ``placement`` (task ->
+machine) and ``emulated``, from which the problem is rebuilt.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from emu.errors import DataError
+from emu.problem import Placement, Problem
+from emu.scenario.scenario import Scenario
+from emu.problem import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+
+def result_of(
+    scenario: Scenario, schedule: Schedule, *, emulated: bool = False
+) -> dict[str, Any]:
+    """Return what a result file holds of ``schedule``."""
+    job, cluster = schedule.problem.job, schedule.problem.cluster
+    machines = [
+        cluster.machines[machine].name
+        for machine in schedule.problem.placement.machine_of
+    ]
+    names = [task.name for task in job.tasks]
+    return {
+        **schedule.to_json(),
+        "emulated": emulated,
+        "policy": scenario.schedule.policy,
+        "placement": dict(zip(names, machines, strict=True)),
+        "scenario": scenario.to_json(),
+    }
+
+
+def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
+    """Read a result file, or ``result.json`` of a run directory.
+
+    Raises
+    ------
+    DataError
+        When it cannot be read, or is not whole: a task or flow of the job is missing or
+        occurs twice.
+    """
+    file = Path(path)
+    if file.is_dir():
+        file /= "result.json"
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        scenario = Scenario.model_validate(content["scenario"])
+        return scenario, _schedule(scenario, content)
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+    except ValidationError as error:
+        problem = f"is not a result: its scenario has {error.error_count()} errors"
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        problem = f"is not a whole result: {type(error).__name__} {error}"
+    raise DataError(problem, path=str(file))
+
+
+def _schedule(scenario: Scenario, content: dict[str, Any]) -> Schedule:
+    cluster = scenario.to_cluster()
+    # Epochs would ask for the data set; the result itself knows its iterations.
+    job = scenario.to_job(emulated=content["emulated"], train_vertices=1)
+    iterations = 1 + max(entry["iteration"] for entry in content["tasks"])
+    job = replace(job, iterations=iterations)
+    placed = [cluster.index(content["placement"][task.name]) for task in job.tasks]
+    problem = Problem(cluster, job, Placement(tuple(placed)))
+    start, end = _filled(
+        (len(job.tasks), iterations),
+        content["tasks"],
+        lambda entry: job.index(entry["task"]),
+        ("start", "end"),
+    )
+    if np.isnan(start).any():
+        task, iteration = np.argwhere(np.isnan(start))[0]
+        raise ValueError(f"task {job.tasks[task].name} lacks iteration {iteration}")
+    edges = {
+        job.edge_name(edge): position
+        for position, edge in enumerate(job.edges)
+        if problem.hops[position]
+    }
+    ready, begun, done, size = _filled(
+        (len(job.edges), iterations),
+        content["flows"],
+        lambda entry: edges[f"{entry['from']}->{entry['to']}"],
+        ("ready", "start", "end", "bytes"),
+    )
+    for position, edge in enumerate(job.edges):
+        sent = iterations - edge.lag
+        if problem.hops[position]:
+            if np.isnan(done[position, : max(sent, 0)]).any():
+                raise ValueError(f"flow {job.edge_name(edge)} lacks an iteration")
+        elif sent > 0:  # handed over at once
+            handed = end[edge.source, :sent]
+            for times in (ready, begun, done):
+                times[position, :sent] = handed
+            size[position, :sent] = 0.0
+    return Schedule(problem, start, end, ready, begun, done, size)
+
+
+def _filled(
+    shape: tuple[int, int],
+    entries: list[dict[str, Any]],
+    row: Callable[[dict[str, Any]], int],
+    keys: tuple[str, ...],
+) -> list[NDArray[np.float64]]:
+    """Return one array per key, NaN where no entry says anything."""
+    arrays = [np.full(shape, np.nan) for _ in keys]
+    for entry in entries:
+        place = row(entry), int(entry["iteration"])
+        if not np.isnan(arrays[0][place]):
+            raise ValueError(f"an entry occurs twice: {entry}")
+        for array, key in zip(arrays, keys, strict=True):
+            array[place] = float(entry[key])
+    return arrays

@@ -1,0 +1,158 @@
+"""The run directory: what a run leaves behind, written whole or not at all.
+
+``runs/<scenario>-<time>/`` holds
+
+- ``manifest.json``   the scenario as resolved, versions, hosts, seeds
+- ``problem.json``    machines, tasks, edges and where everything stands
+- ``simulated.json``  the simulation replayed with the run's own times and volumes
+- ``rates.npz``       assigned rates: arrays time, edge, iteration, rate
+- ``realization.npz`` measured times and volumes, handoffs within a machine included
+- ``training.csv``    run time, task, iteration and figures (loss) per training step
+- ``processes.json``  hosts, what was tuned there, and what every process counted
+- ``result.json``     the numbers, and the emulated schedule: makespan, tasks, flows;
+                      written last, its keys are documented in README and stable
+- ``agent.log``       what the processes printed
+- ``trace.json``      the run and its simulation for Perfetto
+- ``report.html``     the picture, from all of the above; made by ``emu report`` again
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.errors import DataError
+from emu.runs.problem_json import (
+    problem_from_json,
+    problem_to_json,
+    schedule_from_json,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Problem
+    from emu.problem import RateHistory, Schedule
+
+
+class RunDirectory:
+    """A run directory that is being written.
+
+    Every file is written beside its place and moved there, so that a file that exists
+    is complete. All methods raise DataError when the disk refuses.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, name: str, parent: Path = Path("runs")) -> RunDirectory:
+        """Make ``parent/name-<time>`` and return it.
+
+        Raises
+        ------
+        DataError
+            When it cannot be made or written to.
+        """
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        for attempt in range(100):
+            path = parent / (f"{name}-{stamp}" + (f"-{attempt}" if attempt else ""))
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise DataError(
+                    f"cannot make a run directory here: {error.strerror}; choose "
+                    "another with --runs",
+                    path=str(path),
+                ) from error
+            return cls(path)
+        raise DataError("every name for a run directory is taken", path=str(parent))
+
+    def write_json(self, name: str, data: Any) -> None:
+        """Write ``data`` as JSON; NaN and infinity are refused with ValueError."""
+        text = json.dumps(data, indent=1, allow_nan=False)
+        self._write(name, (text + "\n").encode())
+
+    def write_lines(self, name: str, lines: Iterable[str]) -> None:
+        """Write text lines."""
+        self._write(name, "".join(f"{line}\n" for line in lines).encode())
+
+    def write_problem(self, problem: Problem) -> None:
+        """Write problem.json."""
+        self.write_json("problem.json", problem_to_json(problem))
+
+    def write_rates(self, rates: RateHistory) -> None:
+        """Write rates.npz."""
+        self.write_arrays(
+            "rates.npz",
+            time=rates.time,
+            edge=rates.edge,
+            iteration=rates.iteration,
+            rate=rates.rate,
+        )
+
+    def write_arrays(self, name: str, **arrays: NDArray[Any]) -> None:
+        """Write named arrays as one npz file."""
+        content = io.BytesIO()
+        np.savez(content, **arrays)  # type: ignore[arg-type] # its flag is not an array
+        self._write(name, content.getvalue())
+
+    def _write(self, name: str, content: bytes) -> None:
+        target = self.path / name
+        temporary = self.path / f"{name}.partial"
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        except OSError as error:
+            self._refused(temporary, error)
+
+    def _refused(self, temporary: Path, error: OSError) -> None:
+        with contextlib.suppress(OSError):  # the first error is the one to tell
+            temporary.unlink(missing_ok=True)
+        raise DataError(
+            f"cannot write: {error.strerror or error}", path=str(temporary)
+        ) from error
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file.
+
+    Raises
+    ------
+    DataError
+        When it is missing, cut short or not JSON.
+    """
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise DataError("is missing", path=str(path)) from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot be read: {error}", path=str(path)) from error
+
+
+def read_schedule(run: Path, name: str = "result.json") -> Schedule:
+    """Return a schedule of a run directory.
+
+    Raises
+    ------
+    DataError
+        When a file is missing, cut short, or of another version.
+    """
+    problem = problem_from_json(
+        read_json(run / "problem.json"), str(run / "problem.json")
+    )
+    return schedule_from_json(problem, read_json(run / name), str(run / name))

@@ -1,0 +1,129 @@
+"""What a sweep has finished: one JSON line per point, and the table of all.
+
+A line is appended in one piece and flushed to the disk before the next point begins.
+Whatever kills the sweep, at most the line being written is torn; it is dropped when the
+record is opened again, and its point is carried out anew.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import DataError
+from emu.runs.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+#: Of the lines.
+VERSION = 1
+
+
+class SweepRecord:
+    """The finished points of a sweep, in ``points.jsonl`` of a directory.
+
+    Attributes
+    ----------
+    rows
+        Key of a point to its row, in the order of finishing.
+
+    Raises
+    ------
+    DataError
+        When the directory cannot be made, or holds points of another version.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.path = directory / "points.jsonl"
+        self.rows: dict[str, dict[str, Any]] = {}
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            content = self.path.read_bytes() if self.path.exists() else b""
+            whole = content.rfind(b"\n") + 1
+            if whole < len(content):
+                os.truncate(self.path, whole)
+        except OSError as error:
+            raise DataError(
+                f"cannot be used: {error.strerror}", path=str(self.path)
+            ) from error
+        for number, line in enumerate(content[:whole].splitlines(), start=1):
+            row = self._parsed(line, number)
+            self.rows[row["key"]] = row
+
+    def _parsed(self, line: bytes, number: int) -> dict[str, Any]:
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            problem = f"line {number} is not JSON: {error}"
+            raise DataError(problem, path=str(self.path)) from error
+        version = row.get("version") if isinstance(row, dict) else None
+        if version != VERSION or "key" not in row:
+            raise DataError(
+                f"line {number} is of version {version!r}, this emu writes {VERSION}; "
+                "choose another --out",
+                path=str(self.path),
+            )
+        return dict(row)
+
+    def add(
+        self, key: str, values: Mapping[str, Any], figures: Mapping[str, Any]
+    ) -> None:
+        """Append a finished point.
+
+        Parameters
+        ----------
+        values
+            What was varied, and the seed.
+        figures
+            What came out; finite numbers or text.
+
+        Raises
+        ------
+        DataError
+            When the disk refuses.
+        ValueError
+            When a figure is NaN or infinite.
+        """
+        row = {
+            "version": VERSION,
+            "key": key,
+            "values": dict(values),
+            "figures": dict(figures),
+        }
+        line = json.dumps(row, allow_nan=False) + "\n"
+        try:
+            with self.path.open("ab", buffering=0) as file:
+                file.write(line.encode())
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise DataError(
+                f"cannot be written: {error.strerror}", path=str(self.path)
+            ) from error
+        self.rows[key] = row
+
+    def write_table(self, keys: Iterable[str]) -> Path:
+        """Write ``points.csv`` with the finished ones of ``keys``; return its path.
+
+        Raises
+        ------
+        DataError
+            When the disk refuses.
+        """
+        rows = [self.rows[key] for key in keys if key in self.rows]
+        columns = dict.fromkeys(
+            name for part in ("values", "figures") for row in rows for name in row[part]
+        )
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(columns), lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({**row["values"], **row["figures"]})
+        directory = RunDirectory(self.directory)
+        directory.write_lines("points.csv", text.getvalue().splitlines())
+        return self.directory / "points.csv"

@@ -1,0 +1,234 @@
+"""Which task starts and which flow becomes active: constraints (5)-(11) of the paper.
+
+- (j, n) starts when (j, n - 1) ended and every in-edge delivered iteration n - lag.
+- A flow is ready when its source iteration ends, and active when the flow before it on
+  its edge has ended too.
+- Within a machine, and on a credit edge, delivery is instant. A flow without bytes
+  ends the moment it would become active and never counts in a degree.
+- What nobody would receive is not sent: iteration n goes over an edge only if
+  n + lag < N.
+
+- A flow ends when its fluid has and its last byte is there. Where nothing is sent that
+  is one, see `all_arrived`.
+
+What happens is taken in by `end_task`, `arrive` and `end_fluids`, in any order;
+`settle` then draws the consequences of all events of one instant. Rates come after it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.scheduling.compiled import inlined
+from emu.scheduling.service_clocks import advance, close_first, open_flow
+from emu.scheduling.state import (
+    BEGUN,
+    BLOCK,
+    GONE,
+    OPENED,
+    TIE,
+    WAITING,
+    WOKEN,
+    State,
+)
+
+if TYPE_CHECKING:
+    from emu.scheduling.compiled_problem import Floats, Layout
+
+
+@inlined
+def _wake(state: State, task: int) -> None:
+    state.woken[state.length[WOKEN]] = task
+    state.length[WOKEN] += 1
+
+
+@inlined
+def _queue(state: State, edge: int) -> None:
+    state.waiting[state.length[WAITING]] = edge
+    state.length[WAITING] += 1
+
+
+@inlined
+def _await_inputs(layout: Layout, state: State, task: int) -> None:
+    """Count what the next iteration of ``task`` still needs."""
+    iteration = state.started[task]
+    missing = 0
+    for i in range(layout.in_start[task], layout.in_start[task + 1]):
+        edge = layout.in_edge[i]
+        if state.delivered[edge] + layout.lag[edge] <= iteration:
+            missing += 1
+    state.missing[task] = missing
+
+
+@inlined
+def begin(layout: Layout, state: State) -> None:
+    """Wake every task whose first iteration needs nothing."""
+    for task in range(state.started.size):
+        _await_inputs(layout, state, task)
+        if state.missing[task] == 0:
+            _wake(state, task)
+
+
+@inlined
+def _deliver(layout: Layout, state: State, edge: int) -> None:
+    """Hand the next iteration of ``edge`` to its destination."""
+    state.delivered[edge] += 1
+    task = layout.destination[edge]
+    if state.delivered[edge] + layout.lag[edge] == state.started[task] + 1:
+        state.missing[task] -= 1
+        if state.missing[task] == 0 and state.started[task] == state.ended[task]:
+            _wake(state, task)
+
+
+@inlined
+def end_task(layout: Layout, state: State, task: int, now: float) -> None:
+    """Take in that the running iteration of ``task`` ended."""
+    iteration = state.ended[task]
+    state.ended[task] += 1
+    logged = state.log.task_end.shape[1] > 0
+    if logged:
+        state.log.task_end[task, iteration] = now
+    if state.started[task] < layout.iterations and state.missing[task] == 0:
+        _wake(state, task)
+    for i in range(layout.out_start[task], layout.out_start[task + 1]):
+        edge = layout.out_edge[i]
+        if iteration + layout.lag[edge] >= layout.iterations:
+            continue
+        state.ready[edge] += 1
+        if state.log.flow_ready.shape[1] > 0:
+            state.log.flow_ready[edge, iteration] = now
+        if layout.group[edge] < 0:
+            if logged:
+                state.log.flow_start[edge, iteration] = now
+                state.log.flow_end[edge, iteration] = now
+            _deliver(layout, state, edge)
+        elif state.ready[edge] == state.delivered[edge] + 1:
+            _queue(state, edge)
+
+
+@inlined
+def _end_flow(layout: Layout, state: State, edge: int, now: float) -> None:
+    """Take in that the present flow of ``edge`` ended."""
+    if state.log.flow_end.shape[1] > 0:
+        state.log.flow_end[edge, state.delivered[edge]] = now
+    _deliver(layout, state, edge)
+    if state.ready[edge] > state.delivered[edge]:
+        _queue(state, edge)
+
+
+@inlined
+def all_arrived(layout: Layout, state: State) -> None:
+    """Have every byte there as soon as the fluid has served it, from now on."""
+    for edge in range(state.arrived.size):
+        state.arrived[edge] = layout.iterations
+
+
+@inlined
+def arrive(layout: Layout, state: State, edge: int, now: float) -> bool:
+    """Take in that the last byte of the present flow of ``edge`` is there.
+
+    Tells whether that ends the flow: its fluid has ended before.
+    """
+    state.arrived[edge] = state.delivered[edge] + 1
+    if state.served[edge] <= state.delivered[edge]:
+        return False
+    _end_flow(layout, state, edge, now)
+    return True
+
+
+@inlined
+def end_fluids(
+    layout: Layout, state: State, instant: float, now: float, step: float
+) -> None:
+    """Take flows whose mark is reached by ``instant`` out of the network, and ties.
+
+    Their edges are appended to ``state.gone``, which the caller empties. Those that
+    have not arrived keep their destination waiting, and the next flow of their edge.
+    With a ``step`` above 0 the mark may have been passed since the step before.
+    """
+    for block in range(state.soonest.size):
+        if state.soonest[block] > instant:
+            continue
+        first = block * BLOCK
+        for group in range(first, min(first + BLOCK, state.finish.size)):
+            if state.finish[group] <= instant:
+                _end_first_fluids(layout, state, group, now, step)
+
+
+@inlined
+def all_known(layout: Layout, state: State, instant: float) -> bool:
+    """Tell whether every flow has arrived whose fluid has ended, or will by then."""
+    for edge in range(state.served.size):
+        if state.served[edge] > state.delivered[edge]:
+            return False
+    for group in range(state.finish.size):
+        if not 0.0 <= state.finish[group] <= instant:
+            continue
+        first = layout.slot[group]
+        ties = state.mark[first] * (1.0 + TIE)
+        for place in range(first, first + state.active[group]):
+            edge = state.mark_edge[place]
+            if state.mark[place] <= ties and (
+                state.arrived[edge] <= state.delivered[edge]
+            ):
+                return False
+    return True
+
+
+@inlined
+def _end_first_fluids(
+    layout: Layout, state: State, group: int, now: float, step: float
+) -> None:
+    first = layout.slot[group]
+    mark = state.mark[first]
+    if step > 0.0:
+        advance(state, group, now)
+        mark = max(mark, state.service[group])
+    state.service[group] = mark
+    state.since[group] = now
+    while state.active[group] > 0 and state.mark[first] <= mark * (1.0 + TIE):
+        edge = close_first(layout, state, group, now)
+        state.gone[state.length[GONE]] = edge
+        state.length[GONE] += 1
+        state.served[edge] = state.delivered[edge] + 1
+        if state.arrived[edge] > state.delivered[edge]:
+            _end_flow(layout, state, edge, now)
+
+
+@inlined
+def _open_waiting(layout: Layout, state: State, volumes: Floats, now: float) -> None:
+    """Make the next flow of every waiting edge active; end those without bytes."""
+    logged = state.log.flow_start.shape[1] > 0
+    for i in range(state.length[WAITING]):
+        edge = state.waiting[i]
+        while state.ready[edge] > state.delivered[edge]:
+            iteration = state.delivered[edge]
+            if logged:
+                state.log.flow_start[edge, iteration] = now
+            if volumes[edge, iteration] > 0.0:
+                open_flow(layout, state, edge, volumes[edge, iteration], now)
+                state.opened[state.length[OPENED]] = edge
+                state.length[OPENED] += 1
+                break
+            if logged:
+                state.log.flow_end[edge, iteration] = now
+            _deliver(layout, state, edge)
+    state.length[WAITING] = 0
+
+
+@inlined
+def settle(layout: Layout, state: State, volumes: Floats, now: float) -> None:
+    """Open the flows and start the tasks that the ends of this instant allow.
+
+    They are appended to ``state.opened`` and ``state.begun``, which the caller empties.
+    """
+    _open_waiting(layout, state, volumes, now)
+    for i in range(state.length[WOKEN]):
+        task = state.woken[i]
+        if state.log.task_start.shape[1] > 0:
+            state.log.task_start[task, state.started[task]] = now
+        state.started[task] += 1
+        _await_inputs(layout, state, task)
+        state.begun[state.length[BEGUN]] = task
+        state.length[BEGUN] += 1
+    state.length[WOKEN] = 0

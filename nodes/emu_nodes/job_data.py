@@ -1,0 +1,59 @@
+"""What every program of a training job knows of it: data set, batches, briefs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import NodeMisbehaved
+from emu.graph_data import BatchPlan, Dataset, SampledBatch, open_for
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from emu_nodes.program import EdgeSpec, Payload, TaskSpec
+
+
+class JobData:
+    """Data set and batch plan, opened once per process.
+
+    Parameters
+    ----------
+    brief
+        Of any task of the process.
+    process
+        Shared by the tasks of one process.
+    """
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        if "dataset" not in process:
+            process["dataset"] = open_for(brief.job_settings)
+        self.dataset: Dataset = process["dataset"]
+        self.plan = BatchPlan.from_settings(brief.job_settings)
+        self.precision: str = brief.job_settings["precision"]
+
+    def batch(self, sampler: int, iteration: int) -> SampledBatch:
+        """Sample the mini-batch of one (sampler, iteration).
+
+        The first call checks and maps the structure and loads compiled code, up to
+        0.5 s: programs make it before the start barrier.
+        """
+        dataset = self.dataset
+        return self.plan.batch(dataset.structure, dataset.train, sampler, iteration)
+
+
+def tensor(payload: Payload, name: str, sender: EdgeSpec) -> NDArray[Any]:
+    """Return one tensor of an input.
+
+    Raises
+    ------
+    NodeMisbehaved
+        When the sender left it out.
+    """
+    if name not in payload:
+        raise NodeMisbehaved(f"{sender.peer} sent {sorted(payload)}, not {name}")
+    return payload[name]
+
+
+def sends(brief: TaskSpec, output: EdgeSpec, iteration: int) -> bool:
+    """Tell whether an out-edge carries anything for ``iteration``, as ``Job.sends``."""
+    return iteration < brief.iterations - output.lag

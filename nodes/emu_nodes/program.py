@@ -1,0 +1,83 @@
+"""What a node process runs: the interface between the runtime and a program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Tensor name -> C-contiguous array. The bytes of a flow are the sum of their nbytes.
+Payload: TypeAlias = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class EdgeSpec:
+    """One edge as its end sees it.
+
+    Parameters
+    ----------
+    edge
+        Position in ``Job.edges``.
+    peer, peer_kind
+        Name and kind of the task at the other end.
+    lag
+        The destination's iteration n gets what the source produced in n - lag.
+    """
+
+    edge: int
+    peer: str
+    peer_kind: str
+    lag: int
+
+
+def edge_brief(edge: dict[str, Any]) -> EdgeSpec:
+    """Return what a program is told of an edge."""
+    return EdgeSpec(
+        edge=edge["edge"],
+        peer=edge["peer"],
+        peer_kind=edge["peer_kind"],
+        lag=edge["lag"],
+    )
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """What a program is told of its task: credit edges are not among its edges."""
+
+    name: str
+    kind: str
+    iterations: int
+    inputs: tuple[EdgeSpec, ...]
+    outputs: tuple[EdgeSpec, ...]
+    settings: Mapping[str, Any]
+    job_settings: Mapping[str, Any]
+
+
+class Program(Protocol):
+    """The work of one task.
+
+    ``__init__`` loads data and may take its time: the run starts after it. ``process``
+    is shared by all tasks of one process, so that they open a partition only once.
+    """
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None: ...
+
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Return the payload of every out-edge that sends in this iteration.
+
+        Called in a compute thread, one call at a time per process. Input arrays are
+        pooled: they are valid during the call only.
+        """
+        ...
+
+    def report(self) -> dict[str, float]:
+        """Return figures of the last iteration (loss, accuracy); may be empty."""
+        ...
+
+    def result(self) -> Payload:
+        """Return what is left after the last iteration; may be empty."""
+        ...

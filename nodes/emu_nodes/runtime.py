@@ -1,0 +1,392 @@
+"""A node process: connects, waits for the barrier, obeys, hands over its results."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import importlib
+import os
+import resource
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import uvloop
+
+from emu.errors import DeadlineExceeded, EmulatorError, MalformedFrame, NodeLost
+from emu.network import (
+    BufferPool,
+    DataServer,
+    Inbox,
+    OutEdge,
+    Pacer,
+    RateBoard,
+    RunClock,
+    arrival_device,
+    connect_control,
+    open_edge,
+    tune_process,
+)
+from emu.wire.messages import (
+    Begin,
+    Failed,
+    Finish,
+    FlowEnded,
+    Listening,
+    Message,
+    Outcome,
+    Peers,
+    ProcessHello,
+    Ready,
+    RunTask,
+    Stop,
+    WakeSender,
+    expect,
+    pack,
+    unpack,
+)
+from emu_nodes.host_metrics import HostMetrics
+from emu_nodes.program import Program, TaskSpec, edge_brief
+from emu_nodes.results import result_parts
+from emu_nodes.sleep_until import WallClockTimer
+from emu_nodes.task_runner import TaskContext, TaskRunner
+from emu_nodes.warm_up import warm_up_scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from emu.network import ControlConnection
+
+_ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 -- what a peer cannot connect to
+T = TypeVar("T", bound=Message)
+
+
+def main(description: dict[str, Any]) -> int:
+    """Run the process of a specification; return its exit status."""
+    try:
+        return uvloop.run(NodeProcess(description).run())
+    except Exception:  # noqa: BLE001 -- the coordinator has been told, or is gone
+        traceback.print_exc()
+        return 1
+
+
+class NodeProcess:
+    """All that one process of a run does."""
+
+    def __init__(self, description: dict[str, Any]) -> None:
+        self._description = description
+        self._name: str = description["process"]
+        self._compute = ThreadPoolExecutor(1, thread_name_prefix="compute")
+        self._pool = BufferPool(int(description["memory_limit"]))
+        self._inbox = Inbox(owner=self._name)
+        self._outputs: dict[int, OutEdge] = {}
+        self._runners: dict[int, TaskRunner] = {}
+        self._handles: set[asyncio.Future[Any]] = set()
+        self._failure: asyncio.Future[None] | None = None
+        self._clock: RunClock | None = None
+        self._edge_names = {
+            edge["edge"]: f"{task['name']}->{edge['peer']}"
+            if leaves
+            else f"{edge['peer']}->{task['name']}"
+            for task in description["tasks"]
+            for leaves in (False, True)
+            for edge in task["outputs" if leaves else "inputs"]
+        }
+
+    async def run(self) -> int:
+        """Serve the run to its end; return the exit status.
+
+        Raises
+        ------
+        EmulatorError
+            What ended it early; the coordinator has been told if it can be reached.
+        """
+        tuning = {**tune_process(), "arrivals": arrival_device()}
+        self._failure = asyncio.get_running_loop().create_future()
+        control = await connect_control(
+            tuple(self._description["coordinator"]),
+            token=self._description["token"],
+            name=self._name,
+        )
+        try:
+            control.send(pack(ProcessHello(self._name, os.getpid())))
+            await self._serve(control, tuning)
+        finally:
+            await control.aclose()
+            self._compute.shutdown(wait=False, cancel_futures=True)
+        return 0
+
+    def _failed(self, error: Exception) -> Failed:
+        doing = "; ".join(r.doing for r in self._runners.values() if r.doing)
+        return Failed(
+            type(error).__name__, str(error), doing, "".join(traceback.format_exc())
+        )
+
+    async def _serve(self, control: ControlConnection, tuning: dict[str, str]) -> None:
+        board = RateBoard.open(self._description["board"])
+        pacer = Pacer(board, byte_scale=self._description["byte_scale"])
+        timer = WallClockTimer()
+        server = self._server(control)
+        try:
+            await self._take_part(control, tuning, server, pacer, timer)
+        except Exception as error:
+            # Before the data connections end: peers will blame this process for that.
+            with contextlib.suppress(EmulatorError):
+                control.send(pack(self._failed(error)))
+                await asyncio.sleep(0.05)  # let the message leave before the process
+            raise
+        finally:
+            for handle in self._handles:
+                handle.cancel()
+            for edge in self._outputs.values():
+                await edge.aclose()
+            await server.aclose()
+            timer.close()
+            pacer.close()
+            board.close()
+
+    async def _take_part(
+        self,
+        control: ControlConnection,
+        tuning: dict[str, str],
+        server: DataServer,
+        pacer: Pacer,
+        timer: WallClockTimer,
+    ) -> None:
+        host, port = await server.start(self._description["bind"])
+        reached = control.local_address if host in _ANY_ADDRESS else host
+        control.send(pack(Listening(reached, port)))
+        programs, _ = await asyncio.gather(
+            self._load(), self._meet(control, server, pacer)
+        )
+        await warm_up_scheduler(self._compute)
+        offset = await control.measure_offset()
+        control.send(pack(Ready({**tuning, "pacer": pacer.device})))
+        begin = await self._told(control, Begin, "the start of iteration 0")
+        self._clock = RunClock(
+            begin.start_wall, self._description["time_scale"], offset
+        )
+        pacer.start(self._clock)
+        server.traffic.start(self._clock)
+        self._make_runners(programs, control, timer)
+        with contextlib.closing(HostMetrics()) as host_metrics:
+            host_metrics.start()
+            await self._obey(control)
+            counted = self._statistics(server, pacer, host_metrics)
+        await self._hand_over(control, counted)
+
+    async def _told(self, control: ControlConnection, kind: type[T], what: str) -> T:
+        """Return the coordinator's next message, which is of this kind.
+
+        It may wait as long as others may take, twice: its own deadline comes first.
+
+        Raises
+        ------
+        NodeLost
+            When it stops the run instead.
+        """
+        patience = 2 * float(self._description["deadline"])
+        message = unpack(await control.receive(patience, waiting_for=what))
+        if isinstance(message, Stop):
+            raise NodeLost(f"the run was stopped: {message.reason}")
+        return expect(message, kind)
+
+    async def _meet(
+        self, control: ControlConnection, server: DataServer, pacer: Pacer
+    ) -> None:
+        """Connect every edge, those that leave and those that arrive.
+
+        Raises
+        ------
+        DeadlineExceeded
+            When a peer does not; names it and the edge.
+        """
+        peers = await self._told(control, Peers, "the addresses of its peers")
+        await self._connect(peers, pacer)
+        within = float(self._description["deadline"])
+        try:
+            await server.wait_connected(within=within)
+        except DeadlineExceeded:
+            missing = [
+                name
+                for edge, name in self._edge_names.items()
+                if edge in server.edges and edge not in server.connected
+            ]
+            raise DeadlineExceeded(
+                f"{self._name} waited {within:g} s for {', '.join(missing[:5])} "
+                "to connect; iteration 0 cannot start"
+            ) from None
+
+    def _server(self, control: ControlConnection) -> DataServer:
+        edges = [e for t in self._description["tasks"] for e in t["inputs"]]
+        byte_scale = float(self._description["byte_scale"])
+
+        def arrived(edge: int, n: int, wall: float, size: int, shaped: bool) -> None:  # noqa: FBT001 -- the transport's signature
+            if shaped and self._clock is not None:
+                time = self._clock.to_emulated(wall)
+                ended = FlowEnded(edge, n, time, size / byte_scale)
+                control.send(pack(ended), together=True)
+
+        return DataServer(
+            token=self._description["token"],
+            edges=[e["edge"] for e in edges],
+            shaped=[e["edge"] for e in edges if e["shaped"]],
+            inbox=self._inbox,
+            pool=self._pool,
+            on_arrival=arrived,
+            on_failure=self._edge_failed,
+        )
+
+    def _edge_failed(self, edge: int, error: EmulatorError) -> None:
+        text = f"flow {self._edge_names[edge]}: {error}"
+        self._fail(type(error)(text))
+
+    async def _load(self) -> dict[int, Program]:
+        """Make the programs of all tasks, in the compute thread."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._compute, self._make_programs)
+
+    def _make_programs(self) -> dict[int, Program]:
+        shared: dict[str, Any] = {}
+        programs = {}
+        for size in self._description["reserved"]:
+            self._pool.reserve(size)
+        for task in self._description["tasks"]:
+            module, name = task["program"].split(":")
+            program_class = getattr(importlib.import_module(module), name)
+            brief = TaskSpec(
+                name=task["name"],
+                kind=task["kind"],
+                iterations=task["iterations"],
+                inputs=tuple(edge_brief(e) for e in task["inputs"]),
+                outputs=tuple(edge_brief(e) for e in task["outputs"]),
+                settings=task["settings"],
+                job_settings=self._description["job_settings"],
+            )
+            programs[task["task"]] = cast("Program", program_class(brief, shared))
+        return programs
+
+    async def _connect(self, peers: Peers, pacer: Pacer) -> None:
+        for task in self._description["tasks"]:
+            for there in task["outputs"]:
+                edge = there["edge"]
+                try:
+                    self._outputs[edge] = await open_edge(
+                        tuple(peers.addresses[there["peer_process"]]),
+                        edge,
+                        token=self._description["token"],
+                        pacer=pacer,
+                        within=float(self._description["deadline"]),
+                    )
+                except EmulatorError as error:
+                    text = f"flow {self._edge_names[edge]}: {error}"
+                    raise type(error)(text) from error
+
+    def _make_runners(
+        self,
+        programs: dict[int, Program],
+        control: ControlConnection,
+        timer: WallClockTimer,
+    ) -> None:
+        if self._clock is None:
+            raise RuntimeError("the run has not begun")
+        around = TaskContext(
+            inbox=self._inbox,
+            outputs=self._outputs,
+            compute=self._compute,
+            timer=timer,
+            clock=self._clock,
+            tell=lambda message: control.send(pack(message)),
+            track=self._track,
+            byte_scale=float(self._description["byte_scale"]),
+            patience=float(self._description["deadline"]),
+            checksum=bool(self._description["job_settings"].get("checksum", False)),
+        )
+        for task in self._description["tasks"]:
+            program = programs[task["task"]]
+            self._runners[task["task"]] = TaskRunner(task, program, around)
+
+    async def _obey(self, control: ControlConnection) -> None:
+        """Run tasks as ordered, until the run is finished.
+
+        Orders may be hours apart: who waits for them relies on the agent, which hears
+        from the coordinator every second and takes its processes down otherwise.
+
+        Raises
+        ------
+        NodeLost
+            When the coordinator ends the run early or goes away.
+        """
+        failure = cast("asyncio.Future[None]", self._failure)
+        following = asyncio.ensure_future(
+            control.follow(lambda order: self._ordered(unpack(order)))
+        )
+        await asyncio.wait((following, failure), return_when=asyncio.FIRST_COMPLETED)
+        if failure.done():
+            following.cancel()
+            failure.result()
+        following.result()
+
+    def _ordered(self, message: Message) -> bool:
+        """Do as told; return whether there is more to come."""
+        if isinstance(message, RunTask):
+            if message.task not in self._runners:
+                raise MalformedFrame(f"task {message.task} is not run here")
+            self._track(self._runners[message.task].run(message))
+        elif isinstance(message, WakeSender):
+            if not self._outputs.keys() >= set(message.edges):
+                raise MalformedFrame(f"edges {message.edges}: not all leave from here")
+            for edge, since in zip(message.edges, message.since, strict=True):
+                self._outputs[edge].told(since)
+        elif isinstance(message, Stop):
+            raise NodeLost(f"the run was stopped: {message.reason}")
+        else:
+            expect(message, Finish)
+            return False
+        return True
+
+    def _track(self, work: Coroutine[Any, Any, None] | asyncio.Future[Any]) -> None:
+        """Run work beside the others; if it fails, the process does."""
+        handle = asyncio.ensure_future(work)
+        self._handles.add(handle)
+        handle.add_done_callback(self._done)
+
+    def _done(self, handle: asyncio.Future[Any]) -> None:
+        self._handles.discard(handle)
+        if not handle.cancelled() and (error := handle.exception()) is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is not None and not self._failure.done():
+            self._failure.set_exception(error)
+
+    async def _hand_over(
+        self, control: ControlConnection, statistics: dict[str, Any]
+    ) -> None:
+        """Send results and statistics, then wait for the end of the run."""
+        for task, runner in self._runners.items():
+            for part in result_parts(task, runner.program):
+                control.send(pack(part))
+        control.send(pack(Outcome(statistics)))
+        with contextlib.suppress(NodeLost, DeadlineExceeded):
+            await self._told(control, Stop, "the end of the run")
+
+    def _statistics(
+        self, server: DataServer, pacer: Pacer, host_metrics: HostMetrics
+    ) -> dict[str, Any]:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return {
+            "received": dataclasses.asdict(server.statistics()),
+            "memory": dataclasses.asdict(self._pool.statistics()),
+            "waiting": dataclasses.asdict(self._inbox.statistics()),
+            "pacer": dataclasses.asdict(pacer.statistics()),
+            "flows": pacer.log.packed(cast("RunClock", self._clock)),
+            "traffic": [pacer.traffic.to_json(), server.traffic.to_json()],
+            "host_metrics": host_metrics.to_json(),
+            "sent": [
+                dataclasses.asdict(edge.statistics()) for edge in self._outputs.values()
+            ],
+            "cpu_seconds": usage.ru_utime + usage.ru_stime,
+            "peak_memory": usage.ru_maxrss * 1024,
+        }

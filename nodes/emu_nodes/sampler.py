@@ -1,0 +1,156 @@
+"""Samplers: draw seeds, assemble blocks and features into mini-batches.
+
+In ``multiround`` sampling a sampler process runs L + 2 tasks: one per hop, one that
+asks for features, one that assembles. They hand the growing batch on in the process;
+the credit window may let several iterations be under way at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.errors import NodeMisbehaved
+from emu.graph_data import GrowingBatch, SampledBatch
+from emu.training import MiniBatch, dgl_blocks
+from emu_nodes.job_data import JobData, tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from emu_nodes.program import Payload, TaskSpec
+
+
+class _SamplerTask:
+    """What the tasks of one sampler process share."""
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        self._brief = brief
+        self._data = JobData(brief, process)
+        self._dataset = self._data.dataset
+        self._index: int = brief.settings["sampler"]
+        self._growing: dict[int, GrowingBatch] = process.setdefault("growing", {})
+        self._figures: dict[str, float] = {}
+        self._rehearse()
+
+    def _rehearse(self) -> None:
+        """Open every array and load every library before the start barrier."""
+        batch = self._data.batch(self._index, 0)
+        self._by_owner(batch.vertices, "vertices")
+        dgl_blocks(batch.sizes, batch.edges)
+        _ = self._dataset.labels
+
+    def _grow(self, iteration: int, inputs: Mapping[int, Payload]) -> GrowingBatch:
+        """Add the stores' replies to the last hop."""
+        batch = self._growing[iteration]
+        sources, destinations = (
+            np.concatenate(
+                [
+                    tensor(inputs[store.edge], name, store)
+                    for store in self._brief.inputs
+                ]
+            )
+            for name in ("source", "destination")
+        )
+        try:
+            batch.grow(sources, destinations)
+        except ValueError as error:
+            raise NodeMisbehaved(f"reply to {self._brief.name}: {error}") from error
+        return batch
+
+    def _by_owner(self, vertices: NDArray[np.int64], name: str) -> dict[int, Payload]:
+        """Ask every store for the vertices that it owns."""
+        owners = self._dataset.owner[vertices]
+        return {
+            output.edge: {name: vertices[owners == store]}
+            for store, output in enumerate(self._brief.outputs)
+        }
+
+    def report(self) -> dict[str, float]:
+        """Return the size of the last batch: only the assembling task has one."""
+        return self._figures
+
+    def result(self) -> Payload:
+        """Return nothing."""
+        return {}
+
+
+class SamplerHop(_SamplerTask):
+    """One hop: merges the replies to the last one, sends out the new frontier.
+
+    Raises
+    ------
+    DataError
+        When the data set cannot be used.
+    """
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        super().__init__(brief, process)
+        self._hop: int = brief.settings["hop"]
+
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Return ``frontier`` for every store: the ids that it owns, int64."""
+        if self._hop == 1:
+            seeds = self._data.plan.seeds(self._dataset.train, self._index, iteration)
+            self._growing[iteration] = GrowingBatch(seeds)
+        else:
+            self._grow(iteration, inputs)
+        return self._by_owner(self._growing[iteration].frontier, "frontier")
+
+
+class SamplerFetch(_SamplerTask):
+    """Merges the last hop and asks every store for the features it owns of S_0."""
+
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Return ``vertices`` for every store: the ids that it owns, int64."""
+        return self._by_owner(self._grow(iteration, inputs).frontier, "vertices")
+
+
+class Sampler(_SamplerTask):
+    """Assembles the stores' rows and the sampled blocks into a mini-batch."""
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        super().__init__(brief, process)
+        self._oneshot = brief.job_settings["sampling"] == "oneshot"
+
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Return the tensors of a `MiniBatch` for the worker."""
+        batch = self._batch(iteration)
+        dgl_blocks(batch.sizes, batch.edges)  # dgl refuses edges that leave the sets
+        mini_batch = MiniBatch.of(
+            batch,
+            self._merged(batch.vertices, inputs),
+            self._dataset.labels[batch.seeds],
+        )
+        self._figures = {
+            "input_vertices": float(batch.sizes[0]),
+            "edges": float(sum(len(source) for source, _ in batch.edges)),
+        }
+        return {output.edge: mini_batch.tensors() for output in self._brief.outputs}
+
+    def _batch(self, iteration: int) -> SampledBatch:
+        if not self._oneshot:
+            return self._growing.pop(iteration).finished()
+        return self._data.batch(self._index, iteration)
+
+    def _merged(
+        self, vertices: NDArray[np.int64], inputs: Mapping[int, Payload]
+    ) -> NDArray[Any]:
+        """Put every store's rows at the places of S_0 that it owns."""
+        length = self._dataset.feature_length
+        features = np.empty((len(vertices), length), self._data.precision)
+        owners = self._dataset.owner[vertices]
+        for store, sender in enumerate(self._brief.inputs):
+            mine = owners == store
+            rows = tensor(inputs[sender.edge], "features", sender)
+            expected = int(mine.sum()), length
+            if rows.shape != expected or rows.dtype != features.dtype:
+                raise NodeMisbehaved(
+                    f"{sender.peer} sent {self._brief.name} features of {rows.shape} "
+                    f"{rows.dtype}, not {expected} {features.dtype}"
+                )
+            features[mine] = rows
+        return features

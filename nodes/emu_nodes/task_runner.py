@@ -1,0 +1,193 @@
+"""One iteration of one task: inputs in, program, hold, outputs out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import DeadlineExceeded, NodeMisbehaved
+from emu.wire.messages import Message, RunTask, TaskEnded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from concurrent.futures import Executor
+
+    from emu.network import Delivery, Inbox, OutEdge, RunClock
+    from emu_nodes.program import Payload, Program
+    from emu_nodes.sleep_until import WallClockTimer
+
+
+@dataclass(frozen=True)
+class TaskContext:
+    """What the tasks of a process share.
+
+    Parameters
+    ----------
+    compute
+        The one compute thread of the process.
+    tell
+        Sends a message to the coordinator.
+    track
+        Takes over a coroutine that must be awaited, or the process fails.
+    byte_scale
+        Real bytes per emulated byte.
+    patience
+        Wall seconds that an input may be late: when a task is ordered, every input has
+        left its source and, if it was shaped, has arrived.
+    checksum
+        Whether payloads carry a checksum, verified on arrival.
+    """
+
+    inbox: Inbox
+    outputs: Mapping[int, OutEdge]
+    compute: Executor
+    timer: WallClockTimer
+    clock: RunClock
+    tell: Callable[[Message], None]
+    track: Callable[[Any], None]
+    byte_scale: float
+    patience: float
+    checksum: bool
+
+
+class TaskRunner:
+    """Runs the iterations of one task as the coordinator orders them.
+
+    Parameters
+    ----------
+    description
+        The task's part of the process description (`emu.coordinator.process_specs`).
+    """
+
+    def __init__(
+        self, description: dict[str, Any], program: Program, around: TaskContext
+    ) -> None:
+        self.name: str = description["name"]
+        self.task: int = description["task"]
+        self.program = program
+        self._iterations: int = description["iterations"]
+        self._times: list[float] | None = description["times"]
+        self._inputs = {e["edge"]: e for e in description["inputs"]}
+        self._outputs = {e["edge"]: e for e in description["outputs"]}
+        self._around = around
+        self.doing = ""
+
+    async def run(self, order: RunTask) -> None:
+        """Run one iteration, report its end and queue what it sends.
+
+        The task occupies [start, start + profiled time] of run time, however late or
+        early the order came; only when its real work takes longer does it end later.
+        Its end is told when its work is done: the coordinator keeps it until that time,
+        and no payload goes before its flow is given a rate.
+        """
+        around, n = self._around, order.iteration
+        self.doing = f"task {self.name}, iteration {n}"
+        # The first orders come before run time 0; work done until then would be free.
+        starts = order.start if self._times is None else 0.0
+        await around.timer.until(around.clock.to_wall(starts))
+        arrived = {
+            edge: await self._arrival(edge, n - int(there["lag"]))
+            for edge, there in self._inputs.items()
+            if n >= there["lag"]
+        }
+        inputs = {edge: dict(delivery.payload) for edge, delivery in arrived.items()}
+        loop = asyncio.get_running_loop()
+        payloads, busy, cpu = await loop.run_in_executor(
+            around.compute, self._compute, n, inputs
+        )
+        for delivery in arrived.values():
+            delivery.release()
+        end, late = self._end(order.start, n)
+        self._report(order, end, late, busy, cpu, payloads)
+        self._send(n, payloads)
+        self.doing = ""
+
+    async def _arrival(self, edge: int, iteration: int) -> Delivery:
+        """Return an input.
+
+        Raises
+        ------
+        DeadlineExceeded
+            When it does not come; names who waits for whom.
+        """
+        around = self._around
+        try:
+            return await around.inbox.get(edge, iteration, within=around.patience)
+        except DeadlineExceeded:
+            raise DeadlineExceeded(
+                f"task {self.name} waited {around.patience:g} s for iteration "
+                f"{iteration} of {self._inputs[edge]['peer']}"
+            ) from None
+
+    def _compute(
+        self, iteration: int, inputs: dict[int, Payload]
+    ) -> tuple[dict[int, Payload], float, float]:
+        """Run the program; in the compute thread."""
+        wall, cpu = time.monotonic(), time.thread_time()
+        payloads = self.program.run(iteration, inputs)
+        for edge, there in self._outputs.items():
+            if self._sends(edge, iteration) and edge not in payloads:
+                raise NodeMisbehaved(f"the program has nothing for {there['peer']}")
+        return payloads, time.monotonic() - wall, time.thread_time() - cpu
+
+    def _end(self, start: float, iteration: int) -> tuple[float, float]:
+        """Return when the iteration ends, and how late: it may be yet to come."""
+        now = self._around.clock.now()
+        if self._times is None:
+            return max(now, start), 0.0
+        end = start + self._times[iteration]
+        return max(now, end), max(now - end, 0.0)
+
+    def _report(
+        self,
+        order: RunTask,
+        end: float,
+        late: float,
+        busy: float,
+        cpu: float,
+        payloads: dict[int, Payload],
+    ) -> None:
+        edges = [e for e in self._outputs if self._sends(e, order.iteration)]
+        self._around.tell(
+            TaskEnded(
+                task=self.task,
+                iteration=order.iteration,
+                start=order.start,
+                end=end,
+                edges=edges,
+                volumes=[
+                    payload_bytes(payloads[e]) / self._around.byte_scale for e in edges
+                ],
+                busy=busy,
+                cpu=cpu,
+                late=late,
+                report=self.program.report(),
+            )
+        )
+
+    def _sends(self, edge: int, iteration: int) -> bool:
+        return iteration + int(self._outputs[edge]["lag"]) < self._iterations
+
+    def _send(self, iteration: int, payloads: dict[int, Payload]) -> None:
+        """Queue every payload at its edge; small ones of no bytes are not shaped."""
+        for edge, description in self._outputs.items():
+            if not self._sends(edge, iteration):
+                continue
+            payload = payloads[edge]
+            shaped = description["shaped"] and payload_bytes(payload) > 0
+            self._around.track(
+                self._around.outputs[edge].send(
+                    iteration,
+                    payload,
+                    shaped=shaped,
+                    version=iteration,
+                    checksum=self._around.checksum,
+                )
+            )
+
+
+def payload_bytes(payload: Payload) -> int:
+    """Return the bytes of a flow: those of its tensors, headers apart."""
+    return sum(array.nbytes for array in payload.values())

@@ -1,0 +1,72 @@
+"""Tasks of custom jobs: no work, only seeded bytes of a prescribed length.
+
+``Task.settings["payload_bytes"]`` has a row per out-edge, in the order of
+``Job.edges``: real bytes per iteration. The transport adds a checksum and verifies it
+on arrival.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.graph_data import stream_key
+from emu_nodes.job_data import sends
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from emu_nodes.program import Payload, TaskSpec
+
+_POOL = 1 << 20
+
+
+class Timed:
+    """A task that takes its profiled time and sends bytes of (seed, edge, iteration).
+
+    The bytes are a window into one random pool, repeated up to the longest payload; the
+    window's start is a hash of the key. No payload is ever computed or copied.
+
+    Raises
+    ------
+    ValueError
+        When the settings do not tell the bytes of every out-edge.
+    """
+
+    def __init__(self, brief: TaskSpec, _process: dict[str, Any]) -> None:
+        self._brief = brief
+        self._seed: int = brief.job_settings.get("seed", 0)
+        rows: list[list[int]] = brief.settings.get("payload_bytes", [])
+        if len(rows) != len(brief.outputs):
+            raise ValueError(
+                f"{brief.name} has {len(rows)} rows of payload bytes "
+                f"for {len(brief.outputs)} out-edges"
+            )
+        self._rows = rows
+        longest = max((max(row, default=0) for row in rows), default=0)
+        rng = np.random.default_rng([self._seed, 6])
+        pool = rng.integers(256, size=_POOL, dtype=np.uint8)
+        self._bytes: NDArray[np.uint8] = np.resize(pool, longest + _POOL)
+
+    def run(self, iteration: int, _inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Return ``bytes`` for every out-edge that sends in this iteration."""
+        return {
+            output.edge: {"bytes": self._window(output.edge, iteration, row)}
+            for output, row in zip(self._brief.outputs, self._rows, strict=True)
+            if sends(self._brief, output, iteration)
+        }
+
+    def _window(self, edge: int, iteration: int, row: list[int]) -> NDArray[np.uint8]:
+        start = int(stream_key(self._seed, edge, iteration)) % _POOL
+        return self._bytes[start : start + row[iteration]]
+
+    def report(self) -> dict[str, float]:
+        """Return nothing."""
+        return {}
+
+    def result(self) -> Payload:
+        """Return nothing."""
+        return {}

@@ -1,0 +1,126 @@
+"""An explanation adds up, and its improvements are what simulating says."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from emu.analysis.explanation import Explanation, explain
+from emu.report import terminal
+from emu.report.explanation_tables import explanation_tables
+from emu.runs.recorded_run import realization_of
+from emu.simulation import makespan, simulate
+from emu.testing import two_machine_example
+from tests.analysis.chains import cases, distorted
+from tests.report.recorded import schedules
+from tests.simulation import oracle
+
+if TYPE_CHECKING:
+    from emu.problem import Problem, Realization
+
+
+@pytest.fixture(scope="module")
+def explanation() -> Explanation:
+    emulated, _ = schedules()
+    return explain(emulated, realization_of(emulated), "oes", emulated=True)
+
+
+@pytest.mark.parametrize("case", cases())
+def test_causes_and_parts_close(case: tuple[Problem, Realization]) -> None:
+    emulated = distorted(simulate(*case))
+    measured = realization_of(emulated)
+    found = explain(emulated, measured, "oes", emulated=True, helpful=False).to_json()
+    small = 1e-3 * found["makespan"] + 1e-12
+
+    causes = sum(row["seconds"] for row in found["causes"])
+    parts = sum(row["seconds"] for row in found["apart"]["parts"])
+    assert causes == pytest.approx(found["makespan"], abs=small)
+    assert parts == pytest.approx(
+        found["makespan"] - found["replayed_makespan"], abs=small
+    )
+
+
+def test_json_is_the_chain(explanation: Explanation) -> None:
+    content = json.loads(json.dumps(explanation.to_json(), allow_nan=False))
+
+    assert content["version"] == 1
+    assert content["chain"][0]["start"] == 0.0
+    assert content["chain"][-1]["end"] == content["makespan"]
+    by_port = {row["port"]: row["seconds"] for row in content["ports"]}
+    held = [row for row in content["causes"] if row["port"]]
+    assert sum(by_port.values()) == pytest.approx(sum(row["seconds"] for row in held))
+
+
+def test_every_improvement_is_confirmed(explanation: Explanation) -> None:
+    """The compiled simulator for all, the slow one for those it can resolve."""
+    kinds = set()
+    for one in explanation.improvements:
+        change = one.change
+        kinds.add(change.kind)
+        again = makespan(change.problem, change.realization, change.policy)
+        assert again == one.makespan
+        if not change.what.endswith("endless"):
+            out = oracle.run(change.problem, change.realization, change.policy)
+            slow = max(out.task_end.values())
+            assert slow == pytest.approx(one.makespan, rel=1e-9), change.what
+        assert one.gain == pytest.approx(explanation.replayed_makespan - again)
+    assert kinds == {
+        "network",
+        "compute",
+        "bytes",
+        "policy",
+        "window",
+        "placement",
+        "machine",
+    }
+
+
+def test_one_more_machine_is_one_more(explanation: Explanation) -> None:
+    machines = [
+        one.change.problem.cluster.machines
+        for one in explanation.improvements
+        if one.change.kind == "machine"
+    ]
+
+    assert [[machine.name for machine in found] for found in machines] == [
+        ["m0", "m1", "m0+1"]
+    ], "the two machines are of one kind"
+
+
+def test_a_job_that_is_pinned_is_not_placed_anew() -> None:
+    from dataclasses import replace
+
+    from emu.problem import Job, Problem
+
+    problem, realization = two_machine_example(1)
+    job = problem.job
+    tasks = tuple(
+        replace(task, pinned=problem.cluster.machines[machine].name)
+        for task, machine in zip(job.tasks, problem.placement.machine_of, strict=True)
+    )
+    fixed = Problem(
+        problem.cluster, Job(tasks, job.edges, job.iterations), problem.placement
+    )
+    found = explain(simulate(fixed, realization), realization, "oes", emulated=False)
+    kinds = {one.change.kind for one in found.improvements}
+
+    assert not kinds & {"placement", "machine"}
+
+
+def test_tables_fit_a_terminal(explanation: Explanation) -> None:
+    out = io.StringIO()
+    terminal(out).print(explanation_tables(explanation))
+    text = out.getvalue()
+
+    assert max(map(len, text.splitlines())) <= 100
+    for title in (
+        "Why this long",
+        "Ports on the chain",
+        "Emulated minus simulated",
+        "What would help",
+    ):
+        assert title in text
+    assert "sampler -> worker" in text

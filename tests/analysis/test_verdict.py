@@ -1,0 +1,239 @@
+"""The verdict: what follows from which figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.analysis.host_metrics import HostFigures, host_figures, port_windows
+from emu.analysis.late_replay import HostEffect
+from emu.analysis.lateness import Lateness
+from emu.analysis.verdict import Trust, Verdict, decide, round_up
+from emu.testing import two_machine_example
+
+QUIET = HostFigures(loop_lag_mean=1e-4, loop_lag_max=1e-3, cpu_busy=0.4)
+
+
+def _decide(late: Lateness, figures: HostFigures = QUIET, **changes: Any) -> Verdict:
+    """Return the verdict of a run that what came late moved by all of it."""
+    stated = {"time_scale": 2.0, "max_error": 0.01, "processes": 23}
+    late_by = 100 + late.seconds
+    effect = HostEffect(late_by, repeated=late_by, punctual=100.0, simulated=100.0)
+    return decide(changes.pop("effect", effect), late, figures, **{**stated, **changes})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "trust"),
+    [(0.0, "trusted"), (0.99, "trusted"), (1.01, "degraded"), (3.1, "untrusted")],
+)
+def test_the_chain_decides(seconds: float, trust: str) -> None:
+    verdict = _decide(Lateness(seconds, 0.0, 0.0))
+
+    assert verdict.trust == trust
+    assert verdict.error == pytest.approx(seconds / 100)
+    assert bool(verdict.reasons) == bool(verdict.remedies) == (trust != "trusted")
+
+
+def test_a_busy_host_that_kept_up_is_trusted() -> None:
+    busy = HostFigures(cpu_busy=1.0, cpu_steal=0.2, loop_lag_max=0.5, late_sends=9)
+
+    assert _decide(Lateness(0.1, 0.0, 0.0), busy).trust is Trust.TRUSTED
+
+
+def test_the_remedy_makes_up_for_the_excess() -> None:
+    verdict = _decide(Lateness(4.0, 0.0, 0.0))
+
+    assert verdict.remedies[0] == "raise time_scale to 10"  # 2 * 4 * 1.25
+
+
+def test_no_time_scale_is_proposed_where_chance_decides() -> None:
+    verdict = _decide(Lateness(4.0, 0.0, 0.0), sensitivity=0.05)
+    as_exact = _decide(Lateness(4.0, 0.0, 0.0), sensitivity=0.009)
+
+    assert verdict.reasons[0].endswith("the slightest delays move the makespan by 5 %")
+    assert verdict.remedies == (
+        "judge this rate policy by several seeds: no time scale settles its order",
+    )
+    assert verdict.to_json()["sensitivity"] == 0.05
+    assert as_exact.remedies == ("raise time_scale to 10",)
+    assert _decide(Lateness(0.5, 0.0, 0.0), sensitivity=0.05).reasons == ()
+
+
+def test_reasons_name_what_is_out_of_order_and_remedies_follow() -> None:
+    figures = HostFigures(
+        cpu_busy=0.99, cpu_steal=0.1, cpu_wait=0.3, loop_lag_max=0.2, pacer_lag_max=0.1,
+        late_sends=7, max_behind=0.4,
+    )  # fmt: skip
+    verdict = _decide(Lateness(1.0, 3.0, 0.5), figures)
+    reasons, remedies = " / ".join(verdict.reasons), " / ".join(verdict.remedies)
+
+    assert verdict.reasons[0] == "what came late moved the end by +4.5 %"
+    assert verdict.reasons[1].startswith("2.9 % of the makespan: tasks took longer")
+    for word in (
+        "99 % busy",
+        "hypervisor",
+        "waited for a core",
+        "200 ms",
+        "7 payloads",
+    ):
+        assert word in reasons
+    for word in ("time_scale", "task times", "fewer than 23", "not shared"):
+        assert word in remedies
+
+
+def test_ports_beyond_their_bandwidth_degrade_a_run_that_was_not_late() -> None:
+    verdict = _decide(Lateness(0.0, 0.0, 0.0), HostFigures(overused_windows=0.2))
+
+    assert verdict.trust is Trust.DEGRADED
+    assert "20 % of the windows" in verdict.reasons[-1]
+    assert verdict.remedies == ("raise time_scale to 4",)
+
+
+def test_a_run_of_no_length_has_no_error() -> None:
+    nothing = HostEffect(0.0, 0.0, 0.0, 0.0)
+    verdict = _decide(
+        Lateness(0.0, 0.0, 0.0), HostFigures(overused_windows=0.2), effect=nothing
+    )
+
+    assert verdict.error == 0.0
+    assert verdict.trust is Trust.DEGRADED
+
+
+def test_lateness_that_slack_took_up_is_no_reason_to_doubt() -> None:
+    """1.2 % on the chain moved the end by 0.2 %: another path was nearly as long."""
+    moved = HostEffect(100.2, repeated=100.2, punctual=100.0, simulated=100.1)
+
+    verdict = _decide(Lateness(1.2, 0.0, 0.0), effect=moved)
+
+    assert verdict.trust is Trust.TRUSTED
+    assert verdict.error == pytest.approx(0.002)
+
+
+@pytest.mark.parametrize(
+    ("emulated", "repeated", "trust"),
+    [
+        (102.0, 100.0, Trust.DEGRADED),
+        (103.2, 102.0, Trust.UNTRUSTED),
+        (104.0, 100.0, Trust.UNTRUSTED),
+        (104.0, 104.0, Trust.UNTRUSTED),
+    ],
+)
+def test_what_nothing_explains_is_a_doubt_and_no_error(
+    emulated: float, repeated: float, trust: Trust
+) -> None:
+    moved = HostEffect(emulated, repeated, punctual=100.0, simulated=emulated)
+
+    verdict = _decide(Lateness(0.0, 0.0, 0.0), effect=moved)
+
+    assert verdict.trust is trust
+    assert verdict.error == pytest.approx((repeated - 100.0) / 100)
+    doubtful = any("no reason found" in reason for reason in verdict.reasons)
+    assert doubtful == (repeated != emulated)
+    assert verdict.to_json()["unexplained"] == emulated - repeated
+    assert any("raise time_scale" in remedy for remedy in verdict.remedies)
+
+
+@pytest.mark.parametrize(
+    ("simulated", "trust", "unexplained"),
+    [
+        (100.0, Trust.TRUSTED, 0.0),
+        (102.2, Trust.DEGRADED, -1.3),
+        (98.6, Trust.DEGRADED, 1.1),
+        (104.0, Trust.UNTRUSTED, -3.1),
+    ],
+)
+def test_a_run_far_from_what_it_is_held_against_is_doubted(
+    simulated: float, trust: Trust, unexplained: float
+) -> None:
+    """What came late moved the end by 0.6 %, in time and order as repeated."""
+    moved = HostEffect(100.3, repeated=100.3, punctual=99.7, simulated=simulated)
+
+    verdict = _decide(Lateness(0.6, 0.0, 0.0), effect=moved)
+
+    assert verdict.trust is trust
+    assert moved.unexplained == pytest.approx(unexplained)
+
+
+@given(st.floats(1e-6, 1e9))
+def test_scales_are_rounded_up_to_two_digits(value: float) -> None:
+    rounded = round_up(value)
+
+    assert value * (1 - 1e-7) <= rounded <= value * 1.1 * (1 + 1e-7)
+    assert float(f"{rounded:.2g}") == pytest.approx(rounded)
+
+
+def _traffic(width: float, counted: dict[int, int]) -> dict[str, Any]:
+    return {
+        "width": width, "index": list(counted), "bytes": list(counted.values())
+    }  # fmt: skip
+
+
+def _counted(traffic: list[dict[str, Any]], **host_metrics: Any) -> dict[str, Any]:
+    host = {"busy": 30.0, "idle": 60.0, "steal": 10.0}
+    return {
+        "host_metrics": {
+            "seconds": 50.0, "loop_lag_mean": 1e-3, "loop_lag_max": 2e-3, "waited": 5.0,
+            "host": host, **host_metrics,
+        },
+        "pacer": {"wakes": 10, "mean_lag": 1e-4, "max_lag": 1e-3},
+        "sent": [{"late_sends": 1, "max_behind": 0.01}],
+        "traffic": traffic,
+    }  # fmt: skip
+
+
+def test_figures_of_processes_become_those_of_the_run() -> None:
+    """m0 carries 10 B/s each way; 1000 real bytes per byte: 100 per 10 ms."""
+    problem, _ = two_machine_example(2)
+    nothing = [_traffic(0.0, {}), _traffic(0.0, {})]
+    counted = {name: _counted(nothing) for name in problem.job.processes}
+    counted["g0"] = _counted(
+        [_traffic(0.01, {0: 60, 1: 100, 3: 40}), _traffic(0.0, {})]
+    )
+    counted["s0"] = _counted(
+        [_traffic(0.02, {0: 20, 1: 100}), _traffic(0.0, {})], loop_lag_max=0.7
+    )
+
+    width, ports = port_windows(problem, counted)
+    figures = host_figures(
+        problem,
+        counted,
+        time_scale=1.0,
+        byte_scale=1000.0,
+        lead_time=0.002,
+        lead_bytes=5,
+    )
+
+    assert width == 0.02
+    assert {port: list(carried) for port, carried in ports.items()} == {0: [180, 140]}
+    assert figures.worst_overuse == 0.0
+    assert figures.overused_windows == 0.0
+    assert figures.cpu_busy == pytest.approx(0.3)
+    assert figures.cpu_steal == pytest.approx(0.1)
+    assert figures.cpu_wait == pytest.approx(0.1)
+    assert figures.loop_lag_max == 0.7
+    assert figures.late_sends == 6
+
+
+def test_windows_beyond_bandwidth_and_lead_are_counted() -> None:
+    problem, _ = two_machine_example(2)
+    nothing = [_traffic(0.0, {}), _traffic(0.0, {})]
+    counted = {name: _counted(nothing) for name in problem.job.processes}
+    counted["g0"] = _counted([_traffic(0.01, {0: 100, 1: 300}), _traffic(0.0, {})])
+
+    figures = host_figures(
+        problem,
+        counted,
+        time_scale=1.0,
+        byte_scale=1000.0,
+        lead_time=0.002,
+        lead_bytes=5,
+    )
+
+    assert figures.overused_windows == 0.5
+    assert figures.worst_overuse == pytest.approx(2.0)
+    assert set(figures.to_json()) >= {"cpu_busy", "worst_overuse"}
+    assert np.isfinite(list(figures.to_json().values())).all()

@@ -1,0 +1,102 @@
+"""What is overdue is named; what is merely long is left alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from emu.coordinator.deadlines import Deadlines
+from emu.coordinator.recorder import Recorder
+from emu.coordinator.scheduler_driver import SchedulerDriver
+from emu.errors import DeadlineExceeded
+from emu.problem import Realization
+from emu.scheduling import Scheduler
+from emu.testing import two_machine_example
+from tests.coordinator.virtual import PerfectProcesses
+
+PATIENCE = 2.0
+
+
+class Halfway:
+    """The two-machine example, stopped wherever a test wants it."""
+
+    def __init__(self, *, timed: bool = True, grow: float = 1.0) -> None:
+        self.problem, small = two_machine_example(2)
+        self.realization = Realization(small.times, small.volumes * grow)
+        scheduler = Scheduler(self.problem, "oes")
+        times = self.realization.times if timed else None
+        self.deadlines = Deadlines(self.problem, times, scheduler.served, PATIENCE)
+        self.outlet = PerfectProcesses(self.problem, self.realization)
+        recorder = Recorder(self.problem)
+        self.run = SchedulerDriver(scheduler, recorder, self.deadlines, self.outlet)
+
+    def until(self, instants: int) -> Deadlines:
+        """Run through so many instants and return what watches."""
+        self.run.begin()
+        for _ in range(instants):
+            self.run.handle(self.outlet.next_events())
+        return self.deadlines
+
+
+def test_before_the_run_a_process_is_before_iteration_0() -> None:
+    assert Halfway().deadlines.doing("s1") == "task s1 before iteration 0"
+
+
+def test_running_task_is_due_at_its_profiled_end() -> None:
+    deadlines = Halfway().until(0)
+    deadlines.check(1.0 + PATIENCE)
+    with pytest.raises(
+        DeadlineExceeded, match=r"task g0 runs iteration 0, due at 1\.000"
+    ):
+        deadlines.check(1.0 + PATIENCE + 0.1)
+
+
+def test_task_without_a_profile_is_due_when_it_starts() -> None:
+    deadlines = Halfway(timed=False).until(0)
+    deadlines.check(PATIENCE)
+    with pytest.raises(DeadlineExceeded, match="task g0 runs iteration 0;"):
+        deadlines.check(PATIENCE + 0.1)
+
+
+def test_flow_is_due_when_its_fluid_is_served() -> None:
+    deadlines = Halfway().until(2)  # g0 and g1 have ended twice; flows until 5 s
+    deadlines.check(4.9)
+    deadlines.check(5.1)  # seen to be served here
+    deadlines.check(5.1 + PATIENCE)
+    with pytest.raises(
+        DeadlineExceeded, match="task s1 waits for the flow from g0 of iteration 0"
+    ):
+        deadlines.check(5.2 + PATIENCE)
+
+
+def test_a_flow_as_long_as_it_likes_is_no_error() -> None:
+    half = Halfway(grow=1e4)
+    deadlines = half.until(2)
+    for now in range(3, 20_000, 1000):
+        deadlines.check(float(now))
+
+
+def test_nothing_under_way_is_noticed() -> None:
+    deadlines = Halfway().deadlines
+    deadlines.check(PATIENCE)
+    with pytest.raises(DeadlineExceeded, match="no task runs and no flow is active"):
+        deadlines.check(PATIENCE + 0.1)
+
+
+def test_process_is_told_by_task_and_iteration() -> None:
+    deadlines = Halfway().until(1)
+
+    assert deadlines.doing("g0") == (
+        "task g0 in iteration 1; sending g0->s1 of iteration 0"
+    )
+    assert deadlines.doing("s1") == "receiving g0->s1 of iteration 0"
+    assert deadlines.doing("w0") == "task w0 before iteration 0"
+
+
+def test_process_that_has_done_all_is_told_so() -> None:
+    half = Halfway()
+    half.run.begin()
+    while not half.run.finished:
+        half.run.handle(half.outlet.next_events())
+
+    assert half.deadlines.doing("w0") == "task w0 after its last iteration 1"
+    assert half.deadlines.story() == "no task runs and no flow is active"

@@ -1,0 +1,107 @@
+"""Process descriptions: complete, msgpack-able, and on the right host."""
+
+from __future__ import annotations
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.coordinator import EmulationSettings
+from emu.coordinator.process_specs import (
+    describe_processes,
+    host_of_machine,
+    preloaded,
+    process_hosts,
+    receive_sizes,
+)
+from emu.testing import two_machine_example
+
+
+@given(st.integers(1, 40), st.integers(1, 10))
+def test_machines_go_to_hosts_in_even_blocks(machines: int, hosts: int) -> None:
+    chosen = [host_of_machine(m, machines, hosts) for m in range(machines)]
+    sizes = [chosen.count(host) for host in range(hosts)]
+
+    assert chosen == sorted(chosen)
+    assert sum(sizes) == machines
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_processes_live_on_the_host_of_their_machine() -> None:
+    problem, _ = two_machine_example(1)
+
+    assert process_hosts(problem, 2) == {
+        "g0": 0,
+        "s0": 0,
+        "w0": 0,
+        "g1": 1,
+        "s1": 1,
+        "p0": 1,
+    }
+
+
+def test_description_of_a_task() -> None:
+    problem, realization = two_machine_example(3, credit=2)
+    settings = EmulationSettings(time_scale=0.1, deadline=7.0)
+    described = describe_processes(
+        problem, settings, realization.times, realization.volumes
+    )
+    worker = next(d for d in described if d["process"] == "w0")
+    task = worker["tasks"][0]
+
+    assert msgpack.unpackb(msgpack.packb(described)) == described
+    assert [d["process"] for d in described] == ["g0", "g1", "s0", "s1", "w0", "p0"]
+    assert worker["deadline"] == 7.0
+    assert task["times"] == [3.0, 3.0, 3.0]
+    assert [(e["peer"], e["lag"], e["shaped"]) for e in task["inputs"]] == [
+        ("s0", 0, False),
+        ("s1", 0, True),
+        ("p0", 1, True),
+    ]
+    assert [e["peer"] for e in task["outputs"]] == ["p0"]  # credit is no connection
+
+
+def test_a_process_reserves_what_its_first_two_iterations_bring() -> None:
+    """Stores send 10 or 30 B per sampler, scaled to megabytes; no process has room."""
+    problem, realization = two_machine_example(3, credit=2)
+    job, volumes = problem.job, realization.volumes
+    sampler = job.processes["s0"]
+
+    sizes = receive_sizes(problem, sampler, volumes, EmulationSettings(byte_scale=1e6))
+    tight = receive_sizes(
+        problem, sampler, volumes, EmulationSettings(byte_scale=1e6, memory_limit=5e7)
+    )
+
+    edges = [e for e in job.in_edges(sampler[0]) if not job.edges[e].credit]
+    expected = [int(volumes[e, n] * 1e6) for n in range(2) for e in edges]
+    assert sizes == expected
+    assert tight == expected[: len(tight)]
+    assert sum(tight) < 2.5e7
+
+
+def test_real_computation_has_no_times() -> None:
+    problem, realization = two_machine_example(1)
+    settings = EmulationSettings(compute="real")
+    described = describe_processes(
+        problem, settings, realization.times, realization.volumes
+    )
+
+    assert described[0]["tasks"][0]["times"] is None
+
+
+def test_torch_is_preloaded_only_where_it_is_needed() -> None:
+    heavy = "emu.launch.preload"
+
+    assert heavy not in preloaded({"emu_nodes.timed:Timed"})
+    assert heavy in preloaded({"emu_nodes.timed:Timed", "emu_nodes.worker:Worker"})
+    assert preloaded({"a.b:C", "a.b:D"}).count("a.b") == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"time_scale": 0.0}, {"byte_scale": -1.0}, {"deadline": float("nan")}],
+)
+def test_settings_that_cannot_be(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        EmulationSettings(**wrong)  # type: ignore[arg-type]

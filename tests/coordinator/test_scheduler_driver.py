@@ -1,0 +1,318 @@
+"""One scheduler, two clocks: driven by events, the run is the simulated one."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from emu.analysis.audit import audit
+from emu.coordinator.deadlines import Deadlines
+from emu.coordinator.recorder import Recorder
+from emu.coordinator.scheduler_driver import SchedulerDriver
+from emu.errors import NodeMisbehaved
+from emu.experiment.run_experiment import arrival_figures
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Profile,
+    Realization,
+    Task,
+)
+from emu.scheduling import Scheduler
+from emu.simulation import simulate
+from emu.testing import two_machine_example
+from emu.wire.messages import FlowEnded, TaskEnded
+from tests.coordinator.virtual import (
+    PerfectProcesses,
+    PromptProcesses,
+    drive,
+    drive_ahead,
+)
+from tools.fidelity_study.corpus import RULES
+
+if TYPE_CHECKING:
+    from emu.coordinator.outcome import EmulatedRun
+
+# Powers of two and their like make exact ties, the rest makes none.
+SIZES = st.sampled_from([0.0, 1.0, 2.0, 4.0, 8.0, 3.7, 0.013, 11.11])
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[Problem, Realization]:
+    """Tasks with forward edges of lag 0 and any edges of lag 1 or 2, anywhere."""
+    count = draw(st.integers(2, 6))
+    pairs = [(i, j) for i in range(count) for j in range(count) if i != j]
+    chosen = draw(st.lists(st.sampled_from(pairs), max_size=10, unique=True))
+    edges = tuple(
+        Edge(i, j, draw(st.integers(0 if i < j else 1, 2))) for i, j in chosen
+    )
+    iterations = draw(st.integers(1, 4))
+    job = Job(tuple(Task(f"t{i}", "task") for i in range(count)), edges, iterations)
+    nic = st.sampled_from([1.0, 2.0, 5.0])
+    machines = draw(st.integers(1, 3))
+    cluster = Cluster(
+        tuple(Machine(f"m{i}", draw(nic), draw(nic)) for i in range(machines))
+    )
+    where = draw(st.tuples(*[st.integers(0, machines - 1)] * count))
+    rows = st.lists(SIZES, min_size=iterations, max_size=iterations)
+    times = np.array([draw(rows) for _ in range(count)])
+    volumes = np.array([draw(rows) for _ in edges]).reshape(len(edges), iterations)
+    return Problem(cluster, job, Placement(where)), Realization(times, volumes)
+
+
+@given(
+    problem_and_realization=problems(),
+    policy=st.sampled_from(["oes", "maxmin"]),
+    backwards=st.booleans(),
+)
+def test_events_and_virtual_time_give_one_schedule(
+    problem_and_realization: tuple[Problem, Realization],
+    policy: str,
+    *,
+    backwards: bool,
+) -> None:
+    problem, realization = problem_and_realization
+    recorder, _ = drive(problem, realization, policy, shuffle=backwards)
+    online, simulated = recorder.schedule(), simulate(problem, realization, policy)
+
+    for field in ("task_start", "task_end", "flow_ready", "flow_start", "flow_end"):
+        mine, theirs = getattr(online, field), getattr(simulated, field)
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9, err_msg=field)
+    np.testing.assert_array_equal(online.flow_bytes, simulated.flow_bytes)
+    assert audit(online, tolerance=1e-6).violations == []
+
+
+@given(problems(), st.sampled_from(RULES), st.integers(0, 2**32), st.floats(0.1, 30.0))
+def test_what_is_sure_is_settled_ahead_and_gives_the_same_schedule(
+    drawn: tuple[Problem, Realization], policy: str, seed: int, ahead: float
+) -> None:
+    problem, realization = drawn
+    prompt = PromptProcesses(problem, realization, np.random.default_rng(seed))
+
+    schedule = drive_ahead(problem, realization, policy, ahead, prompt).schedule()
+
+    profile = Profile(realization.times, realization.volumes)
+    simulated = simulate(problem, realization, policy, profile=profile)
+    for field in ("task_start", "task_end", "flow_start", "flow_end"):
+        mine, theirs = getattr(schedule, field), getattr(simulated, field)
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9, err_msg=field)
+    event(f"tasks told ahead: {min(prompt.ahead, 1)}")
+
+
+def test_tasks_are_told_to_start_before_their_time() -> None:
+    problem, realization = two_machine_example(3)
+    prompt = PromptProcesses(problem, realization, np.random.default_rng(1))
+
+    drive_ahead(problem, realization, "oes", 1.0, prompt)
+
+    assert prompt.ahead > len(problem.job.tasks)
+
+
+@given(problems())
+def test_realization_is_what_was_measured(
+    problem_and_realization: tuple[Problem, Realization],
+) -> None:
+    problem, realization = problem_and_realization
+    recorder, _ = drive(problem, realization, "oes")
+    measured = recorder.realization()
+
+    np.testing.assert_allclose(measured.times, realization.times, atol=1e-9)
+    sent = ~np.isnan(recorder.schedule().flow_bytes)
+    np.testing.assert_array_equal(measured.volumes[sent], realization.volumes[sent])
+
+
+def test_rates_integrate_to_the_volumes() -> None:
+    problem, realization = two_machine_example(3)
+    schedule = drive(problem, realization, "oes")[0].schedule()
+    history = schedule.rates
+    assert history is not None
+    for edge, n in schedule.flows():
+        mine = (history.edge == edge) & (history.iteration == n)
+        times = np.append(history.time[mine], schedule.flow_end[edge, n])
+        sent = float(np.diff(times) @ history.rate[mine])
+        assert sent == pytest.approx(realization.volumes[edge, n])
+
+
+def test_late_event_counts_from_now() -> None:
+    problem, realization = two_machine_example(1)
+    scheduler, recorder = Scheduler(problem, "oes"), Recorder(problem)
+    deadlines = Deadlines(problem, realization.times, scheduler.served, 1.0)
+    outlet = PerfectProcesses(problem, realization)
+    online = SchedulerDriver(scheduler, recorder, deadlines, outlet)
+    online.begin()
+    first = outlet.next_events()
+    online.handle([e for e in first if isinstance(e, TaskEnded) and e.task == 0])
+    online.handle(outlet.next_events())  # g0->s1 has gone, with the whole NIC: at 5 s
+    online.handle([e for e in first if isinstance(e, TaskEnded) and e.task == 1])
+    started = recorder.schedule().flow_start
+
+    assert started[0, 0] == 1.0  # g0->s0, a handoff
+    assert started[2, 0] == 5.0  # g1->s0 was ready at 1 s, and was told of at 5 s
+
+
+def sharing_a_port(
+    *volumes: float,
+) -> tuple[SchedulerDriver, Recorder, PerfectProcesses]:
+    """Return a run at 1 s, when two flows begin that share a port of 10 bytes/s."""
+    tasks = tuple(Task(name, "task") for name in "abcd")
+    job = Job(tasks, (Edge(0, 2, 0), Edge(1, 3, 0)), 1)
+    cluster = Cluster((Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0)))
+    problem = Problem(cluster, job, Placement((0, 0, 1, 1)))
+    realization = Realization(np.ones((4, 1)), np.array(volumes)[:, None])
+    scheduler, recorder = Scheduler(problem, "maxmin"), Recorder(problem)
+    deadlines = Deadlines(problem, realization.times, scheduler.served, 1.0)
+    outlet = PerfectProcesses(problem, realization)
+    online = SchedulerDriver(scheduler, recorder, deadlines, outlet)
+    online.begin()
+    online.handle(outlet.next_events())
+    return online, recorder, outlet
+
+
+def flows_ended(outlet: PerfectProcesses) -> list[tuple[int, float]]:
+    """Return edge and time of the flows that ended."""
+    return [(e.edge, e.time) for e in outlet.ended if isinstance(e, FlowEnded)]
+
+
+def test_a_served_flow_lets_go_of_its_rate_and_holds_up_what_waits_for_it() -> None:
+    """Two flows share a port; the first is served at 3 s and arrives at 3.5 s."""
+    online, recorder, outlet = sharing_a_port(10.0, 30.0)
+    assert online.next_end == 3.0
+
+    online.handle([], until=3.2)
+    online.handle([FlowEnded(0, 0, 3.5, 10.0), FlowEnded(1, 0, 5.0, 30.0)])
+    history, record = recorder.schedule().rates, recorder
+
+    assert history is not None
+    rows = zip(history.time, history.edge, history.rate, strict=True)
+    assert list(rows) == [
+        (1.0, 0, 5.0), (1.0, 1, 5.0), (3.0, 0, 0.0), (3.0, 1, 10.0), (5.0, 1, 0.0),
+    ]  # fmt: skip
+    assert flows_ended(outlet) == [(0, 3.5), (1, 5.0)]
+    assert record.task_start[2:, 0].tolist() == [3.5, 5.0]
+    heard = [
+        (d.time, d.lines.edge.tolist(), d.news.edge.tolist()) for d in outlet.heard
+    ]
+    assert heard == [(1.0, [0, 1], [0, 1]), (3.0, [0, 1], [1]), (5.0, [1], [])]
+
+
+def test_a_flow_that_arrives_before_its_fluid_s_end_ends_with_it() -> None:
+    """The first would be served at 3 s, but the other leaves the port at 2 s."""
+    online, recorder, outlet = sharing_a_port(10.0, 5.0)
+
+    online.handle([FlowEnded(0, 0, 1.8, 10.0), FlowEnded(1, 0, 1.9, 5.0)])
+    assert not flows_ended(outlet)
+    online.handle([], until=2.4)
+    assert online.next_end == 2.5
+    online.handle([], until=2.5)
+
+    assert flows_ended(outlet) == [(1, 2.0), (0, 2.5)]
+    assert recorder.task_start[2:, 0].tolist() == [2.5, 2.0]
+    assert recorder.schedule().flow_end[:, 0].tolist() == [2.5, 2.0]
+    assert recorder.arrivals[:, 0].tolist() == [1.8, 1.9]
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "median", "late", "too_late"),
+    [
+        ([4.0, 4.5], 1.5, 0, 0),
+        ([5.25, 5.5], -0.75, 2, 2),
+        ([5.03, 5.05], -0.08, 2, 1),
+        ([math.nan, 4.0], 2.0, 0, 0),
+    ],
+)
+def test_how_early_last_bytes_came(
+    arrivals: list[float], median: float, late: int, too_late: int
+) -> None:
+    """Both flows between machines of the first iteration last from 1 to 5 s.
+
+    So of 8 s of wall time 0.08 are tolerated.
+    """
+    schedule = drive(*two_machine_example(1), "oes")[0].schedule()
+    came = np.full_like(schedule.flow_end, np.nan)
+    came[[1, 2], 0] = arrivals
+    schedule.flow_end[[1, 2], 0] = np.fmax(arrivals, 5.0)
+    run = cast("EmulatedRun", SimpleNamespace(schedule=schedule, arrivals=came))
+
+    figures = arrival_figures(run, time_scale=2.0)
+
+    assert figures["early_wall_seconds"] == pytest.approx(median)
+    assert figures["flows_past_fluid"] == late
+    assert figures["late_flows"] == too_late
+    assert figures["flows"] == 2 - sum(map(math.isnan, arrivals))
+
+
+def ended(problem: Problem, **changes: object) -> TaskEnded:
+    fields: dict[str, object] = {
+        "task": 0,
+        "iteration": 0,
+        "start": 0.0,
+        "end": 1.0,
+        "edges": [0, 1],
+        "volumes": [40.0, 40.0],
+        "busy": 0.0,
+        "cpu": 0.0,
+        "late": 0.0,
+        "report": {},
+    }
+    assert problem.job.tasks[0].name == "g0"
+    return TaskEnded(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"iteration": 1},
+        {"iteration": -1},
+        {"task": 99},
+        {"end": math.nan},
+        {"end": math.inf},
+        {"edges": [7]},
+        {"edges": [0]},
+        {"edges": ["0", "1"]},
+        {"volumes": [40.0, -1.0]},
+        {"volumes": [40.0, math.nan]},
+        {"volumes": [40.0, "1"]},
+    ],
+)
+def test_impossible_task_end(changes: dict[str, object]) -> None:
+    problem, realization = two_machine_example(1)
+    scheduler = Scheduler(problem, "oes")
+    deadlines = Deadlines(problem, realization.times, scheduler.served, 1.0)
+    outlet = PerfectProcesses(problem, realization)
+    online = SchedulerDriver(scheduler, Recorder(problem), deadlines, outlet)
+    online.begin()
+    with pytest.raises(NodeMisbehaved, match="impossible"):
+        online.handle([ended(problem, **changes)])
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        FlowEnded(2, 0, 3.0, 40.0),
+        FlowEnded(1, 1, 3.0, 40.0),
+        FlowEnded(99, 0, 3.0, 40.0),
+        FlowEnded(1, 0, 3.0, 39.0),
+        FlowEnded(1, 0, math.nan, 40.0),
+    ],
+    ids=["not active", "not begun", "no such edge", "bytes missing", "no time"],
+)
+def test_impossible_flow_end(event: FlowEnded) -> None:
+    problem, realization = two_machine_example(2)
+    scheduler = Scheduler(problem, "oes")
+    deadlines = Deadlines(problem, realization.times, scheduler.served, 1.0)
+    outlet = PerfectProcesses(problem, realization)
+    online = SchedulerDriver(scheduler, Recorder(problem), deadlines, outlet)
+    online.begin()
+    online.handle([ended(problem)])
+    with pytest.raises(NodeMisbehaved, match="impossible"):
+        online.handle([event])

@@ -1,0 +1,80 @@
+"""What every emulated test is held to: nothing of a run is left when it is over."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from emu.coordinator import process_specs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SABOTAGE = ("Raises", "Forgets", "Hangs", "Loads", "Scribbles", "Absent")
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))  # tests.coordinator.emulated and its like
+
+
+def shared_memory() -> set[str]:
+    return {path.name for path in Path("/dev/shm").glob("*")}  # noqa: S108
+
+
+def listening() -> set[int]:
+    return {
+        connection.laddr.port
+        for connection in psutil.Process().net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    }
+
+
+class Leftovers:
+    """Notes whom a run started; afterwards they must be gone."""
+
+    def __init__(self) -> None:
+        self.seen: dict[int, psutil.Process] = {}
+
+    def note(self) -> list[psutil.Process]:
+        """Remember everything that this process has started, and return it."""
+        found = psutil.Process().children(recursive=True)
+        self.seen.update({process.pid: process for process in found})
+        return found
+
+    def alive(self) -> list[psutil.Process]:
+        """Return what was noted and still lives."""
+        return [
+            process
+            for process in self.seen.values()
+            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        ]
+
+
+@pytest.fixture
+def leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Leftovers]:
+    """Check processes, ports, shared memory and temporary files after the test."""
+    scratch = tempfile.mkdtemp(prefix="emu-test-")  # short: it holds a unix socket
+    monkeypatch.setenv("TMPDIR", scratch)
+    monkeypatch.setattr(tempfile, "tempdir", scratch)
+    paths = [str(HERE / "coordinator/programs"), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    light = {f"sabotage:{name}" for name in SABOTAGE} | process_specs._LIGHT
+    monkeypatch.setattr(process_specs, "_LIGHT", light)  # none of them needs torch
+    memory, ports, leftovers = shared_memory(), listening(), Leftovers()
+    yield leftovers
+    patience = time.monotonic() + 5.0  # the kernel reaps, it does not say when
+    while (alive := leftovers.alive()) and time.monotonic() < patience:
+        time.sleep(0.05)
+    left = list(Path(scratch).iterdir())
+    shutil.rmtree(scratch)
+    assert alive == []
+    assert left == []
+    assert listening() == ports
+    assert shared_memory() - memory == set()

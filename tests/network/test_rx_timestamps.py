@@ -1,0 +1,95 @@
+"""When bytes came, however late they are read."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from emu.network import rx_timestamps as arrivals
+from emu.network.rx_timestamps import ArrivalReader, arrival_device
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Pair = tuple[socket.socket, socket.socket]
+stamped = pytest.mark.skipif(
+    arrival_device() != "kernel", reason="this kernel takes no note of arrivals"
+)
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    """Return both ends of a connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sender = socket.create_connection(server.getsockname())
+        receiver, _ = server.accept()
+    with sender, receiver:
+        receiver.setblocking(False)
+        yield sender, receiver
+
+
+def received(sender: socket.socket, reader: ArrivalReader) -> tuple[float, float]:
+    """Send, rest, read; return when it was sent at the latest, and the time told."""
+    view = memoryview(bytearray(10))
+    sender.sendall(b"x" * 10)
+    sent = time.monotonic()
+    time.sleep(0.005)
+    count, wall = reader.receive(view)
+    assert (count, bytes(view)) == (10, b"x" * 10)
+    return sent, wall
+
+
+@stamped
+def test_bytes_count_from_when_they_came_not_from_when_they_are_read(
+    pair: Pair,
+) -> None:
+    sender, receiver = pair
+    reader = ArrivalReader(receiver)
+    # The kernel begins with its notes some packets after it was asked to.
+    told = [received(sender, reader) for _ in range(20)]
+
+    assert sum(wall < sent + 0.002 for sent, wall in told) > 10
+
+
+def test_where_no_note_is_taken_the_time_of_reading_counts(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "_STAMP", None)
+    sender, receiver = pair
+    reader = ArrivalReader(receiver)
+    sent, wall = received(sender, reader)
+
+    assert reader.device == "reader"
+    assert wall >= sent + 0.005
+
+
+@stamped
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_clock_that_is_set_moves_no_arrival_out_of_its_place(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    sender, receiver = pair
+    reader = ArrivalReader(receiver)
+    _, before = received(sender, reader)
+    shifted = hours * 3600 * 10**9
+    true = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: true() + shifted)
+    for _ in range(5):
+        _, wall = received(sender, reader)
+
+        assert before <= wall <= time.monotonic()
+
+
+def test_the_end_of_the_stream_and_nothing_yet(pair: Pair) -> None:
+    sender, receiver = pair
+    reader, view = ArrivalReader(receiver), memoryview(bytearray(10))
+    with pytest.raises(BlockingIOError):
+        reader.receive(view)
+    sender.close()
+    select.select([receiver], [], [], 10)
+
+    assert reader.receive(view)[0] == 0

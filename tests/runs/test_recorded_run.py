@@ -1,0 +1,252 @@
+"""Run directories are read back whole, and as far as they go when broken."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import emu
+from emu.errors import DataError
+from emu.runs.array_files import write_realization
+from emu.analysis.link_rates import assigned_rates, mean_rates
+from emu.runs.recorded_run import realization_of, with_simulated_rates
+from emu.simulation import makespan
+from emu.testing import two_machine_example
+from tests.report.recorded import schedules, write_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_reads_what_was_written(run: Path) -> None:
+    emulated, simulated = schedules()
+    read = emu.load_run(run)
+
+    assert read.missing == ()
+    assert read.policy == "oes"
+    assert read.emulated is not None
+    assert read.simulated is not None
+    np.testing.assert_array_equal(read.emulated.task_end, emulated.task_end)
+    flows = tuple(emulated.flows().T)
+    for name in ("flow_ready", "flow_start", "flow_end", "flow_bytes"):
+        np.testing.assert_array_equal(
+            getattr(read.simulated, name)[flows], getattr(simulated, name)[flows]
+        )
+
+
+def test_frames(run: Path) -> None:
+    read = emu.load_run(run)
+    tasks, flows, ports, training = read.tasks, read.flows, read.ports, read.training
+
+    assert len(tasks) == 2 * 6 * 3
+    assert len(flows) == 2 * len(schedules()[0].flows())
+    last = tasks[tasks.run == "emulated"].end.max()
+    assert last == read.best.makespan
+    sent = flows[(flows.run == "emulated") & (flows.from_kind == "sampler")]
+    assert set(sent.source + sent.destination) == {"s1w0"}
+    assert sent.bytes.sum() == 180.0
+    assert set(ports.port) == {"m0 out", "m0 in", "m1 out", "m1 in"}
+    assert (ports.rate <= ports.capacity * (1 + 1e-9)).all()
+    assert training.value.tolist() == [2.0, 1.75, 1.5]
+
+
+def test_rates_of_ports_carry_all_bytes() -> None:
+    """The integral of a port's rate is what went through it, either way."""
+    emulated, _ = schedules()
+    assigned = assigned_rates(emulated)
+    assert assigned is not None
+    sent = np.nansum(emulated.flow_bytes, axis=1)
+    for port, both in enumerate(zip(assigned, mean_rates(emulated), strict=True)):
+        crossing = [port in hops for hops in emulated.problem.hops]
+        for times, rates in both:
+            carried = float(np.sum(np.diff(times) * rates[:-1]))
+            assert carried == pytest.approx(sent[crossing].sum())
+            assert rates[-1] == 0.0
+
+
+def test_realization_replays(run: Path) -> None:
+    read = emu.load_run(run)
+
+    assert read.simulated is not None
+    assert makespan(read.problem, read.realization) == pytest.approx(
+        read.simulated.makespan
+    )
+
+
+def test_bytes_of_handoffs_are_those_of_like_flows() -> None:
+    """g0 -> s0 stays on m0; the three other store flows have 40 bytes each."""
+    volumes = realization_of(schedules()[0]).volumes
+
+    assert volumes[0].tolist() == [40.0, 40.0, 40.0]
+    assert volumes[-1].tolist() == [0.0, 0.0, 0.0], "a credit"
+
+
+def test_rates_of_the_simulation_are_simulated_again(run: Path) -> None:
+    read = emu.load_run(run)
+
+    assert read.simulated is not None
+    assert read.simulated.rates is None
+    assert with_simulated_rates(read).rates is not None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "manifest.json",
+        "result.json",
+        "simulated.json",
+        "rates.npz",
+    ],
+)
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
+def test_what_is_missing_is_named(tmp_path: Path, name: str, damage: str) -> None:
+    file = write_run(tmp_path / "run") / name
+    if damage == "missing":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+    read = emu.load_run(tmp_path / "run")
+
+    (sentence,) = read.missing
+    assert sentence.startswith(name)
+    assert read.best.makespan > 37
+
+
+def test_other_version_is_named(tmp_path: Path) -> None:
+    file = write_run(tmp_path / "run") / "result.json"
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({**content, "version": 99}))
+
+    read = emu.load_run(tmp_path / "run")
+
+    assert read.emulated is None
+    assert read.missing == ("result.json is of version 99, this emu reads 1",)
+
+
+def test_flows_that_are_missing_are_named(tmp_path: Path) -> None:
+    file = write_run(tmp_path / "run") / "result.json"
+    content = json.loads(file.read_text())
+    content["flows"].pop()
+    file.write_text(json.dumps(content))
+
+    read = emu.load_run(tmp_path / "run")
+
+    assert read.emulated is None
+    assert "flow" in read.missing[0]
+
+
+def test_a_run_without_realization_is_whole(tmp_path: Path) -> None:
+    """Runs of before it was written; the schedules hold nearly all of it."""
+    run = write_run(tmp_path / "run")
+    (run / "realization.npz").unlink()
+    assert emu.load_run(run).missing == ()
+
+    (run / "realization.npz").write_bytes(b"PK")
+    assert emu.load_run(run).missing[0].startswith("realization.npz cannot be read")
+
+
+def test_realization_of_another_job_is_refused(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    write_realization(run, two_machine_example(5)[1])
+
+    read = emu.load_run(run)
+    (sentence,) = read.missing
+    assert sentence.startswith("realization.npz cannot be used: times (6, 5)")
+    assert read.realization.times.shape == (6, 3), "from the schedule"
+
+
+def test_rates_of_unknown_flows_are_refused(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "run") / "rates.npz"
+    np.savez(path, time=[0.0], edge=[99], iteration=[0], rate=[1.0])
+
+    assert emu.load_run(tmp_path / "run").missing == (
+        "rates.npz names flows that the job does not have",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("manifest.json", "scenario", [1]),
+        ("manifest.json", "scenario", {"schedule": 3}),
+        ("result.json", "policy", "unheard-of"),
+        ("result.json", "predicted_makespan", None),
+        ("result.json", "tasks", [{"task": "g0"}]),
+        ("simulated.json", "flows", 7),
+    ],
+)
+def test_values_of_another_type_are_named(
+    tmp_path: Path, name: str, key: str, value: object
+) -> None:
+    file = write_run(tmp_path / "run") / name
+    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
+
+    read = emu.load_run(tmp_path / "run")
+    (sentence,) = read.missing
+    assert sentence.startswith(name)
+    assert read.policy == "oes"
+    assert read.best.makespan > 37
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("machines", 0, "resources"), 1),
+        (("machines", 0, "bandwidth_in"), "fast"),
+        (("tasks", 0, "kind"), []),
+        (("edges", 0, "lag"), 0.5),
+        (("edges", 0, "credit"), {}),
+        (("iterations",), "many"),
+    ],
+)
+def test_a_problem_of_other_types_is_bad_data(
+    tmp_path: Path, path: tuple[str | int, ...], value: object
+) -> None:
+    file = write_run(tmp_path / "run") / "problem.json"
+    content = json.loads(file.read_text())
+    place = content
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    file.write_text(json.dumps(content))
+
+    with pytest.raises(DataError, match=r"problem\.json"):
+        emu.load_run(tmp_path / "run")
+
+
+def test_nothing_to_show_is_an_error(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    (run / "result.json").unlink()
+    (run / "simulated.json").unlink()
+
+    with pytest.raises(DataError, match=r"result\.json is missing"):
+        _ = emu.load_run(run).best
+    (run / "problem.json").write_text("{")
+    with pytest.raises(DataError, match=r"problem\.json"):
+        emu.load_run(run)
+    with pytest.raises(DataError, match="not a run directory"):
+        emu.load_run(tmp_path / "nowhere")
+
+
+def test_torn_last_line_of_training_is_left_out(tmp_path: Path) -> None:
+    file = write_run(tmp_path / "run") / "training.csv"
+    file.write_text(file.read_text() + "41.2,w0,3,lo")
+
+    assert len(emu.load_run(tmp_path / "run").training) == 3
+
+
+def test_importing_emu_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, emu; "
+        "print([m for m in ('numpy', 'pandas', 'matplotlib') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,102 @@
+"""What a run leaves can be read again, or says what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from emu.errors import DataError
+from emu.runs.run_directory import RunDirectory, read_json, read_schedule
+from emu.simulation import simulate
+from emu.testing import two_machine_example
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    """Return a run directory with a problem, rates and a result."""
+    problem, realization = two_machine_example(3)
+    directory = RunDirectory.create("golden", tmp_path)
+    directory.write_problem(problem)
+    schedule = simulate(problem, realization, record_rates=True)
+    if schedule.rates is not None:
+        directory.write_rates(schedule.rates)
+    directory.write_json("result.json", schedule.to_json())
+    return directory
+
+
+def test_a_schedule_is_read_back_as_it_was(run: RunDirectory) -> None:
+    problem, realization = two_machine_example(3)
+    before, after = simulate(problem, realization), read_schedule(run.path)
+
+    np.testing.assert_array_equal(after.task_end, before.task_end)
+    np.testing.assert_array_equal(after.flow_end, before.flow_end)
+    assert after.to_json() == before.to_json()
+
+
+def test_rates_need_no_pickle(run: RunDirectory) -> None:
+    with np.load(run.path / "rates.npz", allow_pickle=False) as rates:
+        assert set(rates) == {"time", "edge", "iteration", "rate"}
+
+
+def test_two_runs_of_one_second_do_not_meet(tmp_path: Path) -> None:
+    paths = {RunDirectory.create("x", tmp_path).path for _ in range(3)}
+
+    assert len(paths) == 3
+
+
+def test_nothing_half_written_is_left(run: RunDirectory) -> None:
+    with pytest.raises(ValueError, match="JSON compliant"):
+        run.write_json("manifest.json", {"nan": float("nan")})
+    assert {path.name for path in run.path.iterdir()} == {
+        "problem.json",
+        "rates.npz",
+        "result.json",
+    }
+
+
+def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("a file in the way")
+
+    with pytest.raises(DataError, match=r"runs.*--runs"):
+        RunDirectory.create("x", tmp_path / "runs")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "story"),
+    [
+        ("result.json", '{"makespan": 1.0, "tasks"', "cannot be read"),
+        ("result.json", '{"tasks": [], "flows": []}', "task g0 iteration 0 is missing"),
+        ("problem.json", '{"version": 99}', "version 99, this emu reads 1"),
+        ("problem.json", '{"version": 1}', "not a problem"),
+        ("problem.json", "[]", "version None"),
+    ],
+)
+def test_a_broken_file_is_named(
+    run: RunDirectory, name: str, content: str, story: str
+) -> None:
+    (run.path / name).write_text(content)
+
+    with pytest.raises(DataError, match=rf"{name}: .*{story}"):
+        read_schedule(run.path)
+
+
+def test_a_missing_file_is_named(run: RunDirectory) -> None:
+    (run.path / "result.json").unlink()
+
+    with pytest.raises(DataError, match=r"result\.json: is missing"):
+        read_schedule(run.path)
+
+
+def test_an_unknown_flow_is_refused(run: RunDirectory) -> None:
+    result = read_json(run.path / "result.json")
+    result["flows"][0]["from"] = "nobody"
+    (run.path / "result.json").write_text(json.dumps(result))
+
+    with pytest.raises(DataError, match="not a schedule of this problem"):
+        read_schedule(run.path)

@@ -1,0 +1,198 @@
+"""What many trials say together, line by line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from tools.fidelity_study.rows import Row
+    from tools.fidelity_study.trial import Trial
+
+#: Off by more is wrong unless it was flagged; by less is right, and a flag an alarm.
+WRONG, RIGHT = 0.03, 0.01
+_POINTS = (0, 5, 25, 50, 75, 90, 95, 99, 100)
+_BANDS = ((2, 4), (5, 8), (9, 12), (13, 16))
+
+
+def table(rows: Sequence[Row], excess: NDArray[np.float64] | None = None) -> list[str]:
+    """Return the figures of all runs.
+
+    Parameters
+    ----------
+    excess
+        Error of every flow of all runs over what it may be, where it was kept.
+    """
+    trials = [row.trial for row in rows]
+    lines = _counts(rows)
+    heading = ["min", *(f"p{p}" for p in _POINTS[1:-1]), "max"]
+    lines += ["", _line("|emulated/simulated - 1|, %", "runs", heading)]
+    lines += _split(trials, lambda _: "all runs", "")
+    lines += _split(trials, lambda t: t.trust, "")
+    lines += _split(trials, _decided_by, "")
+    lines += _split(trials, lambda t: f"{t.system} {t.shape}", "")
+    lines += _split(trials, lambda t: band(t.machines), "machines ")
+    lines += _split(trials, lambda t: t.policy, "")
+    lines += ["", _line("of a scenario's repeats, %", "seeds", heading)]
+    lines += [_distribution("largest less smallest", spreads(rows))]
+    lines += ["", _line("per run", "runs", heading)]
+    lines += _per_run(trials)
+    return [*lines, "", *_flows(trials, excess, heading), "", *_flags(trials)]
+
+
+def _decided_by(trial: Trial) -> str:
+    """Return whether a makespan hangs on delays that no host avoids."""
+    chance = trial.sensitivity > RIGHT
+    return "decided by chance" if chance else "not decided by chance"
+
+
+def band(machines: int) -> str:
+    """Return the band of a number of machines."""
+    for first, last in _BANDS:
+        if machines <= last:
+            return f"{first}-{last}"
+    return f"over {_BANDS[-1][1]}"
+
+
+def spreads(rows: Sequence[Row]) -> NDArray[np.float64]:
+    """Return how far a scenario's repeats are apart, of those with two or more."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if row.trial.trust != "failed":
+            found.setdefault(row.group, []).append(row.trial.fidelity)
+    return np.array([max(v) - min(v) for v in found.values() if len(v) > 1])
+
+
+def _counts(rows: Sequence[Row]) -> list[str]:
+    trials = [row.trial for row in rows]
+    trusts = Counter(trial.trust for trial in trials)
+    retried = sum(trial.retries > 0 for trial in trials)
+    again = sum(trial.retries for trial in trials)
+    hours = sum(row.seconds for row in rows) / 3600
+    words = ("trusted", "degraded", "untrusted", "failed")
+    return [
+        f"runs {len(rows)} of {len({row.group for row in rows})} scenarios, "
+        + ", ".join(f"{word} {trusts[word]}" for word in words),
+        f"retried {retried} ({again} runs more), {hours:.2f} h of wall time",
+    ]
+
+
+def _line(name: str, count: object, cells: Sequence[str]) -> str:
+    return f"{name:28}{count!s:>8}" + "".join(f"{cell:>9}" for cell in cells)
+
+
+def _distribution(name: str, values: NDArray[np.float64], factor: float = 100.0) -> str:
+    """Return a line of percentiles; ``factor`` makes per cent of shares."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return _line(name, 0, ["-"] * len(_POINTS))
+    points = np.percentile(known, _POINTS, method="linear") * factor
+    return _line(name, len(known), [f"{value:.3f}" for value in points])
+
+
+def _split(
+    trials: Sequence[Trial], key: Callable[[Trial], str], prefix: str
+) -> list[str]:
+    """Return the distribution of the error for each value of ``key``."""
+    found: dict[str, list[float]] = {}
+    for trial in trials:
+        if trial.trust != "failed":
+            found.setdefault(key(trial), []).append(abs(trial.fidelity))
+    in_order = sorted(found, key=lambda name: (len(name.split("-")[0]), name))
+    names = in_order if prefix else sorted(found)
+    return [_distribution(f"{prefix}{name}", np.array(found[name])) for name in names]
+
+
+def _per_run(trials: Sequence[Trial]) -> list[str]:
+    """Return distributions of what runs cost, and of what was said of them."""
+    figures = (
+        ("predicted error, %", "predicted", 100),
+        ("bound of the verdict, %", "bound", 100),
+        ("flow lengths p95 off, %", "flow_error", 100),
+        ("processes", "processes", 1),
+        ("start, s", "startup", 1),
+        ("run, s", "wall", 1),
+        ("peak rate, Gbit/s", "peak_rate", 8e-9),
+        ("cores busy, %", "cpu_busy", 100),
+        ("steal, %", "cpu_steal", 100),
+        ("longest loop lag, ms", "loop_lag", 1e3),
+        ("longest pacer lag, ms", "pacer_lag", 1e3),
+        ("flow finish p50, ms", "finish_p50", 1e3),
+        ("flow finish p95, ms", "finish_p95", 1e3),
+        ("flow finish max, ms", "finish_max", 1e3),
+        ("flow finish p95, % of flow", "finish_share_p95", 100),
+        ("flow finish p95, of allowed", "finish_excess_p95", 1),
+    )
+    finished = [trial for trial in trials if trial.trust != "failed"]
+    return [
+        _distribution(
+            name,
+            _finite(np.array([getattr(t, field) for t in finished], dtype=float)),
+            factor,
+        )
+        for name, field, factor in figures
+    ]
+
+
+def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the values with what is infinite as NaN: there is no such percentile."""
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _flows(
+    trials: Sequence[Trial],
+    excess: NDArray[np.float64] | None,
+    heading: Sequence[str],
+) -> list[str]:
+    lines = [f"flows within max(1 % of length, 2 ms wall): {_kept(trials)}"]
+    for shape in sorted({trial.shape for trial in trials}):
+        chosen = [trial for trial in trials if trial.shape == shape]
+        lines.append(f"  {shape}: {_kept(chosen)}")
+    trusted = [trial for trial in trials if trial.trust == "trusted"]
+    lines.append(f"  of trusted runs: {_kept(trusted)}")
+    if excess is not None and len(excess):
+        lines += [_line("error over what is allowed", "flows", heading)]
+        lines += [_distribution("every flow of every run", excess, 1.0)]
+    return lines
+
+
+def _kept(trials: Sequence[Trial]) -> str:
+    count = sum(trial.finishes for trial in trials)
+    kept = sum(trial.kept for trial in trials)
+    return f"{100 * kept / count:.2f} % of {count}" if count else "none of 0"
+
+
+def _flags(trials: Sequence[Trial]) -> list[str]:
+    """Return how often the verdict was right about a run that was far off or close.
+
+    Off either simulation: what moved a run may have moved that of the same times and
+    volumes alike, if it is in the times.
+    """
+    finished = [trial for trial in trials if trial.trust != "failed"]
+    flagged = Counter(
+        (
+            trial.trust == "trusted",
+            _place(max(abs(trial.fidelity), abs(trial.prediction))),
+        )
+        for trial in finished
+    )
+    missed, caught = flagged[True, "wrong"], flagged[False, "wrong"]
+    alarms, calm = flagged[False, "right"], flagged[True, "right"]
+    wrong = f"{missed + caught}, flagged {caught}, trusted {missed}"
+    right = f"{alarms + calm}, flagged all the same {alarms}"
+    return [
+        f"off either simulation by > {100 * WRONG:g} %: {wrong}",
+        f"within {100 * RIGHT:g} % of both: {right}",
+    ]
+
+
+def _place(apart: float) -> str:
+    if apart > WRONG:
+        return "wrong"
+    return "right" if apart <= RIGHT else "between"

@@ -1,0 +1,330 @@
+"""One scenario emulated beside its simulation: a point of proof for fidelity."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.analysis.flow_completion import flow_completion
+from emu.calibration.prediction import predict
+from emu.errors import EmulatorError
+from emu.experiment.auto_scale import demanded, fit, stating
+from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.runs.run_directory import RunDirectory
+from emu.scenario.run_sections import AUTO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from emu.analysis.flow_completion import FlowCompletion
+    from emu.calibration.host import HostProfile
+    from emu.experiment.run_experiment import ExperimentOutcome
+    from emu.problem import Job
+    from emu.scenario import Experiment, Scenario
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of it.
+
+    Parameters
+    ----------
+    fidelity
+        Emulated over simulated makespan with the same times and volumes, minus 1; NaN
+        when the run could not be finished.
+    prediction
+        The same against the simulation before the run.
+    flow_error
+        How much longer flows took than in the simulation, 95th percentile, as a share
+        of their length there or of 0.2 s of wall time: 2 ms count as 1 %.
+    trust, bound
+        Of the verdict; ``failed`` when there is none, with the ``problem``.
+    retries
+        Runs before this one that were not to be trusted.
+    system, shape
+        ``dgtp`` (``oneshot`` or ``multiround``) or ``custom`` (``training`` or
+        ``graph``).
+    startup
+        Wall seconds until all processes were ready.
+    peak_rate
+        Real bytes per wall second of all flows together, at most, in the simulation.
+    predicted
+        Error that was predicted from the host's profile; NaN without one.
+    sensitivity
+        Share by which the slightest delays move the simulated makespan.
+    cpu_busy, cpu_steal, cpu_wait, loop_lag, pacer_lag
+        Of the host during the run: shares, and the longest lags in wall seconds.
+    finishes, kept
+        Flows whose fluid has an end, and those of them that arrived within
+        max(1 % of their length, 2 ms of wall time) of it.
+    finish_p50, finish_p95, finish_max
+        Receiver's end against the fluid's, wall seconds, either way.
+    finish_share_p50, finish_share_p95, finish_share_max
+        The same over the flow's length.
+    finish_excess_p95
+        The same over what it may be.
+    """
+
+    scenario: str
+    policy: str
+    processes: int
+    machines: int
+    time_scale: float
+    byte_scale: float
+    retries: int = 0
+    flows: int = 0
+    simulated: float = math.nan
+    emulated: float = math.nan
+    fidelity: float = math.nan
+    prediction: float = math.nan
+    flow_error: float = math.nan
+    trust: str = "failed"
+    bound: float = math.nan
+    wall: float = 0.0
+    problem: str = ""
+    system: str = ""
+    shape: str = ""
+    startup: float = math.nan
+    peak_rate: float = math.nan
+    predicted: float = math.nan
+    sensitivity: float = math.nan
+    cpu_busy: float = math.nan
+    cpu_steal: float = math.nan
+    cpu_wait: float = math.nan
+    loop_lag: float = math.nan
+    pacer_lag: float = math.nan
+    finishes: int = 0
+    kept: int = 0
+    finish_p50: float = math.nan
+    finish_p95: float = math.nan
+    finish_max: float = math.nan
+    finish_share_p50: float = math.nan
+    finish_share_p95: float = math.nan
+    finish_share_max: float = math.nan
+    finish_excess_p95: float = math.nan
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return asdict(self)
+
+
+def prepared(
+    scenario: Scenario,
+    wall: float,
+    *,
+    per_event: float = 0.0,
+    most_rate: float = math.inf,
+) -> Experiment:
+    """Return the experiment with the time scale that makes it take ``wall`` seconds.
+
+    Parameters
+    ----------
+    per_event
+        Wall seconds for every end of a task or flow, at least: a run of many takes
+        longer than ``wall``.
+    most_rate
+        Real bytes per wall second of all flows together, at most; payloads that are
+        made up shrink where there would be more.
+
+    Raises
+    ------
+    EmulatorError
+        What preparing it raises.
+    """
+    experiment = prepared_at(scenario, 1.0)
+    schedule = experiment.simulate()
+    events = schedule.task_end.size + len(schedule.flows())
+    wall = max(wall, per_event * events)
+    fitted = prepared_at(experiment.scenario, float(f"{wall / schedule.makespan:.3g}"))
+    return _thinned(fitted, most_rate)
+
+
+def prepared_for(scenario: Scenario, host: HostProfile, most_wall: float) -> Experiment:
+    """Return the experiment with the time scale that ``auto`` chooses on a host.
+
+    Parameters
+    ----------
+    most_wall
+        Seconds of the run at most: one that would be longer gets a smaller scale, and
+        a larger predicted error.
+
+    Raises
+    ------
+    EmulatorError
+        What preparing it raises.
+    """
+    chosen, _ = fit(stating(scenario, time_scale=AUTO), lambda: host)
+    longest = most_wall / chosen.simulate().makespan
+    scale = min(chosen.scenario.emulation.stated_time_scale, float(f"{longest:.3g}"))
+    return prepared_at(chosen.scenario, scale)
+
+
+def _thinned(experiment: Experiment, most_rate: float) -> Experiment:
+    """Return the experiment with smaller payloads where they would be too fast."""
+    scenario = experiment.scenario
+    if scenario.job.system != "custom" or math.isinf(most_rate):
+        return experiment
+    peak = _expected(experiment, None)["peak_rate"]
+    if peak <= most_rate:
+        return experiment
+    byte_scale = scenario.emulation.stated_byte_scale * most_rate / peak
+    thinner = stating(scenario, byte_scale=float(f"{byte_scale:.3g}"))
+    return prepared_at(thinner, scenario.emulation.stated_time_scale)
+
+
+def prepared_at(scenario: Scenario, time_scale: float) -> Experiment:
+    """Return the experiment at a time scale, whatever the scenario says.
+
+    Raises
+    ------
+    EmulatorError
+        What preparing it raises.
+    """
+    fitted, _ = fit(stating(scenario, time_scale=time_scale), _no_host)
+    return fitted
+
+
+def _no_host() -> Any:
+    raise RuntimeError("scales are stated: no host needs to be measured")
+
+
+def attempt(
+    experiment: Experiment,
+    runs: Path,
+    *,
+    retries: int = 0,
+    carry: Callable[..., ExperimentOutcome] = carry_out,
+    host: HostProfile | None = None,
+) -> Trial:
+    """Emulate an experiment; again, up to ``retries`` times, while it is untrusted.
+
+    Parameters
+    ----------
+    runs
+        Directory that takes the run directories.
+    carry
+        Carries the experiment out: `carry_out`, or what wraps or stands for it.
+    host
+        To predict the error from; without it nothing is predicted.
+
+    Raises
+    ------
+    ValueError
+        When ``retries`` is negative.
+    """
+    for tried in range(retries + 1):
+        trial = _once(experiment, runs, tried, carry, host)
+        if trial.trust == "trusted" or tried == retries:
+            return trial
+    raise ValueError(f"retries is {retries}; it must be 0 or more")
+
+
+def _once(
+    experiment: Experiment,
+    runs: Path,
+    retries: int,
+    carry: Callable[..., ExperimentOutcome],
+    host: HostProfile | None,
+) -> Trial:
+    scenario, problem = experiment.scenario, experiment.problem
+    directory = RunDirectory.create(scenario.name, runs)
+    settings = emulation_settings(scenario)
+    stated: dict[str, Any] = {
+        "scenario": scenario.name,
+        "policy": experiment.policy,
+        "processes": len(problem.job.processes),
+        "machines": len(problem.cluster.machines),
+        "time_scale": settings.time_scale,
+        "byte_scale": settings.byte_scale,
+        "retries": retries,
+        "system": scenario.job.system,
+        "shape": shape_of(problem.job),
+        **_expected(experiment, host),
+    }
+    try:
+        outcome = carry(experiment, settings, directory)
+    except EmulatorError as error:
+        return Trial(**stated, problem=str(error))
+    result = outcome.result
+    figures = result["verdict"]["host"]
+    return Trial(
+        **stated,
+        flows=len(outcome.run.schedule.flows()),
+        simulated=result["replayed_makespan"],
+        emulated=result["makespan"],
+        fidelity=result["fidelity"],
+        prediction=result["makespan_error"],
+        flow_error=flow_error(outcome, 0.2 / settings.time_scale),
+        trust=result["verdict"]["trust"],
+        bound=result["verdict"]["error"],
+        wall=result["wall_seconds"],
+        startup=result["startup"]["seconds"],
+        cpu_busy=figures["cpu_busy"],
+        cpu_steal=figures["cpu_steal"],
+        cpu_wait=figures["cpu_wait"],
+        loop_lag=figures["loop_lag_max"],
+        pacer_lag=figures["pacer_lag_max"],
+        **finish_figures(flow_completion(outcome.run.schedule, settings.time_scale)),
+    )
+
+
+def shape_of(job: Job) -> str:
+    """Return ``oneshot`` or ``multiround`` of DGTP jobs, ``training`` or ``graph``."""
+    kinds = {task.kind for task in job.tasks}
+    if "sampler_hop" in kinds:
+        return "multiround"
+    if "graph_store" not in kinds:
+        return "graph"
+    timed = {task.program for task in job.tasks} == {"emu_nodes.timed:Timed"}
+    return "training" if timed else "oneshot"
+
+
+def _expected(experiment: Experiment, host: HostProfile | None) -> dict[str, float]:
+    """Return the peak rate of the simulation, and the error predicted from it."""
+    load, emulation = demanded(experiment), experiment.scenario.emulation
+    time_scale, byte_scale = emulation.stated_time_scale, emulation.stated_byte_scale
+    peak = load.peak_rate * byte_scale / time_scale
+    stated = {"peak_rate": peak, "sensitivity": load.replay.sensitivity}
+    if host is None:
+        return stated
+    found = predict(load, host, time_scale=time_scale, byte_scale=byte_scale)
+    return {**stated, "predicted": found.error}
+
+
+def finish_figures(finish: FlowCompletion) -> dict[str, Any]:
+    """Return the fields of `Trial` that tell of flows' finishes."""
+    excess = finish.excess
+    found: dict[str, Any] = {
+        "finishes": len(excess),
+        "kept": int((excess <= 1).sum()),
+    }
+    if not len(excess):
+        return found
+    for name, values in (("", np.abs(finish.error)), ("_share", finish.share)):
+        p50, p95 = np.percentile(values, [50, 95], method="higher").tolist()
+        found[f"finish{name}_p50"] = p50
+        found[f"finish{name}_p95"] = p95
+        found[f"finish{name}_max"] = float(values.max())
+    found["finish_excess_p95"] = float(np.percentile(excess, 95))
+    return found
+
+
+def flow_error(outcome: ExperimentOutcome, shortest: float) -> float:
+    """Return how far flows' lengths are from simulated ones: 95th percentile, relative.
+
+    Parameters
+    ----------
+    shortest
+        Emulated seconds; shorter flows are held against that length.
+    """
+    emulated, simulated = outcome.run.schedule, outcome.replayed
+    at = tuple(emulated.flows().T)
+    lengths = (simulated.flow_end - simulated.flow_start)[at]
+    apart = np.abs((emulated.flow_end - emulated.flow_start)[at] - lengths)
+    if not len(apart):
+        return 0.0
+    return float(np.percentile(apart / np.maximum(lengths, shortest), 95))

@@ -1,0 +1,189 @@
+"""From spans to means: intervals, savings, and what the paper says beside them."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections import defaultdict
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from tools.paper_figures.contest import Duel, Span
+
+#: Two-sided 95 % points of Student's t by degrees of freedom; 1.96 beyond.
+_STUDENT = {
+    1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26,
+    10: 2.23, 12: 2.18, 15: 2.13, 19: 2.09, 24: 2.06, 29: 2.05, 39: 2.02, 59: 2.00,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and the half width of its 95 % interval (Student's t)."""
+
+    mean: float
+    half: float
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Return the mean of ``values`` and its 95 % interval; infinite for one value."""
+    if len(values) < 2:
+        return Interval(values[0], np.inf)
+    error = statistics.stdev(values) / len(values) ** 0.5
+    freedom = max((f for f in _STUDENT if f < len(values)), default=1)
+    factor = 1.96 if len(values) > 120 else _STUDENT[freedom]
+    return Interval(statistics.fmean(values), factor * error)
+
+
+#: (setting, sweep, contender) -> x -> training times over the draws, seconds.
+Series = dict[tuple[str, str, str], dict[float, list[float]]]
+
+
+def by_series(spans: Iterable[Span]) -> Series:
+    """Return training times in the order of the draws."""
+    found: Series = defaultdict(lambda: defaultdict(list))
+    for span in sorted(spans, key=lambda span: (span.x, span.draw)):
+        key = span.setting, span.sweep, span.contender
+        found[key][span.x].append(span.training)
+    return found
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper reports DGTP to save, "up to", as part of the other's time.
+
+    ``reported`` has the settings of the paper's sentence; a sentence on both settings
+    counts for each.
+    """
+
+    figure: str
+    setting: str
+    sweep: str
+    other: str
+    reported: float
+
+
+CLAIMS = tuple(
+    Claim(figure, setting, sweep, other, reported)
+    for figure, setting, sweep, savings in (
+        ("6", "products", "batch", (0.11, 0.33, 0.67)),
+        ("7", "papers100M", "batch", (0.25, 0.33, 0.67)),
+        ("8", "products", "pmr", (0.26, 0.37, 0.55)),
+        ("9", "papers100M", "pmr", (0.26, 0.37, 0.55)),
+    )
+    for other, reported in zip(("DistDGL", "OMCoflow", "MRTF"), savings, strict=True)
+)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim and what we see of it.
+
+    Parameters
+    ----------
+    claim
+        What the paper says.
+    mean
+        Saving at the best point, as a mean over the draws, with its interval.
+    most
+        The largest saving of any draw and point.
+    first, last
+        Mean savings at the smallest and largest x: whether the gain grows.
+    ours
+        Mean saving of the improved search and its policy over the same contender, at
+        its best point.
+    """
+
+    claim: Claim
+    mean: Interval
+    most: float
+    first: float
+    last: float
+    ours: float
+
+    @property
+    def word(self) -> str:
+        """Whether the claim is reproduced: yes, partly (the sign is certain), or no."""
+        if self.mean.mean >= 0.8 * self.claim.reported:
+            return "yes"
+        return "partly" if self.mean.mean - self.mean.half > 0 else "no"
+
+
+def saving(new: Sequence[float], old: Sequence[float]) -> list[float]:
+    """Return (old - new) / old of every draw."""
+    return [(b - a) / b for a, b in zip(new, old, strict=True)]
+
+
+def verdicts(series: Series) -> list[Verdict]:
+    """Return every claim that ``series`` has the contenders of, judged."""
+    found = []
+    for claim in CLAIMS:
+        place = claim.setting, claim.sweep
+        if (*place, claim.other) not in series:
+            continue
+        others = series[*place, claim.other]
+        points = {
+            contender: {
+                x: saving(times, others[x])
+                for x, times in series[*place, contender].items()
+            }
+            for contender in ("DGTP", "ours")
+        }
+        dgtp = points["DGTP"]
+        means = {x: statistics.fmean(values) for x, values in dgtp.items()}
+        best = max(means, key=means.__getitem__)
+        found.append(
+            Verdict(
+                claim,
+                interval(dgtp[best]),
+                max(max(values) for values in dgtp.values()),
+                means[min(means)],
+                means[max(means)],
+                max(statistics.fmean(values) for values in points["ours"].values()),
+            )
+        )
+    return found
+
+
+def write_rows(path: Path, rows: Sequence[Any]) -> None:
+    """Write dataclasses of one type as CSV, fields as columns."""
+    with path.open("w", newline="") as file:
+        names = [field.name for field in fields(rows[0])]
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in rows)
+
+
+def write_means(path: Path, series: Series) -> None:
+    """Write mean and interval per (setting, sweep, contender, x) as CSV, seconds."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(
+            ["setting", "sweep", "contender", "x", "draws", "mean_s", "half_95_s"]
+        )
+        for (setting, sweep, contender), points in series.items():
+            for x, times in sorted(points.items()):
+                found = interval(times)
+                row = setting, sweep, contender, x, len(times), found.mean, found.half
+                writer.writerow(row)
+
+
+def quantiles(duels: Sequence[Duel]) -> dict[str, tuple[float, float, float]]:
+    """Return 5 %, 50 % and 95 % points of what the duels show: time saved, gaps."""
+    values = {
+        "search against ETP": [duel.gain for duel in duels],
+        "DGTP (ETP) against DistDGL": [1 - d.dgtp / d.distdgl for d in duels],
+        "search against DistDGL": [1 - d.search / d.distdgl for d in duels],
+        "gap of ETP to the bound": [duel.etp / duel.bound - 1 for duel in duels],
+        "gap of search to the bound": [duel.search / duel.bound - 1 for duel in duels],
+    }
+    return {
+        name: tuple(np.quantile(column, (0.05, 0.5, 0.95)).tolist())
+        for name, column in values.items()
+    }
