@@ -19,7 +19,7 @@ import numpy as np
 from emu.problem import Problem, Realization
 from emu.report.html import write_report
 from emu.runs.array_files import write_realization
-from emu.runs.result import VERSION, fidelity, flow_table, port_table, task_table
+from emu.runs.result import VERSION, fidelity, flow_rows, port_rows, task_rows
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import build_job, load, place
 from emu.simulation import simulate
@@ -68,9 +68,9 @@ def write_run(parent: Path, flows: int) -> tuple[Path, int]:
         "policy": "oes",
         "replayed_makespan": simulated.makespan,
         "fidelity": fidelity(emulated.makespan, simulated.makespan),
-        "kinds": task_table(problem, times, np.zeros_like(times)),
-        "edges": flow_table(emulated, simulated),
-        "ports": port_table(emulated),
+        "kinds": task_rows(problem, times, np.zeros_like(times)),
+        "edges": flow_rows(emulated, simulated),
+        "ports": port_rows(emulated),
         **emulated.to_json(),
     }
     directory.write_json("result.json", result)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Rows = dict[tuple[int, int], NDArray[np.float64]]
 
 
-class Source(StrEnum):
+class DelayCause(StrEnum):
     """What made the difference."""
 
     SHAPING = "shaping"
@@ -89,27 +89,27 @@ def error_budget(
         That of ``emulated``, where it is known already.
     """
     due = fluid_ends(emulated)
-    parts: defaultdict[Source, list[float]] = defaultdict(list)
+    parts: defaultdict[DelayCause, list[float]] = defaultdict(list)
     for drift in divergences(emulated, simulated, chain):
         if drift.cause == ELSEWHERE:
-            parts[Source.OTHER_PATHS].append(drift.seconds)
+            parts[DelayCause.OTHER_PATHS].append(drift.seconds)
         elif drift.cause == Cause.GAP:
-            parts[Source.CONTROL].append(drift.seconds)
+            parts[DelayCause.CONTROL].append(drift.seconds)
         elif drift.link.edge < 0:
-            parts[Source.OVERRUN].append(drift.seconds)
+            parts[DelayCause.OVERRUN].append(drift.seconds)
         else:
             at = drift.link.edge, drift.link.iteration
             end = float(emulated.flow_end[at])
             own = divide(float(due[at]), end, rows.get(at))
             for source, seconds in own.items():
                 parts[source].append(seconds)
-            parts[Source.SHARING].append(drift.seconds - math.fsum(own.values()))
-    return {str(source): math.fsum(parts[source]) for source in Source}
+            parts[DelayCause.SHARING].append(drift.seconds - math.fsum(own.values()))
+    return {str(source): math.fsum(parts[source]) for source in DelayCause}
 
 
 def divide(
     due: float, end: float, row: NDArray[np.float64] | None
-) -> dict[Source, float]:
+) -> dict[DelayCause, float]:
     """Return how late one flow was, by cause.
 
     Parameters
@@ -124,18 +124,18 @@ def divide(
     if math.isnan(due):
         return {}
     if end < due:
-        return {Source.CLOCK: end - due}
+        return {DelayCause.CLOCK: end - due}
     if row is None:
-        return {Source.SHAPING: end - due}
+        return {DelayCause.SHAPING: end - due}
     finished, queued, informed, lag = (float(value) for value in row)
     behind = min(max(finished, due), end) - due
-    late: dict[Source, float] = {}
+    late: dict[DelayCause, float] = {}
     left = behind
     for source, seconds in (
-        (Source.CPU, queued - due),
-        (Source.CONTROL, informed - max(due, queued)),
-        (Source.LOOP_LAG, lag),
+        (DelayCause.CPU, queued - due),
+        (DelayCause.CONTROL, informed - max(due, queued)),
+        (DelayCause.LOOP_LAG, lag),
     ):
         late[source] = min(max(seconds, 0.0), left) if math.isfinite(seconds) else 0.0
         left -= late[source]
-    return late | {Source.SHAPING: left, Source.COPYING: end - due - behind}
+    return late | {DelayCause.SHAPING: left, DelayCause.COPYING: end - due - behind}

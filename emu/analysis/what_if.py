@@ -14,7 +14,7 @@ import numpy as np
 
 from emu.analysis.critical_path import Cause
 from emu.problem import Cluster, Problem, Realization
-from emu.scheduling import POLICIES, policy_named
+from emu.scheduling import RATE_POLICIES, policy_named
 from emu.simulation.simulate import makespan
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _volumes(base: Change, chain: CriticalPath) -> Iterator[Change]:
 def _policies(base: Change) -> Iterator[Change]:
     """Yield the policies that are neither the one in use nor another name of it."""
     seen = {policy_named(base.policy).code, policy_named("portfolio").code}
-    for policy in POLICIES.values():
+    for policy in RATE_POLICIES.values():
         if policy.code not in seen:
             seen.add(policy.code)
             what = f"rates by {policy.name}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from emu.errors import PlacementError
 from emu.placement import SearchOptions, place, search
 from emu.problem import Cluster, Problem, Profile
-from emu.scheduling import POLICIES
+from emu.scheduling import RATE_POLICIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,7 @@ def _shape(machine: Machine) -> tuple[object, ...]:
 def _options(job: Job, rates: str) -> SearchOptions:
     """Return the settings of a search that a report can wait for."""
     iterations = min(job.iterations, _ITERATIONS)
-    each = _BY_FLOW if POLICIES[rates].by_flow else 1
+    each = _BY_FLOW if RATE_POLICIES[rates].by_flow else 1
     affordable = FLOWS // max(len(job.edges) * iterations * each, 1)
     candidates = min(max(affordable, 1), CANDIDATES)
     return SearchOptions(transfers=candidates, iterations=iterations, policy=rates)

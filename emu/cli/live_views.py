@@ -7,7 +7,7 @@ import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from emu.cli.progress import ProgressLine
+from emu.cli.progress_bar import ProgressLine
 from emu.coordinator import Observer, Observers
 from emu.dashboard import Dashboard, LiveRun, LiveTable
 from emu.errors import EmulatorError, ScenarioError

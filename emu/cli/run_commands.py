@@ -15,7 +15,7 @@ from emu.cli.app import app
 from emu.cli.doctor_commands import prediction_table
 from emu.cli.live_views import Onlookers
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
-from emu.cli.progress import ProgressLine
+from emu.cli.progress_bar import ProgressLine
 from emu.errors import ExpectationMissed, RunUntrusted
 from emu.experiment.auto_scale import fit
 from emu.experiment.expectations import missed_expectations

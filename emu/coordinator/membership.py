@@ -53,7 +53,7 @@ _CAUSE_SHOWS = 0.5  # wall seconds in which the cause of a failure is reported, 
 _LEAVE = 2.0  # wall seconds that agents have to end their processes and leave
 
 
-class Agent:
+class JoinedAgent:
     """An agent that has joined, with the rate board of its host."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Membership:
         self._doing, self._story = doing, story
         self.token = settings.token or secrets.token_hex(16)
         self.address = ("", 0)
-        self.agents: list[Agent] = []
+        self.agents: list[JoinedAgent] = []
         self.processes: dict[str, Process] = {}
         self._mail: Mailbox[tuple[str, Message] | Report] = Mailbox()
         self._server: ControlServer | None = None
@@ -160,7 +160,7 @@ class Membership:
 
     def tell_all(self, message: Message) -> None:
         """Send ``message`` to every process and agent that can still be reached."""
-        members: list[Process | Agent] = [*self.processes.values(), *self.agents]
+        members: list[Process | JoinedAgent] = [*self.processes.values(), *self.agents]
         for member in members:
             with contextlib.suppress(EmulatorError):
                 member.connection.send(pack(message))
@@ -177,7 +177,7 @@ class Membership:
         with contextlib.suppress(NodeLost):
             self.processes[process].connection.send(pack(message), together=True)
 
-    def tell_agent(self, agent: Agent, message: Message) -> None:
+    def tell_agent(self, agent: JoinedAgent, message: Message) -> None:
         """Send ``message`` to one agent."""
         with contextlib.suppress(NodeLost):
             agent.connection.send(pack(message))
@@ -273,7 +273,7 @@ class Membership:
         if len(self.agents) == (self._settings.agents or 1):
             connection.send(pack(Stop("every agent of this run has joined already")))
             return
-        agent = Agent(f"agent {len(self.agents)}", connection, hello.host)
+        agent = JoinedAgent(f"agent {len(self.agents)}", connection, hello.host)
         self.agents.append(agent)
         self._mail.put((agent.name, hello))
         beat = asyncio.create_task(self._beat(agent))
@@ -287,7 +287,7 @@ class Membership:
             self._left.set()
             beat.cancel()
 
-    def _agent_said(self, agent: Agent, message: Message) -> bool:
+    def _agent_said(self, agent: JoinedAgent, message: Message) -> bool:
         agent.last_heard = time.monotonic()
         if isinstance(message, ProcessDied):
             self._process_died(message)
@@ -298,7 +298,7 @@ class Membership:
             self._mail.put((agent.name, message))
         return True
 
-    async def _beat(self, agent: Agent) -> None:
+    async def _beat(self, agent: JoinedAgent) -> None:
         with contextlib.suppress(EmulatorError):
             while True:
                 agent.connection.send(pack(Beat()))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.problem import Problem
-    from emu.scheduling import Decisions, Lines
+    from emu.scheduling import Decisions, RateSegments
     from emu.wire.messages import FlowEnded, TaskEnded
 
 
@@ -32,7 +32,7 @@ class Recorder:
         self._volumes = np.zeros((edges, iterations))
         self.task_settled = np.full((tasks, iterations), np.nan)
         self._flow_settled = np.full((edges, iterations), np.nan)
-        self._lines: list[Lines] = []
+        self._lines: list[RateSegments] = []
 
     def decided(self, decisions: Decisions) -> None:
         """Note what the scheduler decided."""

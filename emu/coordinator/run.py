@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from emu.coordinator.outcome import Arrays
     from emu.coordinator.settings import EmulationSettings
     from emu.problem import Problem, Realization
-    from emu.scheduling import Decisions, Lines
+    from emu.scheduling import Decisions, RateSegments
 
 __all__ = ["Coordinator", "EmulatedRun", "Observer", "emulate"]
 
@@ -306,16 +306,16 @@ class Coordinator:
         """Tell who looks on."""
         self._observer.decided(decisions)
 
-    def publish(self, lines: Lines) -> None:
+    def publish(self, lines: RateSegments) -> None:
         """Put changed fluid lines on the boards of all hosts."""
-        message: messages.Lines | None = None
+        message: messages.RateUpdate | None = None
         for agent in self._membership.agents:
             if agent.board is not None:
                 agent.board.publish(
                     lines.edge, lines.iteration, lines.served, lines.rate, lines.since
                 )
                 continue
-            message = message or messages.Lines(
+            message = message or messages.RateUpdate(
                 lines.edge.tobytes(),
                 lines.iteration.tobytes(),
                 lines.served.tobytes(),

@@ -16,7 +16,7 @@ import math
 from typing import TYPE_CHECKING, Protocol
 
 from emu.errors import NodeMisbehaved, SchedulingError
-from emu.scheduling import Decisions, Lines, newest
+from emu.scheduling import Decisions, RateSegments, newest
 from emu.wire.messages import FlowEnded, RunTask, TaskEnded
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Outlet(Protocol):
         """Tell the process of the task to start it."""
         ...
 
-    def publish(self, lines: Lines) -> None:
+    def publish(self, lines: RateSegments) -> None:
         """Put changed fluid lines on every rate board."""
         ...
 

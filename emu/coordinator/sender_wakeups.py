@@ -17,7 +17,7 @@ from emu.wire.messages import WakeSender
 
 if TYPE_CHECKING:
     from emu.problem import Problem
-    from emu.scheduling import Lines
+    from emu.scheduling import RateSegments
 
 
 class SenderWakeups:
@@ -31,7 +31,7 @@ class SenderWakeups:
         #: Lowest rate of the flow since its sender was told: it knows of no lower one.
         self._known = np.zeros(len(job.edges))
 
-    def due(self, lines: Lines) -> dict[str, WakeSender]:
+    def due(self, lines: RateSegments) -> dict[str, WakeSender]:
         """Return what to tell to which process: of rates `RISE` times those known."""
         edges, rates = lines.edge, lines.rate
         new = self._iteration[edges] != lines.iteration

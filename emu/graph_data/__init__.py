@@ -6,6 +6,7 @@ Must not know: sockets, schedules, training. torch and dgl only inside METIS.
 from emu.graph_data.batches import BatchPlan, batch_counts
 from emu.graph_data.dataset import Dataset, open_dataset, open_for
 from emu.graph_data.partitioning import edge_cut, partition
+from emu.graph_data.realized_volumes import realize_volumes
 from emu.graph_data.sampling import (
     GrowingBatch,
     SampledBatch,
@@ -16,7 +17,6 @@ from emu.graph_data.sampling import (
     stream_key,
     warm_up,
 )
-from emu.graph_data.volumes import realize_volumes
 
 __all__ = [
     "BatchPlan",

@@ -12,7 +12,7 @@ import numpy as np
 
 from emu.errors import DataError
 from emu.graph_data.partitioning import partition
-from emu.graph_data.prepared import PreparedArrays, prepare
+from emu.graph_data.prepared import PreparedArrays, prepare_arrays
 from emu.graph_data.raw_graph import CHUNK
 from emu.graph_data.sampling import Structure
 from emu.graph_data.sources import cache_home, find_source
@@ -172,7 +172,7 @@ def open_dataset(
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
     folder = cache_home() / "prepared" / f"{name}-{key}"
     return Dataset(
-        prepare(folder, lambda partial: _write(partial, source.load(), spec))
+        prepare_arrays(folder, lambda partial: _write(partial, source.load(), spec))
     )
 
 

@@ -50,7 +50,7 @@ class PreparedArrays:
     Parameters
     ----------
     folder
-        Made by `prepare`.
+        Made by `prepare_arrays`.
 
     Raises
     ------
@@ -104,7 +104,9 @@ def _body_checksum(body: dict[str, Any]) -> int:
     return isal_zlib.crc32(json.dumps(body, sort_keys=True).encode())
 
 
-def prepare(folder: Path, build: Callable[[Path], dict[str, Any]]) -> PreparedArrays:
+def prepare_arrays(
+    folder: Path, build: Callable[[Path], dict[str, Any]]
+) -> PreparedArrays:
     """Open ``folder``, made by ``build`` if it is not there yet.
 
     Any number of processes may ask at once: one builds, the others wait for it. What a

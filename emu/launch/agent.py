@@ -21,9 +21,9 @@ from emu.wire.messages import (
     BoardReady,
     Failed,
     Launch,
-    Lines,
     Message,
     ProcessDied,
+    RateUpdate,
     Stop,
     expect,
     pack,
@@ -192,7 +192,7 @@ class Agent:
         """
         while True:
             message = unpack(await connection.receive(_SILENCE))
-            if isinstance(message, Lines):
+            if isinstance(message, RateUpdate):
                 publish_lines(board, message)
             elif isinstance(message, Stop):
                 return
@@ -213,7 +213,7 @@ class Agent:
         await asyncio.to_thread(join_or_kill, self._processes, _GRACE)
 
 
-def publish_lines(board: RateBoard, lines: Lines) -> None:
+def publish_lines(board: RateBoard, lines: RateUpdate) -> None:
     """Put lines that came by message on the board of this host."""
     board.publish(
         np.frombuffer(lines.edges, "<i8"),

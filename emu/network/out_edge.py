@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.network.pacer import Pacer
-    from emu.shaping import FluidLine
+    from emu.shaping import RateSegment
 
 #: Bytes that an unshaped frame sends per turn of the loop, and while other edges of the
 #: process are being paced. Of a raw socket's throughput at 16 MB, 4 MB keep 0.96, 1 MB
@@ -204,7 +204,7 @@ class OutEdge:
         )
 
     def _follow(
-        self, queued: _Queued, line: FluidLine, now: float, pacer: Pacer
+        self, queued: _Queued, line: RateSegment, now: float, pacer: Pacer
     ) -> None:
         outgoing = queued.outgoing
         sent, volume = outgoing.body_sent, outgoing.volume

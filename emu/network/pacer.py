@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from emu.network.clock import Alarm, RunClock
 from emu.network.send_log import SendLog
 from emu.network.traffic import Traffic
-from emu.shaping import Depth, FluidLine, Looks
+from emu.shaping import Depth, Looks, RateSegment
 
 if TYPE_CHECKING:
     from emu.network.rate_board import RateBoard
@@ -126,13 +126,13 @@ class Pacer:
         """Whether a shaped frame is waiting or on its way."""
         return bool(self._active)
 
-    def line(self, edge: int, iteration: int) -> FluidLine | None:
+    def line(self, edge: int, iteration: int) -> RateSegment | None:
         """Return the fluid of a flow in real bytes and wall seconds, if it has one."""
         clock, line = self._clock, self._board.read(edge)
         if clock is None or line is None or line.iteration != iteration:
             return None
         scale = self._byte_scale
-        return FluidLine(
+        return RateSegment(
             iteration,
             line.served * scale,
             line.rate * scale / clock.time_scale,

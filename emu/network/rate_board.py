@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.shaping import FluidLine
+from emu.shaping import RateSegment
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -126,7 +126,7 @@ class RateBoard:
         entries["since"][where] = ordered(since)
         entries["ended"][where] = count
 
-    def read(self, edge: int) -> FluidLine | None:
+    def read(self, edge: int) -> RateSegment | None:
         """Return the newest line of an edge, None if it has none yet (about 1 us)."""
         offset = edge * 64
         for _ in range(_ATTEMPTS):
@@ -137,7 +137,7 @@ class RateBoard:
                 break
         else:
             return None
-        return FluidLine(iteration, served, rate, since) if iteration >= 0 else None
+        return RateSegment(iteration, served, rate, since) if iteration >= 0 else None
 
     def forget_name(self) -> None:
         """Remove the temporary file, once everybody has opened it; else do nothing."""

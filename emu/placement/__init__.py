@@ -10,13 +10,13 @@ from emu.placement.common_random_numbers import common_draws
 from emu.placement.distdgl import colocated_pairs, place_distdgl
 from emu.placement.etp import EtpOptions, search_etp
 from emu.placement.ifs import place_ifs
-from emu.placement.load import ResourceLoad, port_seconds, resource_loads
-from emu.placement.place import POLICIES, place
-from emu.placement.result import PlacementResult
+from emu.placement.place import PLACEMENT_POLICIES, place
+from emu.placement.placement_result import PlacementResult
+from emu.placement.resource_load import ResourceLoad, port_seconds, resource_loads
 from emu.placement.search import SearchOptions, search
 
 __all__ = [
-    "POLICIES",
+    "PLACEMENT_POLICIES",
     "EtpOptions",
     "PlacementResult",
     "ResourceLoad",

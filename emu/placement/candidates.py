@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from emu.placement.load import sent_bytes
+from emu.placement.resource_load import sent_bytes
 from emu.placement.space import TOLERANCE
 from emu.scheduling.compiled import compiled
 from emu.simulation.evaluator import MakespanEvaluator

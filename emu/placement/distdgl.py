@@ -43,7 +43,7 @@ def place_distdgl(job: Job, cluster: Cluster) -> Placement:
        with its associated samplers". Ties are left open there.
     """
     space = Space(job, cluster)
-    teams = find_teams(space)
+    teams = sampler_groups(space)
     counts = _Colocation(space, teams).counts()
     if counts is None:
         raise infeasibility(space)
@@ -72,7 +72,7 @@ def colocated_pairs(job: Job, placement: Placement) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Teams:
+class SamplerGroups:
     """Units of workers and, for each, the units of its samplers."""
 
     workers: tuple[int, ...]
@@ -84,7 +84,7 @@ class Teams:
         return len(self.samplers[0])
 
 
-def find_teams(space: Space) -> Teams:
+def sampler_groups(space: Space) -> SamplerGroups:
     """Return the workers of the job with their samplers.
 
     Raises
@@ -108,7 +108,7 @@ def find_teams(space: Space) -> Teams:
         teams.setdefault(unit_of[edge.destination], []).append(unit_of[edge.source])
     _check_alike(space, teams)
     workers = tuple(sorted(teams))
-    return Teams(workers, tuple(tuple(sorted(teams[w])) for w in workers))
+    return SamplerGroups(workers, tuple(tuple(sorted(teams[w])) for w in workers))
 
 
 def _check_alike(space: Space, teams: dict[int, list[int]]) -> None:
@@ -125,7 +125,7 @@ def _check_alike(space: Space, teams: dict[int, list[int]]) -> None:
 class _Colocation:
     """The dynamic program: counts of (workers, samplers, others...) per machine."""
 
-    def __init__(self, space: Space, teams: Teams) -> None:
+    def __init__(self, space: Space, teams: SamplerGroups) -> None:
         samplers = [s for team in teams.samplers for s in team]
         placed = {*teams.workers, *samplers}
         others = [[u for u in group if u not in placed] for group in space.groups]
@@ -223,7 +223,7 @@ class _Colocation:
 
 
 def _name(
-    machines: NDArray[np.int64], teams: Teams, counts: list[tuple[int, int]]
+    machines: NDArray[np.int64], teams: SamplerGroups, counts: list[tuple[int, int]]
 ) -> None:
     """Give out names: first each machine's samplers of its own workers, then the rest.
 

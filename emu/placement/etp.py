@@ -23,7 +23,7 @@ from emu.placement.chain import (
 from emu.placement.common_random_numbers import common_draws, walk_generator
 from emu.placement.ifs import fill
 from emu.placement.infeasible import infeasibility
-from emu.placement.result import PlacementResult
+from emu.placement.placement_result import PlacementResult
 from emu.placement.space import Space
 
 if TYPE_CHECKING:

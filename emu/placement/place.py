@@ -10,7 +10,7 @@ from emu.placement.common_random_numbers import common_draws, walk_generator
 from emu.placement.distdgl import place_distdgl
 from emu.placement.etp import EtpOptions, search_etp
 from emu.placement.ifs import place_ifs
-from emu.placement.result import PlacementResult
+from emu.placement.placement_result import PlacementResult
 from emu.placement.search import SearchOptions, search
 from emu.problem import Problem
 from emu.simulation import makespan
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from emu.problem import Cluster, Job, Placement, Profile
 
 #: What ``placement.policy`` may say, and in one line what it does.
-POLICIES: Mapping[str, str] = {
+PLACEMENT_POLICIES: Mapping[str, str] = {
     "explicit": "as the scenario spells it out",
     "ifs": "the paper's first feasible placement (Alg. 2)",
     "etp": "the paper's search (Alg. 3); needs a profile",
@@ -45,7 +45,7 @@ def place(
     progress: Callable[[int, int, float], None] | None = None,
     **options: Any,
 ) -> PlacementResult:
-    """Return a placement of ``job`` on ``cluster`` by one of `POLICIES`.
+    """Return a placement of ``job`` on ``cluster`` by one of `PLACEMENT_POLICIES`.
 
     Parameters
     ----------
@@ -76,9 +76,10 @@ def place(
     TypeError
         When the policy has no such option.
     """
-    if name not in POLICIES:
+    if name not in PLACEMENT_POLICIES:
         raise ValueError(
-            f"no placement policy is called {name}; there are {', '.join(POLICIES)}"
+            f"no placement policy is called {name}; "
+            f"there are {', '.join(PLACEMENT_POLICIES)}"
         )
     if name in SEARCHES and profile is None:
         raise ValueError(f"placement policy {name} needs a profile")

@@ -19,9 +19,9 @@ from emu.placement.etp import REMEMBERED
 from emu.placement.exhaustive import Listing, list_placements
 from emu.placement.ifs import place_ifs
 from emu.placement.moves import TeamArrays
-from emu.placement.result import PlacementResult
+from emu.placement.placement_result import PlacementResult
 from emu.placement.space import Space
-from emu.placement.symmetry import find_symmetry, find_teams
+from emu.placement.symmetry import find_symmetry, hub_followers
 from emu.simulation.evaluator import run_makespan
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ class _Run:
 
 def _team_arrays(space: Space) -> TeamArrays:
     """Return the teams as arrays; a job without any has teams of one."""
-    teams = [(hub, *followers) for hub, followers in find_teams(space)]
+    teams = [(hub, *followers) for hub, followers in hub_followers(space)]
     teams = teams or [(unit,) for unit in range(len(space.units))]
     return TeamArrays(
         np.cumsum([0, *map(len, teams)], dtype=np.int64),

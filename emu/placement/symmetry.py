@@ -43,7 +43,7 @@ class Symmetry(NamedTuple):
     block: Ints
 
 
-def find_teams(space: Space) -> Teams:
+def hub_followers(space: Space) -> Teams:
     """Return (hub, followers): units whose only movable partner is the hub.
 
     In DGTP's job the hubs are the workers and the followers their samplers.
@@ -133,7 +133,7 @@ def find_symmetry(space: Space, realization: Realization) -> Symmetry:
     twins = [c for group in space.groups for c in classes((u,) for u in group)]
     alike: dict[tuple[int, ...], list[tuple[int, ...]]] = defaultdict(list)
     twin_units = {u for same in twins for (u,) in same}
-    for hub, followers in find_teams(space):
+    for hub, followers in hub_followers(space):
         if hub not in twin_units:
             block = (hub, *followers)
             alike[tuple(kind[u] for u in block)].append(block)

@@ -9,7 +9,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.patches import Patch
 
 from emu.analysis.critical_path import Cause, critical_path
-from emu.report.lanes import lanes
+from emu.report.lane_packing import pack_lanes
 from emu.report.plot_style import WIDTH, colours, ink, new_figure, time_axis
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _flows(
     flows = flows[[port in problem.hops[edge] for edge in flows[:, 0].tolist()]]
     at = tuple(flows.T)
     start, end = schedule.flow_start[at], schedule.flow_end[at]
-    lane = lanes(start, end)
+    lane, _ = pack_lanes(start, end)
     thickness = _FILLED / (lane.max() + 1) if len(lane) else _FILLED
     boxes = _boxes(start, end, row - _FILLED / 2 + lane * thickness, thickness)
     kinds = [job.tasks[job.edges[edge].source].kind for edge in flows[:, 0].tolist()]

@@ -23,7 +23,7 @@ import numpy as np
 
 from emu.analysis.link_rates import assigned_rates, mean_rates
 from emu.errors import DataError
-from emu.report.lanes import lanes
+from emu.report.lane_packing import pack_lanes
 from emu.runs.recorded_run import load_run, with_simulated_rates
 from emu.runs.run_directory import RunDirectory
 
@@ -161,7 +161,7 @@ class _Group:
         start, over = self._schedule.flow_start[at], self._schedule.flow_end[at]
         for m in np.unique(place):
             here = place == m
-            lane[here] = lanes(start[here], over[here])
+            lane[here], _ = pack_lanes(start[here], over[here])
         return list(zip(place.tolist(), lane.tolist(), strict=True))
 
     def _lane_names(

@@ -8,9 +8,8 @@ from zipfile import BadZipFile
 import numpy as np
 
 from emu.errors import DataError
-from emu.problem import Realization
+from emu.problem import RateHistory, Realization
 from emu.runs.run_directory import RunDirectory
-from emu.problem import RateHistory
 
 if TYPE_CHECKING:
     from pathlib import Path

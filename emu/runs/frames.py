@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from emu.errors import DataError
 from emu.analysis.link_rates import assigned_rates, mean_rates
+from emu.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

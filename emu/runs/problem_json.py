@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from emu.errors import DataError
-from emu.problem import Cluster, Edge, Job, Machine, Placement, Problem, Task
-from emu.problem import Schedule
+from emu.problem import Cluster, Edge, Job, Machine, Placement, Problem, Schedule, Task
 
 VERSION = 1
 

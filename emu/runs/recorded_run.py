@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import DataError
-from emu.problem import Realization
+from emu.problem import RateHistory, Realization, Schedule
 from emu.runs.array_files import read_rates, read_realization
 from emu.runs.problem_json import problem_from_json, schedule_from_json
 from emu.runs.result import VERSION
 from emu.runs.run_directory import read_json
-from emu.problem import RateHistory, Schedule
-from emu.scheduling import POLICIES
+from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
 
 if TYPE_CHECKING:
@@ -67,7 +66,9 @@ class RecordedRun:
     def policy(self) -> str:
         """Rate policy of the run; ``oes`` where no file says."""
         stated = self.manifest.get("scenario", {}).get("schedule", {}).get("policy")
-        known = [p for p in (self.result.get("policy"), stated) if str(p) in POLICIES]
+        known = [
+            p for p in (self.result.get("policy"), stated) if str(p) in RATE_POLICIES
+        ]
         return str(known[0]) if known else "oes"
 
     @property
@@ -292,7 +293,7 @@ def _manifest(path: Path) -> dict[str, Any]:
 def _result(path: Path) -> dict[str, Any]:
     content = _versioned(path)
     policy, predicted = content.get("policy"), content.get("predicted_makespan", 0.0)
-    if policy is not None and str(policy) not in POLICIES:
+    if policy is not None and str(policy) not in RATE_POLICIES:
         raise DataError(f"names the unknown policy {policy!r}", path=str(path))
     if not isinstance(predicted, int | float):
         raise DataError("holds no predicted makespan", path=str(path))

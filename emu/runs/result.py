@@ -9,8 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emu.problem import Problem
-    from emu.problem import Schedule
+    from emu.problem import Problem, Schedule
 
 VERSION = 1
 
@@ -20,7 +19,7 @@ def fidelity(emulated: float, simulated: float) -> float:
     return emulated / simulated - 1 if simulated else float(emulated > 0)
 
 
-def task_table(
+def task_rows(
     problem: Problem, times: NDArray[np.float64], late: NDArray[np.float64]
 ) -> dict[str, dict[str, float]]:
     """Return per kind of task: how many, mean and greatest time, greatest lateness.
@@ -44,7 +43,7 @@ def task_table(
     return table
 
 
-def flow_table(emulated: Schedule, simulated: Schedule) -> list[dict[str, Any]]:
+def flow_rows(emulated: Schedule, simulated: Schedule) -> list[dict[str, Any]]:
     """Return, per kind of edge, flows and bytes and how long they took on average."""
     job = emulated.problem.job
     groups: dict[tuple[str, str], list[tuple[int, int]]] = {}
@@ -72,7 +71,7 @@ def _mean_length(schedule: Schedule, at: Any) -> float:
     return float((schedule.flow_end[at] - schedule.flow_start[at]).mean())
 
 
-def port_table(schedule: Schedule) -> list[dict[str, Any]]:
+def port_rows(schedule: Schedule) -> list[dict[str, Any]]:
     """Return per direction of every NIC: bytes, and the share of the makespan used."""
     problem = schedule.problem
     carried = np.zeros(len(problem.capacities))

@@ -16,9 +16,8 @@ import numpy as np
 from pydantic import ValidationError
 
 from emu.errors import DataError
-from emu.problem import Placement, Problem
+from emu.problem import Placement, Problem, Schedule
 from emu.scenario.scenario import Scenario
-from emu.problem import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.problem import Problem
-    from emu.problem import RateHistory, Schedule
+    from emu.problem import Problem, RateHistory, Schedule
 
 
 class RunDirectory:

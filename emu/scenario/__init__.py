@@ -4,11 +4,11 @@ Must not know: sockets, node processes, how a schedule is made.
 """
 
 from emu.scenario.experiment import Experiment, prepare
-from emu.scenario.load import find_errors, load
 from emu.scenario.placing import place
 from emu.scenario.profile_file import ProfileFile, read_profile, write_profile
 from emu.scenario.realize import build_job, profile_of, realize
 from emu.scenario.scenario import CreditWindow, Scenario, json_schema
+from emu.scenario.scenario_file import find_errors, load
 
 __all__ = [
     "CreditWindow",

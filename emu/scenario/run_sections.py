@@ -35,10 +35,14 @@ def _one_of(known: Mapping[str, object]) -> BeforeValidator:
 
 
 RatePolicy: TypeAlias = Annotated[
-    str, _one_of(scheduling.POLICIES), WithJsonSchema({"enum": [*scheduling.POLICIES]})
+    str,
+    _one_of(scheduling.RATE_POLICIES),
+    WithJsonSchema({"enum": [*scheduling.RATE_POLICIES]}),
 ]
 PlacementPolicy: TypeAlias = Annotated[
-    str, _one_of(placement.POLICIES), WithJsonSchema({"enum": [*placement.POLICIES]})
+    str,
+    _one_of(placement.PLACEMENT_POLICIES),
+    WithJsonSchema({"enum": [*placement.PLACEMENT_POLICIES]}),
 ]
 
 

@@ -9,7 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from emu.errors import ScenarioError
-from emu.scenario.load import load
+from emu.scenario.scenario_file import load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

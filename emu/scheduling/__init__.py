@@ -4,14 +4,14 @@ Pure state on flat arrays, driven by virtual time (`emu.simulation`) or by messa
 (`emu.coordinator`). Must not know: who drives it, and why.
 """
 
-from emu.scheduling.policies import POLICIES, Policy, policy_named, rate_policy
-from emu.scheduling.scheduler import Decisions, Lines, Scheduler, newest
+from emu.scheduling.policies import RATE_POLICIES, Policy, policy_named, rate_policy
+from emu.scheduling.scheduler import Decisions, RateSegments, Scheduler, newest
 
 __all__ = [
-    "POLICIES",
+    "RATE_POLICIES",
     "Decisions",
-    "Lines",
     "Policy",
+    "RateSegments",
     "Scheduler",
     "newest",
     "policy_named",

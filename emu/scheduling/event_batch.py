@@ -14,7 +14,7 @@ import numpy as np
 
 from emu.scheduling import dependencies as progress
 from emu.scheduling.compiled import compiled, inlined
-from emu.scheduling.rate_changes import RateChanges, changed_lines
+from emu.scheduling.rate_changes import RateChanges, changed_segments
 from emu.scheduling.rates import set_rates
 from emu.scheduling.service_clocks import next_end
 from emu.scheduling.state import BEGUN, GONE, OPENED, TIE, State
@@ -157,7 +157,7 @@ def _decide(
     state.length[OPENED] = 0
     progress.settle(layout, state, volumes, now)
     set_rates(layout, state, now)
-    return changed_lines(layout, state, board, now)
+    return changed_segments(layout, state, board, now)
 
 
 @inlined

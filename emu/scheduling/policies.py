@@ -70,7 +70,7 @@ _VARYS = "Varys (SIGCOMM 2014)"
 _OMCOFLOW = "OMCoflow (ToN 2019) as DGTP section VI-B describes it"
 _OURS = "this project"
 
-POLICIES: dict[str, Policy] = {
+RATE_POLICIES: dict[str, Policy] = {
     policy.name: policy
     for policy in (
         Policy(
@@ -178,10 +178,10 @@ def policy_named(name: str) -> Policy:
     ValueError
         When there is none.
     """
-    if name not in POLICIES:
-        known = ", ".join(POLICIES)
+    if name not in RATE_POLICIES:
+        known = ", ".join(RATE_POLICIES)
         raise ValueError(f"no policy is called {name}; there are {known}")
-    return POLICIES[name]
+    return RATE_POLICIES[name]
 
 
 def rate_policy(name: str) -> Policy:

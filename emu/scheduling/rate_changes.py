@@ -22,7 +22,7 @@ class RateChanges(NamedTuple):
         Of the flow whose line was last seen; -1 and 0 before the first.
     edge, served
         The edges whose line changed, and the bytes served by now; as many as
-        `changed_lines` says.
+        `changed_segments` says.
     """
 
     iteration: Ints
@@ -43,7 +43,9 @@ def new_rate_changes(edges: int) -> RateChanges:
 
 
 @inlined
-def changed_lines(layout: Layout, state: State, board: RateChanges, now: float) -> int:
+def changed_segments(
+    layout: Layout, state: State, board: RateChanges, now: float
+) -> int:
     """Bring ``board`` up to date; return how many lines changed."""
     lines = 0
     for group in range(state.active.size):

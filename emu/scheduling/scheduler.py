@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Lines:
+class RateSegments:
     """Fluid lines: bytes served at a time, and the rate from then on.
 
     Parameters
@@ -50,9 +50,9 @@ class Lines:
         """Return how many there are."""
         return len(self.edge)
 
-    def __getitem__(self, part: slice) -> Lines:
+    def __getitem__(self, part: slice) -> RateSegments:
         """Return a part of them."""
-        return Lines(
+        return RateSegments(
             self.edge[part],
             self.iteration[part],
             self.served[part],
@@ -61,7 +61,7 @@ class Lines:
         )
 
 
-def newest(lines: Sequence[Lines]) -> Lines:
+def newest(lines: Sequence[RateSegments]) -> RateSegments:
     """Return the last line of every edge, of lines in the order of their time."""
     if len(lines) == 1:
         return lines[0]
@@ -71,7 +71,7 @@ def newest(lines: Sequence[Lines]) -> Lines:
     def kept(name: str) -> NDArray[Any]:
         return np.concatenate([getattr(some, name) for some in lines])[last]
 
-    return Lines(
+    return RateSegments(
         edge[last], kept("iteration"), kept("served"), kept("rate"), kept("since")
     )
 
@@ -98,11 +98,11 @@ class Decisions:
     time: float
     tasks: list[tuple[int, int]]
     flows: list[tuple[int, int]]
-    lines: Lines
+    lines: RateSegments
     served: int = 0
 
     @property
-    def news(self) -> Lines:
+    def news(self) -> RateSegments:
         """The lines of which senders do not know: that a fluid ends they know."""
         return self.lines[self.served :] if self.served else self.lines
 
@@ -118,7 +118,7 @@ class Scheduler:
     problem
         What is to be scheduled.
     policy
-        Name of the rate policy, see `emu.scheduling.POLICIES`.
+        Name of the rate policy, see `emu.scheduling.RATE_POLICIES`.
     profile
         Times and volumes to expect, for a policy that looks ahead.
     holds
@@ -284,7 +284,7 @@ class Scheduler:
         )
         begun = _pairs(room.task, room.task_iteration, tasks[-1])
         opened = _pairs(room.flow, room.flow_iteration, flows[-1])
-        changed = Lines(
+        changed = RateSegments(
             room.edge[: lines[-1]].copy(),
             room.iteration[: lines[-1]].copy(),
             room.amount[: lines[-1]].copy(),

@@ -7,11 +7,19 @@ wall seconds and real bytes. Must not know: sockets, timers, the rate board.
 from emu.shaping.pacing import (
     RISE,
     Depth,
-    FluidLine,
     Looks,
+    RateSegment,
     allowance,
     fluid_end,
     next_look,
 )
 
-__all__ = ["RISE", "Depth", "FluidLine", "Looks", "allowance", "fluid_end", "next_look"]
+__all__ = [
+    "RISE",
+    "Depth",
+    "Looks",
+    "RateSegment",
+    "allowance",
+    "fluid_end",
+    "next_look",
+]

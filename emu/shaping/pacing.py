@@ -20,7 +20,7 @@ ROUNDING = 1e-9
 RISE = 2.0
 
 
-class FluidLine(NamedTuple):
+class RateSegment(NamedTuple):
     """The newest piece of a flow's fluid: F(t) = served + rate * (t - since).
 
     Parameters
@@ -89,7 +89,7 @@ class Looks:
     idle: float = 0.1
 
 
-def fluid_end(line: FluidLine, volume: float) -> float:
+def fluid_end(line: RateSegment, volume: float) -> float:
     """Return when the fluid reaches the volume; infinity at rate 0 before that."""
     missing = volume - line.served
     if missing <= ROUNDING * volume:
@@ -97,7 +97,9 @@ def fluid_end(line: FluidLine, volume: float) -> float:
     return line.since + missing / line.rate if line.rate > 0 else math.inf
 
 
-def allowance(line: FluidLine, now: float, sent: int, volume: int, depth: Depth) -> int:
+def allowance(
+    line: RateSegment, now: float, sent: int, volume: int, depth: Depth
+) -> int:
     """Return how many more bytes may be sent at time ``now``.
 
     Parameters
@@ -120,7 +122,7 @@ def allowance(line: FluidLine, now: float, sent: int, volume: int, depth: Depth)
 
 
 def next_look(
-    line: FluidLine | None,
+    line: RateSegment | None,
     now: float,
     volume: int,
     *,

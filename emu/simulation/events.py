@@ -10,7 +10,7 @@ import numpy as np
 from emu.scheduling import dependencies as progress
 from emu.scheduling import heap
 from emu.scheduling.compiled import compiled, hot, inlined
-from emu.scheduling.rate_changes import RateChanges, changed_lines, new_rate_changes
+from emu.scheduling.rate_changes import RateChanges, changed_segments, new_rate_changes
 from emu.scheduling.rates import set_rates
 from emu.scheduling.service_clocks import next_end
 from emu.scheduling.state import BEGUN, GONE, OPENED, TIE, State
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from emu.scheduling.compiled_problem import Floats, Ints, Layout
 
 
-class Recorder(NamedTuple):
+class RateRecord(NamedTuple):
     """Room for a rate history, see `RateHistory`.
 
     Parameters
@@ -38,10 +38,10 @@ class Recorder(NamedTuple):
 
 
 @compiled
-def new_recorder(edges: int, room: int) -> Recorder:
+def new_recorder(edges: int, room: int) -> RateRecord:
     """Return a recorder with ``room`` for rows; -1 records and counts nothing."""
     size = max(room, 0)
-    return Recorder(
+    return RateRecord(
         np.zeros(1 if room >= 0 else 0, np.int64),
         new_rate_changes(edges if room >= 0 else 0),
         np.empty(size),
@@ -52,11 +52,11 @@ def new_recorder(edges: int, room: int) -> Recorder:
 
 
 @inlined
-def _record(layout: Layout, state: State, recorder: Recorder, now: float) -> None:
+def _record(layout: Layout, state: State, recorder: RateRecord, now: float) -> None:
     if recorder.rows.size == 0:
         return
     board = recorder.board
-    for i in range(changed_lines(layout, state, board, now)):
+    for i in range(changed_segments(layout, state, board, now)):
         row = recorder.rows[0]
         if row < recorder.time.size:
             edge = board.edge[i]
@@ -88,7 +88,7 @@ def run(
     volumes: Floats,
     limit: float,
     step: float,
-    recorder: Recorder,
+    recorder: RateRecord,
 ) -> float:
     """Run the schedule to its end; return the time of the last task's end.
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from emu.errors import SchedulingError
 from emu.problem import Profile, RateHistory, Realization, Schedule
-from emu.scheduling import POLICIES, policy_named
+from emu.scheduling import RATE_POLICIES, policy_named
 from emu.scheduling.compiled_problem import job_arrays, lay_out, plain
 from emu.scheduling.policies import PORTFOLIO, rate_policy
 from emu.scheduling.rates import check_rows, expectation
 from emu.scheduling.state import State, new_state
-from emu.simulation.events import Recorder, new_recorder, run
+from emu.simulation.events import RateRecord, new_recorder, run
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -105,7 +105,7 @@ def best_policy(
 
     The expected run repeats the profiled iterations in order. ``oes`` is always among
     the candidates, so the choice is never worse than it on that run; ties go to the
-    one listed first in `POLICIES`.
+    one listed first in `RATE_POLICIES`.
 
     Parameters
     ----------
@@ -119,11 +119,11 @@ def best_policy(
     """
     columns = np.arange(problem.job.iterations) % profile.times.shape[1]
     expected = Realization(profile.times[:, columns], profile.volumes[:, columns])
-    among = {"oes", *(candidates or POLICIES)} - {"portfolio"}
+    among = {"oes", *(candidates or RATE_POLICIES)} - {"portfolio"}
     # none is maxmin by another name: one simulation for both.
     rules = {
         policy_named(name).code: name
-        for name in reversed(list(POLICIES))
+        for name in reversed(list(RATE_POLICIES))
         if name in among
     }
     spans = {
@@ -142,7 +142,7 @@ def _run(
     room: int,
     *,
     logged: bool = True,
-) -> tuple[float, State, Recorder]:
+) -> tuple[float, State, RateRecord]:
     job = problem.job
     realization.check_shapes(job)
     if not 0.0 <= step < math.inf:

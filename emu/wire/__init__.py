@@ -7,7 +7,7 @@ Every length is checked against a limit before memory is taken for it.
 
 from emu.wire.decoding import FrameReader
 from emu.wire.encoding import Outgoing, encode_data, encode_message
-from emu.wire.layout import (
+from emu.wire.frame_layout import (
     DATA_KINDS,
     MESSAGE_KINDS,
     PREFIX_BYTES,

@@ -15,7 +15,7 @@ import numpy as np
 from isal import isal_zlib
 
 from emu.errors import FrameTooLarge, MalformedFrame, TruncatedFrame, WireError
-from emu.wire.layout import (
+from emu.wire.frame_layout import (
     DTYPES,
     MAGIC,
     MESSAGE_KINDS,

@@ -8,7 +8,7 @@ import msgpack
 import numpy as np
 from isal import isal_zlib
 
-from emu.wire.layout import DTYPES, MAGIC, PREFIX, VERSION, Kind, TensorSpec
+from emu.wire.frame_layout import DTYPES, MAGIC, PREFIX, VERSION, Kind, TensorSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

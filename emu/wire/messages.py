@@ -9,7 +9,7 @@ A message is a frozen dataclass; on the wire it is a msgpack map of its fields w
     process      Ready ─►                    ─► Begin          the barrier; time 0
     process                                  ◄─ RunTask        a task may start
     process                                  ◄─ WakeSender     a flow may go, or faster
-    process      TaskEnded, FlowEnded ─►     ─► Lines (agents on other hosts)
+    process      TaskEnded, FlowEnded ─►     ─► RateUpdate (agents on other hosts)
     process      Outcome ─►                  ◄─ Finish         results and statistics
     anybody      Failed, ProcessDied ─►      ─► Stop           one error ends the run
 """
@@ -46,7 +46,7 @@ class BoardReady:
 
 
 @dataclass(frozen=True)
-class Lines:
+class RateUpdate:
     """Fluid lines for the rate board of another host; little-endian array bytes.
 
     ``edges`` and ``iterations`` are int64, ``served``, ``rates`` and ``since`` (run
@@ -212,7 +212,7 @@ Message: TypeAlias = (
     AgentHello
     | Launch
     | BoardReady
-    | Lines
+    | RateUpdate
     | ProcessDied
     | Beat
     | ProcessHello

@@ -6,7 +6,7 @@ Must not know: scenario files, machines beyond their names, placements, policies
 from emu.workloads.credit import credit_edges
 from emu.workloads.custom import CustomFlow, CustomTask, custom_job, custom_realization
 from emu.workloads.dgtp import DgtpConfig, dgtp_job, dgtp_times
-from emu.workloads.volumes import (
+from emu.workloads.volume_formulas import (
     SampleCounts,
     dgtp_volumes,
     parameter_count,

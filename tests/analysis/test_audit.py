@@ -11,7 +11,7 @@ from hypothesis import given
 
 from emu.analysis.audit import audit
 from emu.problem import RateHistory, Schedule
-from emu.scheduling import POLICIES
+from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from emu.problem import Problem, Realization
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", RATE_POLICIES)
 @given(drawn=problems())
 def test_simulated_schedules_pass(
     policy: str, drawn: tuple[Problem, Realization]

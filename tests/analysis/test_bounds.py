@@ -17,7 +17,7 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.scheduling import POLICIES
+from emu.scheduling import RATE_POLICIES
 from emu.simulation import MakespanEvaluator, makespan
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
@@ -30,7 +30,7 @@ def test_no_policy_beats_the_bounds(drawn: tuple[Problem, Realization]) -> None:
     found = bounds(*drawn)
     assert found.nic_load <= found.combined * SLACK
     assert found.critical_path <= found.combined
-    for policy, rule in POLICIES.items():
+    for policy, rule in RATE_POLICIES.items():
         span = makespan(*drawn, policy)
         assert span * SLACK >= found.combined, policy
         assert -1e-9 <= found.gap(span) <= 1

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.analysis.error_budget import Source, divide, error_budget, send_rows
+from emu.analysis.error_budget import DelayCause, divide, error_budget, send_rows
 from emu.problem import Realization
 from emu.simulation import simulate
 from emu.testing import two_machine_example
@@ -73,15 +73,15 @@ def test_what_is_between_the_parts_is_control_latency() -> None:
 @pytest.mark.parametrize(
     ("row", "most"),
     [
-        ([10.0, 4.0, 5.0, 0.0], Source.COPYING),  # left in time, came 1 s later
-        ([11.0, 4.0, 5.0, 0.0], Source.SHAPING),
-        ([11.0, 4.0, 5.0, 0.9], Source.LOOP_LAG),
-        ([11.0, 4.0, 10.9, 0.0], Source.CONTROL),
-        ([11.0, 10.9, 10.9, 0.9], Source.CPU),
-        ([11.0, math.nan, math.nan, 0.0], Source.SHAPING),
+        ([10.0, 4.0, 5.0, 0.0], DelayCause.COPYING),  # left in time, came 1 s later
+        ([11.0, 4.0, 5.0, 0.0], DelayCause.SHAPING),
+        ([11.0, 4.0, 5.0, 0.9], DelayCause.LOOP_LAG),
+        ([11.0, 4.0, 10.9, 0.0], DelayCause.CONTROL),
+        ([11.0, 10.9, 10.9, 0.9], DelayCause.CPU),
+        ([11.0, math.nan, math.nan, 0.0], DelayCause.SHAPING),
     ],
 )
-def test_the_sender_knows_why(row: list[float], most: Source) -> None:
+def test_the_sender_knows_why(row: list[float], most: DelayCause) -> None:
     late = divide(10.0, 11.0, np.array(row))
 
     assert max(late, key=lambda source: late[source]) is most
@@ -100,8 +100,8 @@ def test_parts_are_never_negative_and_sum(
 
 def test_nothing_is_late_that_was_never_due() -> None:
     assert divide(math.nan, 3.0, None) == {}
-    assert divide(3.0, 2.0, None) == {Source.CLOCK: -1.0}
-    assert divide(3.0, 4.0, None) == {Source.SHAPING: 1.0}
+    assert divide(3.0, 2.0, None) == {DelayCause.CLOCK: -1.0}
+    assert divide(3.0, 4.0, None) == {DelayCause.SHAPING: 1.0}
 
 
 def test_rows_come_from_all_processes() -> None:

@@ -32,7 +32,7 @@ from emu.problem import (
     Task,
 )
 from emu.simulation import simulate
-from emu.wire.layout import MAGIC, PREFIX, VERSION, Kind
+from emu.wire.frame_layout import MAGIC, PREFIX, VERSION, Kind
 from tests.coordinator.emulated import Acts, emulable, golden, named
 
 if TYPE_CHECKING:

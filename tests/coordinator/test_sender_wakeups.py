@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.coordinator.sender_wakeups import SenderWakeups
-from emu.scheduling import Lines
+from emu.scheduling import RateSegments
 from emu.shaping import Depth, Looks, fluid_end, next_look
 from emu.testing import two_machine_example
 from emu.wire.messages import WakeSender
@@ -22,9 +22,9 @@ EDGE = 0
 PROCESS = JOB.tasks[JOB.edges[EDGE].source].process_name
 
 
-def line(iteration: int, rate: float, since: float) -> Lines:
+def line(iteration: int, rate: float, since: float) -> RateSegments:
     """Return one new line of `EDGE`."""
-    return Lines(*(np.array([x]) for x in (EDGE, iteration, 0.0, rate, since)))
+    return RateSegments(*(np.array([x]) for x in (EDGE, iteration, 0.0, rate, since)))
 
 
 def test_who_gets_a_rate_is_told_once() -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.problem import Problem, Realization
-    from emu.scheduling import Decisions, Lines
+    from emu.scheduling import Decisions, RateSegments
 
 
 class PerfectProcesses:
@@ -45,7 +45,7 @@ class PerfectProcesses:
         """Note it; what is to be done is told."""
         self.heard.append(decisions)
 
-    def publish(self, lines: Lines) -> None:
+    def publish(self, lines: RateSegments) -> None:
         """Foresee the ends of the flows whose lines have changed."""
         columns = (lines.edge, lines.iteration, lines.served, lines.rate, lines.since)
         for edge, n, served, rate, since in zip(*columns, strict=True):
@@ -128,7 +128,7 @@ class LateProcesses(PerfectProcesses):
         super().run_task(dataclasses.replace(message, start=message.start + later))
 
     @override
-    def publish(self, lines: Lines) -> None:
+    def publish(self, lines: RateSegments) -> None:
         super().publish(lines)
         for edge in lines.edge.tolist():
             end, n = self._flows.pop(edge)
@@ -217,7 +217,7 @@ class PromptProcesses(PerfectProcesses):
         self._told.append((told, event))
 
     @override
-    def publish(self, lines: Lines) -> None:
+    def publish(self, lines: RateSegments) -> None:
         super().publish(lines)
         for edge in lines.edge.tolist():
             end, n = self._flows.pop(edge)

@@ -10,7 +10,7 @@ import numpy as np
 from emu.dashboard import LiveRun
 from emu.dashboard.event_log import Tape
 from emu.scheduling import Decisions
-from emu.scheduling.scheduler import Lines
+from emu.scheduling.scheduler import RateSegments
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.wire.messages import FlowEnded, RunTask, TaskEnded
@@ -105,7 +105,7 @@ def _events(schedule: Schedule) -> list[tuple[float, int, Callable[[Tape], None]
         edge, iteration = rates.edge[rows], rates.iteration[rows]
         new = schedule.flow_start[edge, iteration] == time
         flows = list(zip(edge[new].tolist(), iteration[new].tolist(), strict=True))
-        lines = Lines(
+        lines = RateSegments(
             edge, iteration, np.zeros(len(edge)), rates.rate[rows], rates.time[rows]
         )
         decided = Decisions(time, [], flows, lines)

@@ -11,7 +11,7 @@ from emu.dashboard.live_table import live_table
 from emu.dashboard.metrics import metrics
 from emu.report import terminal
 from emu.scheduling import Decisions
-from emu.scheduling.scheduler import Lines
+from emu.scheduling.scheduler import RateSegments
 from tests.dashboard.replay import Replay
 
 
@@ -67,7 +67,7 @@ def test_a_line_of_a_flow_that_is_over_does_not_come_back() -> None:
     replay = Replay()
     replay.until(replay.schedule.makespan)
     edge, n = replay.schedule.flows()[0].tolist()
-    stale = Lines(*(np.array([value]) for value in (edge, n, 0.0, 7.0, 1e3)))
+    stale = RateSegments(*(np.array([value]) for value in (edge, n, 0.0, 7.0, 1e3)))
     replay.live.tape.decided(Decisions(1e3, [], [(edge, n)], stale))
     status = replay.live.status()
     assert status.active_flows == 0

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
-from emu.graph_data.prepared import prepare
+from emu.graph_data.prepared import prepare_arrays
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ def build(partial: Path) -> dict[str, Any]:
 
 def test_what_was_built_is_read_back(tmp_path: Path) -> None:
     for _ in range(2):
-        prepared = prepare(tmp_path / "set", build)
+        prepared = prepare_arrays(tmp_path / "set", build)
 
         assert prepared.facts == {"answer": 42}
         np.testing.assert_array_equal(prepared.array("numbers"), np.arange(100))
@@ -36,7 +36,7 @@ def test_what_was_built_is_read_back(tmp_path: Path) -> None:
 
 
 def test_arrays_are_mapped_read_only(tmp_path: Path) -> None:
-    array = prepare(tmp_path / "set", build).array("numbers")
+    array = prepare_arrays(tmp_path / "set", build).array("numbers")
 
     assert not array.flags.writeable
     assert isinstance(array.base, np.memmap)
@@ -52,7 +52,7 @@ def flip(path: Path, position: int) -> None:
 @pytest.mark.parametrize("damage", ["flip first", "flip last", "truncate", "remove"])
 def test_damage_is_named_and_never_used(tmp_path: Path, file: str, damage: str) -> None:
     folder = tmp_path / "set"
-    prepare(folder, build)
+    prepare_arrays(folder, build)
     path = folder / file
     if damage.startswith("flip"):
         flip(path, 0 if damage == "flip first" else path.stat().st_size - 5)
@@ -62,18 +62,18 @@ def test_damage_is_named_and_never_used(tmp_path: Path, file: str, damage: str) 
         path.unlink()
 
     with pytest.raises(DataError, match=r"damaged.*delete") as caught:
-        prepare(folder, build).array("numbers")
+        prepare_arrays(folder, build).array("numbers")
     assert caught.value.path == str(path)
 
 
 def test_every_flipped_byte_of_the_manifest_is_noticed(tmp_path: Path) -> None:
     manifest = tmp_path / "set" / "manifest.json"
-    prepare(manifest.parent, build)
+    prepare_arrays(manifest.parent, build)
     whole = manifest.read_bytes()
     for position in range(len(whole)):
         flip(manifest, position)
         try:
-            prepared = prepare(manifest.parent, build)
+            prepared = prepare_arrays(manifest.parent, build)
         except DataError:
             pass
         else:  # white space between values may differ, the values may not
@@ -83,7 +83,7 @@ def test_every_flipped_byte_of_the_manifest_is_noticed(tmp_path: Path) -> None:
 
 
 def test_an_array_that_is_not_in_the_manifest_is_refused(tmp_path: Path) -> None:
-    prepared = prepare(tmp_path / "set", build)
+    prepared = prepare_arrays(tmp_path / "set", build)
     np.save(tmp_path / "set" / "stranger.npy", np.arange(3))
 
     with pytest.raises(DataError, match="damaged"):
@@ -98,14 +98,16 @@ def killed_half_way(partial: Path) -> dict[str, Any]:
 
 def test_a_build_killed_half_way_is_made_again(tmp_path: Path) -> None:
     folder = tmp_path / "set"
-    process = FORK.Process(target=prepare, args=(folder, killed_half_way))
+    process = FORK.Process(target=prepare_arrays, args=(folder, killed_half_way))
     process.start()
     process.join()
 
     assert process.exitcode == -signal.SIGKILL
     assert not folder.exists()
     assert folder.with_suffix(".partial").exists()
-    np.testing.assert_array_equal(prepare(folder, build).array("numbers"), range(100))
+    np.testing.assert_array_equal(
+        prepare_arrays(folder, build).array("numbers"), range(100)
+    )
     assert not folder.with_suffix(".partial").exists()
 
 
@@ -115,7 +117,7 @@ def failing(_partial: Path) -> dict[str, Any]:
 
 def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="feature 3"):
-        prepare(tmp_path / "set", failing)
+        prepare_arrays(tmp_path / "set", failing)
 
     assert [path.name for path in tmp_path.iterdir()] == ["set.lock"]
 
@@ -126,14 +128,14 @@ def full_disk(_partial: Path) -> dict[str, Any]:
 
 def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be written: No space left"):
-        prepare(tmp_path / "set", full_disk)
+        prepare_arrays(tmp_path / "set", full_disk)
 
 
 def test_an_unwritable_cache_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(DataError, match="cannot be written"):
-        prepare(tmp_path / "file" / "set", build)
+        prepare_arrays(tmp_path / "file" / "set", build)
 
 
 def test_processes_that_prepare_at_once_build_once(tmp_path: Path) -> None:
@@ -142,7 +144,7 @@ def test_processes_that_prepare_at_once_build_once(tmp_path: Path) -> None:
 
     def race() -> None:
         barrier.wait()
-        prepared = prepare(folder, build)
+        prepared = prepare_arrays(folder, build)
         assert prepared.array("numbers").sum() == 4950
 
     processes = [FORK.Process(target=race) for _ in range(4)]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from emu.network import RateBoard
 from emu.network.rate_board import lowered_first
-from emu.shaping import FluidLine
+from emu.shaping import RateSegment
 
 # Every line it writes satisfies served == 3 * rate == since, so a reader that mixes
 # two of them is found out.
@@ -36,9 +36,9 @@ def test_a_line_is_read_as_published() -> None:
 
     board.publish([2, 0], [5, 6], [1.5, 0.0], [10.0, 0.0], 7.25)
 
-    assert board.read(0) == FluidLine(6, 0.0, 0.0, 7.25)
+    assert board.read(0) == RateSegment(6, 0.0, 0.0, 7.25)
     assert board.read(1) is None
-    assert board.read(2) == FluidLine(5, 1.5, 10.0, 7.25)
+    assert board.read(2) == RateSegment(5, 1.5, 10.0, 7.25)
     board.close()
 
 
@@ -54,11 +54,11 @@ lines = st.lists(
 @given(lines)
 def test_the_newest_line_wins(published: list[tuple[int, int, float, float]]) -> None:
     board = RateBoard.create(5)
-    expected: dict[int, FluidLine] = {}
+    expected: dict[int, RateSegment] = {}
 
     for time, (edge, iteration, served, rate) in enumerate(published):
         board.publish([edge], [iteration], [served], [rate], [float(time)])
-        expected[edge] = FluidLine(iteration, served, rate, float(time))
+        expected[edge] = RateSegment(iteration, served, rate, float(time))
 
     assert [board.read(edge) for edge in range(5)] == [
         expected.get(edge) for edge in range(5)
@@ -108,7 +108,7 @@ def test_reads_are_never_torn_by_another_process() -> None:
 
     assert writer.returncode == 0
     assert [board.read(edge) for edge in range(4)] == [
-        FluidLine(20000, 60000.0, 20000.0, 60000.0)
+        RateSegment(20000, 60000.0, 20000.0, 60000.0)
     ] * 4
     assert len(seen) > 10
     board.close()
@@ -162,7 +162,7 @@ def test_without_memfd_the_name_can_be_forgotten(
     board.publish([1], [0], [0.0], [2.0], 0.0)
 
     assert not Path(board.path).exists()
-    assert reader.read(1) == FluidLine(0, 0.0, 2.0, 0.0)
+    assert reader.read(1) == RateSegment(0, 0.0, 2.0, 0.0)
     reader.close()
     board.close()
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.placement import POLICIES, place, place_ifs
+from emu.placement import PLACEMENT_POLICIES, place, place_ifs
 from emu.placement.common_random_numbers import common_draws, walk_generator
 from emu.problem import Cluster, Job, Problem, Profile
 from emu.simulation import makespan
@@ -30,7 +30,7 @@ def setting() -> tuple[Job, Cluster, Profile]:
     return job, cluster, Profile(drawn.times, drawn.volumes * 1e7)
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("policy", sorted(PLACEMENT_POLICIES))
 def test_every_policy_places_and_says_the_makespan(
     policy: str, setting: tuple[Job, Cluster, Profile]
 ) -> None:

@@ -20,7 +20,7 @@ from emu.placement import (
 from emu.placement.candidates import candidates, excess, expand, lower_bound, usage
 from emu.placement.memory import new_memory, place_of, remember
 from emu.placement.space import Space
-from emu.placement.symmetry import canonicalise, find_symmetry, find_teams
+from emu.placement.symmetry import canonicalise, find_symmetry, hub_followers
 from emu.problem import (
     Cluster,
     Edge,
@@ -263,7 +263,7 @@ def test_teams_are_workers_with_their_samplers() -> None:
     job, cluster = paper_testbed()
     space = Space(job, cluster)
 
-    teams = find_teams(space)
+    teams = hub_followers(space)
 
     assert [space.units[hub].name for hub, _ in teams] == [f"w{i}" for i in range(6)]
     assert [space.units[u].name for u in teams[2][1]] == ["s4", "s5"]

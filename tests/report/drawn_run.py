@@ -12,9 +12,9 @@ from emu.runs.result import (
     VERSION,
     fidelity,
     flow_error,
-    flow_table,
-    port_table,
-    task_table,
+    flow_rows,
+    port_rows,
+    task_rows,
 )
 from emu.runs.run_directory import RunDirectory
 from emu.simulation import simulate
@@ -54,9 +54,9 @@ def write_run(parent: Path, iterations: int = 4) -> tuple[Path, dict[str, Any]]:
             "remedies": ["set emulation.time_scale to 5"],
         },
         "flow_end_apart": flow_error(emulated, simulated),
-        "kinds": task_table(problem, realization.times, late),
-        "edges": flow_table(emulated, simulated),
-        "ports": port_table(emulated),
+        "kinds": task_rows(problem, realization.times, late),
+        "edges": flow_rows(emulated, simulated),
+        "ports": port_rows(emulated),
         **emulated.to_json(),
     }
     directory = RunDirectory.create("recorded", parent)

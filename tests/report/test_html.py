@@ -18,7 +18,7 @@ from emu.analysis.link_rates import assigned_rates
 from emu.errors import DataError
 from emu.report.html import explained, report_page, write_report
 from emu.report.html.chart_data import moved_rates, thinned, training_data
-from emu.report.html.lanes import pack_lanes
+from emu.report.lane_packing import pack_lanes
 from emu.runs.recorded_run import load_run, with_rates
 from emu.units import format_duration
 from tests.browser import Browser, needs_browser

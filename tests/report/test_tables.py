@@ -26,7 +26,7 @@ from emu.report import (
     port_table,
     terminal,
 )
-from emu.report.placement import ranges
+from emu.report.placement_table import ranges
 from emu.simulation import simulate
 
 if TYPE_CHECKING:

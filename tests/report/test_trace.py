@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
-from emu.report.lanes import lanes
+from emu.report.lane_packing import pack_lanes
 from emu.report.trace import write_trace
 from emu.simulation import simulate
 from emu.testing.strategies import random_problem
@@ -111,7 +111,7 @@ def test_lanes_are_as_few_as_overlap() -> None:
     rng = np.random.default_rng(1)
     start = rng.uniform(0, 10, 200)
     end = start + rng.uniform(0, 1, 200)
-    lane = lanes(start, end)
+    lane, _ = pack_lanes(start, end)
 
     for number in range(lane.max() + 1):
         mine = np.argsort(start[lane == number])

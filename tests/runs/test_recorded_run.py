@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import emu
+from emu.analysis.link_rates import assigned_rates, mean_rates
 from emu.errors import DataError
 from emu.runs.array_files import write_realization
-from emu.analysis.link_rates import assigned_rates, mean_rates
 from emu.runs.recorded_run import realization_of, with_simulated_rates
 from emu.simulation import makespan
 from emu.testing import two_machine_example

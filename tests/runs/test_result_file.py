@@ -11,15 +11,15 @@ import pytest
 
 from emu.errors import DataError
 from emu.problem import Problem
-from emu.scenario import build_job, load, place, realize
 from emu.runs.result_file import read_result, result_of
+from emu.scenario import build_job, load, place, realize
 from emu.simulation import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from emu.scenario import Scenario
     from emu.problem import Schedule
+    from emu.scenario import Scenario
 
 GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"
 

@@ -23,9 +23,9 @@ from emu.problem import (
     Task,
 )
 from emu.scheduling import (
-    POLICIES,
+    RATE_POLICIES,
     Decisions,
-    Lines,
+    RateSegments,
     Scheduler,
     newest,
     policy_named,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from emu.problem import Realization
 
-RULES = [name for name in POLICIES if name != "portfolio"]
+RULES = [name for name in RATE_POLICIES if name != "portfolio"]
 
 
 class VirtualCoordinator:
@@ -333,7 +333,7 @@ def test_policies_that_cannot_be_driven_are_refused() -> None:
 
 
 def test_every_policy_says_what_it_is() -> None:
-    for name in POLICIES:
+    for name in RATE_POLICIES:
         policy = policy_named(name)
         assert policy.name == name
         assert 10 < len(policy.summary) < 80
@@ -341,8 +341,8 @@ def test_every_policy_says_what_it_is() -> None:
 
 
 def test_the_newest_line_of_every_edge_is_kept_whole() -> None:
-    def lines(*rows: tuple[int, int, float, float, float]) -> Lines:
-        return Lines(*(np.array(column) for column in zip(*rows, strict=True)))
+    def lines(*rows: tuple[int, int, float, float, float]) -> RateSegments:
+        return RateSegments(*(np.array(column) for column in zip(*rows, strict=True)))
 
     merged = newest(
         [

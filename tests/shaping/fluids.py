@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from emu.shaping import FluidLine, fluid_end
+from emu.shaping import RateSegment, fluid_end
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,17 @@ pieces_strategy = st.lists(
 )
 
 
-def lines_of(pieces: list[Piece]) -> list[tuple[float, FluidLine]]:
+def lines_of(pieces: list[Piece]) -> list[tuple[float, RateSegment]]:
     """Return (time seen, line), the last one with a rate that finishes anything."""
     served, since, found = 0.0, 0.0, []
     for piece in [*pieces, Piece(1e8, 1.0, 0.0)]:
-        found.append((since + piece.delay, FluidLine(0, served, piece.rate, since)))
+        found.append((since + piece.delay, RateSegment(0, served, piece.rate, since)))
         served += piece.rate * piece.duration
         since += piece.duration
     return found
 
 
-def true_end(lines: list[FluidLine], volume: int) -> float:
+def true_end(lines: list[RateSegment], volume: int) -> float:
     """Return when a fluid of these lines reaches the volume, whoever has seen them."""
     for line, following in pairwise(lines):
         if (end := fluid_end(line, volume)) <= following.since:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from emu.scheduling import POLICIES
+from emu.scheduling import RATE_POLICIES
 from emu.simulation import makespan, simulate
 from emu.testing.strategies import problems, random_problem
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from emu.problem import Problem, Realization
 
-RULES = [name for name in POLICIES if name != "portfolio"]
+RULES = [name for name in RATE_POLICIES if name != "portfolio"]
 
 
 def assert_equal(

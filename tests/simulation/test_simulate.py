@@ -25,7 +25,7 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.scheduling import POLICIES
+from emu.scheduling import RATE_POLICIES
 from emu.simulation import MakespanEvaluator, best_policy, makespan, simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems, random_problem
@@ -33,7 +33,7 @@ from emu.testing.strategies import problems, random_problem
 if TYPE_CHECKING:
     from types import ModuleType
 
-RULES = [name for name in POLICIES if name != "portfolio"]
+RULES = [name for name in RATE_POLICIES if name != "portfolio"]
 
 
 def anomaly() -> tuple[Problem, Realization]:

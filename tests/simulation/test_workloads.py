@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from emu.analysis.bounds import bounds
-from emu.scheduling import POLICIES
+from emu.scheduling import RATE_POLICIES
 from emu.simulation import makespan, simulate
 from emu.testing import bench_directory, load_workload
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-RULES = [name for name in POLICIES if name != "portfolio"]
+RULES = [name for name in RATE_POLICIES if name != "portfolio"]
 
 pytestmark = pytest.mark.skipif(
     bench_directory() is None, reason="EMU_BENCH does not name the workloads"

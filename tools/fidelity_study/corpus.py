@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.scheduling import POLICIES
+from emu.scheduling import RATE_POLICIES
 from tools.fidelity_study.custom_draws import draw_custom
 from tools.fidelity_study.dgtp_draws import draw_dgtp
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: Policies that are a rule for rates; ``portfolio`` chooses one of them.
-RULES = tuple(name for name in POLICIES if name != "portfolio")
+RULES = tuple(name for name in RATE_POLICIES if name != "portfolio")
 #: Shapes of jobs; their number and that of the rules have no common factor, so that
 #: every shape meets every rule within 52 seeds.
 SHAPES = ("training", "oneshot", "graph", "multiround")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from emu.workloads.volumes import parameter_count
+from emu.workloads.volume_formulas import parameter_count
 
 if TYPE_CHECKING:
     from numpy.random import Generator

@@ -12,7 +12,7 @@ from emu.analysis.critical_path import critical_path
 from emu.analysis.link_rates import assigned_rates, mean_rates
 from emu.errors import DataError
 from emu.problem import RateHistory
-from emu.report.html.lanes import pack_lanes_per_group, packed
+from emu.report.lane_packing import pack_lanes_per_group, packed
 from emu.runs.recorded_run import with_rates
 
 if TYPE_CHECKING:

@@ -127,9 +127,9 @@ def _body(
         cards = sections.placement_cards(recorded.problem, best)
         parts.append(section("placement", "Placement", cards, note=_PLACEMENT))
     for key, title, make in (
-        ("kinds", "Tasks per kind", sections.kinds_table),
-        ("edges", "Flows between machines, per kind of edge", sections.edges_table),
-        ("ports", "NICs, per direction", sections.ports_table),
+        ("kinds", "Tasks per kind", sections.kinds_section),
+        ("edges", "Flows between machines, per kind of edge", sections.edges_section),
+        ("ports", "NICs, per direction", sections.ports_section),
     ):
         if key in result:
             made = part(key, lambda make=make: make(result))  # type: ignore[misc]

@@ -184,7 +184,7 @@ def _load(resource: str, load: Any) -> str:
     return f"{shown(load.used)} of {capacity}"
 
 
-def kinds_table(result: dict[str, Any]) -> str:
+def kinds_section(result: dict[str, Any]) -> str:
     """Return what the tasks did, per kind; empty when result.json does not say."""
     return table(
         ["kind", ">tasks", ">mean time", ">longest", ">late", ">latest by"],
@@ -202,7 +202,7 @@ def kinds_table(result: dict[str, Any]) -> str:
     )
 
 
-def edges_table(result: dict[str, Any]) -> str:
+def edges_section(result: dict[str, Any]) -> str:
     """Return what crossed the network, per kind of edge."""
     return table(
         ["from", "to", ">flows", ">bytes", ">mean time", ">simulated", ">apart"],
@@ -225,7 +225,7 @@ def edges_table(result: dict[str, Any]) -> str:
     )
 
 
-def ports_table(result: dict[str, Any]) -> str:
+def ports_section(result: dict[str, Any]) -> str:
     """Return how busy every direction of every NIC was."""
     return table(
         ["port", ">capacity", ">bytes", ">used"],

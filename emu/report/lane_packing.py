@@ -1,4 +1,4 @@
-"""Flows of one NIC direction overlap; lanes put them beside each other."""
+"""Lanes: bars that overlap in time are drawn beside each other."""
 
 from __future__ import annotations
 
