@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
-_TEXT = re.compile(rf"\s*({_NUMBER})\s*(.*?)\s*")
+_TEXT = re.compile(rf"\s*({_NUMBER})\s*((?:[^\d\s.,_'+-].*)?)")
 
 _PREFIXES = {
     "": 1,
@@ -29,10 +29,17 @@ _PREFIXES = {
     "Gi": 2**30,
     "Ti": 2**40,
 }
+#: ``mbps`` is as usual as ``Mbps``: nothing here has thousandths of a bit.
+_LOOSE = _PREFIXES | {"K": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_STRICT = _PREFIXES | {"K": 10**3}
+
+Units: TypeAlias = "Mapping[str, tuple[int, int]]"
 
 
-def _prefixed(unit: str, per: int = 1) -> dict[str, tuple[int, int]]:
-    return {f"{prefix}{unit}": (n, per) for prefix, n in _PREFIXES.items()}
+def _prefixed(
+    *words: str, per: int = 1, prefixes: Mapping[str, int] = _PREFIXES
+) -> dict[str, tuple[int, int]]:
+    return {f"{p}{word}": (n, per) for word in words for p, n in prefixes.items()}
 
 
 @dataclass(frozen=True)
@@ -44,20 +51,26 @@ class Quantity:
     what
         Its name in an error message, with the article.
     units
-        Unit -> (numerator, denominator) of the inside unit.
+        Every accepted spelling -> (numerator, denominator) of the inside unit.
     inside
         The unit with factor 1, that of the floats inside the code.
-    usual
-        The unit proposed to whoever wrote none.
+    example
+        A value as people write it.
     people
         Units for display, ascending.
+    longer
+        Further units that an error names.
+    unclear
+        Spelling, in small letters -> what it may mean; refused, whatever is usual.
     """
 
     what: str
-    units: Mapping[str, tuple[int, int]]
+    units: Units
     inside: str
-    usual: str
+    example: str
     people: tuple[str, ...]
+    longer: tuple[str, ...] = ()
+    unclear: Mapping[str, str] = field(default_factory=dict)
 
     def parse(self, text: object) -> float:
         """Return ``text`` in the inside unit.
@@ -68,10 +81,13 @@ class Quantity:
             When it is a bare number, has no known unit, is negative or overflows; the
             message says what was found and what would be right.
         """
-        match = None if isinstance(text, bool) else _TEXT.fullmatch(str(text))
+        match = None if isinstance(text, bool) else _TEXT.fullmatch(str(text).rstrip())
         if match is None:
-            raise ValueError(f"found {text!r} for {self.what}, write {self._example()}")
-        number, unit = match.groups()
+            raise ValueError(
+                f"found {text!r} for {self.what}, write a number and its unit, "
+                f"as in {self.example!r}"
+            )
+        number, unit = match[1], "".join(match[2].split())
         if unit not in self.units:
             raise ValueError(self._wrong_unit(number, unit))
         numerator, denominator = self.units[unit]
@@ -82,24 +98,16 @@ class Quantity:
             raise ValueError(f"{self.what} cannot be negative, found {text!r}")
         return value + 0.0  # "-0 s" is 0.0, so that equal scenarios print alike
 
-    def _example(self) -> str:
-        return f"{self.what} with its unit, as in {'50 ' + self.usual!r}"
-
     def _wrong_unit(self, number: str, unit: str) -> str:
+        """Return what is wrong; a value is proposed only where one alone is meant."""
+        known = ", ".join((*reversed(self.people), *self.longer))
         if not unit:
-            return (
-                f"a bare number ({number}) does not say its unit, "
-                f"write {number} {self.usual}"
-            )
-        proposal = self.usual
-        plain = unit.lower().replace("bps", "bit/s")
-        for known in self.units:
-            if known.lower() == plain:
-                proposal = known
-                break
+            return f"a bare number ({number}) does not say its unit: add one of {known}"
+        if unit.lower() in self.unclear:
+            return f"{unit!r} may be {self.unclear[unit.lower()]}: write which"
         return (
-            f"{unit!r} is not a unit of {self.what}, write {number} {proposal} "
-            f"(known: {', '.join(self.units)})"
+            f"{unit!r} is not a unit of {self.what}, write one of {known}, "
+            f"as in {self.example!r}"
         )
 
     def exact(self, value: float) -> str:
@@ -133,32 +141,62 @@ class Quantity:
 
 RATE = Quantity(
     what="a rate",
-    units=MappingProxyType(_prefixed("bit/s", 8) | _prefixed("B/s")),
+    units=MappingProxyType(
+        _prefixed("bit/s", "bits/s", "bit/sec", "bps", per=8, prefixes=_LOOSE)
+        | _prefixed("b/s", "b/sec", per=8, prefixes=_STRICT)
+        | _prefixed("B/s", "B/sec", "Bps", "byte/s", "bytes/s", prefixes=_STRICT)
+    ),
     inside="B/s",
-    usual="Gbit/s",
+    example="50 Gbit/s",
     people=("B/s", "kB/s", "MB/s", "Mbit/s", "GB/s", "Gbit/s"),
+    unclear=MappingProxyType(
+        {
+            f"{p}{end}": f"{p.upper()}bit/s or {p.upper()}B/s"
+            for p in "mgt"
+            for end in ("b/s", "b/sec", "bps")
+        }
+    ),
 )
 SIZE = Quantity(
     what="a size",
-    units=MappingProxyType(_prefixed("B")),
+    units=MappingProxyType(_prefixed("B", "byte", "bytes", prefixes=_STRICT)),
     inside="B",
-    usual="GB",
+    example="48 GB",
     people=("B", "kB", "MB", "GB", "TB"),
+    unclear=MappingProxyType(
+        {
+            f"{p.lower()}{word}": f"{p}B (bytes) or an eighth of it (bits)"
+            for p in ("k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti")
+            for word in ("b", "bit", "bits")
+        }
+    ),
 )
 DURATION = Quantity(
     what="a time",
     units=MappingProxyType(
-        {"s": (1, 1), "ms": (1, 10**3), "us": (1, 10**6), "µs": (1, 10**6)}
+        dict.fromkeys(("s", "sec", "secs", "second", "seconds"), (1, 1))
+        | dict.fromkeys(
+            ("ms", "msec", "msecs", "millisecond", "milliseconds"), (1, 10**3)
+        )
+        | dict.fromkeys(
+            ("us", "µs", "\u03bcs", "usec", "usecs", "microsecond", "microseconds"),
+            (1, 10**6),
+        )
+        | dict.fromkeys(("ns", "nsec", "nanosecond", "nanoseconds"), (1, 10**9))
+        | dict.fromkeys(("min", "mins", "minute", "minutes"), (60, 1))
+        | dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), (3600, 1))
     ),
     inside="s",
-    usual="s",
+    example="15 ms",
     people=("us", "ms", "s"),
+    longer=("min", "h"),
+    unclear=MappingProxyType({"m": "min or ms", "mi": "min or ms"}),
 )
 RATIO = Quantity(
     what="a share",
-    units=MappingProxyType({"%": (1, 100), "": (1, 1)}),
+    units=MappingProxyType({"%": (1, 100), "percent": (1, 100), "": (1, 1)}),
     inside="",
-    usual="%",
+    example="2 %",
     people=("%",),
 )
 

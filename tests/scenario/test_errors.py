@@ -62,15 +62,15 @@ BROKEN = [
     (GOOD, "iterations: 3", "iterations: 0", 8, "job.iterations",
      "found 0, write 1 or more"),
     (GOOD, "nic: 50 Gbit/s", "nic: 50", 3, "cluster.machines[0].nic",
-     "a bare number (50) does not say its unit, write 50 Gbit/s"),
+     "a bare number (50) does not say its unit: add one of Gbit/s, "),
     (GOOD, "nic: 50 Gbit/s", "nic: 0 Gbit/s", 3, "cluster.machines[0].nic",
      "found zero, write more than that"),
     (GOOD, "in: 10 Gbit/s", "in: 10 GB", 5, "cluster.machines[1].nic.in",
-     "'GB' is not a unit of a rate, write 10 Gbit/s"),
+     "'GB' is not a unit of a rate, write one of Gbit/s, "),
     (GOOD, ", out: 5 Gbit/s", "", 5, "cluster.machines[1].nic.out",
      "this key is missing"),
     (GOOD, "memory: 48 GB", "memory: 48", 3, "cluster.machines[0].memory",
-     "a bare number (48) does not say its unit, write 48 GB"),
+     "a bare number (48) does not say its unit: add one of TB, GB, "),
     (GOOD, "memory: 48 GB", "memroy: 48 GB", 3, "cluster.machines[0].memroy",
      "unknown key 'memroy', did you mean 'memory'?"),
     (GOOD, "cpu: 8", "fpga: 8", 3, "cluster.machines[0].fpga",
@@ -81,10 +81,10 @@ BROKEN = [
      "no machine has 'tpu', did you mean"),
     (GOOD, "name: b", "name: a", 4, "cluster.machines[1]",
      "a second machine called 'a'"),
-    (GOOD, "time: 1 s", "time: 1 hour", 10, "job.tasks[0].time",
-     "'hour' is not a unit of a time, write 1 s"),
+    (GOOD, "time: 1 s", "time: 1 year", 10, "job.tasks[0].time",
+     "'year' is not a unit of a time, write one of s, ms, "),
     (GOOD, "[1 s, 2 s, 1 s]", "[1 s, 2, 1 s]", 11, "job.tasks[1].time",
-     "iteration 1: a bare number (2) does not say its unit, write 2 s"),
+     "iteration 1: a bare number (2) does not say its unit: add one of s, "),
     (GOOD, "[1 s, 2 s, 1 s]", "[1 s, 2 s]", 11, "job.tasks[1].time",
      "found 2 values for 3 iterations, write 3 or a single one"),
     (GOOD, "to: s0", "to: s1", 13, "job.flows[0].to",
@@ -111,8 +111,8 @@ BROKEN = [
     (GOOD, ", s0: b}", "}", 16, "placement.tasks", "no machine for s0"),
     (GOOD, "makespan: 5 s", "accuracy: 0.9", 18, "expect.accuracy",
      "a custom job trains nothing, remove this key"),
-    (GOOD, "makespan: 5 s", "fidelity: 2 percent", 18, "expect.fidelity",
-     "'percent' is not a unit of a share, write 2 %"),
+    (GOOD, "makespan: 5 s", "fidelity: 2 pc", 18, "expect.fidelity",
+     "'pc' is not a unit of a share, write one of %, as in '2 %'"),
     (GOOD, "expect:", "schedule: {policy: oess}\nexpect:", 17, "schedule.policy",
      "found 'oess', did you mean 'oes'?"),
     (GOOD, "expect:", "emulaton: {}\nexpect:", 17, "emulaton",
@@ -183,7 +183,8 @@ def test_an_error_reads_file_line_key_problem(tmp_path: Path) -> None:
 
     assert str(caught.value) == (
         f"{file}:3: cluster.machines[0].nic: "
-        "a bare number (50) does not say its unit, write 50 Gbit/s"
+        "a bare number (50) does not say its unit: "
+        "add one of Gbit/s, GB/s, Mbit/s, MB/s, kB/s, B/s"
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +41,21 @@ quantities = st.sampled_from([RATE, SIZE, DURATION, RATIO])
         (DURATION, "2 us", 2e-6),
         (DURATION, "-0 s", 0.0),
         (RATIO, "2 %", 0.02),
+        (RATIO, "2 percent", 0.02),
+        (RATE, "10 Gb/s", 1.25e9),
+        (RATE, "10 Gbps", 1.25e9),
+        (RATE, "10 gbps", 1.25e9),
+        (RATE, "10 Mbit/sec", 1.25e6),
+        (RATE, "10 Gbit / s", 1.25e9),
+        (RATE, "10 GB/s", 1e10),
+        (RATE, "1 GiB/s", 2.0**30),
+        (SIZE, "48 KB", 48e3),
+        (SIZE, "48 bytes", 48.0),
+        (DURATION, "15 msec", 0.015),
+        (DURATION, "15 \u00b5s", 15e-6),
+        (DURATION, "15 \u03bcs", 15e-6),
+        (DURATION, "2 min", 120.0),
+        (DURATION, "1.5 hours", 5400.0),
         (RATIO, 0.02, 0.02),
     ],
 )
@@ -49,18 +66,20 @@ def test_reads_number_and_unit(quantity: Quantity, text: object, value: float) -
 @pytest.mark.parametrize(
     ("quantity", "text", "message"),
     [
-        (RATE, 50, "a bare number (50) does not say its unit, write 50 Gbit/s"),
-        (RATE, "50", "a bare number (50) does not say its unit, write 50 Gbit/s"),
-        (SIZE, 48, "a bare number (48) does not say its unit, write 48 GB"),
-        (DURATION, 1.5, "a bare number (1.5) does not say its unit, write 1.5 s"),
-        (RATE, "50 Gbps", "'Gbps' is not a unit of a rate, write 50 Gbit/s"),
-        (RATE, "50 gbit/s", "'gbit/s' is not a unit of a rate, write 50 Gbit/s"),
-        (RATE, "3 GB", "'GB' is not a unit of a rate, write 3 Gbit/s"),
-        (SIZE, "3 Gbit", "'Gbit' is not a unit of a size, write 3 GB"),
-        (DURATION, "3 hours", "'hours' is not a unit of a time, write 3 s"),
+        (RATE, 50, "a bare number (50) does not say its unit: add one of Gbit/s, "),
+        (RATE, "50", "a bare number (50) does not say its unit: add one of Gbit/s, "),
+        (SIZE, 48, "a bare number (48) does not say its unit: add one of TB, GB, "),
+        (DURATION, 15, "a bare number (15) does not say its unit: add one of s, ms, "),
+        (RATE, "50 gb/s", "'gb/s' may be Gbit/s or GB/s: write which"),
+        (RATE, "50 GBPS", "'GBPS' may be Gbit/s or GB/s: write which"),
+        (RATE, "3 GB", "'GB' is not a unit of a rate, write one of Gbit/s, GB/s, "),
+        (SIZE, "3 Gbit", "'Gbit' may be GB (bytes) or an eighth of it (bits)"),
+        (DURATION, "3 m", "'m' may be min or ms: write which"),
+        (DURATION, "3 years", "'years' is not a unit of a time, write one of s, ms, "),
+        (SIZE, "1,000 MB", "found '1,000 MB' for a size, write a number and its unit"),
         (SIZE, "-3 GB", "a size cannot be negative, found '-3 GB'"),
         (DURATION, "1e999 s", "a time of '1e999 s' is too large"),
-        (RATE, "fast", "found 'fast' for a rate, write a rate with its unit"),
+        (RATE, "fast", "found 'fast' for a rate, write a number and its unit"),
         (RATE, True, "found True for a rate"),
         (RATE, None, "found None for a rate"),
         (DURATION, "nan s", "found 'nan s' for a time"),
@@ -79,6 +98,69 @@ def test_says_what_would_be_right(
 def test_exact_text_parses_back_to_the_same_float(
     quantity: Quantity, value: float
 ) -> None:
+    assert quantity.parse(quantity.exact(value)) == value
+
+
+#: What people write besides, and what it means. Nothing of it is in the code's tables.
+PREFIX: dict[str, float] = {
+    "": 1,
+    "k": 1e3,
+    "K": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "Gi": 2**30,
+}
+WORDS: dict[str, dict[str, float]] = {
+    "a rate": {
+        "bit/s": 1 / 8,
+        "b/s": 1 / 8,
+        "bps": 1 / 8,
+        "B/s": 1,
+        "Bps": 1,
+        "bit": 0,
+    },
+    "a size": {"B": 1, "bytes": 1, "b": 0, "bit": 0, "B/s": 0},
+}
+TIMES: dict[str, float] = {
+    "us": 1e-6,
+    "msec": 1e-3,
+    "s": 1,
+    "sec": 1,
+    "min": 60,
+    "h": 3600,
+    "m": 0,
+}
+
+
+@given(st.data(), st.integers(1, 10**6))
+def test_what_is_written_is_taken_as_meant_or_refused_without_another_value(
+    data: st.DataObject, number: int
+) -> None:
+    quantity = data.draw(st.sampled_from([RATE, SIZE, DURATION]))
+    if quantity is DURATION:
+        unit, factor = data.draw(st.sampled_from(sorted(TIMES.items())))
+    else:
+        prefix = data.draw(st.sampled_from(sorted(PREFIX)))
+        word, factor = data.draw(st.sampled_from(sorted(WORDS[quantity.what].items())))
+        unit, factor = prefix + word, PREFIX[prefix] * factor
+    text = f"{number}{data.draw(st.sampled_from(['', ' ']))}{unit}"
+    if factor:
+        assert quantity.parse(text) == pytest.approx(number * factor, rel=1e-12)
+        return
+    with pytest.raises(ValueError, match=re.escape(unit)) as caught:
+        quantity.parse(text)
+    proposed = re.findall(rf"\b{number} [A-Za-z]", str(caught.value).split("as in")[0])
+    assert not proposed
+
+
+@given(quantities, st.floats(1e-9, 1e12), st.data())
+def test_every_spelling_goes_there_and_back(
+    quantity: Quantity, number: float, data: st.DataObject
+) -> None:
+    unit = data.draw(st.sampled_from(sorted(quantity.units)))
+    value = quantity.parse(f"{number!r} {unit}")
+
     assert quantity.parse(quantity.exact(value)) == value
 
 
