@@ -353,4 +353,4 @@ class _Auditor:
         return f"{self._job.tasks[task].name}[{iteration}]"
 
     def _flow(self, edge: int, iteration: int) -> str:
-        return f"{self._job.edge_name(self._job.edges[edge])}[{iteration}]"
+        return f"{self._job.edge_names[edge]}[{iteration}]"

@@ -187,10 +187,10 @@ def kind_name(problem: Problem, link: Link) -> str:
 
 
 def exact_name(problem: Problem, link: Link) -> str:
-    """Return the task, or ``source->destination``, of a link."""
+    """Return the task, or edge, of a link by name."""
     job = problem.job
     if link.edge >= 0:
-        return job.edge_name(job.edges[link.edge])
+        return job.edge_names[link.edge]
     return job.tasks[link.task].name
 
 

@@ -112,7 +112,7 @@ class Deadlines:
             ends = job.edges[edge]
             if ends.source in members or ends.destination in members:
                 verb = "sending" if ends.source in members else "receiving"
-                at.append(f"{verb} {job.edge_name(ends)} of iteration {n}")
+                at.append(f"{verb} {job.edge_names[edge]} of iteration {n}")
         return self._listed(at or [self._waiting(task) for task in members])
 
     def story(self) -> str:
@@ -136,8 +136,8 @@ class Deadlines:
         job = self._problem.job
         edge = job.edges[key[0]]
         return (
-            f"task {job.tasks[edge.destination].name} waits for the flow from "
-            f"{job.tasks[edge.source].name} of iteration {key[1]}"
+            f"task {job.tasks[edge.destination].name} waits for the flow "
+            f"{job.edge_names[key[0]]} of iteration {key[1]}"
         )
 
     @staticmethod

@@ -47,6 +47,7 @@ def describe_edge(problem: Problem, edge: int, *, incoming: bool) -> dict[str, A
     peer = job.tasks[there.source if incoming else there.destination]
     return {
         "edge": edge,
+        "name": job.edge_names[edge],
         "peer": peer.name,
         "peer_kind": peer.kind,
         "peer_process": peer.process_name,

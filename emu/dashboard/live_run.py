@@ -256,6 +256,7 @@ class LiveRun:
             sent = self._served[edge] + self._rate[edge] * (now - self._since[edge])
             flows.append(
                 ActiveFlow(
+                    edge=job.edge_names[edge],
                     source=job.tasks[job.edges[edge].source].name,
                     destination=job.tasks[job.edges[edge].destination].name,
                     iteration=iteration,

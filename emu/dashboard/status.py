@@ -24,6 +24,7 @@ class RunningTask(_Part):
 class ActiveFlow(_Part):
     """A flow between two machines that moves now."""
 
+    edge: str = Field(description="Name of its edge.")
     source: str
     destination: str
     iteration: int = Field(description="Of the source, from 0.")

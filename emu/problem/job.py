@@ -1,6 +1,8 @@
 """A training job as tasks and edges; any graph of tasks with lags fits.
 
-Edge e from j to j' with lag l says: (j', n) needs what (j, n - l) produced. DGTP's
+Edge e from j to j' with lag l says: (j', n) needs what (j, n - l) produced. An edge is
+its position in the job, and has a name of its own (`Job.edge_names`): there may be
+several between the same two tasks. DGTP's
 PS -> worker edge has lag 1, all its others lag 0. A credit edge carries no bytes: with
 lag K it lets iteration n of a store start only after its worker ended n - K.
 """
@@ -104,17 +106,20 @@ class Job:
         for name, count in Counter(task.name for task in self.tasks).items():
             if count > 1:
                 raise ValueError(f"task {name} occurs {count} times")
-        for edge in self.edges:
-            self._check_edge(edge)
+        self._check_edges()
         self._check_acyclic()
         self._check_processes()
 
-    def _check_edge(self, edge: Edge) -> None:
-        for end in (edge.source, edge.destination):
-            if not 0 <= end < len(self.tasks):
-                raise ValueError(f"an edge names task number {end}, which is not there")
-        if edge.lag < 0:
-            raise ValueError(f"edge {self.edge_name(edge)}: lag {edge.lag} is negative")
+    def _check_edges(self) -> None:
+        for edge in self.edges:
+            for end in (edge.source, edge.destination):
+                if not 0 <= end < len(self.tasks):
+                    raise ValueError(
+                        f"an edge names task number {end}, which is not there"
+                    )
+        for name, edge in zip(self.edge_names, self.edges, strict=True):
+            if edge.lag < 0:
+                raise ValueError(f"edge {name}: lag {edge.lag} is negative")
 
     def _check_acyclic(self) -> None:
         waiting = [0] * len(self.tasks)
@@ -151,6 +156,29 @@ class Job:
         return {process: tuple(tasks) for process, tasks in members.items()}
 
     @cached_property
+    def edge_names(self) -> tuple[str, ...]:
+        """Unique name of every edge, in the order of ``edges``.
+
+        ``source->destination`` by the names of the tasks; the second and further ones
+        between the same two tasks end in ``#2``, ``#3``, ...
+        """
+        known: Counter[str] = Counter()
+        names = []
+        for edge in self.edges:
+            source, destination = (
+                self.tasks[end].name for end in (edge.source, edge.destination)
+            )
+            name = f"{source}->{destination}"
+            known[name] += 1
+            names.append(f"{name}#{known[name]}" if known[name] > 1 else name)
+        return tuple(names)
+
+    @cached_property
+    def edge_positions(self) -> dict[str, int]:
+        """Position in ``edges`` by name, see `edge_names`."""
+        return {name: position for position, name in enumerate(self.edge_names)}
+
+    @cached_property
     def _positions(self) -> dict[str, int]:
         return {task.name: position for position, task in enumerate(self.tasks)}
 
@@ -165,10 +193,6 @@ class Job:
         if name not in self._positions:
             raise ValueError(f"no task is called {name}")
         return self._positions[name]
-
-    def edge_name(self, edge: Edge) -> str:
-        """Return ``source->destination`` by the names of the tasks."""
-        return f"{self.tasks[edge.source].name}->{self.tasks[edge.destination].name}"
 
     def in_edges(self, task: int) -> tuple[int, ...]:
         """Return the positions of the edges into ``task``."""

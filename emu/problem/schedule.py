@@ -77,8 +77,9 @@ class Schedule:
         """Return the documented, stable form: seconds, bytes, iterations from 0.
 
         ``{"makespan", "tasks": [{"task", "iteration", "start", "end"}], "flows":
-        [{"from", "to", "iteration", "ready", "start", "end", "bytes"}]}``; flows are
-        those between two machines, ``iteration`` is that of the source.
+        [{"edge", "from", "to", "iteration", "ready", "start", "end", "bytes"}]}``;
+        flows are those between two machines, ``edge`` is their edge by name,
+        ``iteration`` is that of the source.
         """
         job = self.problem.job
         tasks = [
@@ -92,6 +93,7 @@ class Schedule:
         columns = (self.flow_ready, self.flow_start, self.flow_end, self.flow_bytes)
         flows = [
             {
+                "edge": job.edge_names[e],
                 "from": job.tasks[job.edges[e].source].name,
                 "to": job.tasks[job.edges[e].destination].name,
                 "iteration": n,

@@ -183,7 +183,7 @@ class _Group:
             start, end = float(made.flow_start[e, n]), float(made.flow_end[e, n])
             size = float(made.flow_bytes[e, n])
             args = {
-                "flow": job.edge_name(edge),
+                "flow": job.edge_names[e],
                 "iteration": n,
                 "bytes": size,
                 "waited_s": start - float(made.flow_ready[e, n]),
@@ -192,7 +192,7 @@ class _Group:
             kind = f"{job.tasks[edge.source].kind} flow"
             sent = _Slice(self._pid(out[0]), _OUT + out[1], start, end)
             taken = _Slice(self._pid(into[0]), _IN + into[1], start, end)
-            name = f"{job.edge_name(edge)} {n}"
+            name = f"{job.edge_names[e]} {n}"
             yield _bar(name, kind, sent, args)
             yield _bar(name, kind, taken, {})  # the same flow, told once
             yield from self._arrow_between(self._task_bar(edge.source, n), sent)

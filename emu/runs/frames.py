@@ -32,12 +32,12 @@ def task_frame(emulated: Schedule | None, simulated: Schedule | None) -> pd.Data
 def flow_frame(emulated: Schedule | None, simulated: Schedule | None) -> pd.DataFrame:
     """Return the flows between machines.
 
-    Columns run, source, destination, from_kind, to_kind, from_machine, to_machine,
+    Columns run, edge (its name), source, destination, from_kind, to_kind, from_machine, to_machine,
     iteration (of the source), bytes, ready, start, end (seconds).
     """
     ends = ["source", "destination", "from_kind", "to_kind"]
     machines = ["from_machine", "to_machine", "iteration", "bytes"]
-    columns = ["run", *ends, *machines, "ready", "start", "end"]
+    columns = ["run", "edge", *ends, *machines, "ready", "start", "end"]
     return _stacked(emulated, simulated, _flows, columns)
 
 
@@ -137,6 +137,7 @@ def _flows(schedule: Schedule) -> pd.DataFrame:
     to = np.array([edge.destination for edge in job.edges], dtype=np.int64)[flows[:, 0]]
     return pd.DataFrame(
         {
+            "edge": np.array(job.edge_names)[flows[:, 0]],
             "source": names[source],
             "destination": names[to],
             "from_kind": kinds[source],

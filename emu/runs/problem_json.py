@@ -108,17 +108,12 @@ def schedule_from_json(problem: Problem, data: dict[str, Any], path: str) -> Sch
     )
     start, end = np.full(task_shape, np.nan), np.full(task_shape, np.nan)
     ready, began, over, size = (np.full(edge_shape, np.nan) for _ in range(4))
-    edges = {
-        (job.tasks[edge.source].name, job.tasks[edge.destination].name): e
-        for e, edge in enumerate(job.edges)
-        if not edge.credit
-    }
     try:
         for row in data["tasks"]:
             at = job.index(row["task"]), row["iteration"]
             start[at], end[at] = row["start"], row["end"]
         for row in data["flows"]:
-            at = edges[row["from"], row["to"]], row["iteration"]
+            at = job.edge_positions[edge_name(row)], row["iteration"]
             ready[at], began[at], over[at] = row["ready"], row["start"], row["end"]
             size[at] = row["bytes"]
     except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -132,6 +127,14 @@ def schedule_from_json(problem: Problem, data: dict[str, Any], path: str) -> Sch
         )
     _hand_over(problem, end, ready, began, over, size)
     return Schedule(problem, start, end, ready, began, over, size)
+
+
+def edge_name(row: dict[str, Any]) -> str:
+    """Return the name of the edge of a row of ``flows``.
+
+    Files of before edges had names state the two tasks alone, of one edge.
+    """
+    return str(row["edge"] if "edge" in row else f"{row['from']}->{row['to']}")
 
 
 def _hand_over(problem: Problem, task_end: Any, *flow_times: Any) -> None:

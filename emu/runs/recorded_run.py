@@ -252,7 +252,7 @@ def _schedule(problem: Problem, path: Path) -> Schedule:
         if np.isnan(made.flow_end[e, :sent]).any():
             lost = int(np.isnan(made.flow_end[e, :sent]).argmax())
             raise DataError(
-                f"lacks flow {job.edge_name(edge)} of iteration {lost}", path=str(path)
+                f"lacks flow {job.edge_names[e]} of iteration {lost}", path=str(path)
             )
     return made
 

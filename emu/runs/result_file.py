@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from emu.errors import DataError
 from emu.problem import Placement, Problem, Schedule
+from emu.runs.problem_json import edge_name
 from emu.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -86,22 +87,17 @@ def _schedule(scenario: Scenario, content: dict[str, Any]) -> Schedule:
     if np.isnan(start).any():
         task, iteration = np.argwhere(np.isnan(start))[0]
         raise ValueError(f"task {job.tasks[task].name} lacks iteration {iteration}")
-    edges = {
-        job.edge_name(edge): position
-        for position, edge in enumerate(job.edges)
-        if problem.hops[position]
-    }
     ready, begun, done, size = _filled(
         (len(job.edges), iterations),
         content["flows"],
-        lambda entry: edges[f"{entry['from']}->{entry['to']}"],
+        lambda entry: job.edge_positions[edge_name(entry)],
         ("ready", "start", "end", "bytes"),
     )
     for position, edge in enumerate(job.edges):
         sent = iterations - edge.lag
         if problem.hops[position]:
             if np.isnan(done[position, : max(sent, 0)]).any():
-                raise ValueError(f"flow {job.edge_name(edge)} lacks an iteration")
+                raise ValueError(f"flow {job.edge_names[position]} lacks an iteration")
         elif sent > 0:  # handed over at once
             handed = end[edge.source, :sent]
             for times in (ready, begun, done):

@@ -37,7 +37,7 @@ class ProfileFile:
     tasks
         Task -> seconds per profiled iteration.
     edges
-        ``source->destination`` -> bytes per profiled iteration.
+        `Job.edge_names` -> bytes per profiled iteration.
     settings
         Settings of the job that was measured.
     path
@@ -54,8 +54,10 @@ class ProfileFile:
         """Return ``profile`` of ``job`` by names."""
         tasks = {t.name: row for t, row in zip(job.tasks, profile.times, strict=True)}
         edges = {
-            job.edge_name(edge): row
-            for edge, row in zip(job.edges, profile.volumes, strict=True)
+            name: row
+            for name, edge, row in zip(
+                job.edge_names, job.edges, profile.volumes, strict=True
+            )
             if not edge.credit
         }
         return cls(tasks, edges, dict(job.settings))
@@ -68,7 +70,7 @@ class ProfileFile:
         DataError
             When a task or edge of the job was not measured.
         """
-        names = [job.edge_name(edge) for edge in job.edges]
+        names = job.edge_names
         carrying = [
             name for name, edge in zip(names, job.edges, strict=True) if not edge.credit
         ]

@@ -150,6 +150,6 @@ Positive: TypeAlias = Annotated[
 ]
 Fraction: TypeAlias = Annotated[float, Strict(), Field(ge=0, le=1)]
 Name: TypeAlias = Annotated[str, Strict(), Field(min_length=1, max_length=100)]
-#: Names that become parts of file names and of ``g0->s0``.
-TaskName: TypeAlias = Annotated[Name, Field(pattern=r"^[^\s/\\>]+$")]
+#: Names that become parts of file names and of ``g0->s0#2``.
+TaskName: TypeAlias = Annotated[Name, Field(pattern=r"^[^\s/\\>#]+$")]
 FileName: TypeAlias = Annotated[Name, Field(pattern=r"^[^/\\]+$")]

@@ -356,7 +356,7 @@ class Scheduler:
         return self._job.tasks[task].name
 
     def _flow_name(self, edge: int, iteration: int) -> str:
-        return f"flow {self._job.edge_name(self._job.edges[edge])} of {iteration}"
+        return f"flow {self._job.edge_names[edge]} of {iteration}"
 
 
 def _pairs(first: Ints, second: Ints, count: int) -> list[tuple[int, int]]:

@@ -86,12 +86,9 @@ class NodeProcess:
         self._failure: asyncio.Future[None] | None = None
         self._clock: RunClock | None = None
         self._edge_names = {
-            edge["edge"]: f"{task['name']}->{edge['peer']}"
-            if leaves
-            else f"{edge['peer']}->{task['name']}"
+            edge["edge"]: edge["name"]
             for task in description["tasks"]
-            for leaves in (False, True)
-            for edge in task["outputs" if leaves else "inputs"]
+            for edge in (*task["inputs"], *task["outputs"])
         }
 
     async def run(self) -> int:

@@ -86,9 +86,7 @@ def test_worked_example() -> None:
     named = [
         (
             str(link.cause),
-            job.edge_name(job.edges[link.edge])
-            if link.edge >= 0
-            else job.tasks[link.task].name,
+            job.edge_names[link.edge] if link.edge >= 0 else job.tasks[link.task].name,
             link.iteration,
             link.seconds,
         )

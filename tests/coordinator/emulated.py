@@ -95,7 +95,7 @@ class Acts(Observer):
     @override
     def decided(self, decisions: Decisions) -> None:
         for edge, _ in decisions.flows:
-            self._reach(f"flow {self.job.edge_name(self.job.edges[edge])}")
+            self._reach(f"flow {self.job.edge_names[edge]}")
 
 
 def named(found: list[psutil.Process], name: str) -> psutil.Process:

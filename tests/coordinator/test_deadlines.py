@@ -63,7 +63,7 @@ def test_flow_is_due_when_its_fluid_is_served() -> None:
     deadlines.check(5.1)  # seen to be served here
     deadlines.check(5.1 + PATIENCE)
     with pytest.raises(
-        DeadlineExceeded, match="task s1 waits for the flow from g0 of iteration 0"
+        DeadlineExceeded, match="task s1 waits for the flow g0->s1 of iteration 0"
     ):
         deadlines.check(5.2 + PATIENCE)
 

@@ -91,7 +91,7 @@ def test_multiround_sends_the_same_mini_batches(
     runs = [drive(small_job(2, sampling=s)) for s in ("oneshot", "multiround")]
 
     def sent(run: Any) -> list[Payload]:
-        names = [run.job.edge_name(edge) for edge in run.job.edges]
+        names = [*run.job.edge_names]
         return [
             run.payloads[names.index(f"s{i}->w{i // 2}"), n]
             for i in range(4)
@@ -112,7 +112,7 @@ def test_the_stores_rows_are_the_features_of_the_batch(
     run, dataset = drive(job), open_for(job.settings)
     plan = BatchPlan.from_settings(job.settings)
     batch = plan.batch(dataset.structure, dataset.train, 2, 0)
-    names = [job.edge_name(edge) for edge in job.edges]
+    names = [*job.edge_names]
     rows = [run.payloads[names.index(f"g{g}->s2"), 0]["features"] for g in range(3)]
     by_owner = np.argsort(dataset.owner[batch.vertices], kind="stable")
 
@@ -125,7 +125,7 @@ def test_timed_workers_send_zeros_and_report_no_loss(
     drive: DriveJob, small_job: DriveJob
 ) -> None:
     run = drive(small_job(2, compute="timed"))
-    names = [run.job.edge_name(edge) for edge in run.job.edges]
+    names = [*run.job.edge_names]
 
     assert not run.payloads[names.index("w0->ps0"), 1]["gradient"].any()
     assert run.reports["w0", 1] == {}

@@ -158,3 +158,10 @@ def test_draws_keep_an_iteration_together() -> None:
     assert set(drawn.times[0]) == set(columns)
     np.testing.assert_array_equal(drawn.times[0], drawn.times[1])
     np.testing.assert_array_equal(drawn.volumes[0], 10 * drawn.times[0])
+
+
+def test_edges_between_the_same_tasks_have_names_of_their_own() -> None:
+    job = Job(tasks("a", "b"), (Edge(0, 1), Edge(1, 0, 1), Edge(0, 1, 2)), 3)
+
+    assert job.edge_names == ("a->b", "b->a", "a->b#2")
+    assert job.edge_positions["a->b#2"] == 2

@@ -95,7 +95,7 @@ def test_a_missing_file_is_named(run: RunDirectory) -> None:
 
 def test_an_unknown_flow_is_refused(run: RunDirectory) -> None:
     result = read_json(run.path / "result.json")
-    result["flows"][0]["from"] = "nobody"
+    result["flows"][0]["edge"] = "nobody->s0"
     (run.path / "result.json").write_text(json.dumps(result))
 
     with pytest.raises(DataError, match="not a schedule of this problem"):

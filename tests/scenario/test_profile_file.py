@@ -40,6 +40,17 @@ def test_round_trip(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["profile.json"]
 
 
+def test_flows_between_the_same_tasks_keep_their_own_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    twice = Job(JOB.tasks, (Edge(0, 1), Edge(0, 1), Edge(1, 0, lag=1)), 5)
+    volumes = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]])
+    write_profile(path, ProfileFile.of(twice, Profile(PROFILE.times, volumes)))
+    read = read_profile(path)
+
+    assert list(read.edges) == ["g0->w0", "g0->w0#2", "w0->g0"]
+    assert read.profile(twice).volumes.tolist() == volumes.tolist()
+
+
 def test_a_profile_of_another_job_is_named(tmp_path: Path) -> None:
     path = tmp_path / "profile.json"
     write_profile(path, ProfileFile.of(JOB, PROFILE))

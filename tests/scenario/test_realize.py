@@ -46,8 +46,8 @@ def test_volumes_are_sampled_and_scaled_to_emulated_bytes(scenario_file: Path) -
     realization.check_shapes(job)
 
     volumes = {
-        job.edge_name(edge): row.tolist()
-        for edge, row in zip(job.edges, realization.volumes, strict=True)
+        name: row.tolist()
+        for name, row in zip(job.edge_names, realization.volumes, strict=True)
     }
     parameters = 2 * 100 * 16 + 16 + 2 * 16 * 47 + 47
     assert volumes["w0->ps0"] == [4 * parameters / 0.5] * 2

@@ -42,7 +42,7 @@ def test_a_workload_becomes_a_problem(tmp_path: Path) -> None:
         10.0,
         5.0,
     )
-    assert [job.edge_name(edge) for edge in job.edges] == [
+    assert [*job.edge_names] == [
         "g0->s0",
         "s0->w0",
         "w0->ps",

@@ -30,7 +30,7 @@ def test_flow_ends() -> None:
     schedule = simulate(problem, realization)
     ends: dict[str, list[float]] = {}
     for edge, iteration in schedule.flows():
-        name = problem.job.edge_name(problem.job.edges[edge])
+        name = problem.job.edge_names[edge]
         ends.setdefault(name, []).append(schedule.flow_end[edge, iteration])
     assert ends == FLOW_ENDS
 

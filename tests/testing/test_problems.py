@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def test_the_example_is_the_one_described() -> None:
     problem, realization = two_machine_example(3, second_nic=5.0, credit=2)
 
-    names = [problem.job.edge_name(edge) for edge in problem.job.edges]
+    names = [*problem.job.edge_names]
     assert names[-4:] == ["w0->p0", "p0->w0", "w0->g0", "w0->g1"]
     assert problem.capacities.tolist() == [10.0, 10.0, 5.0, 5.0]
     assert problem.hops[1] == (0, 3)  # g0 on m0 to s1 on m1

@@ -34,7 +34,7 @@ MULTIROUND = replace(SMALL, sampling="multiround")
 
 
 def _names(job: Job) -> list[str]:
-    return [job.edge_name(edge) for edge in job.edges]
+    return [*job.edge_names]
 
 
 def test_one_shot_tasks_edges_and_their_order() -> None:
@@ -107,7 +107,11 @@ def test_multiround_credits_hold_back_the_first_hop() -> None:
     """Samplers start an iteration there, so they are what may not run ahead."""
     job = dgtp_job(replace(MULTIROUND, window=2))
 
-    credits_ = [job.edge_name(edge) for edge in job.edges if edge.credit]
+    credits_ = [
+        name
+        for name, edge in zip(job.edge_names, job.edges, strict=True)
+        if edge.credit
+    ]
     assert credits_ == ["w0->s0.hop1", "w0->s1.hop1", "w1->s0.hop1", "w1->s1.hop1"]
 
 

@@ -48,7 +48,12 @@ def chart_data(run: RecordedRun) -> dict[str, Any]:
                 problem.job.tasks, problem.placement.machine_of, strict=True
             )
         ],
-        "edges": [[edge.source, edge.destination] for edge in problem.job.edges],
+        "edges": [
+            [edge.source, edge.destination, name]
+            for edge, name in zip(
+                problem.job.edges, problem.job.edge_names, strict=True
+            )
+        ],
         "ports": [
             {"name": problem.port_name(port), "capacity": float(capacity)}
             for port, capacity in enumerate(problem.capacities)

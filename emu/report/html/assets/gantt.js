@@ -209,8 +209,8 @@ class Gantt {
     const bar = row.bars[k], bars = row.run[row.of], { tasks, edges } = this.data;
     const span = `${row.run.name}, iteration ${bars.iteration[bar]}\n${seconds(bars.start[bar])} to ${seconds(bars.end[bar])}, ${seconds(bars.end[bar] - bars.start[bar])} long`;
     if (row.of === "tasks") return `${tasks[bars.row[bar]].name} (${tasks[bars.row[bar]].kind})\n${span}`;
-    const [source, target] = edges[bars.edge[bar]].map(task => tasks[task].name);
+    const name = edges[bars.edge[bar]][2].replace("->", " → ");
     const rate = bars.bytes[bar] / (bars.end[bar] - bars.start[bar]);
-    return `${source} → ${target}\n${span}\n${sizeText(bars.bytes[bar])}, ${rateText(rate)} on average`;
+    return `${name}\n${span}\n${sizeText(bars.bytes[bar])}, ${rateText(rate)} on average`;
   }
 }
