@@ -18,7 +18,7 @@ from emu.coordinator import process_specs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SABOTAGE = ("Raises", "Forgets", "Hangs", "Loads", "Scribbles", "Absent")
+SABOTAGE = ("Raises", "Forgets", "Hangs", "Loads", "Scribbles", "Overruns", "Absent")
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))  # tests.coordinator.emulated and its like

@@ -1,4 +1,4 @@
-"""What the dashboard costs a run: makespan, fidelity and CPU time, off against on.
+"""What the dashboard costs a run: makespan, replay error and CPU time, off against on.
 
     python tools/bench_dashboard.py [scenario] [pairs] [viewers]
 
@@ -61,7 +61,7 @@ def once(scenario_file: str, viewers: int | None) -> dict[str, Any]:
         began = time.process_time()
         result = carry_out(experiment, settings, directory, observer).result
         cpu = time.process_time() - began
-    keys = ("makespan", "fidelity", "wall_seconds")
+    keys = ("makespan", "replay_error", "wall_seconds")
     return {**{key: result[key] for key in keys}, "cpu": cpu, "updates": len(heard)}
 
 

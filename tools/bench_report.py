@@ -19,7 +19,7 @@ import numpy as np
 from emu.problem import Problem, Realization
 from emu.report.html import write_report
 from emu.runs.array_files import write_realization
-from emu.runs.result import VERSION, fidelity, flow_rows, port_rows, task_rows
+from emu.runs.result import VERSION, flow_rows, port_rows, relative_error, task_rows
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import build_job, load, place
 from emu.simulation import simulate
@@ -67,7 +67,7 @@ def write_run(parent: Path, flows: int) -> tuple[Path, int]:
         "scenario": "large",
         "policy": "oes",
         "replayed_makespan": simulated.makespan,
-        "fidelity": fidelity(emulated.makespan, simulated.makespan),
+        "replay_error": relative_error(emulated.makespan, simulated.makespan),
         "kinds": task_rows(problem, times, np.zeros_like(times)),
         "edges": flow_rows(emulated, simulated),
         "ports": port_rows(emulated),

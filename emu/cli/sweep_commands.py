@@ -139,7 +139,13 @@ def _emulated(point: Point, runs: Path) -> Figures:
     directory = RunDirectory.create(point.scenario.name, runs)
     settings = emulation_settings(point.scenario)
     result = carry_out(experiment, settings, directory).result
-    kept = ("makespan", "replayed_makespan", "predicted_makespan", "fidelity")
+    kept = (
+        "makespan",
+        "replayed_makespan",
+        "predicted_makespan",
+        "makespan_error",
+        "replay_error",
+    )
     figures = {name: result[name] for name in kept}
     if result["training"]:
         figures["loss"] = result["training"][-1]["loss"]

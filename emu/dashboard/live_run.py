@@ -83,8 +83,8 @@ class LiveRun:
         with self._lock:
             self._fold()
             self._phase = "ended"
-            keys = ("makespan", "replayed_makespan", "fidelity")
-            self._outcome = Outcome(**{key: float(result[key]) for key in keys})
+            shown = {key: float(result[key]) for key in Outcome.model_fields}
+            self._outcome = Outcome(**shown)
             verdict = result.get("verdict")
             self._verdict = None if verdict is None else str(verdict["trust"])
             self._advance(max(self._time, self._outcome.makespan))

@@ -46,8 +46,12 @@ class Outcome(_Part):
     """What the run came to."""
 
     makespan: float = Field(description="Emulated seconds.")
-    replayed_makespan: float = Field(description="Emulated seconds.")
-    fidelity: float = Field(description="makespan / replayed_makespan - 1.")
+    predicted_makespan: float = Field(description="Before the run, emulated seconds.")
+    makespan_error: float = Field(description="makespan / predicted_makespan - 1.")
+    replayed_makespan: float = Field(
+        description="Of the run's times and volumes, emulated seconds."
+    )
+    replay_error: float = Field(description="makespan / replayed_makespan - 1.")
 
 
 class Status(_Part):

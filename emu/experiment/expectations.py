@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from emu.units import format_ratio
+
 if TYPE_CHECKING:
     from emu.scenario import Scenario
 
@@ -16,13 +18,13 @@ def missed_expectations(scenario: Scenario, result: dict[str, Any]) -> list[str]
     expect = scenario.expect
     missed = []
     for wanted, key, what in (
-        (expect.fidelity, "fidelity", "emulated and simulated makespan differ"),
-        (expect.prediction, "makespan_error", "the prediction is off"),
+        (expect.makespan_error, "makespan_error", "makespan error"),
+        (expect.replay_error, "replay_error", "replay error"),
     ):
         if wanted is not None and abs(result[key]) > wanted:
             missed.append(
-                f"{what} by {100 * abs(result[key]):.2f} %, "
-                f"expected at most {100 * wanted:g} %"
+                f"the {what} is {format_ratio(result[key])}, "
+                f"expected at most {100 * wanted:g} % either way"
             )
     accuracy = result.get("accuracy", {}).get("test", 0.0)
     if expect.accuracy is not None and accuracy < expect.accuracy:

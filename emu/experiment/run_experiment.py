@@ -19,10 +19,10 @@ from emu.experiment.judge import judgement
 from emu.runs.array_files import write_realization
 from emu.runs.result import (
     VERSION,
-    fidelity,
     flow_error,
     flow_rows,
     port_rows,
+    relative_error,
     task_rows,
     training_curve,
 )
@@ -145,9 +145,10 @@ def summary(
         "iterations": problem.job.iterations,
         "processes": len(problem.job.processes),
         "replayed_makespan": replayed.makespan,
-        "fidelity": fidelity(emulated.makespan, replayed.makespan),
+        "replay_error": relative_error(emulated.makespan, replayed.makespan),
         "predicted_makespan": predicted.makespan,
-        "makespan_error": fidelity(emulated.makespan, predicted.makespan),
+        "times": times_from(experiment.scenario),
+        "makespan_error": relative_error(emulated.makespan, predicted.makespan),
         "wall_seconds": run.wall,
         "startup": run.startup,
         "flow_end_apart": flow_error(emulated, replayed),
@@ -159,6 +160,13 @@ def summary(
         "training": curve,
         **emulated.to_json(),
     }
+
+
+def times_from(scenario: Scenario) -> str:
+    """Return where task times come from: ``stated``, ``profiled`` or ``measured``."""
+    if scenario.emulation.compute == "real":
+        return "measured"
+    return "stated" if scenario.profile is None else "profiled"
 
 
 def memory_figures(run: EmulatedRun) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.report.statistics import interval
 from emu.report.terminal import plain_table
-from emu.runs.result import fidelity
+from emu.runs.result import relative_error
 from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from emu.problem import Schedule
+    from emu.report.statistics import Interval
     from emu.runs.recorded_run import RecordedRun
 
 
@@ -109,26 +110,32 @@ def makespans(runs: Sequence[RecordedRun]) -> dict[str, dict[str, list[float]]]:
 
 
 def runs_json(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
-    """Return one object per group of like runs: means, 95 % half widths, fidelity.
+    """Return one object per group of like runs: means, 95 % half widths, errors.
 
     Keys ``name``, ``runs``, and per kind of makespan ``mean`` and ``half`` in seconds;
-    ``fidelity`` is that of the means, None where a run lacks one of the two.
+    ``makespan_error`` and ``replay_error`` are those of the means, None where a run
+    lacks one of the two.
     """
     rows: list[dict[str, Any]] = []
     for name, group in makespans(runs).items():
         found = {kind: interval(values) for kind, values in group.items()}
-        both = [found.get("emulated"), found.get("simulated")]
         row: dict[str, Any] = {
             "name": name,
             "runs": max(one.count for one in found.values()),
-            "fidelity": None,
+            "makespan_error": _error(found, "predicted"),
+            "replay_error": _error(found, "simulated"),
         }
-        if both[0] is not None and both[1] is not None:
-            row["fidelity"] = fidelity(both[0].mean, both[1].mean)
         for kind, one in found.items():
             row[kind] = {"mean": one.mean, "half": one.half}
         rows.append(row)
     return rows
+
+
+def _error(found: dict[str, Interval], beside: str) -> float | None:
+    """Return the error of the mean emulated makespan against another kind."""
+    if "emulated" not in found or beside not in found:
+        return None
+    return relative_error(found["emulated"].mean, found[beside].mean)
 
 
 def runs_table(runs: Sequence[RecordedRun]) -> Table:
@@ -139,18 +146,19 @@ def runs_table(runs: Sequence[RecordedRun]) -> Table:
         ">runs",
         ">emulated",
         ">±",
-        ">simulated",
-        ">fidelity",
+        ">predicted",
+        ">makespan error",
+        ">replay error",
     )
     for row in runs_json(runs):
-        emulated, simulated = row.get("emulated"), row.get("simulated")
-        apart = row["fidelity"]
+        emulated, predicted = row.get("emulated"), row.get("predicted")
+        errors = row["makespan_error"], row["replay_error"]
         table.add_row(
             row["name"],
             str(row["runs"]),
             format_duration(emulated["mean"], 5) if emulated else "",
             format_duration(emulated["half"]) if emulated and emulated["half"] else "",
-            format_duration(simulated["mean"], 5) if simulated else "",
-            format_ratio(apart) if apart is not None else "",
+            format_duration(predicted["mean"], 5) if predicted else "",
+            *("" if error is None else format_ratio(error) for error in errors),
         )
     return table

@@ -46,15 +46,17 @@ def headline(result: dict[str, Any]) -> Table:
     )
     table.add_row("scenario", result["scenario"], title)
     table.add_row("emulated makespan", format_duration(result["makespan"]), "")
+    predicted = format_duration(result["predicted_makespan"])
     table.add_row(
-        "simulated makespan",
-        format_duration(result["replayed_makespan"]),
-        f"the same times and volumes: emulated is {format_ratio(result['fidelity'])}",
+        "makespan error",
+        format_ratio(result["makespan_error"]),
+        f"of {predicted} predicted before the run; {times_note(result)}",
     )
+    replayed = format_duration(result["replayed_makespan"])
     table.add_row(
-        "predicted makespan",
-        format_duration(result["predicted_makespan"]),
-        f"before the run: emulated is {format_ratio(result['makespan_error'])}",
+        "replay error",
+        format_ratio(result["replay_error"]),
+        f"of {replayed} simulated with the times and volumes that the run had",
     )
     if line := optimality_line(result):
         table.add_row("lower bound", format_duration(result["bound"]), line)
@@ -72,6 +74,13 @@ def headline(result: dict[str, Any]) -> Table:
         f"processes hold {memory}",
     )
     return table
+
+
+def times_note(result: dict[str, Any]) -> str:
+    """Return where the times of the prediction came from, and those of the run."""
+    if result.get("times") == "measured":
+        return "times were not stated, the run measured them (compute: real)"
+    return f"times were {result.get('times', 'stated')}"
 
 
 def arrivals_row(table: Table, transport: dict[str, Any]) -> None:

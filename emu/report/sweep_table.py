@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+#: Figures of emulated points, and their columns.
+_ERRORS = {"makespan_error": ">makespan error", "replay_error": ">replay error"}
+
 
 def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table:
     """Return mean, 95 % interval and number of seeds of the makespan, best in bold.
@@ -28,9 +31,9 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table
     for row in rows:
         group = tuple(str(row["values"][key]) for key in keys)
         groups.setdefault(group, []).append(row["figures"])
-    emulated = "fidelity" in rows[0]["figures"]
+    errors = [key for key in _ERRORS if key in rows[0]["figures"]]
     columns = [*keys, ">makespan", ">± (95 %)", ">seeds"]
-    table = plain_table("", *columns, *([">fidelity"] if emulated else []))
+    table = plain_table("", *columns, *(_ERRORS[key] for key in errors))
     means = {
         group: interval([float(figures["makespan"]) for figures in of_group])
         for group, of_group in groups.items()
@@ -39,8 +42,8 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table
     for group, found in means.items():
         cells = [*group, format_duration(found.mean, 6)]
         cells += [format_duration(found.half) if found.half else "", str(found.count)]
-        if emulated:
-            mean = interval([float(f["fidelity"]) for f in groups[group]]).mean
+        for key in errors:
+            mean = interval([float(f[key]) for f in groups[group]]).mean
             cells.append(format_ratio(mean))
         table.add_row(*cells, style="bold" if found.mean == best else "")
     return table

@@ -13,6 +13,7 @@ from emu.errors import DataError
 from emu.problem import RateHistory, Realization, Schedule
 from emu.runs.array_files import read_rates, read_realization
 from emu.runs.problem_json import problem_from_json, schedule_from_json
+from emu.runs.renamed_keys import with_new_keys
 from emu.runs.result import VERSION
 from emu.runs.run_directory import read_json
 from emu.scheduling import RATE_POLICIES
@@ -45,7 +46,7 @@ class RecordedRun:
     measured
         Times and volumes of realization.npz; None when missing.
     missing
-        One sentence per part that could not be read.
+        One sentence per part that could not be read, or has keys of earlier versions.
     """
 
     path: Path
@@ -148,7 +149,9 @@ def load_run(path: str | Path) -> RecordedRun:
 
     read_schedule = partial(_schedule, problem)
     manifest = tried("manifest.json", _manifest)
-    result = tried("result.json", _result)
+    result, renamed = tried("result.json", _result) or ({}, [])
+    if renamed:
+        missing.append(f"result.json is of an earlier emu: {', '.join(renamed)} now")
     emulated = tried("result.json", read_schedule) if result else None
     rates = tried("rates.npz", partial(read_rates, problem.job))
     simulated = tried("simulated.json", read_schedule)
@@ -163,7 +166,7 @@ def load_run(path: str | Path) -> RecordedRun:
         path=path,
         manifest=manifest or {},
         problem=problem,
-        result=result or {},
+        result=result,
         emulated=emulated,
         simulated=simulated,
         measured=measured,
@@ -290,14 +293,15 @@ def _manifest(path: Path) -> dict[str, Any]:
     return content
 
 
-def _result(path: Path) -> dict[str, Any]:
-    content = _versioned(path)
+def _result(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return the content of result.json, and which of its keys had another name."""
+    content, renamed = with_new_keys(_versioned(path))
     policy, predicted = content.get("policy"), content.get("predicted_makespan", 0.0)
     if policy is not None and str(policy) not in RATE_POLICIES:
         raise DataError(f"names the unknown policy {policy!r}", path=str(path))
     if not isinstance(predicted, int | float):
         raise DataError("holds no predicted makespan", path=str(path))
-    return content
+    return content, renamed
 
 
 def _versioned(path: Path) -> dict[str, Any]:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 VERSION = 1
 
 
-def fidelity(emulated: float, simulated: float) -> float:
-    """Return emulated / simulated makespan - 1; 0 when both are 0."""
-    return emulated / simulated - 1 if simulated else float(emulated > 0)
+def relative_error(found: float, expected: float) -> float:
+    """Return found / expected - 1; 0 when both are 0."""
+    return found / expected - 1 if expected else float(found > 0)
 
 
 def task_rows(

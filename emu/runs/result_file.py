@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from emu.errors import DataError
 from emu.problem import Placement, Problem, Schedule
 from emu.runs.problem_json import edge_name
+from emu.runs.renamed_keys import with_new_keys
 from emu.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -58,14 +59,21 @@ def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
     if file.is_dir():
         file /= "result.json"
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content, _ = with_new_keys(json.loads(file.read_text(encoding="utf-8")))
         scenario = Scenario.model_validate(content["scenario"])
         return scenario, _schedule(scenario, content)
     except OSError as error:
         problem = f"cannot be read: {error.strerror}"
     except ValidationError as error:
         problem = f"is not a result: its scenario has {error.error_count()} errors"
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+    except (
+        AttributeError,
+        ValueError,
+        KeyError,
+        TypeError,
+        IndexError,
+        RecursionError,
+    ) as error:
         problem = f"is not a whole result: {type(error).__name__} {error}"
     raise DataError(problem, path=str(file))
 

@@ -14,6 +14,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import DataError
+from emu.runs.renamed_keys import RENAMED
 from emu.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -67,6 +68,13 @@ class SweepRecord:
             raise DataError(
                 f"line {number} is of version {version!r}, this emu writes {VERSION}; "
                 "choose another --out",
+                path=str(self.path),
+            )
+        figures = row.get("figures", {})
+        if old := [key for key in RENAMED if key in figures]:
+            raise DataError(
+                f"line {number} is of an earlier emu: {old[0]} is {RENAMED[old[0]]} "
+                "now; choose another --out",
                 path=str(self.path),
             )
         return dict(row)

@@ -118,10 +118,12 @@ class ExpectSection(Section):
     """Simulated makespan, met to within ``tolerance``."""
     tolerance: Ratio = 1e-9
     """Relative, of ``makespan``."""
-    fidelity: Ratio | None = None
-    """Largest share by which emulated and simulated makespan may differ."""
-    prediction: Ratio | None = None
-    """Largest share by which the prediction from the profile may be off."""
+    makespan_error: Ratio | None = None
+    """Largest share by which the emulated makespan may be off the one that was
+    predicted before the run."""
+    replay_error: Ratio | None = None
+    """Largest share by which it may be off a simulation of the run's own times and
+    volumes."""
     accuracy: Fraction | None = None
     """Smallest test accuracy at the end."""
     loss: Positive | None = None

@@ -29,6 +29,11 @@ _KINDS = {
     "tuple_type": "a list",
     "list_type": "a list",
 }
+#: Keys of earlier versions.
+_RENAMED = {
+    "expect.fidelity": "replay_error",
+    "expect.prediction": "makespan_error",
+}
 _BOUNDS = {
     "greater_than": ("gt", "more than {}"),
     "greater_than_equal": ("ge", "{} or more"),
@@ -80,6 +85,8 @@ def describe(error: ErrorDetails) -> str:
 
 def _unknown_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
     step = str(error["loc"][-1])
+    if renamed := _RENAMED.get(".".join(map(str, error["loc"]))):
+        return f"{step!r} is called {renamed!r} now"
     return f"unknown key {step!r}, {nearest(step, _known_keys(error['loc']))}"
 
 

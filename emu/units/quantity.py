@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _TEXT = re.compile(rf"\s*({_NUMBER})\s*((?:[^\d\s.,_'+-].*)?)")
 
+#: What rounding leaves of a difference of makespans: seconds, and a share.
+_NO_TIME, _NO_RATIO = 1e-12, 1e-9
 _PREFIXES = {
     "": 1,
     "k": 10**3,
@@ -219,10 +221,15 @@ def format_size(value: float) -> str:
 
 
 def format_duration(value: float, digits: int = 4) -> str:
-    """Return seconds for people: ``15 ms``."""
-    return DURATION.format(value, digits)
+    """Return seconds for people: ``15 ms``; what only rounding left is 0."""
+    return DURATION.format(0.0 if abs(value) < _NO_TIME else value, digits)
 
 
 def format_ratio(value: float) -> str:
-    """Return a ratio in percent with its sign: ``+1.2 %``."""
-    return f"{100 * value:+.3g} %" if math.isfinite(value) else "-"
+    """Return a ratio in percent with its sign: ``+1.2 %``.
+
+    What only rounding left is ``0 %``.
+    """
+    if not math.isfinite(value):
+        return "-"
+    return f"{100 * value:+.3g} %" if abs(value) >= _NO_RATIO else "0 %"

@@ -97,7 +97,7 @@ def test_runs_are_compared_with_intervals(run: Path, tmp_path: Path) -> None:
     }
     (alike, _) = rows.values()
     assert alike["emulated"]["half"] == 0.0
-    assert alike["fidelity"] == pytest.approx(
+    assert alike["replay_error"] == pytest.approx(
         alike["emulated"]["mean"] / alike["simulated"]["mean"] - 1
     )
     assert picture.stat().st_size > 5000

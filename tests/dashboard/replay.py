@@ -66,7 +66,9 @@ class Replay:
         return {
             "makespan": makespan,
             "replayed_makespan": makespan,
-            "fidelity": 0.0,
+            "replay_error": 0.0,
+            "predicted_makespan": makespan,
+            "makespan_error": 0.0,
             "verdict": {"trust": "trusted"},
         }
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
 import signal
 import threading
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.report import terminal
+from emu.report.html import write_report
+from emu.report.run_tables import run_tables
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from tests.coordinator.emulated import Acts, named
@@ -75,3 +81,47 @@ def test_a_process_that_stood_still_makes_a_run_untrusted(
     assert math.fsum(budget.values()) == pytest.approx(
         _difference(result), abs=1e-3 * result["makespan"]
     )
+
+
+def test_overrun_of_a_known_share_is_the_headline(
+    tmp_path: Path, leftovers: Leftovers
+) -> None:
+    """Every task takes 1.209 times what was stated, as on a computer that is busy."""
+    document = {
+        "name": "overrun",
+        "cluster": {"machines": [{"name": "m", "count": 2, "nic": "1 MB/s"}]},
+        "job": {
+            "system": "custom",
+            "iterations": 5,
+            "tasks": [{"name": "a", "time": "1 s"}, {"name": "b", "time": "0 s"}],
+            "flows": [{"from": "a", "to": "b", "volume": "1 kB"}],
+        },
+        "placement": {"policy": "explicit", "tasks": {"a": "m0", "b": "m1"}},
+        "emulation": {"time_scale": 0.2},
+    }
+    file = tmp_path / "overrun.json"
+    file.write_text(json.dumps(document))
+    experiment = prepare(load(file), emulated=True)
+    job = experiment.problem.job
+    slow = dataclasses.replace(job.tasks[0], program="sabotage:Overruns")
+    changed = dataclasses.replace(job, tasks=(slow, job.tasks[1]))
+    problem = dataclasses.replace(experiment.problem, job=changed)
+    directory = RunDirectory.create("overrun", tmp_path)
+    result = carry_out(
+        dataclasses.replace(experiment, problem=problem),
+        emulation_settings(experiment.scenario),
+        directory,
+    ).result
+
+    assert 0.2 <= result["makespan_error"] <= 0.3
+    assert abs(result["replay_error"]) <= 0.02
+    assert result["verdict"]["trust"] == "untrusted"
+    shown = f"{100 * result['makespan_error']:+.3g} %"
+    text = StringIO()
+    terminal(text).print(run_tables(result))
+    rows = [" ".join(line.split()) for line in text.getvalue().splitlines()]
+    assert any(row.startswith(f"makespan error {shown}") for row in rows)
+    assert (
+        f'data-key="makespan_error">{shown}' in write_report(directory.path).read_text()
+    )
+    assert leftovers.note() == []

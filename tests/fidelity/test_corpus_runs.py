@@ -59,4 +59,4 @@ def test_emulated_and_simulated_makespan_agree(
 
     assert trial.trust != "failed", trial.problem
     allowed = OFF if trial.trust == "trusted" else trial.bound + SLACK
-    assert abs(trial.fidelity) <= allowed
+    assert abs(trial.replay_error) <= allowed

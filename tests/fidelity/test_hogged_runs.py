@@ -44,7 +44,7 @@ def _run(
 
 
 def _error(trial: Trial) -> float:
-    return max(abs(trial.fidelity), abs(trial.prediction))
+    return max(abs(trial.replay_error), abs(trial.makespan_error))
 
 
 @pytest.mark.parametrize("draw", range(3))

@@ -25,7 +25,7 @@ QUICK = options(
     "job.iterations=1",
     "emulation.time_scale=0.02",
     "emulation.byte_scale=5000",
-    "expect={fidelity: 50 %}",
+    "expect={makespan_error: 50 %}",
 )
 
 
@@ -60,13 +60,13 @@ def test_a_run_is_written_told_and_audited(tmp_path: Path) -> None:
     [
         (["job.iterations=none at all"], 2, "job.iterations: found 'none at all'"),
         (
-            ["expect.prediction=0.0000001 %", "emulation.compute=real"],
+            ["expect.makespan_error=0.0000001 %", "emulation.compute=real"],
             6,
-            "the prediction is off",
+            "the makespan error is",
         ),
         (["emulation.memory_limit=100 kB"], 5, "credit window or a higher limit"),
     ],
-    ids=["bad scenario", "missed prediction", "failed run"],
+    ids=["bad scenario", "missed makespan", "failed run"],
 )
 def test_exit_codes(overrides: list[str], code: int, told: str, tmp_path: Path) -> None:
     done = emu("run", GOLDEN, *QUICK, *options(*overrides), cwd=tmp_path)
@@ -142,10 +142,10 @@ def test_a_profile_is_measured_and_used(tmp_path: Path) -> None:
     assert predicted > 0
 
     slowly = options("emulation.time_scale=10", "job.credit_window=unlimited")
-    never = options("expect.prediction=0.0000001 %")
+    never = options("expect.makespan_error=0.0000001 %")
     done = emu("run", file, *use, *slowly, *never, "--json", "-", cwd=tmp_path)
     assert done.returncode == 6
-    assert "the prediction is off by" in done.stderr
+    assert "the makespan error is" in done.stderr
     result = json.loads(done.stdout)
     assert result["predicted_makespan"] == pytest.approx(predicted)
     assert result["makespan_error"] == pytest.approx(result["makespan"] / predicted - 1)

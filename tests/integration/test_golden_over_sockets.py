@@ -62,7 +62,7 @@ def test_makespan_and_every_flow(
     def once() -> float:
         runs.append(carried_out(GOLDEN, tmp_path, *QUICK, *overrides))
         audited(runs[-1])
-        return abs(float(runs[-1].result["fidelity"]))
+        return abs(float(runs[-1].result["replay_error"]))
 
     deviations = attempts(once, 0.02)
 

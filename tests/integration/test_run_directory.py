@@ -33,7 +33,7 @@ FILES = {
 }
 KEYS = {
     "version", "scenario", "policy", "placement", "iterations", "processes",
-    "makespan", "replayed_makespan", "fidelity", "predicted_makespan",
+    "makespan", "replayed_makespan", "replay_error", "predicted_makespan",
     "makespan_error", "wall_seconds", "startup", "flow_end_apart", "kinds", "edges",
     "ports", "memory", "transport", "training", "tasks", "flows",
 }  # fmt: skip

@@ -20,7 +20,7 @@ def test_the_demo_learns(tmp_path: Path) -> None:
     def once() -> float:
         changes = ("job.iterations=8", "expect=null")
         runs.append(carried_out(SCENARIOS / "demo.yaml", tmp_path, *changes))
-        return abs(float(runs[-1].result["fidelity"]))
+        return abs(float(runs[-1].result["replay_error"]))
 
     assert attempts(once, 0.05)[-1] <= 0.05
     result = runs[-1].result
@@ -43,7 +43,7 @@ def test_etp_beats_distdgl_on_the_testbed_over_sockets(tmp_path: Path) -> None:
                 f"placement.policy={policy}",
                 "expect=null",
             )
-        return max(abs(float(run.result["fidelity"])) for run in runs.values())
+        return max(abs(float(run.result["replay_error"])) for run in runs.values())
 
     assert attempts(once, 0.03)[-1] <= 0.03
     distdgl, etp = runs["distdgl"].result, runs["etp"].result

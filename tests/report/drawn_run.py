@@ -10,10 +10,10 @@ from emu.problem import Realization
 from emu.runs.array_files import write_realization
 from emu.runs.result import (
     VERSION,
-    fidelity,
     flow_error,
     flow_rows,
     port_rows,
+    relative_error,
     task_rows,
 )
 from emu.runs.run_directory import RunDirectory
@@ -42,9 +42,9 @@ def write_run(parent: Path, iterations: int = 4) -> tuple[Path, dict[str, Any]]:
         "iterations": iterations,
         "processes": len(problem.job.processes),
         "replayed_makespan": simulated.makespan,
-        "fidelity": fidelity(emulated.makespan, simulated.makespan),
+        "replay_error": relative_error(emulated.makespan, simulated.makespan),
         "predicted_makespan": simulated.makespan,
-        "makespan_error": fidelity(emulated.makespan, simulated.makespan),
+        "makespan_error": relative_error(emulated.makespan, simulated.makespan),
         "wall_seconds": 1.5,
         "verdict": {
             "trust": "degraded",

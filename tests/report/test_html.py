@@ -222,7 +222,7 @@ async def test_in_a_browser_bars_are_drawn_and_zoom_works(tmp_path: Path) -> Non
                 found => [found.dataset.key, found.textContent]))""")
         assert shown["makespan"] == f"{result['makespan']:.6g} s"
         assert shown["replayed_makespan"] == f"{result['replayed_makespan']:.6g} s"
-        assert shown["fidelity"] == f"{100 * result['fidelity']:+.3g} %"
+        assert shown["replay_error"] == f"{100 * result['replay_error']:+.3g} %"
 
         bars = 2 * (len(result["tasks"]) + len(result["flows"]))
         flows_twice = bars + 2 * len(result["flows"])  # once out, once in

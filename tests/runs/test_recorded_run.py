@@ -250,3 +250,27 @@ def test_importing_emu_imports_nothing_heavy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_keys_of_earlier_versions_are_read_by_their_new_names(run: Path) -> None:
+    path = run / "result.json"
+    result = json.loads(path.read_text())
+    old = dict(result)
+    old["fidelity"] = old.pop("replay_error", 0.25)
+    old["prediction_error"] = old.pop("makespan_error", -0.5)
+    old["simulated_makespan"] = old.pop("replayed_makespan", 38.0)
+    old["verdict"] = {"trust": "trusted", "punctual_makespan": 37.0}
+    old["transport"] = {"late_flows": 7, "too_late_flows": 2}
+    path.write_text(json.dumps(old))
+
+    read = emu.load_run(run)
+
+    assert read.result["replay_error"] == old["fidelity"]
+    assert read.result["makespan_error"] == old["prediction_error"]
+    assert read.result["replayed_makespan"] == old["simulated_makespan"]
+    assert read.result["verdict"]["on_time_makespan"] == 37.0
+    assert read.result["transport"] == {"flows_past_fluid": 7, "late_flows": 2}
+    (notice,) = read.missing
+    assert "result.json is of an earlier emu" in notice
+    assert "fidelity is replay_error" in notice
+    assert "transport.too_late_flows is transport.late_flows" in notice

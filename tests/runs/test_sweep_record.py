@@ -44,6 +44,13 @@ def test_torn_line_is_dropped_and_overwritten(tmp_path: Path) -> None:
     assert list(SweepRecord(tmp_path).rows) == ["a", "b"]
 
 
+def test_figures_of_earlier_versions_are_refused(tmp_path: Path) -> None:
+    SweepRecord(tmp_path).add("a", {"x": "1"}, {"makespan": 2.5, "fidelity": 0.1})
+
+    with pytest.raises(DataError, match="fidelity is replay_error now; choose another"):
+        SweepRecord(tmp_path)
+
+
 def test_table_holds_what_was_asked_for(tmp_path: Path) -> None:
     record = SweepRecord(tmp_path)
     record.add("b", {"x": "[5, 10]"}, {"makespan": 1.0})

@@ -183,7 +183,7 @@ def custom_scenarios(draw: st.DrawFn) -> dict[str, Any]:
                 for second in tasks[:2]
             ],
         },
-        "expect": {"fidelity": draw(st.floats(0, 1)), "makespan": draw(seconds)},
+        "expect": {"replay_error": draw(st.floats(0, 1)), "makespan": draw(seconds)},
     }
 
 

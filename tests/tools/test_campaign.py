@@ -35,7 +35,7 @@ class Attempts:
         trust = "failed" if name.startswith(self.failing or "-") else "trusted"
         return Trial(
             name, experiment.policy, 8, 2, scale, 1.0,
-            emulated=makespan, fidelity=0.0, trust=trust,
+            emulated=makespan, replay_error=0.0, trust=trust,
         )  # fmt: skip
 
 

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def _trial(fidelity: float, trust: str = "trusted", **more: Any) -> Trial:
+def _trial(replay_error: float, trust: str = "trusted", **more: Any) -> Trial:
     stated = {
         "scenario": "drawn", "policy": "oes", "processes": 8, "machines": 2,
-        "time_scale": 1.0, "byte_scale": 1.0, "fidelity": fidelity, "trust": trust,
-        "prediction": fidelity, "flow_error": 0.01, "bound": 0.002, "system": "custom",
-        "shape": "graph",
+        "time_scale": 1.0, "byte_scale": 1.0, "trust": trust,
+        "replay_error": replay_error, "makespan_error": replay_error,
+        "flow_error": 0.01, "bound": 0.002, "system": "custom", "shape": "graph",
     }  # fmt: skip
     return Trial(**{**stated, **more})
 
@@ -72,7 +72,7 @@ def test_the_table_counts_runs_retries_and_flags() -> None:
 
 def test_a_flag_is_no_false_alarm_where_the_run_missed_what_was_predicted() -> None:
     """Late tasks moved it and the simulation of its own times alike."""
-    moved = _row(_trial(0.0, "untrusted", prediction=-0.04), "drawn-4")
+    moved = _row(_trial(0.0, "untrusted", makespan_error=-0.04), "drawn-4")
 
     text = "\n".join(table([*ROWS, moved]))
 

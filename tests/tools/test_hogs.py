@@ -105,16 +105,20 @@ def test_a_run_that_never_began_stops_nobody() -> None:
 
 
 def _row(
-    fidelity: float, trust: str = "trusted", bound: float = 0.02, **more: Any
+    replay_error: float, trust: str = "trusted", bound: float = 0.02, **more: Any
 ) -> dict[str, Any]:
-    stated = {"condition": "calm", "fidelity": fidelity, "prediction": fidelity}
+    stated = {
+        "condition": "calm",
+        "replay_error": replay_error,
+        "makespan_error": replay_error,
+    }
     return stated | {"trust": trust, "bound": bound} | more
 
 
 ROWS = [
     _row(0.001),
     _row(-0.005, "degraded"),
-    _row(0.0, prediction=0.05, trust="untrusted", bound=0.06),
+    _row(0.0, makespan_error=0.05, trust="untrusted", bound=0.06),
     _row(0.04, condition="busy-1"),
     _row(float("nan"), "failed", condition="busy-1"),
 ]
@@ -138,7 +142,7 @@ def test_nothing_is_read_where_nothing_was_written(tmp_path: Path) -> None:
     assert read_rows(tmp_path / "rows.csv") == []
 
 
-def test_a_run_is_off_by_the_worse_of_replay_and_prediction() -> None:
+def test_a_run_is_off_by_the_worse_of_its_two_errors() -> None:
     assert errors(ROWS[:3]).tolist() == [0.001, 0.005, 0.05]
 
 

@@ -56,7 +56,7 @@ class Carried:
         )
         result = {
             "replayed_makespan": schedule.makespan, "makespan": schedule.makespan,
-            "fidelity": 0.0, "makespan_error": 0.0, "wall_seconds": 2.0,
+            "replay_error": 0.0, "makespan_error": 0.0, "wall_seconds": 2.0,
             "startup": {"seconds": 1.0},
             "verdict": {
                 "trust": trust, "error": 0.001, "host": HostFigures().to_json(),
@@ -82,7 +82,7 @@ def test_a_run_that_is_not_trusted_is_tried_again_and_counted(
     trial = attempt(experiment, tmp_path, retries=3, carry=carry)
 
     assert (trial.trust, trial.retries) == ("trusted", 2)
-    assert trial.fidelity == 0.0
+    assert trial.replay_error == 0.0
     assert trial.flow_error == pytest.approx(0.0, abs=1e-9)
     assert (trial.system, trial.shape) == ("custom", "graph")
     assert trial.finishes == trial.kept == trial.flows > 0
@@ -99,7 +99,7 @@ def test_the_last_word_counts_when_none_is_trusted(
     )
 
     assert (trial.trust, trial.retries, trial.problem) == ("failed", 1, "w0 died")
-    assert math.isnan(trial.fidelity)
+    assert math.isnan(trial.replay_error)
     with pytest.raises(ValueError, match="retries"):
         attempt(experiment, tmp_path, retries=-1)
 

@@ -179,6 +179,9 @@ def test_formats_for_people() -> None:
     assert format_duration(38.0) == "38 s"
     assert format_duration(float("nan")) == "-"
     assert format_ratio(0.0123) == "+1.23 %"
+    assert format_ratio(-5e-5) == "-0.005 %"
+    assert format_ratio(2.2e-16) == "0 %"
+    assert format_duration(1.17e-15) == "0 us"
     assert RATE.exact(6.25e9) == "50 Gbit/s"
     assert SIZE.exact(3e9) == "3 GB"
     assert DURATION.parse(DURATION.exact(1 / 3)) == 1 / 3

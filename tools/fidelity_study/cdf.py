@@ -21,7 +21,7 @@ def draw_cdf(found: list[Trial], path: Path) -> None:
         ("all runs", found),
         ("trusted runs", [t for t in found if t.trust == "trusted"]),
     ):
-        apart = np.sort(np.abs([t.fidelity for t in chosen]))
+        apart = np.sort(np.abs([t.replay_error for t in chosen]))
         apart = 100 * apart[~np.isnan(apart)]
         if len(apart):
             share = np.arange(1, len(apart) + 1) / len(apart)

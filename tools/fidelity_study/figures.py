@@ -65,7 +65,7 @@ def spreads(rows: Sequence[Row]) -> NDArray[np.float64]:
     found: dict[str, list[float]] = {}
     for row in rows:
         if row.trial.trust != "failed":
-            found.setdefault(row.group, []).append(row.trial.fidelity)
+            found.setdefault(row.group, []).append(row.trial.replay_error)
     return np.array([max(v) - min(v) for v in found.values() if len(v) > 1])
 
 
@@ -103,7 +103,7 @@ def _split(
     found: dict[str, list[float]] = {}
     for trial in trials:
         if trial.trust != "failed":
-            found.setdefault(key(trial), []).append(abs(trial.fidelity))
+            found.setdefault(key(trial), []).append(abs(trial.replay_error))
     in_order = sorted(found, key=lambda name: (len(name.split("-")[0]), name))
     names = in_order if prefix else sorted(found)
     return [_distribution(f"{prefix}{name}", np.array(found[name])) for name in names]
@@ -178,7 +178,7 @@ def _flags(trials: Sequence[Trial]) -> list[str]:
     flagged = Counter(
         (
             trial.trust == "trusted",
-            _place(max(abs(trial.fidelity), abs(trial.prediction))),
+            _place(max(abs(trial.replay_error), abs(trial.makespan_error))),
         )
         for trial in finished
     )

@@ -33,10 +33,10 @@ class Trial:
 
     Parameters
     ----------
-    fidelity
+    replay_error
         Emulated over simulated makespan with the same times and volumes, minus 1; NaN
         when the run could not be finished.
-    prediction
+    makespan_error
         The same against the simulation before the run.
     flow_error
         How much longer flows took than in the simulation, 95th percentile, as a share
@@ -79,8 +79,8 @@ class Trial:
     flows: int = 0
     simulated: float = math.nan
     emulated: float = math.nan
-    fidelity: float = math.nan
-    prediction: float = math.nan
+    replay_error: float = math.nan
+    makespan_error: float = math.nan
     flow_error: float = math.nan
     trust: str = "failed"
     bound: float = math.nan
@@ -256,8 +256,8 @@ def _once(
         flows=len(outcome.run.schedule.flows()),
         simulated=result["replayed_makespan"],
         emulated=result["makespan"],
-        fidelity=result["fidelity"],
-        prediction=result["makespan_error"],
+        replay_error=result["replay_error"],
+        makespan_error=result["makespan_error"],
         flow_error=flow_error(outcome, 0.2 / settings.time_scale),
         trust=result["verdict"]["trust"],
         bound=result["verdict"]["error"],

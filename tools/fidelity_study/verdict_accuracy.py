@@ -52,7 +52,9 @@ def errors(rows: Sequence[Row]) -> NDArray[np.float64]:
     Against the replay of its own times or against the simulation before the run,
     whichever is more: a task that a host prolonged is replayed as long as it was.
     """
-    apart = [[abs(float(row[n])) for n in ("fidelity", "prediction")] for row in rows]
+    apart = [
+        [abs(float(row[n])) for n in ("replay_error", "makespan_error")] for row in rows
+    ]
     worst: NDArray[np.float64] = np.array(apart).reshape(-1, 2).max(axis=1)
     return worst
 

@@ -80,6 +80,7 @@ function drawTraining() {
 }
 
 function figureCards(status) {
+  const percent = share => `${Math.abs(share) < 1e-9 ? 0 : +(100 * share).toPrecision(3)} %`;
   const wall = value => `${+(1000 * value).toPrecision(3)} ms`;
   const shown = [
     ["run time", seconds(status.run_time), "emulated"],
@@ -94,8 +95,8 @@ function figureCards(status) {
   if (status.verdict) shown.push(["verdict", status.verdict, "did the host keep up"]);
   if (status.outcome) {
     shown.push(["emulated makespan", seconds(status.outcome.makespan), "real sockets"]);
-    shown.push(["simulated makespan", seconds(status.outcome.replayed_makespan), "same times and volumes"]);
-    shown.push(["fidelity", `${+(100 * status.outcome.fidelity).toPrecision(3)} %`, "emulated / simulated - 1"]);
+    shown.push(["makespan error", percent(status.outcome.makespan_error), `of ${seconds(status.outcome.predicted_makespan)} predicted`]);
+    shown.push(["replay error", percent(status.outcome.replay_error), `of ${seconds(status.outcome.replayed_makespan)} replayed`]);
   }
   byId("figures").replaceChildren();
   for (const [label, value, note] of shown) {

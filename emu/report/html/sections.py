@@ -10,6 +10,7 @@ from emu.analysis.critical_path import Cause, critical_path
 from emu.placement import resource_loads
 from emu.report.flows import port_bytes
 from emu.report.html.markup import figure, meter, table
+from emu.report.run_tables import times_note
 from emu.units import format_duration, format_rate, format_ratio, format_size
 
 if TYPE_CHECKING:
@@ -36,11 +37,11 @@ def headline(result: dict[str, Any]) -> str:
             )
 
     duration("makespan", "emulated makespan", "real sockets, emulated seconds")
-    duration("replayed_makespan", "simulated makespan", "same times and volumes")
-    ratio("fidelity", "fidelity", "emulated / simulated - 1")
-    shown.append(_verdict(result.get("verdict")))
     duration("predicted_makespan", "predicted makespan", "before the run")
-    ratio("makespan_error", "prediction error", "emulated / predicted - 1")
+    ratio("makespan_error", "makespan error", times_note(result))
+    shown.append(_verdict(result.get("verdict")))
+    duration("replayed_makespan", "replayed makespan", "the run's times and volumes")
+    ratio("replay_error", "replay error", "emulated / replayed - 1")
     duration("bound", "lower bound", "no schedule is shorter")
     ratio("gap", "gap", "makespan above the bound")
     duration("wall_seconds", "wall time", "on this computer")

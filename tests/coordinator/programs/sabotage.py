@@ -34,6 +34,15 @@ class Forgets(Timed):
         return {}
 
 
+class Overruns(Timed):
+    """Takes 1.209 times the 0.2 s of wall time that its iterations are stated to."""
+
+    @override
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        time.sleep(0.2 * 1.209)
+        return super().run(iteration, inputs)
+
+
 class Hangs(Timed):
     """Does not come back from iteration 1."""
 
