@@ -32,8 +32,8 @@ def task_frame(emulated: Schedule | None, simulated: Schedule | None) -> pd.Data
 def flow_frame(emulated: Schedule | None, simulated: Schedule | None) -> pd.DataFrame:
     """Return the flows between machines.
 
-    Columns run, edge (its name), source, destination, from_kind, to_kind, from_machine, to_machine,
-    iteration (of the source), bytes, ready, start, end (seconds).
+    Columns run, edge (its name), source, destination, from_kind, to_kind, from_machine,
+    to_machine, iteration (of the source), bytes, ready, start, end (seconds).
     """
     ends = ["source", "destination", "from_kind", "to_kind"]
     machines = ["from_machine", "to_machine", "iteration", "bytes"]

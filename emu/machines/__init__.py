@@ -1,0 +1,21 @@
+"""A lab of machines: processes that hold namespaces, joined by kernel network cards.
+
+Whatever runs in a machine sees a host of its own: address, host name, ``/etc/hosts``,
+``/dev/shm``, process ids. Its NIC is a limit that the kernel enforces, and TCP shares
+it. Needs Linux and what `emu.machines.needs` tries. Must not know: jobs, schedules,
+simulations.
+"""
+
+from emu.machines.lab import Lab, LabMachine, Program
+from emu.machines.needs import missing_needs
+from emu.machines.nic import NicPlan, Sharing, plan_nic
+
+__all__ = [
+    "Lab",
+    "LabMachine",
+    "NicPlan",
+    "Program",
+    "Sharing",
+    "missing_needs",
+    "plan_nic",
+]

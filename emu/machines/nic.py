@@ -1,0 +1,132 @@
+"""What the kernel is to be told so that a NIC carries what a scenario says.
+
+Pure arithmetic: payload rates become wire rates, bursts, queues and leaf classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+#: Bytes of an Ethernet header; the kernel counts them against a rate.
+ETHERNET = 14
+#: Bytes of IP and TCP headers with time stamps.
+HEADERS = 52
+#: Seconds of the rate that may go at once. The usual 64 kB are 50 ms of a 10 Mbit/s
+#: NIC, and every flow after a pause gets them as a gift. With 0.5 ms single flows of 50
+#: Mbit/s to 1 Gbit/s end 0.3 to 0.7 ms before bytes / rate, with 2 ms 2 ms before.
+BURST = 0.5e-3
+#: Largest segment that the kernel hands a device, bytes.
+SEGMENT = 65536
+#: Leaf classes that connections are spread over; a power of two. With 64, two of six
+#: connections met in one leaf in every fifth lab.
+LEAVES = 512
+#: Lengths up to this are acknowledgements, ARP and the like, bytes with all headers.
+#: They have a class of their own: counted, they cost 1 % of a duplex NIC.
+SMALL = 120
+#: Payload rates that a NIC can have, bytes per second: 100 kbit/s and 8 Gbit/s.
+SLOWEST, FASTEST = 12_500.0, 1e9
+
+ROOT, TOP, SMALL_CLASS, SHARED, FIRST_LEAF = 0x10000, 0x10001, 0x10009, 0x10010, 0x10011
+
+Instruction = tuple[int, int, int, int]
+
+
+class Sharing(StrEnum):
+    """Who shares a NIC, and how."""
+
+    FAIR = "fair"
+    """A leaf per connection, equal quanta: max-min."""
+    TCP = "tcp"
+    """One drop-tail queue, as in a plain NIC and switch port."""
+
+
+@dataclass(frozen=True)
+class NicPlan:
+    """One direction of one NIC, as the kernel's hierarchical token bucket takes it.
+
+    Parameters
+    ----------
+    rate
+        Bytes per second on the wire.
+    burst, queue, quantum, segment
+        Bytes: what may go at once, what one queue holds, what a leaf sends in its turn,
+        the largest segment of the device.
+    leaves
+        Number of leaf classes; 0 for one queue.
+    """
+
+    rate: int
+    burst: int
+    queue: int
+    quantum: int
+    segment: int
+    leaves: int
+
+
+def plan_nic(
+    payload: float, sharing: Sharing, *, mtu: int = 1500, queue: float = 0.02
+) -> NicPlan:
+    """Return how the kernel carries ``payload`` bytes per second of TCP payload.
+
+    Parameters
+    ----------
+    mtu
+        Bytes of a packet without its Ethernet header.
+    queue
+        Seconds of the rate that one queue holds.
+
+    Raises
+    ------
+    ValueError
+        When no kernel here carries such a rate.
+    """
+    if not SLOWEST <= payload <= FASTEST:
+        raise ValueError(
+            f"{payload:g} B/s is no NIC for this lab, "
+            f"which has {SLOWEST:g} to {FASTEST:g} B/s"
+        )
+    frame = mtu + ETHERNET
+    rate = payload * frame / (mtu - HEADERS)
+    segment = int(min(SEGMENT, max(2 * frame, rate * BURST)))
+    return NicPlan(
+        rate=round(rate),
+        burst=int(max(segment, rate * BURST)),
+        queue=int(max(2 * segment, rate * queue)),
+        quantum=segment + mtu,
+        segment=segment,
+        leaves=LEAVES if sharing is Sharing.FAIR else 0,
+    )
+
+
+def classifier(leaves: int) -> list[Instruction]:
+    """Return a classic BPF program: the class of a packet, as (code, jt, jf, k).
+
+    Small packets get `SMALL_CLASS`, TCP over IPv4 without IP options a leaf by a hash
+    of its ports, all else `SHARED`.
+    """
+    if leaves & (leaves - 1):
+        raise ValueError(f"{leaves} leaves: a power of two is needed")
+    load_length, load_half, jump_greater, jump_equal = 0x80, 0x28, 0x25, 0x15
+    multiply, to_x, add_x, and_k, add_k = 0x24, 0x07, 0x0C, 0x54, 0x04
+    return_a, return_k = 0x16, 0x06
+    by_hash = [
+        (load_half, 0, 0, 34),  # source port
+        (multiply, 0, 0, 7919),
+        (to_x, 0, 0, 0),
+        (load_half, 0, 0, 36),  # destination port
+        (add_x, 0, 0, 0),
+        (and_k, 0, 0, leaves - 1),
+        (add_k, 0, 0, FIRST_LEAF),
+        (return_a, 0, 0, 0),
+    ]
+    tell = by_hash if leaves else [(return_k, 0, 0, SHARED)]
+    return [
+        (load_length, 0, 0, 0),
+        (jump_greater, 1, 0, SMALL),
+        (return_k, 0, 0, SMALL_CLASS),
+        (load_half, 0, 0, 12),
+        (jump_equal, 1, 0, 0x0800),
+        (return_k, 0, 0, SHARED),
+        *tell,
+    ]

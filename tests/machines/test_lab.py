@@ -1,0 +1,201 @@
+"""Machines of namespaces: each its own host, and nothing left of any of them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from emu.errors import RunError
+from emu.machines import Lab, LabMachine, Sharing, missing_needs
+
+pytestmark = pytest.mark.netns
+
+NEEDS = missing_needs()
+if NEEDS:
+    pytest.skip(f"no lab here: {'; '.join(NEEDS)}", allow_module_level=True)
+
+PAIR = [LabMachine("left", 12.5e6, 12.5e6), LabMachine("right", 12.5e6, 2.5e6)]
+
+
+def output(lab: Lab, machine: str, *command: str) -> str:
+    """Return what a command prints in a machine."""
+    with tempfile.TemporaryFile("w+") as file:
+        program = lab.start(machine, command, output=file.fileno())
+        while program.code is None:
+            lab.wait(5.0)
+        file.seek(0)
+        return file.read()
+
+
+def networks() -> set[str]:
+    """Return the network namespaces that any process is in."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*/ns/net"):
+        try:
+            found.add(str(process.readlink()))
+        except OSError:
+            continue
+    return found
+
+
+def gone(before: set[str]) -> bool:
+    """Wait until no namespace is left beyond those of before."""
+    patience = time.monotonic() + 5.0
+    while networks() - before and time.monotonic() < patience:
+        time.sleep(0.02)
+    return not networks() - before
+
+
+def test_every_machine_is_a_host_of_its_own() -> None:
+    before = networks()
+    with Lab(PAIR) as lab:
+        assert output(lab, "right", "hostname") == "right\n"
+        hosts = output(lab, "left", "cat", "/etc/hosts").splitlines()
+        assert f"{lab.address('right')} right" in hosts
+        output(lab, "left", "touch", "/dev/shm/mine")  # noqa: S108
+        assert output(lab, "right", "ls", "/dev/shm") == ""  # noqa: S108
+        assert int(output(lab, "left", "sh", "-c", "echo $$")) < 10
+    assert gone(before)
+
+
+def test_two_labs_at_a_time_have_the_same_addresses() -> None:
+    with Lab(PAIR) as one, Lab(PAIR) as other:
+        assert one.address("left") == other.address("left")
+        assert output(other, "left", "hostname") == "left\n"
+
+
+SEND = """
+import socket, sys, time
+with socket.create_connection((sys.argv[1], 7000), 20) as there:
+    there.sendall(bytes(int(sys.argv[2])))
+    there.shutdown(socket.SHUT_WR)
+    there.recv(1)
+"""
+RECEIVE = """
+import socket, time
+with socket.create_server(("", 7000)) as door:
+    print("ready", flush=True)
+    there, _ = door.accept()
+    first = size = 0
+    while data := there.recv(1 << 16):
+        first = first or time.monotonic()
+        size += len(data)
+    print(size, time.monotonic() - first, flush=True)
+"""
+
+
+@pytest.mark.parametrize("sharing", Sharing)
+def test_the_slower_nic_is_the_rate_of_a_plain_connection(sharing: Sharing) -> None:
+    """2.5 MB/s into ``right``: 5 MB take two seconds, give or take a burst."""
+    with Lab(PAIR, sharing=sharing) as lab, tempfile.TemporaryFile("w+") as file:
+        receiver = lab.start(
+            "right", [sys.executable, "-c", RECEIVE], output=file.fileno()
+        )
+        while "ready" not in Path(f"/proc/self/fd/{file.fileno()}").read_text():
+            time.sleep(0.02)
+        address = lab.address("right")
+        lab.start("left", [sys.executable, "-c", SEND, address, "5000000"])
+        while receiver.code is None:
+            lab.wait(5.0)
+        traffic = lab.traffic()
+        file.seek(0)
+        size, seconds = file.read().split()[1:]
+
+    assert int(size) == 5_000_000
+    # The rate of the NIC is a ceiling whatever else this computer does.
+    assert 5e6 / float(seconds) < 2.5e6 * 1.02
+    assert 1.0 < traffic["right"]["in_bytes"] / 5e6 < 1.10
+
+
+def test_a_command_that_does_not_exist_is_named_with_its_machine() -> None:
+    with Lab(PAIR) as lab, pytest.raises(RunError, match=r"right.*No such file"):
+        lab.start("right", ["/no/such/program"])
+
+
+def test_exit_codes_and_signals_are_passed_on() -> None:
+    with Lab(PAIR) as lab:
+        three = lab.start("left", ["sh", "-c", "exit 3"])
+        sleeper = lab.start("right", ["sleep", "60"])
+        while three.code is None:
+            lab.wait(5.0)
+        lab.signal(sleeper, signal.SIGTERM)
+        while sleeper.code is None:
+            lab.wait(5.0)
+
+    assert (three.code, sleeper.code) == (3, -signal.SIGTERM)
+
+
+def test_a_program_that_daemonises_and_ignores_signals_dies_with_its_machine() -> None:
+    before = networks()
+    script = "trap '' TERM HUP INT; setsid sleep 600 & exec sleep 600"
+    with Lab(PAIR) as lab:
+        lab.start("left", ["sh", "-c", script])
+    assert gone(before)
+
+
+HOLD = """
+import sys, time
+from emu.machines import Lab, LabMachine
+with Lab([LabMachine(f"m{i}", 1e7, 1e7) for i in range(3)]) as lab:
+    lab.start("m1", ["sh", "-c", "setsid sleep 600 & exec sleep 600"])
+    print("up", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("victim", ["command", "keeper", "holder", "at once"])
+def test_nothing_is_left_after_a_kill_of_any_process(victim: str) -> None:
+    before = networks()
+    command = subprocess.Popen([sys.executable, "-c", HOLD], stdout=subprocess.PIPE)
+    assert command.stdout is not None
+    with command:
+        if victim != "at once":
+            assert command.stdout.readline() == b"up\n"
+        below = psutil.Process(command.pid).children(recursive=True)
+        chosen = {
+            "command": [psutil.Process(command.pid)],
+            "keeper": below[:1],
+            "holder": below[-3:-2],
+            "at once": [psutil.Process(command.pid), *below],
+        }[victim]
+        for process in chosen:
+            process.kill()
+        if victim == "holder":
+            # One machine has gone; the command finds out when it asks.
+            command.kill()
+        elif victim == "keeper":
+            patience = time.monotonic() + 5.0
+            while networks() - before and time.monotonic() < patience:
+                time.sleep(0.02)
+            assert not networks() - before
+            command.kill()
+    assert gone(before)
+
+
+def test_a_socket_of_the_control_network_listens_here() -> None:
+    with Lab(PAIR) as lab:
+        address, listening = lab.listen()
+        host, port = address.split(":")
+        code = f"import socket; socket.create_connection(('{host}', {port}), 5)"
+        with listening:
+            listening.settimeout(10.0)
+            lab.start("left", [sys.executable, "-c", code])
+            there, peer = listening.accept()
+            there.close()
+
+        assert peer[0] == lab.address("left", "control")
+
+
+@pytest.mark.parametrize(
+    "machines", [[], [LabMachine("a", 1e7, 1e7), LabMachine("a", 1e7, 1e7)]]
+)
+def test_machines_need_names_of_their_own(machines: list[LabMachine]) -> None:
+    with pytest.raises(ValueError, match="a name of its own"):
+        Lab(machines)

@@ -1,0 +1,115 @@
+"""What the kernel is told, against the kernel's own arithmetic."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.machines.nic import (
+    FASTEST,
+    FIRST_LEAF,
+    LEAVES,
+    SHARED,
+    SLOWEST,
+    SMALL,
+    SMALL_CLASS,
+    Instruction,
+    Sharing,
+    classifier,
+    plan_nic,
+)
+
+
+def run(program: list[Instruction], packet: bytes) -> int:  # noqa: C901, PLR0912
+    """Interpret classic BPF, as far as a classifier needs it."""
+    a = x = position = 0
+    while True:
+        code, yes, no, k = program[position]
+        position += 1
+        if code == 0x80:
+            a = len(packet)
+        elif code == 0x28:
+            a = struct.unpack_from(">H", packet, k)[0]
+        elif code == 0x25:
+            position += yes if a > k else no
+        elif code == 0x15:
+            position += yes if a == k else no
+        elif code == 0x24:
+            a = (a * k) & 0xFFFFFFFF
+        elif code == 0x07:
+            x = a
+        elif code == 0x0C:
+            a = (a + x) & 0xFFFFFFFF
+        elif code == 0x54:
+            a &= k
+        elif code == 0x04:
+            a = (a + k) & 0xFFFFFFFF
+        elif code == 0x16:
+            return a
+        elif code == 0x06:
+            return k
+        else:
+            raise AssertionError(code)
+
+
+def packet(
+    source: int, destination: int, length: int = 1514, kind: int = 0x800
+) -> bytes:
+    """Return an Ethernet frame with TCP over IPv4 in it."""
+    head = bytes(12) + struct.pack(">H", kind) + b"\x45" + bytes(19)
+    return (head + struct.pack(">HH", source, destination)).ljust(length, b"\0")
+
+
+@given(st.integers(0, 65535), st.integers(0, 65535), st.integers(SMALL + 1, 1514))
+def test_data_of_a_connection_goes_to_one_leaf(a: int, b: int, length: int) -> None:
+    program = classifier(LEAVES)
+
+    leaf = run(program, packet(a, b, length))
+
+    assert FIRST_LEAF <= leaf < FIRST_LEAF + LEAVES
+    assert leaf == run(program, packet(a, b, 1514))
+
+
+def test_connections_spread_over_the_leaves() -> None:
+    program = classifier(LEAVES)
+
+    leaves = {run(program, packet(40000 + i, 7000)) for i in range(40)}
+
+    assert len(leaves) == 40
+
+
+@pytest.mark.parametrize("leaves", [0, LEAVES])
+def test_acknowledgements_have_a_class_of_their_own(leaves: int) -> None:
+    program = classifier(leaves)
+
+    assert run(program, packet(5000, 6000, 66)) == SMALL_CLASS
+    assert run(program, packet(5000, 6000, 1514, kind=0x806)) == SHARED
+
+
+def test_one_queue_takes_all_data() -> None:
+    assert run(classifier(0), packet(5000, 6000)) == SHARED
+
+
+@given(st.floats(SLOWEST, FASTEST), st.sampled_from([1500, 9000]))
+def test_payload_is_what_the_scenario_says(payload: float, mtu: int) -> None:
+    plan = plan_nic(payload, Sharing.FAIR, mtu=mtu)
+
+    # A full packet carries mtu - 52 bytes of payload and takes mtu + 14 on the wire.
+    carried = plan.rate / (mtu + 14) * (mtu - 52)
+    assert carried == pytest.approx(payload, rel=1e-4)
+    assert 2 * (mtu + 14) <= plan.burst <= max(65536, plan.rate * 0.5e-3)
+    assert plan.queue >= 2 * plan.segment
+
+
+@pytest.mark.parametrize("payload", [125.0, 1.25e11, float("nan")])
+def test_rates_that_no_kernel_carries_are_refused(payload: float) -> None:
+    with pytest.raises(ValueError, match="no NIC for this lab"):
+        plan_nic(payload, Sharing.FAIR)
+
+
+def test_leaves_are_a_power_of_two() -> None:
+    with pytest.raises(ValueError, match="power of two"):
+        classifier(500)
