@@ -341,8 +341,9 @@ class _Auditor:
         return found.size, violations
 
     def _over(self, port: int, excess: float, unit: str, how: str) -> Violation:
-        constraint, name = "(14)" if port % 2 else "(13)", self._problem.port_name(port)
-        return Violation(constraint, name, excess, unit, f"port {name} {how}")
+        link = self._problem.links[port]
+        constraint = {"out": "(13)", "in": "(14)"}.get(link.direction, "(13),(14)")
+        return Violation(constraint, link.name, excess, unit, f"port {link.name} {how}")
 
     def _narrowest(self) -> Floats:
         capacities = self._problem.capacities

@@ -49,7 +49,7 @@ class Bounds:
     binding
         What says so: the name of a port, or ``critical path``.
     degree
-        Delta (20): the most flows of one iteration that enter or leave a machine.
+        Delta (20): the most flows of one iteration over one link.
     """
 
     nic_load: float
@@ -98,11 +98,11 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
         loads[port] = size.sum()
         least = max(_in_context(head, size, tail), _in_context(tail, size, head))
         if least > combined:
-            combined, binding = least, problem.port_name(port)
+            combined, binding = least, problem.links[port].name
     busiest = int(np.argmax(loads))
     return Bounds(
         nic_load=float(loads[busiest]),
-        nic_port=problem.port_name(busiest),
+        nic_port=problem.links[busiest].name,
         critical_path=path,
         combined=float(combined),
         binding=binding,

@@ -196,7 +196,7 @@ def exact_name(problem: Problem, link: Link) -> str:
 
 def port_name(problem: Problem, port: int) -> str:
     """Return the name of a port, empty for none."""
-    return problem.port_name(port) if port >= 0 else ""
+    return problem.links[port].name if port >= 0 else ""
 
 
 def _row(problem: Problem, link: Link) -> tuple[Cause, str, int]:

@@ -116,7 +116,7 @@ def port_windows(
         machine = problem.placement.machine_of[members[0]]
         for direction, traffic in enumerate(statistics[process]["traffic"]):
             if traffic["index"]:
-                counted.append((2 * machine + direction, traffic))
+                counted.append((int(problem.links.nic[machine, direction]), traffic))
     width = max((traffic["width"] for _, traffic in counted), default=0.0)
     ports: dict[int, NDArray[np.float64]] = {}
     for port, traffic in counted:

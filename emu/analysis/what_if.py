@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.analysis.critical_path import Cause
-from emu.problem import Cluster, Problem, Realization
+from emu.problem import Problem, Realization
 from emu.scheduling import RATE_POLICIES, policy_named
 from emu.simulation.simulate import makespan
 
@@ -103,33 +103,23 @@ def _makespan(run: Change) -> float:
     return makespan(run.problem, run.realization, run.policy)
 
 
-def _with_capacity(problem: Problem, ports: set[int], factor: float) -> Problem:
-    machines = tuple(
-        replace(
-            machine,
-            bandwidth_out=machine.bandwidth_out * (factor if 2 * m in ports else 1),
-            bandwidth_in=machine.bandwidth_in * (factor if 2 * m + 1 in ports else 1),
-        )
-        for m, machine in enumerate(problem.cluster.machines)
-    )
-    return Problem(Cluster(machines), problem.job, problem.placement)
-
-
 def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
-    problem = base.problem
+    problem, links = base.problem, base.problem.links
     used = {port for hops in problem.hops for port in hops}
     choices = [
-        (f"NIC of {machine.name}", {2 * m, 2 * m + 1})
+        (f"NIC of {machine.name}", {*links.of_machine(m)})
         for m, machine in enumerate(problem.cluster.machines)
     ]
     choices += [
-        (f"port {problem.port_name(port)}", {port})
+        (f"{'port' if links[port].direction else 'link'} {links[port].name}", {port})
         for port in sorted({link.port for link in chain.links} - {-1})
     ]
-    choices.append(("all NICs", set(range(len(problem.capacities)))))
+    every = "all NICs and links" if links.shared else "all NICs"
+    choices.append((every, set(range(len(links)))))
     for name, ports in choices:
         for factor, word in _CAPACITY if ports & used else ():
-            changed = _with_capacity(problem, ports, factor)
+            cluster = problem.cluster.with_capacities(ports, factor)
+            changed = replace(problem, cluster=cluster)
             yield replace(base, kind="network", what=f"{name} {word}", problem=changed)
 
 

@@ -41,10 +41,12 @@ def placement_changes(base: Change) -> Iterator[Change]:
         yield from _placed(base, "placement", f"placed by {policy}", cluster, policy)
     known: set[tuple[object, ...]] = set()
     for machine in cluster.machines:
-        if _shape(machine) in known:
+        # Nothing is stated about the routes to a further machine without a NIC.
+        if _shape(machine) in known or not machine.has_nic:
             continue
         known.add(_shape(machine))
-        more = Cluster((*cluster.machines, replace(machine, name=f"{machine.name}+1")))
+        another = replace(machine, name=f"{machine.name}+1")
+        more = replace(cluster, machines=(*cluster.machines, another))
         what = f"one more machine like {machine.name}, placed by best"
         yield from _placed(base, "machine", what, more, "best")
 

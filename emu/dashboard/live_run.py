@@ -212,6 +212,7 @@ class LiveRun:
 
     def _status(self) -> Status:
         job, now = self.problem.job, self._now()
+        machines = [machine.name for machine in self.problem.cluster.machines]
         running = self._phase == "running"
         return Status(
             scenario=self._scenario,
@@ -231,12 +232,14 @@ class LiveRun:
             flows=self._flows(now),
             ports=[
                 Port(
-                    port=self.problem.port_name(port),
-                    capacity=float(capacity),
+                    port=link.name,
+                    machine=machines[link.machine] if link.direction else "",
+                    direction=link.direction,
+                    capacity=link.capacity,
                     rate=max(float(self._port_rate[port]), 0.0) if running else 0.0,
                     bytes=float(self._arrived[port]),
                 )
-                for port, capacity in enumerate(self.problem.capacities)
+                for port, link in enumerate(self.problem.links)
             ],
             figures=self._mean_figures(),
             delay=self._delay,

@@ -46,7 +46,7 @@ class LiveTable:
 
 
 def live_table(status: Status) -> Table:
-    """Return one row per machine, under a line with the run's figures."""
+    """Return one row per machine and shared link, under a line with the figures."""
     figures = ", ".join(f"{name} {value:.4g}" for name, value in status.figures.items())
     title = (
         f"{status.scenario}: {status.phase}, iteration {status.iterations_ended}/"
@@ -66,8 +66,11 @@ def live_table(status: Status) -> Table:
         table.add_column(direction)
         table.add_column("rate", justify="right")
         table.add_column("moved", justify="right")
-    for out, into in zip(status.ports[::2], status.ports[1::2], strict=True):
-        table.add_row(out.port.removesuffix(" out"), *_cells(out), *_cells(into))
+    rows: dict[str, list[Port]] = {}
+    for port in status.ports:
+        rows.setdefault(port.machine or port.port, []).append(port)
+    for name, ports in rows.items():
+        table.add_row(name, *(cell for port in ports for cell in _cells(port)))
     return table
 
 

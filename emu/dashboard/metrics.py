@@ -69,19 +69,20 @@ def _port_metrics(status: Status) -> str:
             _metric(
                 "port_rate_bytes_per_second",
                 "gauge",
-                "Sum of the rates assigned through a direction of a NIC",
+                "Sum of the rates through a direction of a NIC or another link",
                 *((labels, port.rate) for labels, port in ports),
             ),
             _metric(
                 "port_capacity_bytes_per_second",
                 "gauge",
-                "Capacity of a direction of a NIC",
+                "Capacity of a direction of a NIC or another link",
                 *((labels, port.capacity) for labels, port in ports),
             ),
             _metric(
                 "port_bytes_total",
                 "counter",
-                "Bytes of the flows that have arrived through a direction of a NIC",
+                "Bytes of the flows that have arrived through a direction of a NIC or "
+                "another link",
                 *((labels, port.bytes) for labels, port in ports),
             ),
         ]

@@ -167,8 +167,7 @@ def page(live: LiveRun) -> str:
             )
         ],
         "ports": [
-            {"name": problem.port_name(port), "capacity": float(capacity)}
-            for port, capacity in enumerate(problem.capacities)
+            {"name": link.name, "capacity": link.capacity} for link in problem.links
         ],
     }
     parts = {

@@ -34,9 +34,11 @@ class ActiveFlow(_Part):
 
 
 class Port(_Part):
-    """One direction of one NIC."""
+    """One direction of one NIC, or another link."""
 
     port: str
+    machine: str = Field(description="Whose NIC it is, empty where it is none.")
+    direction: str = Field(description="out or in of a NIC, else empty.")
     capacity: float = Field(description="Emulated bytes per second.")
     rate: float = Field(description="Sum of assigned rates, bytes per second.")
     bytes: float = Field(description="Emulated bytes of the flows that have arrived.")

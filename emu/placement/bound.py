@@ -100,12 +100,18 @@ class _PortProgram:
                     )
 
     def _add_ports(self) -> None:
-        """Bytes of a port <= capacity * (t - least head - least tail)."""
+        """Bytes of a port <= capacity * (t - least head - least tail).
+
+        A NIC that some route leaves out says nothing of what leaves its machine.
+        """
         c, moved = self.c, self.c.sent > 0
         idle = float(c.head[moved].min() + c.tail[moved].min())
+        links = self.space.cluster.links
         for m in range(self.machines):
             for direction in (0, 1):
-                capacity = c.arrays.capacity[2 * m + direction]
+                if not links.always_crossed(m, direction):
+                    continue
+                capacity = links.capacities[links.nic[m, direction]]
                 terms, constant = self._port(m, direction)
                 scaled = [(column, value / capacity) for column, value in terms]
                 self._row([(0, -1.0), *scaled], -idle - constant / capacity)

@@ -13,11 +13,12 @@ import numpy as np
 from emu.placement.resource_load import sent_bytes
 from emu.placement.space import TOLERANCE
 from emu.scheduling.compiled import compiled
+from emu.scheduling.compiled_problem import port_at, route_between
 from emu.simulation.evaluator import MakespanEvaluator
 
 if TYPE_CHECKING:
     from emu.placement.space import Space
-    from emu.problem import Job, Realization
+    from emu.problem import Realization
     from emu.scheduling.compiled_problem import Floats, Ints, JobArrays
 
 ROUNDING = 1e-9  # relative; a bound must exceed a limit by more to reject anything
@@ -73,10 +74,9 @@ def candidates(space: Space, realization: Realization, policy: str) -> Candidate
     """
     realization.check_shapes(space.job)
     arrays = MakespanEvaluator(space.job, space.cluster, policy).arrays
-    order = _topological(space.job)
     # Copies, in one order and writeable: one compilation for every realization.
     times = np.array(realization.times, order="C")
-    head, tail, least = _without_transfers(arrays, order, times)
+    head, tail, least = _without_transfers(arrays, times)
     sizes = [len(unit.tasks) for unit in space.units]
     limited = np.where(np.isfinite(space.capacity), space.capacity - space.free, 0.0)
     return Candidates(
@@ -96,33 +96,16 @@ def candidates(space: Space, realization: Realization, policy: str) -> Candidate
     )
 
 
-def _topological(job: Job) -> Ints:
-    waiting = np.zeros(len(job.tasks), dtype=np.int64)
-    for edge in job.edges:
-        waiting[edge.destination] += edge.lag == 0
-    order = np.nonzero(waiting == 0)[0].tolist()
-    followers: list[list[int]] = [[] for _ in job.tasks]
-    for edge in job.edges:
-        if edge.lag == 0:
-            followers[edge.source].append(edge.destination)
-    for task in order:  # grows while it is walked
-        for follower in followers[task]:
-            waiting[follower] -= 1
-            if waiting[follower] == 0:
-                order.append(follower)
-    return np.array(order, dtype=np.int64)
-
-
 @compiled
 def _without_transfers(
-    arrays: JobArrays, order: Ints, times: Floats
+    arrays: JobArrays, times: Floats
 ) -> tuple[Floats, Floats, float]:
     """Return head and tail of every edge and the makespan if transfers were free."""
     tasks, iterations = times.shape
     end = np.zeros((tasks, iterations))
     rest = np.zeros((tasks, iterations))  # from the start of (j, n) to the makespan
     for n in range(iterations):
-        for j in order:
+        for j in arrays.order:
             start = end[j, n - 1] if n > 0 else 0.0
             for i in range(arrays.in_start[j], arrays.in_start[j + 1]):
                 edge = arrays.in_edge[i]
@@ -130,7 +113,7 @@ def _without_transfers(
                     start = max(start, end[arrays.source[edge], n - arrays.lag[edge]])
             end[j, n] = start + times[j, n]
     for n in range(iterations - 1, -1, -1):
-        for j in order[::-1]:
+        for j in arrays.order[::-1]:
             after = rest[j, n + 1] if n + 1 < iterations else 0.0
             for i in range(arrays.out_start[j], arrays.out_start[j + 1]):
                 edge = arrays.out_edge[i]
@@ -187,7 +170,6 @@ def lower_bound(c: Candidates, machine_of: Ints) -> float:
     after its last flow comes at least the shortest tail.
     """
     arrays = c.arrays
-    machines = c.used.shape[0]
     ports = arrays.capacity.size
     load = np.zeros(ports)
     head = np.full(ports, np.inf)
@@ -195,12 +177,11 @@ def lower_bound(c: Candidates, machine_of: Ints) -> float:
     for edge in range(arrays.source.size):
         if c.sent[edge] <= 0.0:
             continue
-        pair = (
-            machine_of[arrays.source[edge]] * machines
-            + machine_of[arrays.destination[edge]]
-        )
-        for i in range(arrays.path_start[pair], arrays.path_start[pair + 1]):
-            port = arrays.path_port[i]
+        source = machine_of[arrays.source[edge]]
+        destination = machine_of[arrays.destination[edge]]
+        first, end = route_between(arrays, source, destination)
+        for i in range(first, end):
+            port = port_at(arrays, i, source, destination)
             load[port] += c.sent[edge]
             head[port] = min(head[port], c.head[edge])
             tail[port] = min(tail[port], c.tail[edge])

@@ -272,5 +272,6 @@ def _shares(space: Space, machines: NDArray[np.int64]) -> NDArray[np.float64]:
     bandwidth = np.array(
         [(m.bandwidth_out, m.bandwidth_in) for m in space.cluster.machines]
     )
+    bandwidth[bandwidth == 0] = np.inf  # no NIC is in the way
     shares: NDArray[np.float64] = (bandwidth / (flows + 1)).min(axis=1)
     return shares

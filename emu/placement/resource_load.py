@@ -59,9 +59,9 @@ def resource_loads(
 
 
 def port_seconds(problem: Problem, realization: Realization) -> NDArray[np.float64]:
-    """Return how long every port needs for its bytes alone, seconds, shape (ports,).
+    """Return how long every link needs for its bytes alone, seconds, shape (links,).
 
-    Ports as in `Problem.capacities`. The largest entry is a lower bound of the makespan
+    Links as in `Problem.links`. The largest entry is a lower bound of the makespan
     of every schedule of this placement.
 
     Raises

@@ -5,8 +5,10 @@ happened when. Must not know: policies, clocks, files, sockets.
 Units everywhere: seconds, bytes, bytes per second. Iterations count from 0.
 """
 
-from emu.problem.cluster import Cluster, Machine
+from emu.problem.cluster import Cluster
 from emu.problem.job import Edge, Job, Task
+from emu.problem.links import Link, Links, Route
+from emu.problem.machine import Machine
 from emu.problem.placement import Placement, Problem
 from emu.problem.profile import Profile, Realization
 from emu.problem.schedule import RateHistory, Schedule
@@ -15,12 +17,15 @@ __all__ = [
     "Cluster",
     "Edge",
     "Job",
+    "Link",
+    "Links",
     "Machine",
     "Placement",
     "Problem",
     "Profile",
     "RateHistory",
     "Realization",
+    "Route",
     "Schedule",
     "Task",
 ]

@@ -2,73 +2,71 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from emu.problem.links import Link, Links, Route
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection
 
-
-@dataclass(frozen=True)
-class Machine:
-    """One emulated machine, m of the paper.
-
-    Parameters
-    ----------
-    name
-        Unique in its cluster.
-    bandwidth_in, bandwidth_out
-        NIC capacity per direction, bytes per second, positive and finite.
-    resources
-        Capacity per resource name, C_m^r: ``cpu`` and ``gpu`` in pieces, ``memory`` in
-        bytes, any further one in its own unit. A resource that is absent is unlimited.
-
-    Raises
-    ------
-    ValueError
-        When a bandwidth is not positive and finite, or a capacity is negative or NaN.
-    """
-
-    name: str
-    bandwidth_in: float
-    bandwidth_out: float
-    resources: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for direction in ("in", "out"):
-            bandwidth = getattr(self, f"bandwidth_{direction}")
-            if not (math.isfinite(bandwidth) and bandwidth > 0):
-                raise ValueError(
-                    f"machine {self.name}: bandwidth {direction} is {bandwidth}, "
-                    "it must be positive and finite"
-                )
-        for resource, capacity in self.resources.items():
-            if not capacity >= 0:
-                raise ValueError(
-                    f"machine {self.name}: capacity of {resource} is {capacity}"
-                )
+    from emu.problem.machine import Machine
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The machines of a scenario, in the order of the file.
+    """The machines of a scenario, in the order of the file, and what joins them.
+
+    Parameters
+    ----------
+    shared_links
+        Links beside the NICs that routes may cross.
+    routes
+        Routes that are not simply from NIC to NIC.
 
     Raises
     ------
     ValueError
-        When there is no machine or a name occurs twice.
+        When there is no machine or a name occurs twice, or as `Links`.
     """
 
     machines: tuple[Machine, ...]
+    shared_links: tuple[Link, ...] = ()
+    routes: tuple[Route, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.machines:
             raise ValueError("a cluster needs at least one machine")
-        names = [machine.name for machine in self.machines]
-        for name in names:
-            if names.count(name) > 1:
+        for name, count in Counter(machine.name for machine in self.machines).items():
+            if count > 1:
                 raise ValueError(f"machine {name} occurs twice")
+        _ = self.links  # checks them
+
+    @cached_property
+    def links(self) -> Links:
+        """All links, and the route between every two machines."""
+        return Links(self.machines, self.shared_links, self.routes)
+
+    def with_capacities(self, ports: Collection[int], factor: float) -> Cluster:
+        """Return the cluster with the capacities of some links times ``factor``."""
+        machines, shared = [*self.machines], [*self.shared_links]
+        for place, port in enumerate(self.links.shared):
+            if port in ports:
+                old = shared[place]
+                shared[place] = replace(old, capacity=old.capacity * factor)
+        for m, machine in enumerate(machines):
+            for port in self.links.of_machine(m):
+                if port in ports:
+                    key = f"bandwidth_{self.links[port].direction}"
+                    changed = {key: getattr(machine, key) * factor}
+                    machines[m] = replace(machines[m], **changed)
+        return replace(self, machines=tuple(machines), shared_links=tuple(shared))
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {machine.name: m for m, machine in enumerate(self.machines)}
 
     def index(self, name: str) -> int:
         """Return the position of the machine called ``name``.
@@ -78,9 +76,8 @@ class Cluster:
         ValueError
             When there is none.
         """
-        for index, machine in enumerate(self.machines):
-            if machine.name == name:
-                return index
+        if name in self._positions:
+            return self._positions[name]
         known = ", ".join(machine.name for machine in self.machines)
         raise ValueError(f"no machine is called {name}; there are {known}")
 

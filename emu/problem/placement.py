@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from emu.problem.cluster import Cluster
     from emu.problem.job import Job
+    from emu.problem.links import Links
 
 
 @dataclass(frozen=True)
@@ -89,33 +90,23 @@ class Problem:
             if not 0 <= machine < len(self.cluster.machines):
                 raise ValueError(f"task {task.name} is on machine number {machine}")
 
-    @cached_property
-    def capacities(self) -> NDArray[np.float64]:
-        """Capacity of every port, bytes per second, shape (2 * machines,).
+    @property
+    def links(self) -> Links:
+        """The links of the cluster; a *port* is a position among them."""
+        return self.cluster.links
 
-        Port 2 m is the out direction of machine m, port 2 m + 1 its in direction.
-        """
-        return np.array(
-            [
-                bandwidth
-                for machine in self.cluster.machines
-                for bandwidth in (machine.bandwidth_out, machine.bandwidth_in)
-            ],
-            dtype=np.float64,
-        )
+    @property
+    def capacities(self) -> NDArray[np.float64]:
+        """Capacity of every link, bytes per second."""
+        return self.links.capacities
 
     @cached_property
     def hops(self) -> tuple[tuple[int, ...], ...]:
         """The ports that a flow of each edge crosses; empty for a local handoff."""
         machine_of = self.placement.machine_of
-        hops = []
-        for edge in self.job.edges:
-            source, destination = machine_of[edge.source], machine_of[edge.destination]
-            local = edge.credit or source == destination
-            hops.append(() if local else (2 * source, 2 * destination + 1))
-        return tuple(hops)
-
-    def port_name(self, port: int) -> str:
-        """Return ``machine out`` or ``machine in`` for a position in ``capacities``."""
-        machine = self.cluster.machines[port // 2].name
-        return f"{machine} {'in' if port % 2 else 'out'}"
+        return tuple(
+            ()
+            if edge.credit
+            else self.links.route(machine_of[edge.source], machine_of[edge.destination])
+            for edge in self.job.edges
+        )

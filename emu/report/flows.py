@@ -48,7 +48,7 @@ def flow_table(schedule: Schedule) -> Table:
 
 
 def port_bytes(schedule: Schedule) -> NDArray[np.float64]:
-    """Return the bytes through every port, as in `Problem.capacities`."""
+    """Return the bytes over every link, as in `Problem.links`."""
     problem = schedule.problem
     total = np.zeros_like(problem.capacities)
     sent = np.nansum(schedule.flow_bytes, axis=1)
@@ -58,24 +58,32 @@ def port_bytes(schedule: Schedule) -> NDArray[np.float64]:
 
 
 def port_table(schedule: Schedule) -> Table:
-    """Return one row per machine: bytes and mean use of its NIC in both directions."""
+    """Return one row per machine and shared link: bytes and mean use.
+
+    Of a NIC in both directions.
+    """
+    links = schedule.problem.links
     table = plain_table(
-        "NICs", "machine", ">out", ">sent", ">used", ">in", ">received", ">used"
+        "NICs and links" if links.shared else "NICs",
+        "link" if links.shared else "machine",
+        *(">out", ">sent", ">used", ">in", ">received", ">used"),
     )
-    through = port_bytes(schedule).reshape(-1, 2)
-    used = through / schedule.problem.capacities.reshape(-1, 2)
-    used /= schedule.makespan or np.inf
-    machines = schedule.problem.cluster.machines
-    for machine, (sent, received), (out_use, in_use) in zip(
-        machines, through.tolist(), used.tolist(), strict=True
-    ):
-        table.add_row(
-            machine.name,
-            format_rate(machine.bandwidth_out),
-            format_size(sent),
-            f"{out_use:.0%}",
-            format_rate(machine.bandwidth_in),
-            format_size(received),
-            f"{in_use:.0%}",
-        )
+    through = port_bytes(schedule)
+    used = through / links.capacities / (schedule.makespan or np.inf)
+
+    def cells(ports: tuple[int, ...]) -> list[str]:
+        return [
+            text
+            for port in ports
+            for text in (
+                format_rate(links[port].capacity),
+                format_size(float(through[port])),
+                f"{used[port]:.0%}",
+            )
+        ]
+
+    for m, machine in enumerate(schedule.problem.cluster.machines):
+        table.add_row(machine.name, *cells(links.of_machine(m)))
+    for port in links.shared:
+        table.add_row(links[port].name, *cells((port,)))
     return table

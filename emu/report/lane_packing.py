@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray  # noqa: TC002 - NamedTuple reads annotations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from emu.problem import Schedule
 
 
 def pack_lanes(
@@ -57,6 +58,41 @@ def pack_lanes_per_group(
         lanes[members], count = pack_lanes(start[members], end[members])
         counts.append(count)
     return lanes, counts
+
+
+class Crossings(NamedTuple):
+    """Every flow at every link that it crosses, and its lane there.
+
+    Parameters
+    ----------
+    flow
+        Position in `Schedule.flows`.
+    port, lane
+        The link, and which of its lanes.
+    lanes
+        Number of lanes of every link.
+    """
+
+    flow: NDArray[np.int64]
+    port: NDArray[np.int64]
+    lane: NDArray[np.int64]
+    lanes: list[int]
+
+
+def crossings(schedule: Schedule) -> Crossings:
+    """Return the lanes of all flows, in the order of the flows and of their routes."""
+    flows, hops = schedule.flows(), schedule.problem.hops
+    at = tuple(flows.T)
+    port = np.array([p for e in flows[:, 0].tolist() for p in hops[e]], dtype=np.int64)
+    count = np.array([len(hops[e]) for e in flows[:, 0].tolist()], dtype=np.int64)
+    flow = np.repeat(np.arange(len(flows)), count)
+    lane, lanes = pack_lanes_per_group(
+        schedule.flow_start[at][flow],
+        schedule.flow_end[at][flow],
+        port,
+        len(schedule.problem.links),
+    )
+    return Crossings(flow, port, lane, lanes)
 
 
 def packed(values: NDArray[Any] | Sequence[float], dtype: str) -> str:

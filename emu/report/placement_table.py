@@ -32,7 +32,7 @@ def placement_table(problem: Problem) -> Table:
         of_machine = {
             load.resource: _load(load) for load in loads if load.machine == machine.name
         }
-        nic = format_rate(machine.bandwidth_out)
+        nic = format_rate(machine.bandwidth_out) if machine.has_nic else "none"
         if machine.bandwidth_in != machine.bandwidth_out:
             nic = f"{format_rate(machine.bandwidth_in)} in, {nic} out"
         names = [

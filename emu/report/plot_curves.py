@@ -35,15 +35,15 @@ def ports(schedule: Schedule) -> Figure:
     Assigned rates where the schedule holds them, else the mean rates of what moved.
     """
     problem = schedule.problem
-    machines = problem.cluster.machines
-    figure = new_figure(0.6 + 1.05 * len(machines))
-    panels = figure.subplots(len(machines), 2, sharex=True, squeeze=False)
+    lines = -(-len(problem.links) // 2)
+    figure = new_figure(0.6 + 1.05 * lines)
+    panels = figure.subplots(lines, 2, sharex=True, squeeze=False)
     assigned = assigned_rates(schedule)
     rates = assigned or mean_rates(schedule)
     name = "assigned" if assigned else "mean rate of each flow, summed"
     factor, unit = _rate_unit(float(problem.capacities.max()))
-    for port, capacity in enumerate(problem.capacities.tolist()):
-        axes = panels[port // 2, port % 2]
+    for port, link in enumerate(problem.links):  # a NIC takes two: out and in
+        axes, capacity = panels.flat[port], link.capacity
         times, values = rates[port]
         axes.step(
             np.concatenate([[0.0], times]),
@@ -53,14 +53,18 @@ def ports(schedule: Schedule) -> Figure:
             linewidth=1.0,
             label=name,
         )
-        axes.axhline(capacity / factor, color=COLOURS[5], ls="--", lw=1, label="NIC")
+        axes.axhline(
+            capacity / factor, color=COLOURS[5], ls="--", lw=1, label="capacity"
+        )
         highest = max([capacity, *values.tolist()]) / factor
         axes.set_ylim(0, 1.12 * highest)
-        axes.set_title(problem.port_name(port))
+        axes.set_title(link.name)
         axes.set_ylabel(unit)
         time_axis(axes, schedule.makespan)
         axes.label_outer(remove_inner_ticks=False)
-        axes.set_ylabel(unit if port % 2 == 0 else "")
+        axes.set_ylabel(unit if axes in panels[:, 0] else "")
+    for axes in panels.flat[len(problem.links) :]:
+        axes.remove()
     handles, names = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=3)
     return figure

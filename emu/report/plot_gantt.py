@@ -54,15 +54,22 @@ def gantt(schedules: dict[str, Schedule]) -> Figure:
 
 
 def _rows(problem: Problem) -> dict[tuple[str, int], int]:
-    """Return the row of every task and port, machine by machine from the top."""
+    """Return the row of every task and port, machine by machine from the top.
+
+    Links that are no NIC come last; what nothing crosses has no row.
+    """
     rows: dict[tuple[str, int], int] = {}
+    used = {port for hops in problem.hops for port in hops}
     for machine in range(len(problem.cluster.machines)):
         for task, place in enumerate(problem.placement.machine_of):
             if place == machine:
                 rows["task", task] = len(rows)
-        for port in (2 * machine, 2 * machine + 1):
-            if any(port in hops for hops in problem.hops):
+        for port in problem.links.of_machine(machine):
+            if port in used:
                 rows["port", port] = len(rows)
+    for port in problem.links.shared:
+        if port in used:
+            rows["port", port] = len(rows)
     return rows
 
 
@@ -118,7 +125,7 @@ def _flows(
         alpha=0.75,
         linewidth=0,
     )
-    bars.set_gid(f"{name}-flows-{problem.port_name(port).replace(' ', '-')}")
+    bars.set_gid(f"{name}-flows-{problem.links[port].name.replace(' ', '-')}")
     axes.add_collection(bars)
 
 
@@ -169,7 +176,7 @@ def _chain(axes: Axes, schedule: Schedule, rows: dict[tuple[str, int], int]) -> 
 
 def _label_rows(axes: Axes, problem: Problem, rows: dict[tuple[str, int], int]) -> None:
     names = [
-        problem.job.tasks[of].name if what == "task" else problem.port_name(of)
+        problem.job.tasks[of].name if what == "task" else problem.links[of].name
         for what, of in rows
     ]
     axes.set_yticks(range(len(rows)), names, fontsize=5.5)
@@ -177,7 +184,9 @@ def _label_rows(axes: Axes, problem: Problem, rows: dict[tuple[str, int], int]) 
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     machine = [
-        problem.placement.machine_of[of] if what == "task" else of // 2
+        problem.placement.machine_of[of]
+        if what == "task"
+        else problem.links[of].machine
         for what, of in rows
     ]
     for row in range(1, len(rows)):

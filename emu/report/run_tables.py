@@ -183,7 +183,7 @@ def edges_table(result: dict[str, Any]) -> Table:
 
 
 def ports_table(result: dict[str, Any]) -> Table:
-    """Return how busy every direction of every NIC was."""
+    """Return how busy every direction of every NIC, and every other link, was."""
     table = Table(title="network interfaces", box=box.SIMPLE_HEAD, title_justify="left")
     table.add_column("port")
     for name in ("capacity", "bytes", "used"):

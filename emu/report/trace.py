@@ -1,11 +1,12 @@
 """trace.json: schedules in the Trace Event Format, for ui.perfetto.dev and Chrome.
 
 Machines are processes, in two groups: ``emulated`` and ``simulated``. Every task has a
-lane, and every direction of a NIC has as many as flows overlap there; a flow is drawn
-where it leaves and where it arrives. Arrows lead from a task to the flows that it sends
-and from a flow to the task that it lets start. Counters show per port the assigned rate
-or, where that is not known, the mean rates of what moves; and per machine the bytes
-produced there but not delivered yet. Emulated seconds are seconds of the trace.
+lane, and every direction of a NIC has as many as flows overlap there; links that are no
+NIC stand in a process of their own. A flow is drawn at every link that it crosses.
+Arrows lead from a task to the flows that it sends and from a flow to the task that it
+lets start. Counters show per link the assigned rate or, where that is not known, the
+mean rates of what moves; and per machine the bytes produced there but not delivered
+yet. Emulated seconds are seconds of the trace.
 
 References
 ----------
@@ -23,7 +24,7 @@ import numpy as np
 
 from emu.analysis.link_rates import assigned_rates, mean_rates
 from emu.errors import DataError
-from emu.report.lane_packing import pack_lanes
+from emu.report.lane_packing import crossings
 from emu.runs.recorded_run import load_run, with_simulated_rates
 from emu.runs.run_directory import RunDirectory
 
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
 #: Process numbers of the second group begin here; a group has fewer machines.
 GROUP = 100_000
-#: Lanes of one machine: tasks from 1, then out, then in.
-_OUT, _IN = 100_000, 200_000
+#: Lanes of one process: tasks from 1, then so many for every link.
+_LANES = 100_000
 
 
 def trace(groups: dict[str, Schedule]) -> dict[str, Any]:
@@ -109,16 +110,23 @@ class _Group:
         self._problem, self._job = schedule.problem, schedule.problem.job
         self._first = first
         self._machine_of = self._problem.placement.machine_of
-        self._flows = schedule.flows()
+        self._flows, self._crossed = schedule.flows(), crossings(schedule)
+        self._links = self._problem.links
+        # Shared links stand in the process behind the machines.
+        self._shared = len(self._problem.cluster.machines)
+        self._place = [
+            (link.machine, _LANES * (1 + (link.direction == "in")))
+            if link.direction
+            else (self._shared, _LANES * (1 + self._links.shared.index(port)))
+            for port, link in enumerate(self._links)
+        ]
 
     def events(self) -> Iterator[Event]:
         """Yield all events."""
         yield from self._machine_names()
         yield from self._task_bars()
-        leaving, arriving = self._flow_lanes(0), self._flow_lanes(1)
-        yield from self._lane_names(leaving, _OUT, "out")
-        yield from self._lane_names(arriving, _IN, "in")
-        yield from self._flow_bars(leaving, arriving)
+        yield from self._lane_names()
+        yield from self._flow_bars()
         yield from self._handoffs()
         yield from self._rates()
         yield from self._undelivered()
@@ -127,9 +135,10 @@ class _Group:
         return self._first + machine + 1
 
     def _machine_names(self) -> Iterator[Event]:
-        for m, machine in enumerate(self._problem.cluster.machines):
+        names = [machine.name for machine in self._problem.cluster.machines]
+        for m, name in enumerate([*names, "links"] if self._links.shared else names):
             pid = self._pid(m)
-            yield _meta("process_name", pid, name=f"{self._name}: {machine.name}")
+            yield _meta("process_name", pid, name=f"{self._name}: {name}")
             yield _meta("process_sort_index", pid, sort_index=pid)
 
     def _task_bar(self, task: int, iteration: int) -> _Slice:
@@ -151,34 +160,29 @@ class _Group:
                 bar = self._task_bar(j, n)
                 yield _bar(f"{task.name} {n}", task.kind, bar, args)
 
-    def _flow_lanes(self, end: int) -> list[tuple[int, int]]:
-        """Return (machine, lane) of every flow at its source (0) or destination (1)."""
-        ends = [(edge.source, edge.destination)[end] for edge in self._job.edges]
-        machine = np.array([self._machine_of[task] for task in ends], dtype=np.int64)
-        place = machine[self._flows[:, 0]]
-        lane = np.zeros(len(place), dtype=np.int64)
-        at = tuple(self._flows.T)
-        start, over = self._schedule.flow_start[at], self._schedule.flow_end[at]
-        for m in np.unique(place):
-            here = place == m
-            lane[here], _ = pack_lanes(start[here], over[here])
-        return list(zip(place.tolist(), lane.tolist(), strict=True))
+    def _lane_names(self) -> Iterator[Event]:
+        for port, lanes in enumerate(self._crossed.lanes):
+            machine, first = self._place[port]
+            for lane in range(lanes):
+                pid, tid = self._pid(machine), first + lane
+                yield _meta(
+                    "thread_name", pid, tid, name=f"{self._shown(port)} {lane + 1}"
+                )
+                yield _meta("thread_sort_index", pid, tid, sort_index=tid)
 
-    def _lane_names(
-        self, places: list[tuple[int, int]], offset: int, direction: str
-    ) -> Iterator[Event]:
-        for machine, lane in sorted(set(places)):
-            pid, tid = self._pid(machine), offset + lane
-            yield _meta("thread_name", pid, tid, name=f"NIC {direction} {lane + 1}")
-            yield _meta("thread_sort_index", pid, tid, sort_index=tid)
+    def _shown(self, port: int) -> str:
+        link = self._links[port]
+        return f"NIC {link.direction}" if link.direction else link.name
 
-    def _flow_bars(
-        self, leaving: list[tuple[int, int]], arriving: list[tuple[int, int]]
-    ) -> Iterator[Event]:
+    def _flow_bars(self) -> Iterator[Event]:
         made, job = self._schedule, self._job
-        for (e, n), out, into in zip(
-            self._flows.tolist(), leaving, arriving, strict=True
+        bars: list[list[tuple[int, int]]] = [[] for _ in self._flows]
+        for flow, port, lane in zip(
+            *(column.tolist() for column in self._crossed[:3]), strict=True
         ):
+            machine, first = self._place[port]
+            bars[flow].append((self._pid(machine), first + lane))
+        for (e, n), places in zip(self._flows.tolist(), bars, strict=True):
             edge = job.edges[e]
             start, end = float(made.flow_start[e, n]), float(made.flow_end[e, n])
             size = float(made.flow_bytes[e, n])
@@ -189,15 +193,13 @@ class _Group:
                 "waited_s": start - float(made.flow_ready[e, n]),
                 "mean_bytes_per_s": size / (end - start) if end > start else 0.0,
             }
-            kind = f"{job.tasks[edge.source].kind} flow"
-            sent = _Slice(self._pid(out[0]), _OUT + out[1], start, end)
-            taken = _Slice(self._pid(into[0]), _IN + into[1], start, end)
-            name = f"{job.edge_names[e]} {n}"
-            yield _bar(name, kind, sent, args)
-            yield _bar(name, kind, taken, {})  # the same flow, told once
-            yield from self._arrow_between(self._task_bar(edge.source, n), sent)
+            kind, name = f"{job.tasks[edge.source].kind} flow", f"{args['flow']} {n}"
+            shown = [_Slice(*place, start, end) for place in places]
+            for bar in shown:  # the same flow, told once
+                yield _bar(name, kind, bar, args if bar is shown[0] else {})
+            yield from self._arrow_between(self._task_bar(edge.source, n), shown[0])
             needed = self._task_bar(edge.destination, n + edge.lag)
-            yield from self._arrow_between(taken, needed)
+            yield from self._arrow_between(shown[-1], needed)
 
     def _handoffs(self) -> Iterator[Event]:
         """Yield the arrows of what never crosses a NIC, credits included."""
@@ -231,8 +233,8 @@ class _Group:
         assigned = assigned_rates(self._schedule)
         word = "mean" if assigned is None else "assigned"
         for port, (times, rates) in enumerate(assigned or mean_rates(self._schedule)):
-            name = f"NIC {'in' if port % 2 else 'out'}, {word} rate (MB/s)"
-            pid = self._pid(port // 2)
+            name = f"{self._shown(port)}, {word} rate (MB/s)"
+            pid = self._pid(self._place[port][0])
             for time, rate in zip(times.tolist(), rates.tolist(), strict=True):
                 yield _level(name, pid, time, rate / 1e6)
 

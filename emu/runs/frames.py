@@ -44,25 +44,28 @@ def flow_frame(emulated: Schedule | None, simulated: Schedule | None) -> pd.Data
 def port_frame(schedule: Schedule) -> pd.DataFrame:
     """Return the rate of every port, one row per change.
 
-    Columns port, machine, direction, capacity, time (seconds), rate (bytes per second)
-    and source: ``assigned`` by the scheduler or, where that is not recorded, ``mean``
-    of what was moving.
+    Columns port, machine, direction (both empty where it is no NIC), capacity, time
+    (seconds), rate (bytes per second) and source: ``assigned`` by the scheduler or,
+    where that is not recorded, ``mean`` of what was moving.
     """
     problem = schedule.problem
     assigned = assigned_rates(schedule)
+    machines = [machine.name for machine in problem.cluster.machines]
     frames = [
         pd.DataFrame(
             {
-                "port": problem.port_name(port),
-                "machine": problem.cluster.machines[port // 2].name,
-                "direction": "in" if port % 2 else "out",
-                "capacity": problem.capacities[port],
+                "port": link.name,
+                "machine": machines[link.machine] if link.direction else "",
+                "direction": link.direction,
+                "capacity": link.capacity,
                 "time": times,
                 "rate": rates,
                 "source": "mean" if assigned is None else "assigned",
             }
         )
-        for port, (times, rates) in enumerate(assigned or mean_rates(schedule))
+        for link, (times, rates) in zip(
+            problem.links, assigned or mean_rates(schedule), strict=True
+        )
     ]
     return pd.concat(frames, ignore_index=True)
 

@@ -7,7 +7,18 @@ from typing import Any
 import numpy as np
 
 from emu.errors import DataError
-from emu.problem import Cluster, Edge, Job, Machine, Placement, Problem, Schedule, Task
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Link,
+    Machine,
+    Placement,
+    Problem,
+    Route,
+    Schedule,
+    Task,
+)
 
 VERSION = 1
 
@@ -17,15 +28,7 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
     job = problem.job
     return {
         "version": VERSION,
-        "machines": [
-            {
-                "name": machine.name,
-                "bandwidth_in": machine.bandwidth_in,
-                "bandwidth_out": machine.bandwidth_out,
-                "resources": dict(machine.resources),
-            }
-            for machine in problem.cluster.machines
-        ],
+        **_cluster_to_json(problem.cluster),
         "iterations": job.iterations,
         "tasks": [
             {
@@ -52,6 +55,28 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
     }
 
 
+def _cluster_to_json(cluster: Cluster) -> dict[str, Any]:
+    return {
+        "machines": [
+            {
+                "name": machine.name,
+                "bandwidth_in": machine.bandwidth_in,
+                "bandwidth_out": machine.bandwidth_out,
+                "resources": dict(machine.resources),
+            }
+            for machine in cluster.machines
+        ],
+        "links": [
+            {"name": link.name, "capacity": link.capacity}
+            for link in cluster.shared_links
+        ],
+        "routes": [
+            {"from": route.sources, "to": route.destinations, "through": route.through}
+            for route in cluster.routes
+        ],
+    }
+
+
 def problem_from_json(data: Any, path: str) -> Problem:
     """Return the problem of `problem_to_json`.
 
@@ -64,7 +89,7 @@ def problem_from_json(data: Any, path: str) -> Problem:
     if version != VERSION:
         raise DataError(f"version {version!r}, this emu reads {VERSION}", path=path)
     try:
-        cluster = Cluster(tuple(Machine(**machine) for machine in data["machines"]))
+        cluster = _cluster(data)
         job = Job(
             tasks=tuple(
                 Task(
@@ -86,6 +111,18 @@ def problem_from_json(data: Any, path: str) -> Problem:
         return Problem(cluster, job, placement)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"not a problem: {error}", path=path) from error
+
+
+def _cluster(data: dict[str, Any]) -> Cluster:
+    """Return the cluster; files of before there were links have none."""
+    return Cluster(
+        tuple(Machine(**machine) for machine in data["machines"]),
+        tuple(Link(**link) for link in data.get("links", ())),
+        tuple(
+            Route(tuple(route["from"]), tuple(route["to"]), tuple(route["through"]))
+            for route in data.get("routes", ())
+        ),
+    )
 
 
 def schedule_from_json(problem: Problem, data: dict[str, Any], path: str) -> Schedule:

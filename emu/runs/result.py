@@ -72,7 +72,7 @@ def _mean_length(schedule: Schedule, at: Any) -> float:
 
 
 def port_rows(schedule: Schedule) -> list[dict[str, Any]]:
-    """Return per direction of every NIC: bytes, and the share of the makespan used."""
+    """Return bytes of every link, and the share of the makespan used."""
     problem = schedule.problem
     carried = np.zeros(len(problem.capacities))
     for e, n in schedule.flows():
@@ -81,12 +81,12 @@ def port_rows(schedule: Schedule) -> list[dict[str, Any]]:
     makespan = schedule.makespan
     return [
         {
-            "port": problem.port_name(port),
-            "bytes_per_second": float(capacity),
-            "bytes": float(carried[port]),
-            "used": float(carried[port] / capacity / makespan) if makespan else 0.0,
+            "port": link.name,
+            "bytes_per_second": link.capacity,
+            "bytes": float(sent),
+            "used": float(sent / link.capacity / makespan) if makespan else 0.0,
         }
-        for port, capacity in enumerate(problem.capacities)
+        for link, sent in zip(problem.links, carried, strict=True)
     ]
 
 

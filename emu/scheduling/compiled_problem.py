@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.problem import Edge, Job, Placement, Problem, Task
-from emu.scheduling.compiled import compiled
+from emu.problem.links import IN, OUT
+from emu.scheduling.compiled import compiled, inlined
 
 if TYPE_CHECKING:
-    from emu.problem import Cluster
+    from emu.problem import Cluster, Job
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -56,8 +56,8 @@ class JobArrays(NamedTuple):
         Edges out of and into every task.
     order
         The tasks, each after those that it needs in the same iteration.
-    path_start, path_port
-        Ports from machine a to b, entry ``a * machines + b``; empty within a machine.
+    nic, zone, route_of, route_start, route_port
+        The route between every two machines, as in `emu.problem.Links`.
     capacity
         Bytes per second of every port.
     """
@@ -74,8 +74,11 @@ class JobArrays(NamedTuple):
     in_start: Ints
     in_edge: Ints
     order: Ints
-    path_start: Ints
-    path_port: Ints
+    nic: Ints
+    zone: Ints
+    route_of: Ints
+    route_start: Ints
+    route_port: Ints
     capacity: Floats
 
 
@@ -137,24 +140,11 @@ def _topological(job: Job) -> Ints:
     return np.array(order, dtype=np.int64)
 
 
-def _paths(cluster: Cluster) -> tuple[Ints, Ints]:
-    """Return the ports between every two machines, as `Problem.hops` states them."""
-    machines = range(len(cluster.machines))
-    probe = Job(
-        tasks=tuple(Task(name=str(m), kind="probe") for m in machines),
-        edges=tuple(Edge(a, b, lag=1) for a in machines for b in machines),
-        iterations=1,
-    )
-    hops = Problem(cluster, probe, Placement(tuple(machines))).hops
-    start = np.cumsum([0, *map(len, hops)], dtype=np.int64)
-    return start, np.array([port for path in hops for port in path], dtype=np.int64)
-
-
 def job_arrays(job: Job, cluster: Cluster, policy: int, *, by_flow: bool) -> JobArrays:
     """Return the arrays of ``job`` on ``cluster``, see `Policy.code`, `by_flow`."""
     source = np.array([edge.source for edge in job.edges], dtype=np.int64)
     destination = np.array([edge.destination for edge in job.edges], dtype=np.int64)
-    everywhere = Placement((0,) * len(job.tasks))
+    links = cluster.links
     return JobArrays(
         job.iterations,
         policy,
@@ -166,35 +156,66 @@ def job_arrays(job: Job, cluster: Cluster, policy: int, *, by_flow: bool) -> Job
         *_lists(source, len(job.tasks)),
         *_lists(destination, len(job.tasks)),
         _topological(job),
-        *_paths(cluster),
-        Problem(cluster, job, everywhere).capacities,
+        links.nic,
+        links.zone,
+        links.route_of,
+        links.route_start,
+        links.route_port,
+        links.capacities,
     )
 
 
+@inlined
+def route_between(job: JobArrays, source: int, destination: int) -> tuple[int, int]:
+    """Return where the route between two machines begins and ends in ``route_port``.
+
+    Nowhere within a machine.
+    """
+    if source == destination:
+        return 0, 0
+    route = job.route_of[job.zone[source], job.zone[destination]]
+    return job.route_start[route], job.route_start[route + 1]
+
+
+@inlined
+def port_at(job: JobArrays, place: int, source: int, destination: int) -> int:
+    """Return the port at ``place`` of ``route_port`` between two machines."""
+    port: int = job.route_port[place]
+    if port == OUT:
+        port = job.nic[source, 0]
+    elif port == IN:
+        port = job.nic[destination, 1]
+    return port
+
+
 @compiled
-def _groups(job: JobArrays, machine_of: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the group of every edge, the size and the machine pair of every group."""
+def _groups(job: JobArrays, machine_of: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the group of every edge; the size and the two machines of every group."""
     edges = job.source.size
-    pairs = job.path_start.size - 1
-    machines = round(np.sqrt(pairs))
     group = np.full(edges, -1, np.int64)
     size = np.zeros(edges, np.int64)
-    pair_of = np.empty(edges, np.int64)
-    known = np.full(pairs, -1, np.int64)
+    source, destination = np.empty(edges, np.int64), np.empty(edges, np.int64)
+    # The groups out of every machine are chained: a table of all pairs of 3,200
+    # machines would take 80 MB.
+    newest = np.full(job.nic.shape[0], -1, np.int64)
+    before = np.empty(edges, np.int64)
     groups = 0
     for edge in range(edges):
-        pair = (
-            machine_of[job.source[edge]] * machines + machine_of[job.destination[edge]]
-        )
-        if job.credit[edge] or job.path_start[pair] == job.path_start[pair + 1]:
+        a, b = machine_of[job.source[edge]], machine_of[job.destination[edge]]
+        if job.credit[edge] or a == b:
             continue
-        if job.by_flow or known[pair] < 0:
-            known[pair] = groups
-            pair_of[groups] = pair
+        known = -1 if job.by_flow else newest[a]
+        while known >= 0 and destination[known] != b:
+            known = before[known]
+        if known < 0:
+            known = groups
             groups += 1
-        group[edge] = known[pair]
-        size[known[pair]] += 1
-    return group, size[:groups], pair_of[:groups]
+            source[known], destination[known] = a, b
+            before[known] = newest[a]
+            newest[a] = known
+        group[edge] = known
+        size[known] += 1
+    return group, size[:groups], source[:groups], destination[:groups]
 
 
 @compiled
@@ -217,17 +238,19 @@ def _crossings(hop_start: Ints, hop: Ints, ports: int) -> tuple[Ints, Ints]:
 @compiled
 def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
     """Return the layout of ``job`` with task j on machine ``machine_of[j]``."""
-    group, size, pair_of = _groups(job, machine_of)
+    group, size, source, destination = _groups(job, machine_of)
     slot = np.zeros(size.size + 1, np.int64)
     hop_start = np.zeros(size.size + 1, np.int64)
-    for g, pair in enumerate(pair_of):
+    for g in range(size.size):
         slot[g + 1] = slot[g] + size[g]
-        path = job.path_start[pair + 1] - job.path_start[pair]
-        hop_start[g + 1] = hop_start[g] + path
+        first, end = route_between(job, source[g], destination[g])
+        hop_start[g + 1] = hop_start[g] + end - first
     hop = np.empty(hop_start[size.size], np.int64)
-    for g, pair in enumerate(pair_of):
+    for g in range(size.size):
+        first, _ = route_between(job, source[g], destination[g])
         for i in range(hop_start[g], hop_start[g + 1]):
-            hop[i] = job.path_port[job.path_start[pair] + i - hop_start[g]]
+            place = first + i - hop_start[g]
+            hop[i] = port_at(job, place, source[g], destination[g])
     port_start, port_group = _crossings(hop_start, hop, job.capacity.size)
     return Layout(
         iterations=job.iterations,

@@ -15,6 +15,8 @@ from emu.scheduling.compiled_problem import (
     job_arrays,
     lay_out,
     plain,
+    port_at,
+    route_between,
 )
 from emu.scheduling.policies import rate_policy
 from emu.scheduling.rates import expectation
@@ -41,20 +43,19 @@ def run_makespan(
 @compiled
 def nic_bound(arrays: JobArrays, machine_of: Ints, volumes: Floats) -> float:
     """Return the time that the busiest port needs for its bytes alone, seconds."""
-    machines = round(np.sqrt(arrays.path_start.size - 1))
     load = np.zeros(arrays.capacity.size)
     for edge in range(arrays.source.size):
         if arrays.credit[edge]:
             continue
         source = machine_of[arrays.source[edge]]
-        pair = source * machines + machine_of[arrays.destination[edge]]
-        first, end = arrays.path_start[pair], arrays.path_start[pair + 1]
+        destination = machine_of[arrays.destination[edge]]
+        first, end = route_between(arrays, source, destination)
         if first < end:
             volume = 0.0
             for iteration in range(arrays.iterations - arrays.lag[edge]):
                 volume += volumes[edge, iteration]
             for i in range(first, end):
-                load[arrays.path_port[i]] += volume
+                load[port_at(arrays, i, source, destination)] += volume
     bound = 0.0
     for port in range(load.size):
         bound = max(bound, load[port] / arrays.capacity[port])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from emu.problem import (
     Cluster,
     Edge,
     Job,
+    Link,
     Machine,
     Placement,
     Problem,
     Realization,
+    Route,
     Task,
 )
 
@@ -22,6 +26,7 @@ def two_machine_example(
     second_nic: float = 10.0,
     together: bool = False,
     credit: int | None = None,
+    shared_link: float | None = None,
 ) -> tuple[Problem, Realization]:
     """Return a DGTP job of six tasks on two machines, small enough to do by hand.
 
@@ -38,6 +43,8 @@ def two_machine_example(
         True puts all tasks but g1 on m0.
     credit
         The stores wait for the end of the worker's iteration n - credit.
+    shared_link
+        Bytes per second of a link called ``core`` between the NICs, both ways.
     """
     names = ["g0", "g1", "s0", "s1", "w0", "p0"]
     kinds = {"g": "graph_store", "s": "sampler", "w": "worker", "p": "parameter_server"}
@@ -62,6 +69,12 @@ def two_machine_example(
     cluster = Cluster(
         (Machine("m0", 10.0, 10.0), Machine("m1", second_nic, second_nic))
     )
+    if shared_link is not None:
+        cluster = replace(
+            cluster,
+            shared_links=(Link("core", shared_link),),
+            routes=(Route((0, 1), (0, 1), ("out", "core", "in")),),
+        )
     machine_of = (0, 1, 0, 0, 0, 0) if together else (0, 1, 0, 1, 0, 1)
     times = np.array([1.0, 1.0, 1.0, 1.0, 3.0, 1.0])
     realization = Realization(

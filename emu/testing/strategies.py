@@ -14,10 +14,12 @@ from emu.problem import (
     Cluster,
     Edge,
     Job,
+    Link,
     Machine,
     Placement,
     Problem,
     Realization,
+    Route,
     Task,
 )
 
@@ -27,7 +29,7 @@ _VOLUMES = np.array([0.0, 1.0, 5.0, 10.0, 10.0, 40.0])
 
 
 def random_problem(
-    rng: np.random.Generator, *, ties: bool = True
+    rng: np.random.Generator, *, ties: bool = True, links: bool = False
 ) -> tuple[Problem, Realization]:
     """Return a random problem of up to 4 machines, 8 tasks and 6 iterations.
 
@@ -35,6 +37,8 @@ def random_problem(
     ----------
     ties
         Whether times and volumes come from a few round numbers, some of them 0.
+    links
+        Whether machines are joined by shared links as well, and may have no NIC.
     """
     machines, tasks = int(rng.integers(1, 5)), int(rng.integers(1, 9))
     iterations = int(rng.integers(1, 7))
@@ -58,6 +62,7 @@ def random_problem(
             for m in range(machines)
         )
     )
+    cluster = _with_links(cluster, rng) if links else cluster
     placement = Placement(tuple(map(int, rng.integers(0, machines, tasks))))
     shapes = (tasks, iterations), (len(edges), iterations)
     if ties:
@@ -67,10 +72,36 @@ def random_problem(
     return Problem(cluster, job, placement), Realization(times, volumes)
 
 
-def problems() -> st.SearchStrategy[tuple[Problem, Realization]]:
-    """Return a strategy for random problems and their realizations."""
+def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
+    """Return the cluster with up to three shared links that some routes cross."""
+    count = int(rng.integers(1, 4))
+    shared = tuple(Link(f"l{i}", float(rng.choice(_RATES))) for i in range(count))
+    machines = [
+        Machine(machine.name, 0.0, 0.0) if rng.random() < 0.2 else machine
+        for machine in cluster.machines
+    ]
+    routes = []
+    for a, source in enumerate(machines):
+        for b, destination in enumerate(machines):
+            needed = not (source.has_nic and destination.has_nic)
+            if a == b or not (needed or rng.random() < 0.6):
+                continue
+            crossed = rng.permutation(count)[: int(rng.integers(1, count + 1))]
+            through = [f"l{i}" for i in crossed]
+            if source.has_nic and rng.random() < 0.7:
+                through.insert(0, "out")
+            if destination.has_nic and rng.random() < 0.7:
+                through.append("in")
+            routes.append(Route((a,), (b,), tuple(through)))
+    return Cluster(tuple(machines), shared, tuple(routes))
+
+
+def problems(*, links: bool = False) -> st.SearchStrategy[tuple[Problem, Realization]]:
+    """Return a strategy for `random_problem`."""
     return st.builds(
-        lambda seed, ties: random_problem(np.random.default_rng(seed), ties=ties),
+        lambda seed, ties: random_problem(
+            np.random.default_rng(seed), ties=ties, links=links
+        ),
         st.integers(0, 2**32 - 1),
         st.booleans(),
     )

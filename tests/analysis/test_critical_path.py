@@ -123,7 +123,7 @@ def test_bottleneck_is_the_port_with_the_smaller_share() -> None:
     start, end = schedule.flow_start[edge, 0], schedule.flow_end[edge, 0]
 
     assert (
-        schedule.problem.port_name(contention.bottleneck(edge, start, end)) == "m1 in"
+        schedule.problem.links[contention.bottleneck(edge, start, end)].name == "m1 in"
     )
     assert contention.bottleneck(0, 0.0, 1.0) == -1
 

@@ -38,8 +38,8 @@ class Replay:
     One emulated second is one wall second.
     """
 
-    def __init__(self, iterations: int = 4) -> None:
-        problem, realization = two_machine_example(iterations)
+    def __init__(self, iterations: int = 4, **options: Any) -> None:
+        problem, realization = two_machine_example(iterations, **options)
         self.schedule = simulate(problem, realization, record_rates=True)
         self.clock = Clock()
         self.live = LiveRun(problem, "two machines", "oes", 1.0, clock=self.clock)

@@ -120,7 +120,7 @@ def test_ports_and_hops() -> None:
 
     assert problem.capacities.tolist() == [20.0, 10.0, 40.0, 30.0]
     assert problem.hops == ((0, 3), (), ())
-    assert problem.port_name(3) == "m1 in"
+    assert problem.links[3].name == "m1 in"
 
 
 def test_a_placement_names_a_machine_for_every_task() -> None:

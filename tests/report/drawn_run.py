@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def write_run(parent: Path, iterations: int = 4) -> tuple[Path, dict[str, Any]]:
+def write_run(
+    parent: Path, iterations: int = 4, **options: Any
+) -> tuple[Path, dict[str, Any]]:
     """Write a run directory and return its path and the content of result.json.
 
     The "emulated" run has volumes that are 3 % larger than the simulation's.
     """
-    problem, realization = two_machine_example(iterations)
+    problem, realization = two_machine_example(iterations, **options)
     slower = Realization(realization.times, realization.volumes * 1.03)
     emulated = simulate(problem, slower, record_rates=True)
     simulated = simulate(problem, realization)

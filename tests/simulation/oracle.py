@@ -62,9 +62,40 @@ def rounded(value: float) -> float:
     return math.ldexp(math.floor(mantissa * 2**32 + 0.5), exponent - 32)
 
 
+def links(problem: Problem) -> dict[str, float]:
+    """Return the capacity of every NIC direction and shared link, by name."""
+    found = {}
+    for machine in problem.cluster.machines:
+        if machine.bandwidth_out:
+            found[f"{machine.name} out"] = machine.bandwidth_out
+            found[f"{machine.name} in"] = machine.bandwidth_in
+    return found | {link.name: link.capacity for link in problem.cluster.shared_links}
+
+
+def hops_of(problem: Problem) -> list[tuple[int, ...]]:
+    """Return the positions in `links` of what every edge crosses."""
+    names = [*links(problem)]
+    found: list[tuple[int, ...]] = []
+    for edge in problem.job.edges:
+        a, b = (
+            problem.placement.machine_of[t] for t in (edge.source, edge.destination)
+        )
+        if a == b or edge.credit:
+            found.append(())
+            continue
+        through: tuple[str, ...] = ("out", "in")
+        for route in problem.cluster.routes:
+            if a in route.sources and b in route.destinations:
+                through = route.through
+        machines = problem.cluster.machines
+        own = {"out": f"{machines[a].name} out", "in": f"{machines[b].name} in"}
+        found.append(tuple(names.index(own.get(name, name)) for name in through))
+    return found
+
+
 def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
     job = problem.job
-    capacity = [float(c) for c in problem.capacities]
+    capacity = [*links(problem).values()]
     path_after = remaining_paths(problem, realization)
     out = Outcome()
     active: dict[Event, Flow] = {}
@@ -147,13 +178,14 @@ def _something_is_sent(
         if (e, n) in out.flow_start or (n > 0 and (e, n - 1) not in out.flow_end):
             continue
         out.flow_start[e, n] = now
-        edge, hops = problem.job.edges[e], problem.hops[e]
+        edge, hops = problem.job.edges[e], hops_of(problem)[e]
         volume = float(realization.volumes[e, n])
         if hops and volume > 0:
             active[e, n] = Flow(e, n + edge.lag, edge.destination, hops, volume, volume)
             active[e, n].ready = out.flow_ready[e, n]
             active[e, n].path_after = path_after[e, n]
-            active[e, n].alone = float(min(problem.capacities[p] for p in hops))
+            capacity = [*links(problem).values()]
+            active[e, n].alone = min(capacity[p] for p in hops)
         else:
             out.flow_end[e, n] = now
         return True
@@ -181,11 +213,10 @@ def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, f
     job = problem.job
     times = [float(row.mean()) for row in realization.times]
     volumes = [float(row.mean()) for row in realization.volumes]
+    capacity, hops = [*links(problem).values()], hops_of(problem)
 
     def alone(e: int) -> float:
-        if not problem.hops[e]:
-            return 0.0
-        return float(volumes[e] / min(problem.capacities[p] for p in problem.hops[e]))
+        return volumes[e] / min(capacity[p] for p in hops[e]) if hops[e] else 0.0
 
     @cache
     def task(j: int, n: int) -> float:
@@ -201,7 +232,7 @@ def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, f
     def flow(e: int, n: int) -> float:
         arrival = n + job.edges[e].lag
         path = task(job.edges[e].destination, arrival)
-        if problem.hops[e] and arrival + 1 < job.iterations:
+        if hops[e] and arrival + 1 < job.iterations:
             path = max(path, alone(e) + flow(e, n + 1))
         return path
 

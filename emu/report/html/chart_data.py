@@ -12,7 +12,7 @@ from emu.analysis.critical_path import critical_path
 from emu.analysis.link_rates import assigned_rates, mean_rates
 from emu.errors import DataError
 from emu.problem import RateHistory
-from emu.report.lane_packing import pack_lanes_per_group, packed
+from emu.report.lane_packing import crossings, packed
 from emu.runs.recorded_run import with_rates
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.problem import Problem, Schedule
+    from emu.problem import Schedule
     from emu.runs.recorded_run import RecordedRun
 
 #: Points of one rate curve; more than a screen can show even after zooming in 5 times.
@@ -55,8 +55,13 @@ def chart_data(run: RecordedRun) -> dict[str, Any]:
             )
         ],
         "ports": [
-            {"name": problem.port_name(port), "capacity": float(capacity)}
-            for port, capacity in enumerate(problem.capacities)
+            {
+                "name": link.name,
+                "capacity": link.capacity,
+                "machine": link.machine,
+                "direction": link.direction,
+            }
+            for link in problem.links
         ],
         "end": max((one["makespan"] for one in runs), default=0.0),
         "runs": runs,
@@ -93,30 +98,19 @@ def run_bars(name: str, schedule: Schedule) -> dict[str, Any]:
 
 
 def _flow_bars(schedule: Schedule) -> dict[str, Any]:
-    problem: Problem = schedule.problem
     flows = schedule.flows()
     at = tuple(flows.T)
-    start, end = schedule.flow_start[at], schedule.flow_end[at]
-    machine_of = np.array(problem.placement.machine_of, dtype=np.int64)
-    job, machines = problem.job, len(problem.cluster.machines)
-    source = np.array([edge.source for edge in job.edges], dtype=np.int64)
-    target = np.array([edge.destination for edge in job.edges], dtype=np.int64)
-    out, out_lanes = pack_lanes_per_group(
-        start, end, machine_of[source[flows[:, 0]]], machines
-    )
-    into, in_lanes = pack_lanes_per_group(
-        start, end, machine_of[target[flows[:, 0]]], machines
-    )
+    crossed = crossings(schedule)
     return {
         "edge": packed(flows[:, 0], "u4"),
         "iteration": packed(flows[:, 1], "u4"),
-        "start": packed(start, "f4"),
-        "end": packed(end, "f4"),
+        "start": packed(schedule.flow_start[at], "f4"),
+        "end": packed(schedule.flow_end[at], "f4"),
         "bytes": packed(schedule.flow_bytes[at], "f4"),
-        "out": packed(out, "u4"),
-        "in": packed(into, "u4"),
-        "out_lanes": out_lanes,
-        "in_lanes": in_lanes,
+        "crossing": packed(crossed.flow, "u4"),
+        "port": packed(crossed.port, "u4"),
+        "lane": packed(crossed.lane, "u4"),
+        "lanes": crossed.lanes,
     }
 
 

@@ -120,7 +120,7 @@ def _body(
         apart += part("error budget", lambda: explained.budget(result))
         title = "Where emulation and simulation parted"
         parts.append(section("apart", title, apart, note=_APART))
-        parts.append(_chart("ports", "Rate through every NIC direction", _PORTS))
+        parts.append(_chart("ports", "Rate through every NIC and link", _PORTS))
     if data["training"]:
         parts.append(_chart("training", "Training", _TRAINING))
     if recorded is not None:
@@ -129,7 +129,7 @@ def _body(
     for key, title, make in (
         ("kinds", "Tasks per kind", sections.kinds_section),
         ("edges", "Flows between machines, per kind of edge", sections.edges_section),
-        ("ports", "NICs, per direction", sections.ports_section),
+        ("ports", "NICs, per direction, and links", sections.ports_section),
     ):
         if key in result:
             made = part(key, lambda make=make: make(result))  # type: ignore[misc]

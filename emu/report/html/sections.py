@@ -136,7 +136,7 @@ def cause_of(problem: Problem, link: Link) -> str:
         return "gap: messages and wake-ups"
     if link.task >= 0:
         return f"{link.cause.value}: {problem.job.tasks[link.task].kind}"
-    return f"{link.cause.value}: {problem.port_name(link.port)}"
+    return f"{link.cause.value}: {problem.links[link.port].name}"
 
 
 def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
@@ -162,14 +162,14 @@ def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
             if load.machine == machine.name and (load.used or load.fraction)
         ]
         if schedule is not None and through is not None and schedule.makespan:
-            for port in (2 * position, 2 * position + 1):
-                capacity = float(problem.capacities[port])
-                used = float(through[port]) / capacity / schedule.makespan
+            for port in problem.links.of_machine(position):
+                link = problem.links[port]
+                used = float(through[port]) / link.capacity / schedule.makespan
                 meters.append(
                     meter(
-                        f"NIC {'in' if port % 2 else 'out'}",
+                        f"NIC {link.direction}",
                         used,
-                        f"{used:.0%} of {format_rate(capacity)}",
+                        f"{used:.0%} of {format_rate(link.capacity)}",
                     )
                 )
         cards.append(
@@ -227,7 +227,7 @@ def edges_section(result: dict[str, Any]) -> str:
 
 
 def ports_section(result: dict[str, Any]) -> str:
-    """Return how busy every direction of every NIC was."""
+    """Return how busy every direction of every NIC, and every other link, was."""
     return table(
         ["port", ">capacity", ">bytes", ">used"],
         [

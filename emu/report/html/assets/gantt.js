@@ -1,4 +1,5 @@
-// The Gantt: per machine a lane per task, then the flows out of and into its NIC.
+// The Gantt: per machine a lane per task, then the flows through its NIC; last the
+// links that are no NIC.
 // A frame draws at most one rectangle per pixel and row, however many bars there are.
 
 const TASK_HEIGHT = 18, HEAD_HEIGHT = 24, AXIS_HEIGHT = 36, NIC_HEIGHT = 56;
@@ -25,19 +26,23 @@ function readRun(run, data) {
     start: unpack(run.tasks.start, Float32Array), end: unpack(run.tasks.end, Float32Array),
   };
   const flows = {};
-  for (const key of ["edge", "iteration", "out", "in"]) flows[key] = unpack(run.flows[key], Uint32Array);
+  for (const key of ["edge", "iteration", "crossing", "port", "lane"]) flows[key] = unpack(run.flows[key], Uint32Array);
   for (const key of ["start", "end", "bytes"]) flows[key] = unpack(run.flows[key], Float32Array);
-  const directions = {};
-  for (const [direction, end] of [["out", 0], ["in", 1]]) {
-    const lanes = run.flows[`${direction}_lanes`], first = [0];
-    lanes.forEach(count => first.push(first[first.length - 1] + count));
-    const rowOf = Uint32Array.from(flows.edge, (edge, flow) =>
-      first[data.tasks[data.edges[edge][end]].machine] + flows[direction][flow]);
-    directions[direction] = { lanes, first, rowOf, rows: bucketed(rowOf, first[first.length - 1], flows) };
-  }
+  // A bar for every link that a flow crosses; the rows of a link are its lanes.
+  const lanes = run.flows.lanes, first = [0], rowAt = new Map();
+  lanes.forEach(count => first.push(first[first.length - 1] + count));
+  const rowOf = Uint32Array.from(flows.port, (port, k) => first[port] + flows.lane[k]);
+  flows.port.forEach((port, k) => rowAt.set(flows.crossing[k] * lanes.length + port, rowOf[k]));
+  const bars = {
+    start: Float32Array.from(flows.crossing, flow => flows.start[flow]),
+    end: Float32Array.from(flows.crossing, flow => flows.end[flow]),
+  };
+  const rows = bucketed(rowOf, first[first.length - 1], bars).map(
+    row => ({ ...row, bars: row.bars.map(k => flows.crossing[k]) }));
+  const links = { lanes, first, rows, rowAt };
   const flowAt = new Map();
   flows.edge.forEach((edge, flow) => flowAt.set(edge * data.iterations + flows.iteration[flow], flow));
-  return { name: run.name, chain: run.chain, tasks, flows, directions, flowAt,
+  return { name: run.name, chain: run.chain, tasks, flows, links, flowAt,
            taskRows: bucketed(tasks.row, data.tasks.length, tasks) };
 }
 
@@ -62,8 +67,9 @@ class Gantt {
     this.rows = []; this.heads = []; this.labels = []; this.at = new Map();
     let y = 0;
     this.data.machines.forEach((machine, position) => {
-      const [out, into] = [0, 1].map(side => rateText(this.data.ports[2 * position + side].capacity));
-      const nic = out === into ? `NIC ${out} each way` : `NIC ${out} out, ${into} in`;
+      const ports = this.data.ports.map((_, port) => port).filter(port => this.data.ports[port].machine === position);
+      const [out, into] = ports.map(port => rateText(this.data.ports[port].capacity));
+      const nic = !out ? "no NIC" : out === into ? `NIC ${out} each way` : `NIC ${out} out, ${into} in`;
       this.heads.push({ y, text: `${machine} · ${nic}` });
       y += HEAD_HEIGHT;
       this.data.tasks.forEach((task, number) => {
@@ -75,30 +81,32 @@ class Gantt {
           `${run.name} task ${number}`));
         y += TASK_HEIGHT;
       });
-      for (const direction of ["out", "in"]) y = this.layOutNic(shown, direction, position, y);
+      for (const port of ports) y = this.layOutLink(shown, port, `NIC ${this.data.ports[port].direction}`, y);
       y += 8;
     });
+    const shared = this.data.ports.map((_, port) => port).filter(port => this.data.ports[port].machine < 0);
+    if (shared.length) { this.heads.push({ y, text: "links" }); y += HEAD_HEIGHT; }
+    for (const port of shared) y = this.layOutLink(shown, port, this.data.ports[port].name, y);
     this.height = y;
     this.whole.style.height = `${y + AXIS_HEIGHT}px`;
   }
 
-  layOutNic(shown, direction, machine, top) {
+  layOutLink(shown, port, text, top) {
     let y = top + 3;
     const before = y;
     shown.forEach((run, place) => {
-      const side = run.directions[direction], lanes = side.lanes[machine];
+      const lanes = run.links.lanes[port];
       const height = Math.min(7, (place ? 0.6 : 1) * NIC_HEIGHT / Math.max(lanes, 1));
       for (let lane = 0; lane < lanes; lane++) {
-        const row = side.first[machine] + lane;
-        this.add({ y, height, run, ...side.rows[row], of: "flows", direction },
-                 `${run.name} ${direction} ${row}`);
+        const row = run.links.first[port] + lane;
+        this.add({ y, height, run, ...run.links.rows[row], of: "flows" }, `${run.name} link ${row}`);
         y += height;
       }
       if (lanes) y += 3;
     });
     if (y === before) return top;
     y = Math.max(y, before + 16);
-    this.labels.push({ y: (before + y) / 2, text: `NIC ${direction}`, quiet: true });
+    this.labels.push({ y: (before + y) / 2, text, quiet: true });
     return y + 3;
   }
 
@@ -170,8 +178,7 @@ class Gantt {
     if (edge < 0) return this.at.get(`${run.name} task ${task}`);
     const flow = run.flowAt.get(edge * this.data.iterations + iteration);
     if (flow === undefined) return undefined;
-    const direction = port >= 0 && port % 2 === 0 ? "out" : "in";
-    return this.at.get(`${run.name} ${direction} ${run.directions[direction].rowOf[flow]}`);
+    return this.at.get(`${run.name} link ${run.links.rowAt.get(flow * run.links.lanes.length + port)}`);
   }
 
   drawChain(pen, run) {

@@ -1,0 +1,57 @@
+"""One emulated machine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One emulated machine, m of the paper.
+
+    Parameters
+    ----------
+    name
+        Unique in its cluster.
+    bandwidth_in, bandwidth_out
+        NIC capacity per direction, bytes per second, positive and finite; both 0 for
+        a machine without a NIC, all of whose routes the cluster states.
+    resources
+        Capacity per resource name, C_m^r: ``cpu`` and ``gpu`` in pieces, ``memory`` in
+        bytes, any further one in its own unit. A resource that is absent is unlimited.
+
+    Raises
+    ------
+    ValueError
+        When a bandwidth is not positive and finite, or a capacity is negative or NaN.
+    """
+
+    name: str
+    bandwidth_in: float
+    bandwidth_out: float
+    resources: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def has_nic(self) -> bool:
+        """Whether it has a network interface."""
+        return self.bandwidth_in > 0 or self.bandwidth_out > 0
+
+    def __post_init__(self) -> None:
+        for direction in ("in", "out"):
+            bandwidth = getattr(self, f"bandwidth_{direction}")
+            absent = self.bandwidth_in == self.bandwidth_out == 0
+            if not (absent or (math.isfinite(bandwidth) and bandwidth > 0)):
+                raise ValueError(
+                    f"machine {self.name}: bandwidth {direction} is {bandwidth}, "
+                    "it must be positive and finite"
+                )
+        for resource, capacity in self.resources.items():
+            if not capacity >= 0:
+                raise ValueError(
+                    f"machine {self.name}: capacity of {resource} is {capacity}"
+                )

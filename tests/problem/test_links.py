@@ -1,0 +1,126 @@
+"""Links, routes, and the cluster that states them."""
+
+from __future__ import annotations
+
+import pytest
+
+from emu.problem import Cluster, Link, Machine, Route
+
+
+def machines(*nics: float) -> tuple[Machine, ...]:
+    return tuple(Machine(f"m{m}", nic, nic) for m, nic in enumerate(nics))
+
+
+def two_racks() -> Cluster:
+    return Cluster(
+        machines(10, 10, 10, 20),
+        (Link("r0 up", 12.0), Link("r1 down", 12.0)),
+        (Route((0, 1), (2, 3), ("out", "r0 up", "r1 down", "in")),),
+    )
+
+
+def test_links_are_nics_and_what_is_shared() -> None:
+    links = two_racks().links
+
+    assert [link.name for link in links][:3] == ["m0 out", "m0 in", "m1 out"]
+    assert [(link.machine, link.direction) for link in links][7:9] == [
+        (3, "in"),
+        (-1, ""),
+    ]
+    assert links.shared == (8, 9)
+    assert links.of_machine(2) == (4, 5)
+    assert links.capacities.tolist() == [10.0] * 6 + [20.0] * 2 + [12.0] * 2
+
+
+def test_a_route_is_what_was_stated_or_from_nic_to_nic() -> None:
+    links = two_racks().links
+
+    def names(source: int, destination: int) -> list[str]:
+        return [links[port].name for port in links.route(source, destination)]
+
+    assert names(0, 3) == ["m0 out", "r0 up", "r1 down", "m3 in"]
+    assert names(1, 2) == ["m1 out", "r0 up", "r1 down", "m2 in"]
+    assert names(0, 1) == ["m0 out", "m1 in"]
+    assert names(3, 0) == ["m3 out", "m0 in"]
+    assert names(2, 2) == []
+    assert links.zone.tolist() == [0, 0, 1, 1]
+
+
+def test_a_nic_that_a_route_leaves_out_is_not_always_crossed() -> None:
+    cluster = Cluster(
+        machines(10, 10, 10), (Link("nv", 5.0),), (Route((0,), (1,), ("nv",)),)
+    )
+
+    crossed = [
+        [cluster.links.always_crossed(m, side) for side in (0, 1)] for m in range(3)
+    ]
+    assert crossed == [[False, True], [True, False], [True, True]]
+
+
+def test_capacities_change_by_port() -> None:
+    faster = two_racks().with_capacities({1, 8}, 2.0).links
+
+    assert faster.capacities.tolist() == [10, 20, 10, 10, 10, 10, 20, 20, 24, 12]
+    assert [link.name for link in faster] == [link.name for link in two_racks().links]
+
+
+NV = (Link("nv", 5.0), Link("pcie", 1.0))
+
+
+@pytest.mark.parametrize(
+    ("routes", "story"),
+    [
+        ([Route((0,), (1,), ())], "needs at least one link"),
+        ([Route((0,), (1,), ("nvlink",))], "no link is called nvlink"),
+        ([Route((0,), (1,), ("nv", "nv"))], "crosses nv twice"),
+        ([Route((0,), (1,), ("out", "m0 out"))], "crosses one twice"),
+        ([Route((0,), (2,), ("out", "in"))], "NIC where there is none"),
+        ([Route((0,), (0,), ("nv",))], "joins no two machines"),
+        (
+            [Route((0, 1), (1,), ("nv",)), Route((0,), (0, 1), ("pcie",))],
+            "from m0 to m1 is stated twice",
+        ),
+        ([Route((2,), (0, 1), ("nv",))], "every route to it must be stated"),
+        ([Route((0, 1), (2,), ("nv",))], "every route from it must be stated"),
+    ],
+)
+def test_routes_that_cannot_be(routes: list[Route], story: str) -> None:
+    with pytest.raises(ValueError, match=story):
+        Cluster(machines(10, 10, 0), NV, tuple(routes))
+
+
+@pytest.mark.parametrize(
+    ("link", "story"),
+    [
+        (Link("nv", 0.0), "capacity 0.0 is not positive"),
+        (Link("nv", float("inf")), "capacity inf"),
+        (Link("m0 out", 1.0), "2 links are called m0 out"),
+        (Link("in", 1.0), "cannot be called in"),
+    ],
+)
+def test_links_that_cannot_be(link: Link, story: str) -> None:
+    with pytest.raises(ValueError, match=story):
+        Cluster(machines(10, 10), (link,))
+
+
+def test_the_whole_table_of_a_large_cluster_is_small() -> None:
+    racks, each = 40, 80
+    routes = [
+        Route(
+            tuple(range(a * each, (a + 1) * each)),
+            tuple(range(b * each, (b + 1) * each)),
+            ("out", f"r{a} up", f"r{b} down", "in"),
+        )
+        for a in range(racks)
+        for b in range(racks)
+        if a != b
+    ]
+    shared = [Link(f"r{r} {way}", 40.0) for r in range(racks) for way in ("up", "down")]
+    links = Cluster(
+        machines(*[10.0] * racks * each), tuple(shared), tuple(routes)
+    ).links
+
+    assert links.route_of.size == racks**2
+    assert [links[p].name for p in links.route(0, 3199)] == [
+        *("m0 out", "r0 up", "r39 down", "m3199 in"),
+    ]
