@@ -2,6 +2,7 @@
 
     EmulatorError
     ├── ScenarioError(file, line, key)      the scenario file is wrong
+    │   └── ScenarioErrors(errors)          in several places
     ├── DataError(path)                     a graph, profile or run file is wrong
     ├── PlacementError
     │   └── InfeasiblePlacement(resource)   the cluster is too small
@@ -23,7 +24,10 @@ names its exit code, so that ``emu`` ends a shell script with the cause.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class EmulatorError(Exception):
@@ -51,6 +55,22 @@ class ScenarioError(EmulatorError):
         self.problem, self.file, self.line, self.key = problem, file, line, key
         where = f"{file}:{line}" if file and line else file
         super().__init__(": ".join(part for part in (where, key, problem) if part))
+
+
+class ScenarioErrors(ScenarioError):
+    """Several errors of one scenario file, a line each.
+
+    Parameters
+    ----------
+    errors
+        In the order of the file, at least one; the first one's fields are these.
+    """
+
+    def __init__(self, errors: Sequence[ScenarioError]) -> None:
+        first = errors[0]
+        super().__init__(first.problem, file=first.file, line=first.line, key=first.key)
+        self.errors = tuple(errors)
+        self.args = ("\n".join(map(str, errors)),)
 
 
 class DataError(EmulatorError):

@@ -37,7 +37,7 @@ async def view(url: str, heard: list[int]) -> None:
 def once(scenario_file: str, viewers: int | None) -> dict[str, Any]:
     """Run the scenario, with so many viewers or (None) without a dashboard."""
     scenario = load(scenario_file, [*_STATED, "expect=null"])
-    experiment = prepare(scenario, emulated=True)
+    experiment = prepare(scenario)
     settings = emulation_settings(scenario)
     heard: list[int] = []
     with ExitStack() as stack:

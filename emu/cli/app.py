@@ -30,7 +30,8 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except EmulatorError as error:
-            typer.echo(f"emu: {error}", err=True)
+            for line in str(error).splitlines():
+                typer.echo(f"emu: {line}", err=True)
             raise typer.Exit(error.exit_code) from error
         except KeyboardInterrupt as error:
             typer.echo(f"emu: {error}" if str(error) else "emu: interrupted", err=True)

@@ -9,6 +9,8 @@ from typing import Annotated, TypeAlias
 import typer
 
 from emu.atomic_file import write_atomic
+from emu.errors import ScenarioError
+from emu.units import DURATION
 
 ScenarioFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="FILE", help="Scenario (YAML) or workload (JSON).")
@@ -25,6 +27,20 @@ JsonTarget: TypeAlias = Annotated[
         "--json", metavar="OUT", help="Write the result to a file; - prints it instead."
     ),
 ]
+
+
+def seconds(text: str, option: str) -> float:
+    """Return the time that an option states, seconds.
+
+    Raises
+    ------
+    ScenarioError
+        When it is no time.
+    """
+    try:
+        return DURATION.parse(text)
+    except ValueError as error:
+        raise ScenarioError(str(error), file=option) from error
 
 
 def emit(target: str | None, content: object) -> bool:

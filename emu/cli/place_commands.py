@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from emu.analysis.optimality_gap import placement_gap, placement_line
 from emu.cli.app import app
-from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
+from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit, seconds
 from emu.placement import resource_loads
-from emu.problem import Problem
 from emu.report import placement_table, terminal
-from emu.scenario import build_job, load
-from emu.scenario import place as place_job
+from emu.report.job_line import job_line
+from emu.scenario import load, prepare
 from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
     from emu.placement import PlacementResult
+    from emu.problem import Job, Problem
+    from emu.scenario import Experiment
 
 
 @app.command()
@@ -23,25 +27,39 @@ def place(
     file: ScenarioFile,
     overrides: Overrides = None,
     json_target: JsonTarget = None,
+    bound_time: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="How long to look for a lower bound over all placements at most.",
+        ),
+    ] = "10 s",
 ) -> None:
     """Place the job; print which task stands where, and the load on every resource."""
-    scenario = load(file, overrides or [])
-    cluster, job = scenario.to_cluster(), build_job(scenario)
-    found = place_job(scenario, job, cluster)
-    problem = Problem(cluster, job, found.placement)
-    if emit(json_target, _content(found, problem)):
-        console = terminal()
-        console.print(placement_table(problem))
-        if found.candidates:
-            console.print(f"\n{_story(found)}", soft_wrap=True)
+    limit = seconds(bound_time, "--bound-time")
+    experiment = prepare(load(file, overrides or []))
+    problem = experiment.problem
+    makespan = experiment.simulate().makespan
+    console = terminal(quiet=json_target == "-")
+    console.print(placement_table(problem))
+    console.print(
+        f"\n{experiment.scenario.name}: makespan "
+        f"[bold]{format_duration(makespan, 10)}[/bold], "
+        f"{job_line(problem.job, experiment.policy)}"
+    )
+    if experiment.placed is not None and experiment.placed.candidates:
+        console.print(_story(experiment.placed, problem.job), soft_wrap=True)
+    gap = placement_gap(problem, experiment.realization, makespan, seconds=limit)
+    console.print(placement_line(gap), soft_wrap=True)
+    emit(json_target, _content(experiment, makespan) | gap)
 
 
-def _content(found: PlacementResult, problem: Problem) -> dict[str, object]:
-    job, cluster = problem.job, problem.cluster
-    names = [cluster.machines[machine].name for machine in found.placement.machine_of]
+def _content(experiment: Experiment, makespan: float) -> dict[str, object]:
+    problem, found = experiment.problem, experiment.placed
+    searched = found is not None and found.candidates > 0
     return {
-        "policy": found.policy,
-        "tasks": dict(zip((task.name for task in job.tasks), names, strict=True)),
+        "policy": experiment.scenario.placement.policy,
+        "tasks": placed_tasks(problem),
         "loads": [
             {
                 "machine": load.machine,
@@ -49,11 +67,32 @@ def _content(found: PlacementResult, problem: Problem) -> dict[str, object]:
                 "used": load.used,
                 "capacity": load.capacity if math.isfinite(load.capacity) else None,
             }
-            for load in resource_loads(job, cluster, found.placement)
+            for load in resource_loads(problem.job, problem.cluster, problem.placement)
         ],
+        "makespan": makespan,
+        "iterations": problem.job.iterations,
+        "credit_window": experiment.scenario.job.credit_window,
+        "search": _search(found) if searched and found is not None else None,
+    }
+
+
+def placed_tasks(problem: Problem) -> dict[str, str]:
+    """Return task -> machine."""
+    machines = problem.cluster.machines
+    return {
+        task.name: machines[machine].name
+        for task, machine in zip(
+            problem.job.tasks, problem.placement.machine_of, strict=True
+        )
+    }
+
+
+def _search(found: PlacementResult) -> dict[str, object]:
+    """Return what a search did; its makespans are those of ``iterations`` draws."""
+    return {
+        "iterations": found.iterations,
         "makespan": found.makespan,
         "start_makespan": found.start_makespan,
-        "bound": found.bound,
         "candidates": found.candidates,
         "accepted": found.accepted,
         "simulated": found.evaluations,
@@ -61,14 +100,17 @@ def _content(found: PlacementResult, problem: Problem) -> dict[str, object]:
     }
 
 
-def _story(found: PlacementResult) -> str:
+def _story(found: PlacementResult, job: Job) -> str:
     """Return what a search did, in one line."""
     if found.makespan is None or found.start_makespan is None:
         return f"{found.policy}: {found.candidates:,} candidates"
-    gained = format_ratio(found.makespan / found.start_makespan - 1)
+    gained = format_ratio(
+        found.makespan / found.start_makespan - 1 if found.start_makespan else 0.0
+    )
     proof = ", no placement is better" if found.optimal else ""
     return (
-        f"{found.policy}: {format_duration(found.start_makespan)} -> "
-        f"[bold]{format_duration(found.makespan)}[/bold] ({gained}) after "
+        f"{found.policy}, on {found.iterations} of the {job.iterations} iterations, "
+        f"drawn: {format_duration(found.start_makespan)} -> "
+        f"{format_duration(found.makespan)} ({gained}) after "
         f"{found.candidates:,} candidates, {found.accepted:,} accepted{proof}"
     )

@@ -130,7 +130,8 @@ def profile(
     A time is the CPU time that one (task, iteration) takes on this host, so that other
     processes on its cores do not count; volumes are what really crossed the sockets.
     """
-    scenario = load(file, [*(overrides or []), f"job.iterations={iterations}"])
+    stated = [*(overrides or []), f"job.iterations={iterations}", "job.epochs=null"]
+    scenario = load(file, stated, timed=False)
     experiment = prepare_profile(scenario)
     directory = RunDirectory.create(f"{scenario.name}-profile", runs)
     console = terminal(sys.stderr)

@@ -10,6 +10,7 @@ from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.errors import ExpectationMissed
 from emu.report import flow_table, port_table, terminal
+from emu.report.job_line import job_line
 from emu.runs.result_file import result_of
 from emu.scenario import load, prepare
 from emu.units import format_duration
@@ -26,27 +27,23 @@ def simulate(
 ) -> None:
     """Simulate a scenario in virtual time."""
     experiment = prepare(load(file, overrides or []))
-    schedule = experiment.simulate()
-    result = result_of(experiment.scenario, schedule) | optimality(
-        experiment.problem,
-        experiment.realization,
-        experiment.policy,
-        schedule.makespan,
+    schedule, problem = experiment.simulate(), experiment.problem
+    console = terminal(quiet=json_target == "-")
+    for table in (flow_table(schedule), port_table(schedule)):
+        console.print(table)
+        console.print()
+    makespan = format_duration(schedule.makespan, 10)
+    console.print(
+        f"{experiment.scenario.name}: makespan [bold]{makespan}[/bold], "
+        f"{job_line(problem.job, experiment.policy)}, "
+        f"{len(schedule.flows()):,} flows"
     )
-    if emit(json_target, result):
-        console = terminal()
-        for table in (flow_table(schedule), port_table(schedule)):
-            console.print(table)
-            console.print()
-        makespan = format_duration(schedule.makespan, 10)
-        job, scenario = experiment.problem.job, experiment.scenario
-        console.print(
-            f"{scenario.name}: makespan [bold]{makespan}[/bold], "
-            f"{job.iterations} iterations under {scenario.schedule.policy}, "
-            f"{len(schedule.flows()):,} flows"
-        )
-        if line := optimality_line(result):
-            console.print(line)
+    gap = optimality(
+        problem, experiment.realization, experiment.policy, schedule.makespan
+    )
+    if line := optimality_line(gap):
+        console.print(line)
+    emit(json_target, result_of(experiment.scenario, schedule) | gap)
     check_makespan(experiment.scenario, schedule.makespan)
 
 

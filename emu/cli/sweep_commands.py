@@ -26,7 +26,7 @@ from emu.report import terminal
 from emu.report.sweep_table import sweep_table
 from emu.runs.run_directory import RunDirectory
 from emu.runs.sweep_record import SweepRecord
-from emu.scenario import load, prepare
+from emu.scenario import load, open_data, prepare
 from emu.scenario.variations import Point, variations
 
 if TYPE_CHECKING:
@@ -135,7 +135,8 @@ def _simulated(point: Point) -> Figures:
 
 
 def _emulated(point: Point, runs: Path) -> Figures:
-    experiment = prepare(point.scenario, emulated=True)
+    experiment = prepare(point.scenario)
+    open_data(experiment.problem.job)
     directory = RunDirectory.create(point.scenario.name, runs)
     settings = emulation_settings(point.scenario)
     result = carry_out(experiment, settings, directory).result

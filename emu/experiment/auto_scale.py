@@ -11,7 +11,7 @@ from emu.calibration.host_demand import load_of
 from emu.calibration.prediction import predict
 from emu.calibration.sampling_work import sampling_work
 from emu.calibration.scale_search import choose_byte_scale, choose_time_scale
-from emu.scenario import prepare
+from emu.scenario import build_job, open_data, prepare, realize
 from emu.scenario.run_sections import AUTO
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def fit(
     """
     if scenario.emulation.byte_scale == AUTO:
         scenario = stating(scenario, byte_scale=_byte_scale(scenario))
-    experiment = prepare(scenario, emulated=True)
+    experiment = prepare(scenario)
+    open_data(experiment.problem.job)
     chosen = scenario.emulation.time_scale
     if chosen != AUTO and not foresee:
         return experiment, None
@@ -101,8 +102,8 @@ def _byte_scale(scenario: Scenario) -> float:
     """Return the byte scale of a job whose payloads are made up; others have theirs."""
     if scenario.job.system != "custom":
         return 1.0
-    experiment = prepare(stating(scenario, byte_scale=1.0))
-    volumes: list[float] = np.unique(experiment.realization.volumes).tolist()
+    realization = realize(scenario, build_job(scenario))
+    volumes: list[float] = np.unique(realization.volumes).tolist()
     return choose_byte_scale(volumes)
 
 

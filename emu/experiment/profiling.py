@@ -11,7 +11,7 @@ from emu.errors import ScenarioError
 from emu.experiment.run_experiment import emulation_settings, manifest
 from emu.placement import place_ifs
 from emu.problem import Problem, Profile, Realization
-from emu.scenario import Experiment, ProfileFile, build_job
+from emu.scenario import Experiment, ProfileFile, build_job, open_data
 
 if TYPE_CHECKING:
     from emu.runs.run_directory import RunDirectory
@@ -35,7 +35,8 @@ def prepare_profile(scenario: Scenario) -> Experiment:
             "custom tasks state their times, there is nothing to measure",
             key="job.system",
         )
-    job = build_job(scenario, emulated=True)
+    job = build_job(scenario)
+    open_data(job)
     cluster = scenario.to_cluster()
     placement = place_ifs(job, cluster, np.random.default_rng(scenario.seed))
     nothing = Realization(

@@ -143,6 +143,7 @@ def summary(
         "scenario": experiment.scenario.name,
         "placement": experiment.scenario.placement.policy,
         "iterations": problem.job.iterations,
+        "credit_window": experiment.scenario.job.credit_window,
         "processes": len(problem.job.processes),
         "replayed_makespan": replayed.makespan,
         "replay_error": relative_error(emulated.makespan, replayed.makespan),

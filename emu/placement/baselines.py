@@ -166,6 +166,8 @@ def _one_by_one(
     that it ends in None only when there is no placement at all.
     """
     machines = np.full(len(space.units), -1, dtype=np.int64)
+    if not _possible(space, machines, cautious=False):  # pinned tasks alone: too much
+        return None
     for unit in order:
         for machine in preference():
             machines[unit] = machine

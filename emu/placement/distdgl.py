@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.errors import PlacementError
+from emu.placement.colocation import colocate
 from emu.placement.ifs import fill
 from emu.placement.infeasible import infeasibility
 from emu.placement.packing import Packing
 from emu.placement.space import Space
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from emu.placement.packing import Counts
@@ -25,15 +28,15 @@ def place_distdgl(job: Job, cluster: Cluster) -> Placement:
 
     Exact: with a workers of k samplers each and b samplers, a machine holds at most
     min(a k, b) pairs, and names can always be given so that it does; the dynamic
-    program of IFS maximises the sum. Among equals the first machines are filled first
-    (workers before samplers); everything else, the parameter servers, comes last, each
-    to the machine where one more flow would get the largest rate.
+    program of IFS maximises the sum. Where workers or samplers are pinned or not alike,
+    an integer program does. Among equals the first machines are filled first (workers
+    before samplers); everything else, the parameter servers, comes last, each to the
+    machine where one more flow would get the largest rate.
 
     Raises
     ------
     PlacementError
-        When the job has no workers with samplers, workers differ in demands or number
-        of samplers, or some of them are pinned.
+        When the job has no workers with samplers.
     InfeasiblePlacement
         When no placement exists.
 
@@ -43,30 +46,47 @@ def place_distdgl(job: Job, cluster: Cluster) -> Placement:
        with its associated samplers". Ties are left open there.
     """
     space = Space(job, cluster)
-    teams = sampler_groups(space)
-    counts = _Colocation(space, teams).counts()
-    if counts is None:
+    pairs = sampler_pairs(job)
+    if not pairs:
+        raise PlacementError("distdgl needs workers with samplers; the job has none")
+    groups = sampler_groups(space, pairs)
+    machines = _counted(space, groups) if groups else colocate(space, pairs)
+    if machines is None:
         raise infeasibility(space)
-    machines = np.full(len(space.units), -1, dtype=np.int64)
-    _name(machines, teams, counts)
     for unit in np.nonzero(machines < 0)[0].tolist():
         _place_on_best_share(space, machines, unit)
     return space.placement(machines)
 
 
+def _counted(space: Space, groups: SamplerGroups) -> NDArray[np.int64] | None:
+    """Return the machines of workers and samplers, -1 for others; None: no room."""
+    counts = _Colocation(space, groups).counts()
+    if counts is None:
+        return None
+    machines = np.full(len(space.units), -1, dtype=np.int64)
+    _name(machines, groups, counts)
+    return machines
+
+
+def sampler_pairs(job: Job) -> list[tuple[int, int]]:
+    """Return the edges from a task of kind ``sampler`` to one of kind ``worker``."""
+    return list(
+        dict.fromkeys(
+            (edge.source, edge.destination)
+            for edge in job.edges
+            if not edge.credit
+            and job.tasks[edge.source].kind == "sampler"
+            and job.tasks[edge.destination].kind == "worker"
+        )
+    )
+
+
 def colocated_pairs(job: Job, placement: Placement) -> tuple[int, int]:
     """Return how many (worker, sampler) pairs share a machine, and how many there are.
 
-    A pair is an edge from a task of kind ``sampler`` to one of kind ``worker``.
+    A pair is one of `sampler_pairs`.
     """
-    pairs = [
-        (edge.source, edge.destination)
-        for edge in job.edges
-        if not edge.credit
-        and job.tasks[edge.source].kind == "sampler"
-        and job.tasks[edge.destination].kind == "worker"
-    ]
-    machine_of = placement.machine_of
+    pairs, machine_of = sampler_pairs(job), placement.machine_of
     together = sum(machine_of[source] == machine_of[worker] for source, worker in pairs)
     return together, len(pairs)
 
@@ -84,42 +104,31 @@ class SamplerGroups:
         return len(self.samplers[0])
 
 
-def sampler_groups(space: Space) -> SamplerGroups:
-    """Return the workers of the job with their samplers.
+def sampler_groups(
+    space: Space, pairs: Sequence[tuple[int, int]]
+) -> SamplerGroups | None:
+    """Return the workers with their samplers, None when they are not all alike.
 
-    Raises
-    ------
-    PlacementError
-        When there are none, or they are not all alike.
+    Alike are movable ones of equal demands, each worker with as many samplers, each
+    sampler with one worker.
     """
-    job = space.job
     unit_of = {task: u for u, unit in enumerate(space.units) for task in unit.tasks}
     teams: dict[int, list[int]] = {}
-    for edge in job.edges:
-        source, worker = job.tasks[edge.source], job.tasks[edge.destination]
-        if edge.credit or (source.kind, worker.kind) != ("sampler", "worker"):
-            continue
-        for task in (edge.source, edge.destination):
-            if task not in unit_of:
-                raise PlacementError(
-                    f"distdgl places workers and samplers itself, but "
-                    f"{job.tasks[task].name} is pinned"
-                )
-        teams.setdefault(unit_of[edge.destination], []).append(unit_of[edge.source])
-    _check_alike(space, teams)
-    workers = tuple(sorted(teams))
-    return SamplerGroups(workers, tuple(tuple(sorted(teams[w])) for w in workers))
-
-
-def _check_alike(space: Space, teams: dict[int, list[int]]) -> None:
-    if not teams:
-        raise PlacementError("distdgl needs workers with samplers; the job has none")
-    samplers = [s for team in teams.values() for s in team]
-    for what, units in (("workers", list(teams)), ("samplers", samplers)):
-        if (space.demand[units] != space.demand[units[0]]).any():
-            raise PlacementError(f"distdgl needs {what} of equal demands")
-    if len({len(team) for team in teams.values()}) > 1:
-        raise PlacementError("distdgl needs as many samplers for every worker")
+    for sampler, worker in pairs:
+        if not {sampler, worker} <= unit_of.keys():
+            return None
+        teams.setdefault(unit_of[worker], []).append(unit_of[sampler])
+    workers, samplers = sorted(teams), [s for team in teams.values() for s in team]
+    alike = all(
+        (space.demand[units] == space.demand[units[0]]).all()
+        for units in (workers, samplers)
+    )
+    one_each = len({*samplers, *workers}) == len(samplers) + len(workers)
+    if not (alike and one_each and len({len(team) for team in teams.values()}) == 1):
+        return None
+    return SamplerGroups(
+        tuple(workers), tuple(tuple(sorted(teams[w])) for w in workers)
+    )
 
 
 class _Colocation:

@@ -176,6 +176,7 @@ def search_etp(
         candidates=int(totals[PROPOSED]),
         accepted=int(totals[ACCEPTED]),
         evaluations=int(totals[SIMULATED]),
+        iterations=options.iterations,
         history=_improvements(started, history),
     )
 

@@ -8,9 +8,12 @@ import numpy as np
 
 from emu.errors import InfeasiblePlacement
 from emu.placement.packing import Packing
+from emu.placement.space import Space
 
 if TYPE_CHECKING:
-    from emu.placement.space import Space
+    from collections.abc import Iterator
+
+    from emu.problem import Cluster, Job
 
 
 def infeasibility(space: Space) -> InfeasiblePlacement:
@@ -34,18 +37,34 @@ def infeasibility(space: Space) -> InfeasiblePlacement:
 
 
 def _pinned(space: Space) -> InfeasiblePlacement | None:
+    for _, resource, shortfall, problem in _overloaded(space):
+        return InfeasiblePlacement(problem, resource=resource, shortfall=shortfall)
+    return None
+
+
+def overload(job: Job, cluster: Cluster) -> Iterator[tuple[str, str, str]]:
+    """Yield machine, resource and a sentence wherever pinned tasks alone are too much.
+
+    Raises
+    ------
+    ValueError
+        When a task is pinned to a machine that is not in the cluster.
+    """
+    for machine, resource, _, problem in _overloaded(Space(job, cluster)):
+        yield machine, resource, problem
+
+
+def _overloaded(space: Space) -> Iterator[tuple[str, str, float, str]]:
     for machine, (free, slack) in enumerate(zip(space.free, space.slack, strict=True)):
+        name = space.cluster.machines[machine].name
         for r, resource in enumerate(space.resources):
             if free[r] < -slack[r]:
                 capacity = space.capacity[machine, r]
-                return InfeasiblePlacement(
-                    f"machine {space.cluster.machines[machine].name} has "
-                    f"{capacity:g} {resource}, the tasks pinned to it need "
-                    f"{capacity - free[r]:g} ({-free[r]:g} more)",
-                    resource=resource,
-                    shortfall=float(-free[r]),
+                problem = (
+                    f"machine {name} has {capacity:g} {resource}, the tasks pinned to "
+                    f"it need {capacity - free[r]:g} ({-free[r]:g} more)"
                 )
-    return None
+                yield name, resource, float(-free[r]), problem
 
 
 def _total(space: Space) -> InfeasiblePlacement | None:

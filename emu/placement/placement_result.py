@@ -31,6 +31,8 @@ class PlacementResult:
         Placements that were looked at.
     accepted
         Of these, taken as the next placement of a chain.
+    iterations
+        Iterations that were simulated for a makespan.
     evaluations
         Of these, simulated; the others were settled by a bound.
     history
@@ -47,6 +49,7 @@ class PlacementResult:
     candidates: int = 0
     accepted: int = 0
     evaluations: int = 0
+    iterations: int = 0
     history: tuple[tuple[int, float], ...] = ()
     optimal: bool = False
 

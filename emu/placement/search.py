@@ -250,6 +250,7 @@ class _Run:
             candidates=int(count[PROPOSED]),
             accepted=int(count[ACCEPTED]),
             evaluations=int(count[SIMULATED]),
+            iterations=self.options.iterations,
             history=tuple(self.history),
             optimal=self.optimal,
         )

@@ -8,6 +8,7 @@ from rich.console import Group
 from rich.text import Text
 
 from emu.analysis.explanation import apart_rows, cause_rows, port_rows
+from emu.report.job_line import job_line
 from emu.report.terminal import plain_table
 from emu.units import format_duration, format_ratio
 
@@ -46,6 +47,7 @@ def headline(explanation: Explanation) -> Text:
     text = Text.assemble((makespan, "bold"), " from start to end")
     if explanation.simulated is not None:
         text.append(f", simulated {format_duration(explanation.replayed_makespan, 6)}")
+    text.append(f", {job_line(explanation.schedule.problem.job)}")
     text.append(
         f"; the critical chain has {len(explanation.chain.links)} links, each begins "
         "when the one before ends"

@@ -41,7 +41,8 @@ def headline(result: dict[str, Any]) -> Table:
     table.add_column(justify="right", style="bold")
     table.add_column()
     title = (
-        f"{result['iterations']} iterations, {result['processes']} processes, "
+        f"{result['iterations']} iterations, credit window "
+        f"{result.get('credit_window', 'unknown')}, {result['processes']} processes, "
         f"placed by {result['placement']}, rates by {result['policy']}"
     )
     table.add_row("scenario", result["scenario"], title)

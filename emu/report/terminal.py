@@ -14,11 +14,17 @@ if TYPE_CHECKING:
 WIDTH = 100
 
 
-def terminal(file: IO[str] | None = None) -> Console:
-    """Return a console of at most 100 columns; exactly 100 where nobody watches."""
+def terminal(file: IO[str] | None = None, *, quiet: bool = False) -> Console:
+    """Return a console of at most 100 columns; exactly 100 where nobody watches.
+
+    Parameters
+    ----------
+    quiet
+        Whether nothing is to be printed, as beside JSON on standard output.
+    """
     console = Console(file=file, highlight=False, soft_wrap=False)
     width = min(console.width, WIDTH) if console.is_terminal else WIDTH
-    return Console(file=file, width=width, highlight=False)
+    return Console(file=file, width=width, highlight=False, quiet=quiet)
 
 
 def plain_table(title: str, *columns: str) -> Table:

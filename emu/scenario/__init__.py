@@ -6,12 +6,11 @@ Must not know: sockets, node processes, how a schedule is made.
 from emu.scenario.experiment import Experiment, prepare
 from emu.scenario.placing import place
 from emu.scenario.profile_file import ProfileFile, read_profile, write_profile
-from emu.scenario.realize import build_job, profile_of, realize
-from emu.scenario.scenario import CreditWindow, Scenario, json_schema
+from emu.scenario.realize import build_job, open_data, profile_of, realize
+from emu.scenario.scenario import Scenario, json_schema
 from emu.scenario.scenario_file import find_errors, load
 
 __all__ = [
-    "CreditWindow",
     "Experiment",
     "ProfileFile",
     "Scenario",
@@ -19,6 +18,7 @@ __all__ = [
     "find_errors",
     "json_schema",
     "load",
+    "open_data",
     "place",
     "prepare",
     "profile_of",

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from emu.scenario.cluster_section import MachineSection
 from emu.scenario.custom_section import CustomJobSection
+from emu.scenario.pins import pin_errors, pinned, pins_too_large
 from emu.scenario.suggestion import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from emu.scenario.dgtp_section import DgtpJobSection
     from emu.scenario.document import Trail
     from emu.scenario.scenario import Scenario
     from emu.scenario.section import Resources
+
+    Check = Callable[[Scenario], Iterator[tuple[Trail, str]]]
 
 _MACHINE_KEYS = [*MachineSection.model_fields]
 
@@ -36,15 +39,26 @@ def misspelt_keys(data: dict[str, Any]) -> Iterator[tuple[Trail, str]]:
                 yield ("cluster", "machines", position, key), problem
 
 
-def contradictions(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    """Yield (where, what is wrong and what would be right)."""
-    yield from _machines(scenario)
-    if isinstance(scenario.job, CustomJobSection):
-        yield from _custom(scenario.job)
-    else:
-        yield from _dgtp(scenario.job)
-    yield from _resources(scenario)
-    yield from _expectations(scenario)
+def consistency_errors(
+    scenario: Scenario, wrong: Collection[str] = (), *, timed: bool = True
+) -> list[tuple[Trail, str]]:
+    """Return (where, what is wrong and what would be right).
+
+    Parameters
+    ----------
+    wrong
+        Sections that are known to be wrong: what depends on them is not looked at.
+    timed
+        Whether every kind of task needs a time or a profile.
+    """
+    found: list[tuple[Trail, str]] = []
+    beyond = set(wrong)
+    for sections, check in _CHECKS:
+        if not sections & beyond and (timed or check is not _times):
+            items = list(check(scenario))
+            found += items
+            beyond |= {str(trail[0]) for trail, _ in items}
+    return found
 
 
 def _machines(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
@@ -53,6 +67,13 @@ def _machines(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         if name in seen:
             yield ("cluster", "machines", position), f"a second machine called {name!r}"
         seen.add(name)
+
+
+def _job(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    if isinstance(scenario.job, CustomJobSection):
+        yield from _custom(scenario.job)
+    else:
+        yield from _dgtp(scenario.job)
 
 
 def _custom(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
@@ -140,13 +161,10 @@ def _expectations(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         yield ("expect", "accuracy"), problem
 
 
-def structure_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    """Yield what only the built job shows: cycles, pins and placements to nowhere.
-
-    Call it on a scenario without `contradictions`.
-    """
+def _structure(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    """Yield what only the built job shows: cycles, pins and placements to nowhere."""
     try:
-        job = scenario.to_job(train_vertices=1)
+        job = scenario.to_job(train_vertices=1, pins=False)
     except ValueError as error:
         yield ("job",), str(error)
         return
@@ -156,15 +174,9 @@ def structure_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
             if task.pin is not None and task.pin not in machines:
                 problem = f"no machine {task.pin!r}, {nearest(task.pin, machines)}"
                 yield ("job", "tasks", position, "pin"), problem
-    if scenario.placement.policy != "explicit":
+    yield from pin_errors(job, machines, scenario.placement.tasks)
+    if not scenario.placement.spelt_out:
         return
-    names = [*job.processes, *(task.name for task in job.tasks)]
-    for name, machine in scenario.placement.tasks.items():
-        trail: Trail = ("placement", "tasks", name)
-        if name not in names:
-            yield trail, f"no task {name!r}, {nearest(name, job.processes)}"
-        if machine not in machines:
-            yield trail, f"no machine {machine!r}, {nearest(machine, machines)}"
     stated = scenario.placement.tasks
     missing = [
         process
@@ -175,3 +187,37 @@ def structure_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     if missing:
         problem = f"no machine for {', '.join(missing[:8])}"
         yield ("placement", "tasks"), problem
+
+
+def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    if isinstance(scenario.job, CustomJobSection) or scenario.profile is not None:
+        return
+    known = scenario.job.times.stated()
+    kinds = {task.kind for task in scenario.to_job(train_vertices=1, pins=False).tasks}
+    for kind in sorted(kinds - known.keys()):
+        problem = "found neither this time nor a profile, write for example 20 ms"
+        yield ("job", "times", kind), problem
+
+
+def _rooms(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    """Yield machines on which the tasks that are stated to stand there have no room."""
+    job = scenario.to_job(train_vertices=1, pins=False)
+    placed = scenario.placement.tasks
+    for name, problem in pins_too_large(pinned(job, placed), scenario.to_cluster()):
+        process = job.tasks[job.index(name)].process_name
+        names = {job.tasks[t].name for t in job.processes[process]} | {process}
+        stated = [key for key in placed if key in names]
+        yield ("placement", "tasks", *stated[:1]) if stated else ("cluster",), problem
+
+
+#: Each check with the sections that it reads, in an order in which every check may rely
+#: on those before it.
+_CHECKS: tuple[tuple[set[str], Check], ...] = (
+    ({"cluster"}, _machines),
+    ({"job"}, _job),
+    ({"job", "emulation", "expect"}, _expectations),
+    ({"cluster", "job", "placement"}, _structure),
+    ({"cluster", "job", "placement"}, _rooms),
+    ({"cluster", "job"}, _resources),
+    ({"cluster", "job", "profile"}, _times),
+)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from emu.scenario.quantities import (
+    DEFAULT_WINDOW,
     Count,
     DurationPerIteration,
     Index,
     Name,
     SizePerIteration,
     TaskName,
+    Window,
 )
 from emu.scenario.section import Resources, Section
 from emu.workloads import CustomFlow, CustomTask, custom_job, custom_realization
@@ -60,8 +62,9 @@ class CustomJobSection(Section):
     """The tasks."""
     flows: tuple[FlowSection, ...] = ()
     """The flows between them."""
-    credit_window: Count | Literal["unlimited"] | None = None
-    """Stores wait for the end of their workers' iteration n - K."""
+    credit_window: Window = DEFAULT_WINDOW
+    """Stores wait for the end of their workers' iteration n - K; ``unlimited`` for no
+    limit."""
 
     def _tasks(self) -> list[CustomTask]:
         return [
@@ -77,7 +80,7 @@ class CustomJobSection(Section):
             for flow in self.flows
         ]
 
-    def build(self, *, window: int | None, byte_scale: float | None, seed: int) -> Job:
+    def build(self, *, window: int | None, byte_scale: float, seed: int) -> Job:
         """Return the job; see `custom_job`.
 
         Raises

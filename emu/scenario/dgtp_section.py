@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from emu.scenario.quantities import Count, Duration, Few, Name, Positive, Seed
+from emu.scenario.quantities import (
+    DEFAULT_WINDOW,
+    Count,
+    Duration,
+    Few,
+    Name,
+    Positive,
+    Seed,
+    Window,
+)
 from emu.scenario.section import Resources, Section
 from emu.workloads import DgtpConfig
 
@@ -120,8 +129,9 @@ class DgtpJobSection(Section):
     """Passes over the training vertices."""
     epoch: Literal["replicate", "shard"] = "replicate"
     """Whether each sampler walks the whole training set (the paper) or its share."""
-    credit_window: Count | Literal["unlimited"] | None = None
-    """Stores wait for the end of the workers' iteration n - K."""
+    credit_window: Window = DEFAULT_WINDOW
+    """Stores wait for the end of their workers' iteration n - K; ``unlimited`` for no
+    limit."""
     sampling: Literal["oneshot", "multiround"] = "oneshot"
     """Whether stores know the whole structure, or are asked hop by hop."""
     optimizer: Annotated[OptimizerSection, BeforeValidator(_named)] = OptimizerSection()

@@ -14,6 +14,7 @@ from emu.simulation import best_policy, simulate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from emu.placement import PlacementResult
     from emu.problem import Schedule
     from emu.scenario.scenario import Scenario
 
@@ -26,11 +27,14 @@ class Experiment:
     ----------
     realization
         Times and volumes stated, drawn from the profile, or counted in the graph.
+    placed
+        How the placement was found, where it was.
     """
 
     scenario: Scenario
     problem: Problem
     realization: Realization
+    placed: PlacementResult | None = None
 
     @property
     def policy(self) -> str:
@@ -58,16 +62,12 @@ class Experiment:
 def prepare(
     scenario: Scenario,
     *,
-    emulated: bool = False,
     progress: Callable[[int, int, float], None] | None = None,
 ) -> Experiment:
     """Build, realize and place the job of a scenario.
 
     Parameters
     ----------
-    emulated
-        Whether it will be run over sockets: decides the default credit window, and
-        whether custom tasks are told their payloads.
     progress
         Called by placement searches with (candidates so far, in all, best makespan).
 
@@ -78,13 +78,12 @@ def prepare(
     PlacementError
         When there is no placement, or the stated one breaks a constraint.
     """
-    cluster, job = scenario.to_cluster(), build_job(scenario, emulated=emulated)
+    cluster, job = scenario.to_cluster(), build_job(scenario)
     realization = realize(scenario, job)
     profile = profile_of(scenario, job, realization)
-    placement = place(
-        scenario, job, cluster, profile=profile, progress=progress
-    ).placement
-    broken = placement.violations(job, cluster)
+    found = place(scenario, job, cluster, profile=profile, progress=progress)
+    broken = found.placement.violations(job, cluster)
     if broken:
         raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")
-    return Experiment(scenario, Problem(cluster, job, placement), realization)
+    problem = Problem(cluster, job, found.placement)
+    return Experiment(scenario, problem, realization, found)

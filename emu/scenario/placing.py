@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.placement import EtpOptions, SearchOptions, search, search_etp
 from emu.placement import place as place_by
 from emu.placement.place import SEARCHES
 from emu.scenario.realize import profile_of
@@ -43,33 +42,27 @@ def place(
         When a search has nothing to draw from.
     """
     section = scenario.placement
-    simulated: dict[str, Any] = {
-        "transfers": section.iterations,
-        "iterations": section.simulated_iterations,
-        "policy": scenario.schedule.policy,
-    }
+    options: dict[str, Any] = {}
     if section.policy in SEARCHES:
         profile = profile or profile_of(scenario, job)
-    if section.policy == "etp" and profile is not None:
-        options = EtpOptions(
-            mu=section.tolerance,
-            beta=section.beta,
-            beta_unit=section.beta_unit,
-            **simulated,
-        )
-        seed = scenario.seed
-        return search_etp(
-            job, cluster, profile, seed=seed, options=options, progress=progress
-        )
-    if section.policy == "best" and profile is not None:
-        return search(
-            job,
-            cluster,
-            profile,
-            seed=scenario.seed,
-            options=SearchOptions(**simulated),
-            progress=progress,
-        )
+        options = {
+            "transfers": section.iterations,
+            "iterations": min(section.simulated_iterations, job.iterations),
+            "policy": scenario.schedule.policy,
+        }
+    if section.policy == "etp":
+        options |= {
+            "mu": section.tolerance,
+            "beta": section.beta,
+            "beta_unit": section.beta_unit,
+        }
     return place_by(
-        section.policy, job, cluster, seed=scenario.seed, tasks=section.tasks
+        section.policy,
+        job,
+        cluster,
+        profile=profile if section.policy in SEARCHES else None,
+        seed=scenario.seed,
+        tasks=section.tasks,
+        progress=progress,
+        **options,
     )

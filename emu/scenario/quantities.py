@@ -7,7 +7,7 @@ float, and describes itself in the JSON Schema, so that editors complete units.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -141,6 +141,10 @@ SizePerIteration: TypeAlias = Annotated[
 
 #: Whole numbers: no text, no truth values, no 2.5.
 Count: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=10**7)]
+#: K of a credit window.
+Window: TypeAlias = Count | Literal["unlimited"]
+#: As bounded as DistDGL and GLT are by default (specs, A1), in every command.
+DEFAULT_WINDOW = 4
 #: Of machines or processes: 10,000 of a kind are beyond any host, not beyond a typo.
 Few: TypeAlias = Annotated[int, Strict(), Field(ge=1, le=10_000)]
 Index: TypeAlias = Annotated[int, Strict(), Field(ge=0, le=10**7)]

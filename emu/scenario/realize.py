@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 _DRAW_STREAM = 1
 
 
-def build_job(scenario: Scenario, *, emulated: bool = False) -> Job:
+def build_job(scenario: Scenario) -> Job:
     """Return the job; its data set is opened only where it counts in epochs.
-
-    A job that is to be emulated opens it in any case: a data set that is damaged, or
-    takes a minute to prepare, is then none of its processes' trouble.
 
     Raises
     ------
@@ -37,13 +34,25 @@ def build_job(scenario: Scenario, *, emulated: bool = False) -> Job:
         When the data set is missing or damaged.
     """
     section = scenario.job
-    if isinstance(section, CustomJobSection) or (
-        section.epochs is None and not emulated
-    ):
-        return scenario.to_job(emulated=emulated)
+    if isinstance(section, CustomJobSection) or section.epochs is None:
+        return scenario.to_job()
     settings = scenario.to_job(train_vertices=1).settings
-    train = open_for(settings).train_count
-    return scenario.to_job(emulated=emulated, train_vertices=train)
+    return scenario.to_job(train_vertices=open_for(settings).train_count)
+
+
+def open_data(job: Job) -> None:
+    """Open the data set that the processes of ``job`` will open, if there is one.
+
+    A data set that is damaged, or takes a minute to prepare, is then none of their
+    trouble.
+
+    Raises
+    ------
+    DataError
+        When the data set is missing or damaged.
+    """
+    if "dataset" in job.settings:
+        open_for(job.settings)
 
 
 def realize(scenario: Scenario, job: Job) -> Realization:

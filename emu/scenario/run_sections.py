@@ -57,17 +57,24 @@ class PlacementSection(Section):
     """``explicit``: see ``tasks``; ``ifs``: a feasible one; ``etp``: the paper's
     search; ``best``: a better one; ``distdgl``: samplers beside their workers."""
     tasks: dict[Name, Name] = Field(default_factory=dict)
-    """Task -> machine for ``explicit``; pinned tasks may be left out."""
+    """Task -> machine: with ``explicit`` the placement (pinned tasks may be left out),
+    with every other policy pins, which it keeps."""
     iterations: Count = 10_000
     """Candidates of a search, I of the paper."""
     simulated_iterations: Count = 20
-    """Iterations that a search simulates for the makespan of a candidate."""
+    """Iterations that a search simulates for the makespan of a candidate, at most
+    those of the job."""
     beta: Positive = 0.1
     """Inverse temperature of ``etp``, per unit of cost."""
     beta_unit: Duration | None = None
     """One unit of cost; default is 1 % of the first makespan."""
     tolerance: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = 1.0
     """By which share ``etp`` may overload a machine on its way, mu of the paper."""
+
+    @property
+    def spelt_out(self) -> bool:
+        """Whether ``tasks`` is the whole placement rather than pins."""
+        return self.policy == "explicit"
 
 
 class ScheduleSection(Section):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
@@ -10,6 +9,7 @@ from pydantic import Field
 from emu.scenario.cluster_section import ClusterSection
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.dgtp_section import DgtpJobSection
+from emu.scenario.pins import pinned
 from emu.scenario.quantities import FileName, Name, Seed, text_schema
 from emu.scenario.run_sections import (
     EmulationSection,
@@ -23,25 +23,6 @@ from emu.workloads import dgtp_job
 
 if TYPE_CHECKING:
     from emu.problem import Cluster, Job
-
-#: As bounded as DistDGL and GLT are by default (specs, A1).
-EMULATED_WINDOW = 4
-
-
-@dataclass(frozen=True)
-class CreditWindow:
-    """A resolved credit window.
-
-    Parameters
-    ----------
-    size
-        K, or None for unlimited.
-    origin
-        Where the value comes from, for reports.
-    """
-
-    size: int | None
-    origin: str
 
 
 class Scenario(Section):
@@ -66,40 +47,36 @@ class Scenario(Section):
     profile: Name | None = None
     """File of measured times and volumes, relative to the scenario file."""
 
-    def credit_window(self, *, emulated: bool) -> CreditWindow:
-        """Return the credit window, and whether the file or a default says so."""
-        stated = self.job.credit_window
-        if stated == "unlimited":
-            return CreditWindow(None, "the scenario")
-        if stated is not None:
-            return CreditWindow(stated, "the scenario")
-        if emulated:
-            return CreditWindow(EMULATED_WINDOW, "the default of emulation")
-        return CreditWindow(None, "the default of simulation")
-
     def to_cluster(self) -> Cluster:
         """Return the machines."""
         return self.cluster.build()
 
-    def to_job(self, *, emulated: bool = False, train_vertices: int = 0) -> Job:
+    def to_job(self, *, train_vertices: int = 0, pins: bool = True) -> Job:
         """Return the job.
 
         Parameters
         ----------
-        emulated
-            Whether it will be run over sockets: decides the default credit window, and
-            whether custom tasks are told their payloads.
         train_vertices
             Size of the training set, needed where the job counts in epochs.
+        pins
+            Whether tasks are pinned where ``placement.tasks`` says, which with every
+            policy but ``explicit`` it does.
 
         Raises
         ------
         ValueError
-            When the job counts in epochs and ``train_vertices`` is not given.
+            When the job counts in epochs and ``train_vertices`` is not given, or a pin
+            names an unknown task or contradicts another.
         """
-        window = self.credit_window(emulated=emulated).size
+        job = self._unpinned_job(train_vertices)
+        pins = pins and not self.placement.spelt_out
+        return pinned(job, self.placement.tasks) if pins else job
+
+    def _unpinned_job(self, train_vertices: int) -> Job:
+        stated = self.job.credit_window
+        window = None if stated == "unlimited" else stated
         if isinstance(self.job, CustomJobSection):
-            byte_scale = self.emulation.stated_byte_scale if emulated else None
+            byte_scale = self.emulation.stated_byte_scale
             return self.job.build(window=window, byte_scale=byte_scale, seed=self.seed)
         if self.job.epochs is not None and train_vertices < 1:
             raise ValueError("epochs are counted in training vertices: how many?")

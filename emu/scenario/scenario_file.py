@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from emu.scenario.consistency import (
-    contradictions,
-    misspelt_keys,
-    structure_errors,
-)
+from emu.errors import ScenarioError, ScenarioErrors
+from emu.scenario.consistency import consistency_errors, misspelt_keys
 from emu.scenario.document import read_document
 from emu.scenario.overrides import apply_overrides
+from emu.scenario.preparation import preparation_errors
 from emu.scenario.scenario import Scenario
-from emu.scenario.wording import MISSING, describe, trail_of
+from emu.scenario.wording import MISSING, describe, either, meant_key, trail_of
 from emu.scenario.workload_file import (
     expect_listed_makespan,
     is_workload,
@@ -25,55 +23,90 @@ from emu.scenario.workload_file import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from emu.errors import ScenarioError
     from emu.scenario.document import Document, Trail
 
 
-def load(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
+#: Values that are paths.
+_PATHS: tuple[Trail, ...] = (("profile",), ("job", "dataset", "directory"))
+
+#: What stands in for a section that is wrong, while the others are looked at.
+_STAND_INS: dict[str, Any] = {
+    "cluster": {"machines": [{"nic": "1 B/s"}]},
+    "job": {
+        "system": "custom",
+        "iterations": 1,
+        "tasks": [{"name": "t", "time": "0 s"}],
+    },
+}
+
+
+def load(
+    path: str | Path, overrides: Sequence[str] = (), *, timed: bool = True
+) -> Scenario:
     """Return the scenario of a YAML or JSON file.
 
     Parameters
     ----------
     overrides
         ``key.key=value``, applied in order, values read as YAML.
+    timed
+        Whether every kind of task needs a time or a profile.
 
     Raises
     ------
     ScenarioError
-        The first error of the file: file, line, key, what was found, what would be
-        right. `find_errors` returns all.
+        Every error of the file that shows before data are opened or tasks placed:
+        file, line, key, what was found, what would be right.
     """
-    scenario, errors = _checked(path, overrides)
+    document = _read(Path(path), overrides)
+    scenario, errors = _checked(document, timed=timed)
     if scenario is None or errors:
-        raise errors[0]
+        raise errors[0] if len(errors) == 1 else ScenarioErrors(errors)
     return scenario
 
 
 def find_errors(path: str | Path, overrides: Sequence[str] = ()) -> list[ScenarioError]:
     """Return every error of a file, in the order of its lines; none if it is good.
 
+    Beyond `load` this finds data and profiles that are not there, and that no placement
+    exists: what simulating the scenario would fail with.
+
     Raises
     ------
     ScenarioError
         When it cannot be read or parsed at all.
     """
-    return _checked(path, overrides)[1]
+    document = _read(Path(path), overrides)
+    scenario, errors = _checked(document)
+    if scenario is None or errors:
+        return errors
+    return _located(document, preparation_errors(scenario))
 
 
 def _checked(
-    path: str | Path, overrides: Sequence[str]
+    document: Document, *, timed: bool = True
 ) -> tuple[Scenario | None, list[ScenarioError]]:
-    document = _read(Path(path), overrides)
     data = document.data
-    misspelt = list(misspelt_keys(data))
+    found = list(misspelt_keys(data))
+    scenario: Scenario | None = None
     try:
         scenario = Scenario.model_validate(data)
     except ValidationError as caught:
-        return None, _located(document, misspelt + _told(caught, data, misspelt))
-    found = misspelt + [
-        item for item in contradictions(scenario) if item[0] not in dict(misspelt)
-    ]
-    return scenario, _located(document, found or structure_errors(scenario))
+        found += _told(caught, data, found)
+    wrong = {str(trail[0]) for trail, _ in found if trail}
+    partial = scenario or _without(data, wrong)
+    if partial is not None:
+        found += consistency_errors(partial, wrong, timed=timed)
+    return scenario, _located(document, found)
+
+
+def _without(data: dict[str, Any], wrong: set[str]) -> Scenario | None:
+    """Return the scenario with defaults or stand-ins for the sections ``wrong``."""
+    kept = {key: value for key, value in data.items() if key not in wrong}
+    try:
+        return Scenario.model_validate(_STAND_INS | {"name": "partial"} | kept)
+    except ValidationError:
+        return None
 
 
 def _read(path: Path, overrides: Sequence[str]) -> Document:
@@ -88,9 +121,21 @@ def _read(path: Path, overrides: Sequence[str]) -> Document:
         expect_listed_makespan(data, workload)
     if data.get("name") is None:
         data["name"] = path.stem
-    if isinstance(data.get("profile"), str):
-        data["profile"] = str(path.parent / data["profile"])
+    for trail in _PATHS:
+        _resolve_path(document, trail, path.parent)
     return document
+
+
+def _resolve_path(document: Document, trail: Trail, folder: Path) -> None:
+    """Make a path of the file one from here; one of ``--set`` is that already."""
+    *above, key = trail
+    place: Any = document.data
+    for step in above:
+        place = place.get(step) if isinstance(place, dict) else None
+    if isinstance(place, dict) and isinstance(place.get(key), str) and place[key]:
+        stated_here = any(trail[: len(at)] == at for at in document.options)
+        found = Path(place[key]).expanduser()
+        place[key] = str(found if stated_here else folder / found)
 
 
 def _drop_nulls(data: object) -> None:
@@ -109,14 +154,23 @@ def _told(
 ) -> list[tuple[Trail, str]]:
     """Return the validation errors in our words, without those that only follow."""
     known = {trail for trail, _ in misspelt}
-    told = []
+    told: dict[Trail, str] = {}
     for error in caught.errors():
         trail = trail_of(error, data)
         # A list whose items are wrong is said to be too short as well.
         follows = error["type"] == "too_short" and bool(error["input"])
         if trail not in known and not follows:
-            told.append((trail, describe(error)))
-    return list(dict.fromkeys(told))
+            told[trail] = either(told.get(trail, ""), describe(error))
+    meant = {
+        (*trail[:-1], key)
+        for trail, problem in told.items()
+        if (key := meant_key(problem))
+    }
+    return [
+        (trail, problem)
+        for trail, problem in told.items()
+        if problem != MISSING or trail not in meant
+    ]
 
 
 def _located(

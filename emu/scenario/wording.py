@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from emu.scenario.scenario import json_schema
@@ -83,6 +84,23 @@ def describe(error: ErrorDetails) -> str:
     return f"found {found}: {error['msg']}"
 
 
+def either(one: str, other: str) -> str:
+    """Return what is wrong with a value that may be of two kinds.
+
+    ``found 0, write 1 or more`` and ``found 0, write unlimited`` make one sentence.
+    """
+    if not one or one == other:
+        return other
+    head, write, kinds = other.partition(", write ")
+    return f"{one} or {kinds}" if write and one.startswith(head) else one
+
+
+def meant_key(problem: str) -> str:
+    """Return the key that an unknown one was taken for, empty for none."""
+    match = re.fullmatch(r"unknown key .*, did you mean '(.*)'\?", problem)
+    return match[1] if match else ""
+
+
 def _unknown_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
     step = str(error["loc"][-1])
     if renamed := _RENAMED.get(".".join(map(str, error["loc"]))):
@@ -97,6 +115,8 @@ def _unknown_system(_: ErrorDetails, context: Mapping[str, Any]) -> str:
 
 def _unknown_word(error: ErrorDetails, context: Mapping[str, Any]) -> str:
     known = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+    if len(known) == 1:
+        return f"found {shown(error['input'])}, write {known[0]}"
     return f"found {shown(error['input'])}, {nearest(str(error['input']), known)}"
 
 

@@ -3,7 +3,7 @@
 Must not know: scenario files, machines beyond their names, placements, policies.
 """
 
-from emu.workloads.credit import credit_edges
+from emu.workloads.credit import credit_edges, window_of
 from emu.workloads.custom import CustomFlow, CustomTask, custom_job, custom_realization
 from emu.workloads.dgtp import DgtpConfig, dgtp_job, dgtp_times
 from emu.workloads.volume_formulas import (
@@ -26,4 +26,5 @@ __all__ = [
     "dgtp_volumes",
     "parameter_count",
     "shard_sizes",
+    "window_of",
 ]

@@ -14,7 +14,12 @@ from emu.problem import Edge
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from emu.problem import Task
+    from emu.problem import Job, Task
+
+
+def window_of(job: Job) -> int | None:
+    """Return the credit window K that the credit edges of ``job`` keep; None: none."""
+    return min((edge.lag for edge in job.edges if edge.credit), default=None)
 
 
 def _reachable(start: int, followers: list[list[int]]) -> set[int]:

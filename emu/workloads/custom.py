@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 PerIteration: TypeAlias = float | tuple[float, ...]
 
 
+#: Of a payload: what fits a whole number. No host could send as much.
+_MOST_BYTES = 2.0**62
+
+
 @dataclass(frozen=True)
 class CustomTask:
     """One task of a custom job; ``time`` in seconds."""
@@ -83,7 +87,7 @@ def custom_job(
     payload: dict[str, list[list[int]]] = {task.name: [] for task in tasks}
     if byte_scale is not None:
         volumes = _rows([flow.volume for flow in flows], iterations)
-        real = np.rint(volumes * byte_scale).astype(np.int64)
+        real = np.rint(np.minimum(volumes * byte_scale, _MOST_BYTES)).astype(np.int64)
         for flow, row in zip(flows, real.tolist(), strict=True):
             payload[flow.source].append(row)
     built = tuple(

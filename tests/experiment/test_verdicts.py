@@ -32,7 +32,7 @@ OPTIONS = ["emulation.time_scale=0.05", "expect=null"]
 
 
 def _result(tmp_path: Path, observer: Observer | None = None) -> dict[str, Any]:
-    experiment = prepare(load(GOLDEN, OPTIONS), emulated=True)
+    experiment = prepare(load(GOLDEN, OPTIONS))
     return carry_out(
         experiment,
         emulation_settings(experiment.scenario),
@@ -64,7 +64,7 @@ def test_a_process_that_stood_still_makes_a_run_untrusted(
     tmp_path: Path, leftovers: Leftovers
 ) -> None:
     """w0 stops for 0.4 s of wall time while it sends a flow of 0.05 s to ps0."""
-    problem = prepare(load(GOLDEN, OPTIONS), emulated=True).problem
+    problem = prepare(load(GOLDEN, OPTIONS)).problem
 
     def stop() -> None:
         process = named(leftovers.note(), "w0")
@@ -101,7 +101,7 @@ def test_overrun_of_a_known_share_is_the_headline(
     }
     file = tmp_path / "overrun.json"
     file.write_text(json.dumps(document))
-    experiment = prepare(load(file), emulated=True)
+    experiment = prepare(load(file))
     job = experiment.problem.job
     slow = dataclasses.replace(job.tasks[0], program="sabotage:Overruns")
     changed = dataclasses.replace(job, tasks=(slow, job.tasks[1]))

@@ -116,7 +116,7 @@ class Carried:
 def carried_out(file: Path, folder: Path, *overrides: str) -> Carried:
     """Run a scenario over real sockets, in this process, as ``emu run`` does."""
     scenario = load(file, overrides)
-    experiment = prepare(scenario, emulated=True)
+    experiment = prepare(scenario)
     directory = RunDirectory.create(scenario.name, folder / "runs")
     outcome = carry_out(experiment, emulation_settings(scenario), directory)
     return Carried(outcome, directory.path)

@@ -83,8 +83,8 @@ def test_comparison_is_against_the_first_row() -> None:
     rows = [Candidate("ifs", "oes", 10.0, 0.5), Candidate("etp", "oes", 9.0, 0.25)]
 
     _, _, first, second = _shown(comparison_table(rows))
-    assert first.split() == ["ifs", "oes", "10", "s", "0", "%", "50%"]
-    assert second.split() == ["etp", "oes", "9", "s", "-10", "%", "25%"]
+    assert first.split() == ["ifs", "oes", "10", "s", "0", "%", "50%", "0"]
+    assert second.split() == ["etp", "oes", "9", "s", "-10", "%", "25%", "0"]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"
 @pytest.fixture(params=[False, True], ids=["simulated", "emulated"])
 def result(request: pytest.FixtureRequest) -> tuple[Scenario, Schedule, dict[str, Any]]:
     scenario = load(GOLDEN, ["job.credit_window=null"])
-    job = build_job(scenario, emulated=request.param)
+    job = build_job(scenario)
     cluster = scenario.to_cluster()
     problem = Problem(cluster, job, place(scenario, job, cluster).placement)
     schedule = simulate(problem, realize(scenario, job))

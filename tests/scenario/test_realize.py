@@ -84,11 +84,13 @@ def test_epochs_ask_the_data_set_how_large_it_is(scenario_file: Path) -> None:
 
 
 def test_a_missing_time_is_named(scenario_file: Path) -> None:
-    scenario = load(scenario_file, ["job.times.worker=null"])
+    scenario = load(scenario_file, ["job.times.worker=null"], timed=False)
 
     with pytest.raises(ScenarioError, match="neither this time nor a profile") as found:
         realize(scenario, build_job(scenario))
     assert found.value.key == "job.times.worker"
+    with pytest.raises(ScenarioError, match="neither this time nor a profile"):
+        load(scenario_file, ["job.times.worker=null"])
 
 
 @pytest.mark.parametrize("policy", ["ifs", "etp", "distdgl", "random", "round_robin"])

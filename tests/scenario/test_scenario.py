@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from emu.errors import ScenarioError
 from emu.scenario import Scenario, build_job, find_errors, json_schema, load, realize
 from emu.scenario.document import read_document
+from emu.workloads import window_of
 
 SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").glob("*.yaml"))
 GOLDEN = next(path for path in SCENARIOS if path.stem == "golden")
@@ -83,25 +84,23 @@ def test_overrides_change_lists_sections_and_defaults() -> None:
     assert scenario.name == "other"
 
 
-def test_a_credit_window_says_where_it_comes_from() -> None:
-    stated = load(GOLDEN, ["job.credit_window=2"])
-    unlimited = load(GOLDEN)
-    silent = load(GOLDEN, ["job.credit_window=null"])
+def test_one_credit_window_is_that_of_every_command() -> None:
+    """The run's 4, unless the file says another one or that there is none."""
+    windows = {
+        stated: window_of(build_job(load(GOLDEN, [f"job.credit_window={stated}"])))
+        for stated in ("2", "unlimited", "null")
+    }
 
-    assert stated.credit_window(emulated=True).size == 2
-    assert unlimited.credit_window(emulated=True).size is None
-    assert silent.credit_window(emulated=True).size == 4
-    assert silent.credit_window(emulated=True).origin == "the default of emulation"
-    assert silent.credit_window(emulated=False).size is None
-    assert silent.credit_window(emulated=False).origin == "the default of simulation"
+    assert windows == {"2": 2, "unlimited": None, "null": 4}
+    assert (
+        load(GOLDEN, ["job.credit_window=null"]).to_json()["job"]["credit_window"] == 4
+    )
 
 
-def test_only_an_emulated_job_is_told_its_payloads() -> None:
-    scenario = load(GOLDEN)
+def test_custom_tasks_are_told_their_payloads() -> None:
+    task = build_job(load(GOLDEN)).tasks[0]
 
-    assert build_job(scenario).tasks[0].settings == {}
-    emulated = build_job(scenario, emulated=True)
-    assert emulated.tasks[0].settings == {"payload_bytes": [[2_000_000] * 3] * 2}
+    assert task.settings == {"payload_bytes": [[2_000_000] * 3] * 2}
 
 
 def test_programs_are_told_what_they_need() -> None:
@@ -148,11 +147,10 @@ def test_epochs_become_iterations(epoch: str, train: int, iterations: int) -> No
 
 
 def test_multiround_needs_times_of_its_hops() -> None:
-    scenario = load(TESTBED, ["job.sampling=multiround"])
-
     with pytest.raises(ScenarioError) as caught:
-        realize(scenario, build_job(scenario))
+        load(TESTBED, ["job.sampling=multiround"])
     assert caught.value.key == "job.times.graph_store_hop"
+    load(TESTBED, ["job.sampling=multiround"], timed=False)
 
 
 names = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)

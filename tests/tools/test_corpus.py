@@ -60,7 +60,7 @@ def test_what_is_drawn_is_a_scenario_that_can_be_simulated(
     monkeypatch.delenv("EMU_DATA", raising=False)
     path = tmp_path / "drawn.yaml"
     path.write_text(json.dumps(draw_scenario(seed, most_processes=most)))
-    experiment = prepare(load(path), emulated=True)
+    experiment = prepare(load(path))
     schedule = experiment.simulate()
 
     assert shape_of(experiment.problem.job) == SHAPES[seed % len(SHAPES)]

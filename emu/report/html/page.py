@@ -143,6 +143,8 @@ def _title(result: dict[str, Any]) -> str:
         for key, word in (("iterations", "iterations"), ("processes", "processes"))
         if key in result
     ]
+    if "credit_window" in result:
+        said.append(f"credit window {result['credit_window']}")
     if "placement" in result and not isinstance(result["placement"], dict):
         said.append(f"placed by {result['placement']}")
     if "policy" in result:

@@ -1,0 +1,148 @@
+"""Placements that differ from a given one by a single move or by one swap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from emu.errors import PlacementError
+from emu.placement.space import Space
+from emu.placement.symmetry import canonicalise, find_symmetry
+from emu.problem import Placement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from emu.problem import Cluster, Job, Problem, Realization
+    from emu.scheduling.compiled_problem import Ints
+
+
+@dataclass(frozen=True)
+class Move:
+    """A process that stands elsewhere; ``source`` and ``destination`` are machines."""
+
+    process: str
+    source: str
+    destination: str
+
+    @override
+    def __str__(self) -> str:
+        """Return ``s2: slow0 -> big``."""
+        return f"{self.process}: {self.source} -> {self.destination}"
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A feasible placement near another one.
+
+    Parameters
+    ----------
+    moves
+        What stands elsewhere than before.
+    """
+
+    placement: Placement
+    moves: tuple[Move, ...]
+
+    @override
+    def __str__(self) -> str:
+        """Return ``move s2 to big``, ``swap ps0 and w1``, or all moves."""
+        if len(self.moves) == 1:
+            return f"move {self.moves[0].process} to {self.moves[0].destination}"
+        first, *rest = self.moves
+        if len(rest) == 1 and rest[0].destination == first.source:
+            return f"swap {first.process} and {rest[0].process}"
+        return "; ".join(map(str, self.moves))
+
+
+def difference(
+    job: Job, cluster: Cluster, before: Placement, after: Placement
+) -> tuple[Move, ...]:
+    """Return what has to move to get from one placement to another, process-wise."""
+    names = [machine.name for machine in cluster.machines]
+    return tuple(
+        Move(process, names[before.machine_of[t]], names[after.machine_of[t]])
+        for process, (t, *_) in job.processes.items()
+        if before.machine_of[t] != after.machine_of[t]
+    )
+
+
+def moved(problem: Problem, machines: Mapping[str, str]) -> Neighbour:
+    """Return the placement of ``problem`` with some processes on other machines.
+
+    Parameters
+    ----------
+    machines
+        Machine by process.
+
+    Raises
+    ------
+    PlacementError
+        When a process or machine is unknown, or the placement is infeasible: a pin or a
+        capacity is broken.
+    """
+    job, cluster = problem.job, problem.cluster
+    machine_of = list(problem.placement.machine_of)
+    for process, machine in machines.items():
+        if process not in job.processes:
+            raise PlacementError(f"no process is called {process}")
+        try:
+            position = cluster.index(machine)
+        except ValueError as error:
+            raise PlacementError(str(error)) from error
+        for task in job.processes[process]:
+            machine_of[task] = position
+    placement = Placement(tuple(machine_of))
+    broken = placement.violations(job, cluster)
+    if broken:
+        raise PlacementError("; ".join(broken))
+    return Neighbour(placement, difference(job, cluster, problem.placement, placement))
+
+
+def neighbours(problem: Problem, realization: Realization) -> Iterator[Neighbour]:
+    """Yield every feasible placement one move or one swap away.
+
+    Of several that differ by interchangeable tasks only, the first one.
+
+    Raises
+    ------
+    ValueError
+        When ``realization`` does not fit the job.
+    """
+    space = Space(problem.job, problem.cluster)
+    symmetry = find_symmetry(space, realization)
+    here = space.machines(problem.placement)
+    seen = set()
+
+    def is_new(machines: Ints) -> bool:
+        canonical = machines.copy()
+        canonicalise(symmetry, canonical)
+        known = canonical.tobytes() in seen
+        seen.add(canonical.tobytes())
+        return not known and space.fits(machines)
+
+    is_new(here)
+    for machines in _near(here, len(problem.cluster.machines)):
+        if is_new(machines):
+            placement = space.placement(machines)
+            yield Neighbour(
+                placement,
+                difference(problem.job, problem.cluster, problem.placement, placement),
+            )
+
+
+def _near(here: Ints, machines: int) -> Iterator[Ints]:
+    for unit in range(here.size):
+        for machine in range(machines):
+            if machine != here[unit]:
+                near = here.copy()
+                near[unit] = machine
+                yield near
+    for one, other in combinations(range(here.size), 2):
+        if here[one] != here[other]:
+            near = here.copy()
+            near[[one, other]] = here[[other, one]]
+            yield near
