@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from emu.analysis.guards import Finding
     from emu.analysis.host_metrics import HostFigures
     from emu.analysis.late_replay import HostEffect
     from emu.analysis.lateness import Lateness
@@ -24,7 +25,6 @@ _BEYOND = 3.0
 #: Where a figure of the host becomes a reason.
 _BUSY, _STEAL, _WAIT = 0.95, 0.03, 0.10
 _LAG = 0.010  # wall seconds
-_OVERUSED = 0.05  # share of windows
 #: Said where the slightest delays move the makespan by more than was asked for.
 _CHANCE = "chance decides: the slightest delays move the makespan by {:.2g} %"
 _BY_CHANCE = "judge this rate policy by several seeds: no time scale settles its order"
@@ -61,6 +61,8 @@ class Verdict:
         Of the host.
     sensitivity
         Share of the makespan by which the slightest delays move it.
+    findings
+        Of the guards: with any, the run is untrusted.
     """
 
     trust: Trust
@@ -72,6 +74,7 @@ class Verdict:
     lateness: Lateness
     figures: HostFigures
     sensitivity: float = 0.0
+    findings: tuple[Finding, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the form of result.json."""
@@ -85,6 +88,7 @@ class Verdict:
             "on_time_makespan": self.effect.punctual,
             "unexplained": self.effect.unexplained,
             "sensitivity": self.sensitivity,
+            "guards": [finding.to_json() for finding in self.findings],
             "lateness": {
                 "flows": late.flows,
                 "tasks": late.tasks,
@@ -103,6 +107,7 @@ def decide(
     max_error: float,
     processes: int,
     sensitivity: float = 0.0,
+    findings: tuple[Finding, ...] = (),
 ) -> Verdict:
     """Return the verdict of a run.
 
@@ -120,21 +125,23 @@ def decide(
         Of the run.
     sensitivity
         Share by which the slightest delays move the makespan.
+    findings
+        Of the guards.
     """
     error = effect.error
     trust = Trust.TRUSTED
     if error > max_error:
         trust = Trust.DEGRADED
     off = error + effect.doubt  # by what moved the end, and by what nobody can explain
-    if off > _BEYOND * max_error:
+    if off > _BEYOND * max_error or findings:
         trust = Trust.UNTRUSTED
-    doubtful = effect.doubt > max_error or figures.overused_windows > _OVERUSED
-    if trust is Trust.TRUSTED and doubtful:
+    if trust is Trust.TRUSTED and effect.doubt > max_error:
         trust = Trust.DEGRADED
     reasons: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()
     if trust is not Trust.TRUSTED:
-        reasons = (*_where(effect, lateness), *_why(figures))
+        guards = (f"guard: {found}" for found in findings)
+        reasons = (*guards, *_where(effect, lateness), *_why(figures))
         chance = sensitivity > max_error
         if chance:
             reasons = (_CHANCE.format(100 * sensitivity), *reasons)
@@ -142,6 +149,8 @@ def decide(
         remedies = _remedies(lateness, figures, excess, time_scale, processes)
         if chance:
             remedies = (_BY_CHANCE, *remedies)
+        helpful = (found.remedy for found in findings if found.remedy)
+        remedies = tuple(dict.fromkeys((*helpful, *remedies)))
     return Verdict(
         trust,
         error,
@@ -152,6 +161,7 @@ def decide(
         lateness,
         figures,
         sensitivity,
+        findings,
     )
 
 
@@ -211,11 +221,6 @@ def _why(figures: HostFigures) -> list[str]:
             f"{figures.late_sends} payloads left over 1 ms late, the worst by "
             f"{1e3 * figures.max_behind:.0f} ms of wall time"
         )
-    if figures.overused_windows > _OVERUSED:
-        found.append(
-            f"ports carried more than their bandwidth in "
-            f"{100 * figures.overused_windows:.0f} % of the windows"
-        )
     return found
 
 
@@ -233,8 +238,6 @@ def _remedies(
     found = []
     if excess > 1:
         found.append(f"raise time_scale to {round_up(_ROOM * excess * time_scale):g}")
-    elif figures.overused_windows > _OVERUSED:
-        found.append(f"raise time_scale to {round_up(2 * time_scale):g}")
     if lateness.tasks > 0.5 * lateness.seconds:
         found.append("state longer task times, or compute: timed")
     if figures.cpu_busy > _BUSY or figures.cpu_wait > _WAIT:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from emu.errors import NodeMisbehaved
+from emu.wire.frame_rows import FRAME_ROWS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.problem import Problem, Realization, Schedule
-    from emu.wire.messages import ResultPart, TaskEnded
+    from emu.wire.messages import Frames, ResultPart, TaskEnded
 
 Arrays: TypeAlias = "dict[str, NDArray[Any]]"
 
@@ -38,6 +39,8 @@ class EmulatedRun:
         Arrays that tasks handed over at the end, by task name.
     statistics
         Of every process, as it counted them.
+    sent, received
+        Rows of `emu.wire.frame_rows`: every frame, by its sender and by its receiver.
     late
         Run seconds by which (task, iteration) ended after its profiled time.
     busy, cpu
@@ -59,6 +62,8 @@ class EmulatedRun:
     reports: list[tuple[float, str, int, dict[str, float]]]
     results: dict[str, Arrays]
     statistics: dict[str, dict[str, Any]]
+    sent: NDArray[np.void]
+    received: NDArray[np.void]
     late: NDArray[np.float64]
     busy: NDArray[np.float64]
     cpu: NDArray[np.float64]
@@ -92,6 +97,31 @@ class Tally:
         self.cpu[at] = message.cpu
         if message.report:
             self.reports.append((message.end, name, message.iteration, message.report))
+
+
+class FrameRows:
+    """Rows of `emu.wire.frame_rows`, put together from those of all processes."""
+
+    def __init__(self) -> None:
+        self._sent, self._received = bytearray(), bytearray()
+
+    def add(self, message: Frames) -> None:
+        """Take in some rows.
+
+        Raises
+        ------
+        NodeMisbehaved
+            When a row is cut short.
+        """
+        if (len(message.sent) | len(message.received)) % FRAME_ROWS.itemsize:
+            raise NodeMisbehaved("a row of the frames is cut short")
+        self._sent += message.sent
+        self._received += message.received
+
+    def arrays(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
+        """Return the rows of senders and of receivers."""
+        sent, received = bytes(self._sent), bytes(self._received)
+        return np.frombuffer(sent, FRAME_ROWS), np.frombuffer(received, FRAME_ROWS)
 
 
 class Results:

@@ -13,7 +13,7 @@ import psutil
 from emu.coordinator.deadlines import Deadlines
 from emu.coordinator.event_queue import EventQueue
 from emu.coordinator.membership import Membership
-from emu.coordinator.outcome import EmulatedRun, Results, Tally
+from emu.coordinator.outcome import EmulatedRun, FrameRows, Results, Tally
 from emu.coordinator.process_specs import describe_processes, process_hosts
 from emu.coordinator.recorder import Recorder
 from emu.coordinator.scheduler_driver import SchedulerDriver
@@ -30,6 +30,7 @@ from emu.wire.messages import (
     Begin,
     Finish,
     FlowEnded,
+    Frames,
     Launch,
     Listening,
     Message,
@@ -190,7 +191,8 @@ class Coordinator:
             await self._drive(clock)
             wall = time.monotonic() - start
             self.phase = "collecting results, after the last iteration"
-            results, statistics = await self._collect()
+            results, statistics, frames = await self._collect()
+            sent, received = frames.arrays()
         return EmulatedRun(
             schedule=self._recorder.schedule(),
             realization=self._recorder.realization(),
@@ -199,6 +201,8 @@ class Coordinator:
             reports=self._tally.reports,
             results=results,
             statistics=statistics,
+            sent=sent,
+            received=received,
             late=self._tally.late,
             busy=self._tally.busy,
             cpu=self._tally.cpu,
@@ -326,16 +330,20 @@ class Coordinator:
         for process, look in self._sender_wakeups.due(lines).items():
             self._membership.tell(process, look)
 
-    async def _collect(self) -> tuple[dict[str, Arrays], dict[str, dict[str, Any]]]:
-        """Ask every process for its results and statistics."""
+    async def _collect(
+        self,
+    ) -> tuple[dict[str, Arrays], dict[str, dict[str, Any]], FrameRows]:
+        """Ask every process for its results, statistics and frames."""
         self._membership.tell_processes(Finish())
-        results = Results(self._problem)
+        results, frames = Results(self._problem), FrameRows()
         statistics: dict[str, dict[str, Any]] = {}
         deadline = time.monotonic() + self._settings.deadline
         while missing := self._problem.job.processes.keys() - statistics.keys():
             for process, message in await self._membership.events(_LOOK):
                 if isinstance(message, Outcome):
                     statistics[process] = message.statistics
+                elif isinstance(message, Frames):
+                    frames.add(message)
                 elif not isinstance(message, ResultPart):
                     raise NodeMisbehaved(
                         f"{process} sent {type(message).__name__} after the run"
@@ -350,7 +358,7 @@ class Coordinator:
                     f"{self._settings.deadline:g} s of wall time after the last "
                     f"iteration {self._problem.job.iterations - 1}"
                 )
-        return results.arrays(), statistics
+        return results.arrays(), statistics, frames
 
 
 def emulate(

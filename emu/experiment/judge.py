@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.analysis.critical_path import critical_path
 from emu.analysis.error_budget import error_budget, send_rows
+from emu.analysis.guards import Evidence, examine
 from emu.analysis.host_metrics import host_figures
 from emu.analysis.late_replay import host_effect
 from emu.analysis.lateness import chain_lateness
@@ -14,6 +15,7 @@ from emu.calibration.perturbed_replay import LateReplay
 from emu.network import pace_at
 
 if TYPE_CHECKING:
+    from emu.analysis.host_metrics import HostFigures
     from emu.coordinator.outcome import EmulatedRun
     from emu.coordinator.settings import EmulationSettings
     from emu.problem import Schedule
@@ -30,6 +32,7 @@ def judgement(
     emulated, problem = run.schedule, experiment.problem
     chain, policy = critical_path(emulated), experiment.chosen_policy()
     again = LateReplay(problem, run.realization, policy, experiment.expected, replayed)
+    figures = host_figures(run.statistics)
     verdict = decide(
         host_effect(
             problem,
@@ -42,18 +45,36 @@ def judgement(
             late=run.late,
         ),
         chain_lateness(emulated, run.late, chain),
-        host_figures(
-            problem,
-            run.statistics,
-            time_scale=settings.time_scale,
-            byte_scale=settings.byte_scale,
-            lead_time=pace_at(settings.time_scale)[1].lead_time,
-        ),
+        figures,
         time_scale=settings.time_scale,
         max_error=experiment.scenario.emulation.max_error,
         processes=len(problem.job.processes),
         sensitivity=again.sensitivity,
+        findings=examine(evidence(experiment, settings, run, figures)),
     )
     rows = send_rows(counted["flows"] for counted in run.statistics.values())
     budget = error_budget(emulated, replayed, rows, chain)
     return {"verdict": verdict.to_json(), "error_budget": budget}
+
+
+def evidence(
+    experiment: Experiment,
+    settings: EmulationSettings,
+    run: EmulatedRun,
+    figures: HostFigures,
+) -> Evidence:
+    """Return what the guards look at."""
+    depth = pace_at(settings.time_scale)[1]
+    return Evidence(
+        schedule=run.schedule,
+        sent=run.sent,
+        received=run.received,
+        statistics=run.statistics,
+        time_scale=settings.time_scale,
+        byte_scale=settings.byte_scale,
+        lead=depth.lead_time,
+        lead_bytes=depth.lead_bytes,
+        stale=figures.max_stale,
+        stall=figures.stall,
+        times=None if settings.compute == "real" else experiment.realization.times,
+    )

@@ -11,6 +11,7 @@ from emu.network.connect import open_edge
 from emu.network.control import ControlConnection, ControlStatistics
 from emu.network.control_server import ControlServer, connect_control
 from emu.network.data_server import DataServer, DataServerStatistics
+from emu.network.frame_log import FrameLog
 from emu.network.inbox import Delivery, Inbox, InboxStatistics
 from emu.network.out_edge import OutEdge, OutEdgeStatistics, SendRecord
 from emu.network.pacer import Pacer, PacerStatistics, pace_at
@@ -28,6 +29,7 @@ __all__ = [
     "DataServer",
     "DataServerStatistics",
     "Delivery",
+    "FrameLog",
     "Inbox",
     "InboxStatistics",
     "OutEdge",

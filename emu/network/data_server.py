@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.network.authentication import Rejections, name_of, shows_token
+from emu.network.frame_log import FrameLog
 from emu.network.inbox import Delivery, Inbox
 from emu.network.rx_timestamps import ArrivalReader
 from emu.network.traffic import Traffic
@@ -95,6 +96,7 @@ class DataServer:
         self.on_arrival, self.on_failure = on_arrival, on_failure
         self.limits = limits or WireLimits()
         self.shaped, self.traffic = frozenset(shaped), Traffic()
+        self.log = FrameLog()
         self.hello_timeout = hello_timeout
         self.connected: dict[int, DataConnection] = {}
         self.connections: set[DataConnection] = set()
@@ -211,6 +213,7 @@ class DataConnection:
         self._edge: int | None = None
         self._newest = -1
         self._counted = False
+        self._first = self._wall = 0.0  # of this frame's payload, of all that came
         self._open = True
         tune_socket(sock)
         self._arrivals = ArrivalReader(sock)
@@ -241,8 +244,7 @@ class DataConnection:
         if not count:
             self._ended("")
             return
-        if self._counted:
-            self._server.traffic.note(wall, count)
+        self._wall, before = wall, self._reader.body_bytes
         try:
             self._reader.received(count)
             while self._open and (came := self._reader.take()) is not None:
@@ -255,8 +257,11 @@ class DataConnection:
         except BaseException:
             self._ended(", for a fault of this process")  # or it is called for ever
             raise
+        if self._counted:
+            self._server.traffic.note(wall, self._reader.body_bytes - before)
 
     def _allocate(self, size: int) -> memoryview:
+        self._first = self._wall
         self._buffer = self._server.pool.acquire(size)
         return self._buffer.view
 
@@ -290,6 +295,8 @@ class DataConnection:
         self._newest = header.iteration
         volume = header.body_bytes
         server.frames += 1
+        first = self._first if volume else wall
+        server.log.note(header.edge, header.iteration, first, wall, volume)
         server.payload_bytes += volume
         server.header_bytes += frame.overhead
         buffer, self._buffer = self._buffer, None

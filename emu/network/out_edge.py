@@ -61,7 +61,10 @@ class SendRecord:
 
 @dataclass(frozen=True, slots=True)
 class OutEdgeStatistics:
-    """What one edge has sent (real bytes, wall seconds)."""
+    """What one edge has sent (real bytes, wall seconds).
+
+    ``max_stale``: the longest that a line had held before it was seen.
+    """
 
     edge: int
     frames: int
@@ -70,6 +73,7 @@ class OutEdgeStatistics:
     late_sends: int
     max_behind: float
     max_lead_bytes: float
+    max_stale: float
     blocked: int
 
 
@@ -83,6 +87,8 @@ class _Queued:
     since: float = math.nan  # of the newest line that was seen
     informed: float = math.nan  # wall time at which it was seen first
     told: float = -math.inf  # wall time from which a line holds that there is
+    first: float = math.nan  # wall time before its first bytes left
+    last: float = math.nan  # and before its last
 
 
 class OutEdge:
@@ -102,7 +108,7 @@ class OutEdge:
         self._error: EmulatorError | None = None
         self._frames = self._payload_bytes = self._header_bytes = 0
         self._late = self._blocked = 0
-        self._max_behind = self._max_lead = 0.0
+        self._max_behind = self._max_lead = self._max_stale = 0.0
         self._loop.add_reader(sock.fileno(), self._peer_spoke)
 
     def send(
@@ -190,6 +196,8 @@ class OutEdge:
         if line is not None:
             if line.since != queued.since:
                 queued.since, queued.informed = line.since, now
+                stale = now - max(line.since, queued.queued)
+                self._max_stale = max(self._max_stale, stale)
             self._follow(queued, line, now, pacer)
             if outgoing.done or self._writing:
                 return math.inf
@@ -228,6 +236,7 @@ class OutEdge:
             self._late,
             self._max_behind,
             self._max_lead,
+            self._max_stale,
             self._blocked,
         )
 
@@ -275,7 +284,8 @@ class OutEdge:
         outgoing = queued.outgoing
         left = payload_bytes + max(0, outgoing.overhead - outgoing.sent)
         while left > 0 and not outgoing.done:
-            views = outgoing.peek(min(left, BURST))
+            views, before = outgoing.peek(min(left, BURST)), outgoing.body_sent
+            queued.last = time.monotonic()
             try:
                 if len(views) == 1:
                     count = self._sock.send(views[0])
@@ -287,10 +297,12 @@ class OutEdge:
             except OSError as error:
                 self._fail(NodeLost(f"the receiver of edge {self.edge} left: {error}"))
                 return False
+            if math.isnan(queued.first):
+                queued.first = queued.last
             outgoing.advance(count)
             left -= count
             if queued.shaped and self._pacer is not None:
-                self._pacer.traffic.note(time.monotonic(), count)
+                self._pacer.traffic.note(queued.last, outgoing.body_sent - before)
             if not queued.shaped:
                 break  # one burst per turn of the loop, so that others get theirs
         return True
@@ -302,6 +314,10 @@ class OutEdge:
         self._frames += 1
         self._payload_bytes += outgoing.volume
         self._header_bytes += outgoing.overhead
+        if self._pacer is not None:
+            self._pacer.departures.note(
+                self.edge, queued.iteration, queued.first, queued.last, outgoing.volume
+            )
         if queued.shaped:
             self._late += behind > LATE
             self._max_behind = max(self._max_behind, behind)

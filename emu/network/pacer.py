@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from emu.network.clock import Alarm, RunClock
+from emu.network.frame_log import FrameLog
 from emu.network.send_log import SendLog
 from emu.network.traffic import Traffic
 from emu.shaping import Depth, Looks, RateSegment
@@ -107,6 +108,7 @@ class Pacer:
         self._wakes, self._max_lag, self._lag = 0, 0.0, 0.0
         self.lag = 0.0  # wall seconds by which the present ring is late
         self.traffic, self.log = Traffic(), SendLog()
+        self.departures = FrameLog()
 
     def start(self, clock: RunClock) -> None:
         """Let shaped frames go, from now on by this clock; before it they wait."""

@@ -82,6 +82,7 @@ class FrameReader:
         self._header: DataHeader | None = None
         self._body = memoryview(b"")
         self._filled = self._crc = 0
+        self.body_bytes = 0  # that have come, of all frames
 
     def trust(
         self, *, kinds: Collection[Kind] | None = None, limits: WireLimits | None = None
@@ -256,6 +257,7 @@ class FrameReader:
             part = self._body[self._filled : self._filled + count]
             self._crc = isal_zlib.crc32(part, self._crc)
         self._filled += count
+        self.body_bytes += count
 
     def _frame(self) -> Frame:
         header, body = self._header, self._body

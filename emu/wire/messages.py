@@ -10,7 +10,7 @@ A message is a frozen dataclass; on the wire it is a msgpack map of its fields w
     process                                  ◄─ RunTask        a task may start
     process                                  ◄─ WakeSender     a flow may go, or faster
     process      TaskEnded, FlowEnded ─►     ─► RateUpdate (agents on other hosts)
-    process      Outcome ─►                  ◄─ Finish         results and statistics
+    process      Frames, Outcome ─►          ◄─ Finish         results and statistics
     anybody      Failed, ProcessDied ─►      ─► Stop           one error ends the run
 """
 
@@ -185,6 +185,14 @@ class ResultPart:
 
 
 @dataclass(frozen=True)
+class Frames:
+    """Some of the frames that a process sent and received (`emu.wire.frame_rows`)."""
+
+    sent: bytes
+    received: bytes
+
+
+@dataclass(frozen=True)
 class Outcome:
     """Statistics of a process, the last thing that it says."""
 
@@ -226,6 +234,7 @@ Message: TypeAlias = (
     | FlowEnded
     | Finish
     | ResultPart
+    | Frames
     | Outcome
     | Failed
     | Stop

@@ -1,12 +1,16 @@
-"""What a task hands over at the end of a run, cut into messages."""
+"""What a process hands over at the end of a run, cut into messages."""
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from emu.wire.messages import ResultPart
+from emu.wire.messages import Frames, ResultPart
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from emu.network import FrameLog, RunClock
     from emu_nodes.program import Program
 
 _PART = 256 * 1024  # bytes of a result per message
@@ -29,3 +33,12 @@ def result_parts(task: int, program: Program) -> list[ResultPart]:
             for start in range(0, max(len(data), 1), _PART)
         ]
     return parts
+
+
+def frame_messages(
+    sent: FrameLog, received: FrameLog, clock: RunClock
+) -> Iterator[Frames]:
+    """Yield the frames that a process sent and received."""
+    pieces = zip_longest(sent.pieces(clock), received.pieces(clock), fillvalue=b"")
+    for left, came in pieces:
+        yield Frames(left, came)

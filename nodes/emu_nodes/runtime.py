@@ -48,7 +48,7 @@ from emu.wire.messages import (
 )
 from emu_nodes.host_metrics import HostMetrics
 from emu_nodes.program import Program, TaskSpec, edge_brief
-from emu_nodes.results import result_parts
+from emu_nodes.results import frame_messages, result_parts
 from emu_nodes.sleep_until import WallClockTimer
 from emu_nodes.task_runner import TaskContext, TaskRunner
 from emu_nodes.warm_up import warm_up_scheduler
@@ -171,6 +171,8 @@ class NodeProcess:
             host_metrics.start()
             await self._obey(control)
             counted = self._statistics(server, pacer, host_metrics)
+        for frames in frame_messages(pacer.departures, server.log, self._clock):
+            control.send(pack(frames))
         await self._hand_over(control, counted)
 
     async def _told(self, control: ControlConnection, kind: type[T], what: str) -> T:

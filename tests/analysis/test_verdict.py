@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.analysis.host_metrics import HostFigures, host_figures, port_windows
+from emu.analysis.guards import Finding
+from emu.analysis.guards.link_bytes import port_windows
+from emu.analysis.host_metrics import HostFigures, host_figures
 from emu.analysis.late_replay import HostEffect
 from emu.analysis.lateness import Lateness
 from emu.analysis.verdict import Trust, Verdict, decide, round_up
@@ -85,22 +87,26 @@ def test_reasons_name_what_is_out_of_order_and_remedies_follow() -> None:
         assert word in remedies
 
 
-def test_ports_beyond_their_bandwidth_degrade_a_run_that_was_not_late() -> None:
-    verdict = _decide(Lateness(0.0, 0.0, 0.0), HostFigures(overused_windows=0.2))
+def test_a_guard_that_fires_makes_a_punctual_run_untrusted() -> None:
+    found = Finding("link bytes", 3.5, "link m0 out carried too much", "run it again")
+    verdict = _decide(Lateness(0.0, 0.0, 0.0), HostFigures(), findings=(found,))
 
-    assert verdict.trust is Trust.DEGRADED
-    assert "20 % of the windows" in verdict.reasons[-1]
-    assert verdict.remedies == ("raise time_scale to 4",)
+    assert verdict.trust is Trust.UNTRUSTED
+    assert verdict.reasons[0] == (
+        "guard: link bytes at 3.5 s: link m0 out carried too much"
+    )
+    assert verdict.remedies == ("run it again",)
+    assert verdict.to_json()["guards"][0]["at"] == 3.5
 
 
 def test_a_run_of_no_length_has_no_error() -> None:
     nothing = HostEffect(0.0, 0.0, 0.0, 0.0)
     verdict = _decide(
-        Lateness(0.0, 0.0, 0.0), HostFigures(overused_windows=0.2), effect=nothing
+        Lateness(0.0, 0.0, 0.0), HostFigures(cpu_busy=1.0), effect=nothing
     )
 
     assert verdict.error == 0.0
-    assert verdict.trust is Trust.DEGRADED
+    assert verdict.trust is Trust.TRUSTED
 
 
 def test_lateness_that_slack_took_up_is_no_reason_to_doubt() -> None:
@@ -180,7 +186,7 @@ def _counted(traffic: list[dict[str, Any]], **host_metrics: Any) -> dict[str, An
             "host": host, **host_metrics,
         },
         "pacer": {"wakes": 10, "mean_lag": 1e-4, "max_lag": 1e-3},
-        "sent": [{"late_sends": 1, "max_behind": 0.01}],
+        "sent": [{"late_sends": 1, "max_behind": 0.01, "max_stale": 0.02}],
         "traffic": traffic,
     }  # fmt: skip
 
@@ -198,42 +204,14 @@ def test_figures_of_processes_become_those_of_the_run() -> None:
     )
 
     width, ports = port_windows(problem, counted)
-    figures = host_figures(
-        problem,
-        counted,
-        time_scale=1.0,
-        byte_scale=1000.0,
-        lead_time=0.002,
-        lead_bytes=5,
-    )
+    figures = host_figures(counted)
 
     assert width == 0.02
     assert {port: list(carried) for port, carried in ports.items()} == {0: [180, 140]}
-    assert figures.worst_overuse == 0.0
-    assert figures.overused_windows == 0.0
+    assert figures.stall == pytest.approx(0.02 + 0.01 + 0.7)
+    assert np.isfinite(list(figures.to_json().values())).all()
     assert figures.cpu_busy == pytest.approx(0.3)
     assert figures.cpu_steal == pytest.approx(0.1)
     assert figures.cpu_wait == pytest.approx(0.1)
     assert figures.loop_lag_max == 0.7
     assert figures.late_sends == 6
-
-
-def test_windows_beyond_bandwidth_and_lead_are_counted() -> None:
-    problem, _ = two_machine_example(2)
-    nothing = [_traffic(0.0, {}), _traffic(0.0, {})]
-    counted = {name: _counted(nothing) for name in problem.job.processes}
-    counted["g0"] = _counted([_traffic(0.01, {0: 100, 1: 300}), _traffic(0.0, {})])
-
-    figures = host_figures(
-        problem,
-        counted,
-        time_scale=1.0,
-        byte_scale=1000.0,
-        lead_time=0.002,
-        lead_bytes=5,
-    )
-
-    assert figures.overused_windows == 0.5
-    assert figures.worst_overuse == pytest.approx(2.0)
-    assert set(figures.to_json()) >= {"cpu_busy", "worst_overuse"}
-    assert np.isfinite(list(figures.to_json().values())).all()

@@ -1,0 +1,124 @@
+"""Leaky buckets, which say when a link carries more than its capacity allows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+
+class Overflow(NamedTuple):
+    """A bucket that overflowed.
+
+    ``at``: the first instant, seconds. ``most``, ``since``, ``until``: the most bytes
+    beyond capacity times length of any interval, and that interval.
+    """
+
+    at: float
+    most: float
+    since: float
+    until: float
+
+
+def of_flows(
+    start: Floats, end: Floats, sent: Floats, capacity: float, depth: float
+) -> Overflow | None:
+    """Return how flows overflow a link, None when they fit.
+
+    In every interval the flows that lie in it as a whole may bring no more bytes than
+    the link carries in that time, and ``depth`` once. What is late never breaks this:
+    every excess is certain.
+
+    Parameters
+    ----------
+    start, end
+        Of every flow: when it could begin, and when its last byte was there, seconds.
+    sent
+        Bytes of every flow.
+    capacity
+        Bytes per second.
+    depth
+        Bytes that may be ahead.
+    """
+    if not sent.size:
+        return None
+    order = np.argsort(end, kind="stable")
+    start, end, sent = start[order], end[order], sent[order]
+    place = np.empty(start.size, dtype=np.int64)
+    place[np.argsort(-start, kind="stable")] = np.arange(start.size)
+    # Of all intervals that end with this flow, the one that is the most over.
+    excess = best_sums(place, sent, sent + capacity * start) - capacity * end
+    # Sums of many volumes and products of large times are exact to some last bits only.
+    rounding = 1e-9 * (sent + capacity * (end - start)) + 1e-12 * capacity * end
+    over = np.flatnonzero(excess > depth + rounding)
+    if not over.size:
+        return None
+    worst = int(np.argmax(excess))
+    since = _begin(start[: worst + 1], sent[: worst + 1], capacity)
+    return Overflow(float(end[over[0]]), float(excess[worst]), since, float(end[worst]))
+
+
+def _begin(start: Floats, sent: Floats, capacity: float) -> float:
+    """Return where the interval begins that these flows overfill the most."""
+    latest_first = np.argsort(-start, kind="stable")
+    excess = np.cumsum(sent[latest_first]) + capacity * start[latest_first]
+    return float(start[latest_first[int(np.argmax(excess))]])
+
+
+def of_windows(
+    carried: Floats, width: float, capacity: float, depth: float
+) -> Overflow | None:
+    """Return how the bytes of neighbouring windows overflow a link, None if they fit.
+
+    Parameters
+    ----------
+    carried
+        Bytes of every window, of ``width`` seconds each, the first from time 0.
+    capacity, depth
+        As in `of_flows`.
+    """
+    # The level of a bucket that leaks at capacity: what came minus what leaked, above
+    # the lowest that this has been.
+    net = np.concatenate([[0.0], np.cumsum(carried - capacity * width)])
+    lowest = np.minimum.accumulate(net)
+    level = net - lowest
+    over = np.flatnonzero(level > depth)
+    if not over.size:
+        return None
+    worst = int(np.argmax(level))
+    since = int(np.argmin(net[: worst + 1]))
+    return Overflow(
+        float(over[0] * width), float(level[worst]), since * width, worst * width
+    )
+
+
+def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
+    """Return the best of a growing set of intervals, after every step of its growth.
+
+    Step i adds an element at ``place[i]``: it brings ``total[i]`` to every interval
+    that ends there or further right, and makes one possible that ends there, with
+    ``best[i] - total[i]`` on top of the totals. A segment tree over the places, all
+    steps at once, one level after the other.
+    """
+    total, best, node = total.copy(), best.copy(), place
+    step = np.arange(place.size)
+    for _ in range(max(place.size - 1, 0).bit_length()):
+        order = np.argsort(node >> 1, kind="stable")
+        side, above = node[order] & 1, node[order] >> 1
+        first = np.maximum.accumulate(np.where(np.diff(above, prepend=-1), step, 0))
+        sums, tops = [], []
+        for hand in (0, 1):
+            latest = np.maximum.accumulate(np.where(side == hand, step, -1))
+            there = latest >= first
+            sums.append(np.where(there, total[order][latest], 0.0))
+            tops.append(np.where(there, best[order][latest], -np.inf))
+        total[order] = sums[0] + sums[1]
+        best[order] = np.maximum(tops[0], sums[0] + tops[1])
+        node = node >> 1
+    return best

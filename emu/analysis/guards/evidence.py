@@ -1,0 +1,109 @@
+"""What guards look at, and what they say."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Schedule
+
+    Floats = NDArray[np.float64]
+
+#: Wall seconds by which the clocks of two hosts, or two readings of one, may differ.
+CLOCKS = 0.001
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a guard says when it fires.
+
+    Parameters
+    ----------
+    guard
+        Its name.
+    at
+        The first instant, emulated seconds; NaN where it is the run as a whole.
+    sentence
+        What cannot be, with the amounts.
+    remedy
+        What would help, where something would.
+    """
+
+    guard: str
+    at: float
+    sentence: str
+    remedy: str = ""
+
+    @override
+    def __str__(self) -> str:
+        """Return the guard's name, the instant and the sentence in one line."""
+        when = "" if np.isnan(self.at) else f" at {self.at:.6g} s"
+        return f"{self.guard}{when}: {self.sentence}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form of result.json: ``at`` is None for the run as a whole."""
+        return asdict(self) | {"at": None if np.isnan(self.at) else self.at}
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a run reported.
+
+    Parameters
+    ----------
+    schedule
+        As the tasks and receivers reported it, emulated seconds and bytes.
+    sent, received
+        Rows of `emu.wire.frame_rows` by senders and by receivers.
+    statistics
+        Of every process, as it counted them.
+    time_scale, byte_scale
+        Wall seconds per emulated second, real bytes per emulated byte.
+    lead
+        Wall seconds by which a last byte may legally be ahead of its flow's end.
+    lead_bytes
+        Real bytes by which a flow may be ahead before that.
+    stale
+        The longest that a sender did not know of a new rate, wall seconds: it may be
+        ahead by what an old one gave.
+    stall
+        The longest that anything stood still, wall seconds: it catches up.
+    times
+        Stated times of (task, iteration), which no task may undercut; None where
+        tasks take the time that they take.
+    volumes
+        Stated bytes of (edge, iteration) where they are exact, else None.
+    """
+
+    schedule: Schedule
+    sent: NDArray[np.void]
+    received: NDArray[np.void]
+    statistics: Mapping[str, Mapping[str, Any]]
+    time_scale: float
+    byte_scale: float
+    lead: float
+    lead_bytes: int
+    stale: float
+    stall: float
+    times: Floats | None = None
+    volumes: Floats | None = None
+
+    def grid(self, rows: NDArray[np.void], column: str) -> Floats:
+        """Return a column of ``rows`` by (edge, iteration), NaN where there is no row.
+
+        Rows of edges or iterations that the job does not have are left out.
+        """
+        values = np.full(self.schedule.flow_end.shape, np.nan)
+        edges, iterations = self.schedule.flow_end.shape
+        edge, iteration = rows["edge"], rows["iteration"]
+        known = (edge < edges) & (iteration < iterations)
+        values[edge[known], iteration[known]] = rows[known][column]
+        return values

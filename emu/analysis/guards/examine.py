@@ -1,0 +1,19 @@
+"""All guards of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.analysis.guards.carried import enough_carried
+from emu.analysis.guards.link_bytes import link_bytes
+from emu.analysis.guards.order import cause, order
+
+if TYPE_CHECKING:
+    from emu.analysis.guards.evidence import Evidence, Finding
+
+GUARDS = (enough_carried, link_bytes, order, cause)
+
+
+def examine(evidence: Evidence) -> tuple[Finding, ...]:
+    """Return what the guards find in a run; nothing when all of it is possible."""
+    return tuple(finding for guard in GUARDS for finding in guard(evidence))

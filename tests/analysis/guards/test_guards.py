@@ -1,0 +1,122 @@
+"""Guards are silent on what is possible, and name what is not and its instant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from emu.analysis.guards import examine
+from emu.problem import Cluster, Machine, Problem
+from emu.scheduling import RATE_POLICIES
+from emu.simulation import simulate
+from emu.testing import two_machine_example
+from emu.testing.strategies import problems
+from tests.analysis.guards.reported import BYTE_SCALE, frames, reported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Realization, Schedule
+
+    Rows = NDArray[np.void]
+
+
+def golden() -> tuple[Schedule, Realization]:
+    problem, realization = two_machine_example(3)
+    return simulate(problem, realization), realization
+
+
+def said(schedule: Schedule, **changes: Any) -> list[str]:
+    return [str(found) for found in examine(reported(schedule, **changes))]
+
+
+@pytest.mark.parametrize("policy", RATE_POLICIES)
+@given(drawn=problems())
+def test_what_the_simulator_makes_is_possible(
+    policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    schedule = simulate(*drawn, policy)
+    kept = [s for s in said(schedule) if not s.startswith("enough carried")]
+    assert kept == []
+
+
+def test_a_port_of_one_and_a_half_times_its_capacity_is_found() -> None:
+    """The network runs at 15 B/s, the machines are said to have 10."""
+    problem, realization = two_machine_example(3)
+    faster = [
+        Machine(m.name, 1.5 * m.bandwidth_in, 1.5 * m.bandwidth_out)
+        for m in problem.cluster.machines
+    ]
+    fast = Problem(Cluster(tuple(faster)), problem.job, problem.placement)
+    schedule = replace(simulate(fast, realization), problem=problem)
+
+    found = said(schedule, lead=0.006, stall=0.02)
+
+    assert [words[:10] for words in found] == ["link bytes"] * 4
+    # 40 B leave m0 at once; the first flow of 40 is there after 40 / 15 s.
+    assert found[0].startswith("link bytes at 3.66667 s: link m0 out of 10 B/s carried")
+
+
+def test_a_run_of_178_bytes_tests_control() -> None:
+    schedule, _ = golden()
+    few = frames(schedule)
+    few["bytes"] = (few["bytes"] * (0.2 / BYTE_SCALE)).round()
+
+    found = examine(reported(schedule, received=few, sent=few, byte_scale=0.2))
+
+    assert [f.guard for f in found] == ["enough carried"]
+    assert "this run tests control, not the network" in found[0].sentence
+    assert found[0].remedy == "raise byte_scale to 1000"
+    assert found[0].to_json()["at"] is None
+
+
+def _dropped(rows: Rows, edge: int) -> Rows:
+    kept: Rows = rows[(rows["edge"] != edge) | (rows["iteration"] != 1)]
+    return kept
+
+
+def _moved(column: str, seconds: float) -> Callable[[Rows], Rows]:
+    def move(rows: Rows) -> Rows:
+        rows[column][_chosen(rows)] += seconds
+        return rows
+
+    return move
+
+
+def _halved(rows: Rows) -> Rows:
+    rows["bytes"][_chosen(rows)] //= 2
+    return rows
+
+
+def _chosen(rows: Rows) -> NDArray[np.bool_]:
+    chosen: NDArray[np.bool_] = (rows["edge"] == 1) & (rows["iteration"] == 1)
+    return chosen
+
+
+#: What is done to the rows of the receivers or senders. The golden example's edges: 1 =
+#: g0->s1 between machines, 0 = g0->s0 within one. 5 ms of wall time are 0.025 s.
+FAULTS: dict[str, tuple[str, Callable[[Rows], Rows]]] = {
+    "frame g0->s1[1] never came": ("received", lambda r: _dropped(r, 1)),
+    "frame g0->s0[1] never came": ("received", lambda r: _dropped(r, 0)),
+    "came twice": ("received", lambda r: np.concatenate([r, r[_chosen(r)]])),
+    "with other bytes than its task": ("received", _halved),
+    "before its last byte was sent": ("sent", _moved("last", 0.025)),
+    "came before its last byte was": ("received", _moved("last", -0.025)),
+    "came before its task ended": ("received", _moved("first", -5.0)),
+    "ended before its last byte came": ("received", _moved("last", 0.5)),
+}
+
+
+@pytest.mark.parametrize("words", FAULTS)
+def test_faults_of_frames_are_found(words: str) -> None:
+    side, plant = FAULTS[words]
+    schedule, _ = golden()
+    change: dict[str, Any] = {side: plant(frames(schedule))}
+
+    assert any(words in sentence for sentence in said(schedule, **change))

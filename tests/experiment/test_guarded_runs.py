@@ -1,0 +1,75 @@
+"""Runs that agree with their simulation and are false all the same: guards say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from emu.coordinator import run as coordinator_run
+from emu.experiment import run_experiment
+from emu.problem import Cluster, Machine, Problem
+from emu.runs.run_directory import RunDirectory
+from emu.scenario import load, prepare
+from emu.scheduling import Scheduler
+from emu.simulation import simulate
+
+if TYPE_CHECKING:
+    from emu.problem import Schedule
+
+pytestmark = [pytest.mark.emulation, pytest.mark.timeout(180)]
+GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"
+#: 38 emulated seconds in 1.9 wall seconds.
+OPTIONS = ["emulation.time_scale=0.05", "expect=null", "emulation.byte_scale=10000"]
+
+
+def _result(tmp_path: Path, *options: str) -> dict[str, Any]:
+    experiment = prepare(load(GOLDEN, [*OPTIONS, *options]))
+    settings = run_experiment.emulation_settings(experiment.scenario)
+    directory = RunDirectory.create("golden", tmp_path)
+    return run_experiment.carry_out(experiment, settings, directory).result
+
+
+def _faster(problem: Problem) -> Problem:
+    machines = tuple(
+        Machine(m.name, 1.5 * m.bandwidth_in, 1.5 * m.bandwidth_out, m.resources)
+        for m in problem.cluster.machines
+    )
+    return Problem(Cluster(machines), problem.job, problem.placement)
+
+
+def test_ports_of_one_and_a_half_times_their_capacity_are_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler and the simulator both hand out 15 of 10 B/s, and agree."""
+
+    def planted(problem: Problem, *arguments: Any, **options: Any) -> Schedule:
+        return simulate(_faster(problem), *arguments, **options)
+
+    monkeypatch.setattr(run_experiment, "simulate", planted)
+    monkeypatch.setattr(
+        coordinator_run,
+        "Scheduler",
+        lambda problem, *arguments: Scheduler(_faster(problem), *arguments),
+    )
+    result = _result(tmp_path)
+    guards = result["verdict"]["guards"]
+
+    assert result["makespan"] == pytest.approx(28.67, rel=0.05)
+    assert abs(result["replay_error"]) < 0.05
+    assert result["verdict"]["trust"] == "untrusted"
+    assert {found["guard"] for found in guards} >= {"link bytes"}
+    assert all(found["at"] < 6 for found in guards if found["guard"] == "link bytes")
+
+
+def test_a_run_of_178_bytes_is_not_trusted(tmp_path: Path) -> None:
+    result = _result(tmp_path, "emulation.byte_scale=0.2")
+
+    assert result["transport"]["payload_bytes"] == 178
+    assert result["verdict"]["trust"] == "untrusted"
+    assert "nothing was carried" in result["verdict"]["reasons"][0]
+
+
+def test_a_sound_run_raises_no_guard(tmp_path: Path) -> None:
+    assert _result(tmp_path)["verdict"]["guards"] == []
