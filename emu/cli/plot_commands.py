@@ -43,5 +43,8 @@ def plot(
     draw(recorded, str(figure), path, dark=dark)
     typer.echo(f"written to {path}")
     for run in recorded:
-        for part in run.missing:
+        notes = list(run.missing)
+        if figure is Figure.LOSS and "loss" not in set(run.training["figure"]):
+            notes.append("no loss reported")
+        for part in notes:
             typer.echo(f"emu: {run.name}: {part}", err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,6 +27,9 @@ from emu.report.run_tables import run_tables
 from emu.report.trace import write_trace
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, write_profile
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Runs = Annotated[
     Path, typer.Option("--runs", help="Directory that takes the run directories.")
@@ -104,8 +107,7 @@ def run(
         if emit(json_target, outcome.result):
             terminal().print(run_tables(outcome.result))
         progress.print(f"written to {directory.path}/")
-        write_trace(directory.path)
-        progress.print(f"the picture is {write_report(directory.path)}")
+        draw(directory.path, progress)
         onlookers.linger()
     missed = missed_expectations(scenario, outcome.result)
     if missed:
@@ -113,6 +115,22 @@ def run(
     verdict = outcome.result["verdict"]
     if strict and verdict["trust"] != Trust.TRUSTED:
         raise RunUntrusted(f"{verdict['trust']}: {'; '.join(verdict['reasons'])}")
+
+
+def draw(run: Path, console: Console) -> None:
+    """Write trace.json and report.html of ``run``; what cannot be drawn is only said.
+
+    The run itself is finished and written down.
+    """
+    for name, write in (("trace.json", write_trace), ("report.html", write_report)):
+        try:
+            path = write(run)
+        except Exception as error:  # noqa: BLE001 - a picture must not fail a run
+            said = f"{name} could not be drawn: {type(error).__name__}: {error}"
+            console.print(said, style="yellow", markup=False)
+            continue
+        if name == "report.html":
+            console.print(f"the picture is {path}", markup=False, soft_wrap=True)
 
 
 @app.command()

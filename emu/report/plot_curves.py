@@ -100,8 +100,10 @@ def loss(runs: Sequence[RecordedRun], labels: Sequence[str]) -> Figure:
         for label, curve, colour in zip(
             labels, curves[name], palette(len(runs)), strict=True
         ):
-            if len(curve):
-                axes.plot(*curve.T, color=colour, marker=".", ms=4, label=label)
+            if not len(curve):  # said in the picture, not left out in silence
+                label = f"{label}: no {name} reported"  # noqa: PLW2901
+                curve = np.empty((0, 2))  # noqa: PLW2901
+            axes.plot(*curve.T, color=colour, marker=".", ms=4, label=label)
         axes.set_ylabel(
             "training loss (nats)" if name == "loss" else "accuracy (share)"
         )
@@ -126,13 +128,22 @@ def cdf(schedules: dict[str, Schedule]) -> Figure:
     ----------
     schedules
         Label to schedule; the first is drawn solid, the others dashed and dotted.
+
+    Raises
+    ------
+    DataError
+        When no flow of any of them took time.
     """
     figure = new_figure(2.9)
     axes = figure.subplots()
     lines = ("-", "--", ":", "-.")
     kinds = [_durations(schedule) for schedule in schedules.values()]
+    if not any(kinds):
+        raise DataError("no flow between machines took time, there is nothing to show")
     colour = colours([kind for found in kinds for kind in found])
     for number, (label, found) in enumerate(zip(schedules, kinds, strict=True)):
+        if not found:
+            axes.plot([], [], color="none", label=f"{label}: no flow between machines")
         for kind, seconds in found.items():
             ordered = np.sort(seconds)
             share = np.arange(1, len(ordered) + 1) / len(ordered)

@@ -38,7 +38,7 @@ def plot(
     ValueError
         When there is no such figure.
     DataError
-        When a run lacks what the figure shows, there are more runs than it can show,
+        When every run lacks what the figure shows, it can show fewer runs,
         or the file cannot be written.
     """
     if figure not in FIGURES:

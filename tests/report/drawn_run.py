@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.analysis.optimality_gap import optimality
 from emu.problem import Realization
 from emu.runs.array_files import write_realization
 from emu.runs.result import (
@@ -23,6 +24,8 @@ from emu.testing import two_machine_example
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from emu.problem import Problem
+
 
 def write_run(
     parent: Path, iterations: int = 4, **options: Any
@@ -32,6 +35,14 @@ def write_run(
     The "emulated" run has volumes that are 3 % larger than the simulation's.
     """
     problem, realization = two_machine_example(iterations, **options)
+    return write_run_of(parent, problem, realization)
+
+
+def write_run_of(
+    parent: Path, problem: Problem, realization: Realization
+) -> tuple[Path, dict[str, Any]]:
+    """Write the run directory of any problem; only the example trains something."""
+    iterations = problem.job.iterations
     slower = Realization(realization.times, realization.volumes * 1.03)
     emulated = simulate(problem, slower, record_rates=True)
     simulated = simulate(problem, realization)
@@ -59,6 +70,9 @@ def write_run(
         "kinds": task_rows(problem, realization.times, late),
         "edges": flow_rows(emulated, simulated),
         "ports": port_rows(emulated),
+        "training": [],
+        "startup": {"seconds": 1.0, "memory": 0.0},
+        **optimality(problem, slower, "oes", emulated.makespan),
         **emulated.to_json(),
     }
     directory = RunDirectory.create("recorded", parent)
@@ -69,7 +83,7 @@ def write_run(
     assert emulated.rates is not None
     directory.write_rates(emulated.rates)
     lines = ["time,task,iteration,figure,value"]
-    for n in range(iterations):
+    for n in range(iterations if problem.job.processes.get("w0") else 0):
         end = emulated.task_end[problem.job.index("w0"), n]
         lines.append(f"{end:.6f},w0,{n},loss,{2.0 / (n + 1):.6f}")
         lines.append(f"{end:.6f},w0,{n},accuracy,{0.2 * n:.6f}")

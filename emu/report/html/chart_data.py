@@ -145,7 +145,10 @@ def moved_rates(schedule: Schedule, rates: RateHistory) -> RateHistory:
     same = sorted_flow[1:] == sorted_flow[:-1]
     until[:-1] = np.where(same, np.fmin(until[:-1], time[1:]), until[:-1])
     area = np.maximum(np.nan_to_num(until - time), 0.0) * rates.rate[order]
-    allowed = np.bincount(sorted_flow, area, schedule.flow_bytes.size)
+    allowed = np.zeros(
+        schedule.flow_bytes.size
+    )  # bincount of nothing has whole numbers
+    np.add.at(allowed, sorted_flow, area)
     volumes = np.nan_to_num(schedule.flow_bytes).ravel()
     scale = np.divide(volumes, allowed, out=np.ones_like(allowed), where=allowed > 0)
     return RateHistory(
