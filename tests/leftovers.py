@@ -13,12 +13,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from emu.coordinator import process_specs
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-SABOTAGE = ("Raises", "Forgets", "Hangs", "Loads", "Scribbles", "Overruns", "Absent")
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))  # tests.coordinator.emulated and its like
@@ -65,8 +61,6 @@ def leftovers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Leftovers]:
     monkeypatch.setattr(tempfile, "tempdir", scratch)
     paths = [str(HERE / "coordinator/programs"), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
-    light = {f"sabotage:{name}" for name in SABOTAGE} | process_specs._LIGHT
-    monkeypatch.setattr(process_specs, "_LIGHT", light)  # none of them needs torch
     memory, ports, leftovers = shared_memory(), listening(), Leftovers()
     yield leftovers
     patience = time.monotonic() + 5.0  # the kernel reaps, it does not say when

@@ -17,13 +17,19 @@ import socket
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import uvloop
 
 from emu.errors import NodeLost
-from emu.network import ControlServer, connect_control, tune_process, tune_socket
+from emu.network import (
+    ControlServer,
+    Identity,
+    connect_control,
+    tune_process,
+    tune_socket,
+)
 from tools.benchmarks.flows import Flows
 from tools.benchmarks.processes import TOKEN, forked
 from tools.benchmarks.targets import Figure, as_json, show_figures
@@ -49,7 +55,9 @@ def answering(pipe: Connection) -> None:
 
     async def run() -> None:
         tune_process()
-        control = await connect_control(pipe.recv(), token=TOKEN, name="peer")
+        control = await connect_control(
+            pipe.recv(), identity=Identity.of(TOKEN, "process", "peer")
+        )
         while True:
             try:
                 control.send(await control.receive())
@@ -99,7 +107,7 @@ async def measure(seconds: float, flows: Flows) -> dict[tuple[str, str], list[fl
     came: asyncio.Future[ControlConnection] = loop.create_future()
     over = asyncio.Event()
 
-    async def joined(connection: ControlConnection, _: dict[str, Any]) -> None:
+    async def joined(connection: ControlConnection, _: Identity) -> None:
         came.set_result(connection)
         await over.wait()
 

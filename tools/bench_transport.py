@@ -29,11 +29,14 @@ from emu.network import (
     BufferPool,
     ControlServer,
     DataServer,
+    Identity,
     Inbox,
     Pacer,
     RateBoard,
     RunClock,
     connect_control,
+    derive_key,
+    edge_keys,
     open_edge,
     tune_process,
     tune_socket,
@@ -99,13 +102,13 @@ def emu_receiver(pipe: Connection, full: bool) -> None:  # noqa: FBT001 -- a pro
         came: asyncio.Future[ControlConnection] = loop.create_future()
         over = asyncio.Event()
 
-        async def joined(connection: ControlConnection, _: dict[str, Any]) -> None:
+        async def joined(connection: ControlConnection, _: Identity) -> None:
             came.set_result(connection)
             await over.wait()
 
         shaped = {0} if full else ()
         server = DataServer(
-            token=TOKEN, edges={0}, inbox=inbox, pool=pool, shaped=shaped
+            keys=edge_keys(TOKEN, [0]), inbox=inbox, pool=pool, shaped=shaped
         )
         server.traffic.start(RunClock(time.monotonic(), 1.0))
         messages = ControlServer(token=TOKEN, on_connection=joined, owner="bench")
@@ -138,8 +141,12 @@ def emu_sender(pipe: Connection, full: bool) -> None:  # noqa: FBT001 -- a proce
         board = RateBoard.create(1)
         pacer, clock = Pacer(board), RunClock(time.monotonic(), 1.0)
         pacer.start(clock)
-        control = await connect_control(address[1], token=TOKEN, name="sender")
-        edge = await open_edge(address[0], 0, token=TOKEN, pacer=pacer)
+        control = await connect_control(
+            address[1], identity=Identity.of(TOKEN, "process", "sender")
+        )
+        edge = await open_edge(
+            address[0], 0, key=derive_key(TOKEN, "edge", 0), pacer=pacer
+        )
         body = np.ones(BURST, dtype=np.uint8)
         iteration = released = 0
         ask = ask_of(loop, pipe)

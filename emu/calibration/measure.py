@@ -24,12 +24,13 @@ from emu.network import (
     Pacer,
     RateBoard,
     RunClock,
+    derive_key,
     open_edge,
     tune_process,
 )
 
 if TYPE_CHECKING:
-    from emu.network import ControlConnection, OutEdge
+    from emu.network import ControlConnection, Identity, OutEdge
 
 _MB = 1_000_000
 _PATIENCE = 20.0  # wall seconds for the peer's answer on a busy host
@@ -54,7 +55,7 @@ async def _measure() -> HostProfile:
     came: asyncio.Future[ControlConnection] = asyncio.get_running_loop().create_future()
     over = asyncio.Event()
 
-    async def joined(connection: ControlConnection, _: dict[str, Any]) -> None:
+    async def joined(connection: ControlConnection, _: Identity) -> None:
         came.set_result(connection)
         await over.wait()
 
@@ -153,7 +154,8 @@ class _Measurement:
         return time.monotonic() - began
 
     async def _edge(self, edge: int, pacer: Pacer | None = None) -> OutEdge:
-        return await open_edge(self._address, edge, token=self._token, pacer=pacer)
+        key = derive_key(self._token, "edge", edge)
+        return await open_edge(self._address, edge, key=key, pacer=pacer)
 
     async def _throughput(self) -> tuple[float, float]:
         """Return bytes per second of unshaped 16 MB payloads, and CPU time per byte."""

@@ -14,7 +14,15 @@ import psutil
 import uvloop
 
 from emu.errors import EmulatorError
-from emu.network import BufferPool, DataServer, Inbox, connect_control, tune_process
+from emu.network import (
+    BufferPool,
+    DataServer,
+    Identity,
+    Inbox,
+    connect_control,
+    edge_keys,
+    tune_process,
+)
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -45,14 +53,16 @@ def main() -> int:
 
 async def _serve(address: tuple[str, int], token: str) -> None:
     tune_process()
-    control = await connect_control(address, token=token, name="peer")
+    control = await connect_control(
+        address, identity=Identity.of(token, "process", "peer")
+    )
     inbox, pool = Inbox(), BufferPool()
 
     def arrived(edge: int, n: int, wall: float, _size: int, _shaped: bool) -> None:  # noqa: FBT001 -- the transport's signature
         control.send({"arrived": [edge, n, wall]})
 
     server = DataServer(
-        token=token, edges=range(EDGES), inbox=inbox, pool=pool, on_arrival=arrived
+        keys=edge_keys(token, range(EDGES)), inbox=inbox, pool=pool, on_arrival=arrived
     )
     try:
         await _obey(control, server, asyncio.create_task(_empty(inbox)))

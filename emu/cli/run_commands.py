@@ -21,6 +21,7 @@ from emu.experiment.auto_scale import fit
 from emu.experiment.expectations import missed_expectations
 from emu.experiment.profiling import measure_profile, prepare_profile
 from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.launch.programs import program_path
 from emu.report import terminal
 from emu.report.html import write_report
 from emu.report.run_tables import run_tables
@@ -31,6 +32,23 @@ from emu.scenario import load, write_profile
 if TYPE_CHECKING:
     from rich.console import Console
 
+
+def _program(text: str) -> str:
+    try:
+        return program_path(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+Allowed = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="MODULE:CLASS",
+        parser=_program,
+        help="Program of one's own that this host may start; repeat for more.",
+    ),
+]
 Runs = Annotated[
     Path, typer.Option("--runs", help="Directory that takes the run directories.")
 ]
@@ -47,6 +65,7 @@ def run(
     listen: Annotated[
         str, typer.Option(metavar="HOST[:PORT]", help="Where agents reach this run.")
     ] = "127.0.0.1",
+    allow: Allowed = None,
     json_target: JsonTarget = None,
     *,
     strict: Annotated[
@@ -90,6 +109,7 @@ def run(
         listen=host,
         port=int(port or 0),
         token=os.environ.get("EMU_TOKEN", "") if agents else "",
+        allow=tuple(allow or ()),
     )
     directory = RunDirectory.create(scenario.name, runs)
     progress = terminal(sys.stderr)
@@ -170,14 +190,20 @@ def agent(
     patience: Annotated[
         float, typer.Option(help="Seconds to keep trying to reach the coordinator.")
     ] = 60.0,
+    allow: Allowed = None,
 ) -> None:
     """Join a run as one of its hosts; the token comes from EMU_TOKEN.
+
+    Agent and coordinator prove to each other that they know the token, which itself
+    never travels. The agent starts the product's own programs and no others, unless
+    they are named with --allow.
 
     Replaces this process by ``python -m emu.launch``: what an agent's interpreter has
     as its main module would be imported again by every process it forks.
     """
     arguments = [sys.executable, "-m", "emu.launch", coordinator]
     arguments += ["--patience", str(patience)]
+    arguments += [f"--allow={program}" for program in allow or ()]
     if bind:
         arguments += ["--bind", bind]
     os.execv(sys.executable, arguments)  # noqa: S606 -- our own module

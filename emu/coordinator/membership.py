@@ -25,7 +25,7 @@ from emu.errors import (
     WireError,
 )
 from emu.launch import LocalAgent, describe_end
-from emu.network import ControlConnection, ControlServer, RateBoard
+from emu.network import ControlConnection, ControlServer, Identity, RateBoard
 from emu.wire.messages import (
     AgentHello,
     Beat,
@@ -113,7 +113,9 @@ class Membership:
 
     async def __aenter__(self) -> Self:
         settings = self._settings
-        self._server = ControlServer(token=self.token, on_connection=self._joined)
+        self._server = ControlServer(
+            token=self.token, on_connection=self._joined, tell=self._note
+        )
         try:
             self.address = await self._server.start(settings.listen, settings.port)
         except OSError as error:
@@ -124,7 +126,7 @@ class Membership:
         try:
             if not settings.agents:
                 self._local = await LocalAgent.start(
-                    self.address, self.token, self._log
+                    self.address, self.token, self._log, settings.allow
                 )
                 self._deadlines(self._await_local(self._local))
         except BaseException as error:
@@ -255,17 +257,24 @@ class Membership:
                 Severity.GONE, RunError(f"cannot open the rate board: {error}")
             )
 
-    async def _joined(self, connection: ControlConnection, _who: Any) -> None:
-        """Take in a connection that has presented the token, until it ends."""
+    def _note(self, line: str) -> None:
+        """Write what happened at our port into the log of the run."""
+        with contextlib.suppress(OSError), self._log.open("a") as log:
+            log.write(f"emu run: {line}\n")
+
+    async def _joined(self, connection: ControlConnection, who: Identity) -> None:
+        """Take in a connection that has proved who it is, until it ends."""
         try:
             hello = unpack(await connection.receive(_SILENCE))
         except EmulatorError:
             return  # not one of ours after all; who is missing will be noticed
-        if isinstance(hello, AgentHello):
+        if isinstance(hello, AgentHello) and who.role == "agent":
             await self._follow_agent(connection, hello)
-        elif isinstance(hello, ProcessHello):
-            process = Process(hello.process, hello.pid, connection)
+        elif isinstance(hello, ProcessHello) and who.role == "process":
+            process = Process(who.name, hello.pid, connection)
             await self._follow_process(process)
+        else:
+            self._note(f"{who.role} {who.name} said what is not for it to say")
 
     async def _follow_agent(
         self, connection: ControlConnection, hello: AgentHello

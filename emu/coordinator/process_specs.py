@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from emu.coordinator.settings import EmulationSettings
     from emu.problem import Problem
 
-RUNTIME = "emu_nodes.runtime:main"
-#: Programs that need neither torch nor dgl, whose import takes seconds.
-_LIGHT = {"emu_nodes.timed:Timed"}
 #: Bytes that all processes together touch ahead of the run, at most.
 _RESERVED = 3e9
 
@@ -90,13 +87,6 @@ def describe_task(
     }
 
 
-def preloaded(programs: Collection[str]) -> list[str]:
-    """Return the modules to import once, before processes of these programs fork."""
-    heavy = [] if _LIGHT.issuperset(programs) else ["emu.launch.preload"]
-    modules = [name.partition(":")[0] for name in (RUNTIME, *sorted(programs))]
-    return [*heavy, *dict.fromkeys(modules)]
-
-
 def receive_sizes(
     problem: Problem,
     members: Sequence[int],
@@ -141,8 +131,6 @@ def describe_processes(
     return [
         {
             "process": process,
-            "runtime": RUNTIME,
-            "preload": preloaded({problem.job.tasks[task].program for task in members}),
             "job_settings": job_settings,
             "time_scale": settings.time_scale,
             "byte_scale": settings.byte_scale,

@@ -33,7 +33,10 @@ class EmulationSettings:
     port
         Its port, 0 for any free one.
     token
-        What agents from elsewhere must present; empty draws one.
+        What agents from elsewhere must know; empty draws one.
+    allow
+        Programs, ``module:Class``, that the agent of this host may start beside the
+        product's own; agents elsewhere have a list of their own.
     seed
         Seed of everything that the run draws.
 
@@ -52,6 +55,7 @@ class EmulationSettings:
     listen: str = "127.0.0.1"
     port: int = 0
     token: str = ""
+    allow: tuple[str, ...] = ()
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ import sys
 
 from emu.errors import EmulatorError
 from emu.launch.agent import Agent
+from emu.launch.programs import program_path
 from emu.launch.signals import run_until_signalled
 
 
@@ -21,6 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("coordinator", metavar="HOST:PORT")
     parser.add_argument("--bind", default="")
     parser.add_argument("--patience", type=float, default=10.0)
+    parser.add_argument("--allow", action="append", default=[], type=program_path)
     options = parser.parse_args(arguments)
     host, _, port = options.coordinator.rpartition(":")
     if not (host and port.isdigit()):
@@ -28,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     agent = Agent(
         (host.strip("[]"), int(port)),
         os.environ.pop("EMU_TOKEN", ""),  # not for those it starts
+        allow=options.allow,
         bind=options.bind,
         patience=options.patience,
     )

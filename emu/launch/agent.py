@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.errors import DeadlineExceeded, EmulatorError, MalformedFrame, NodeLost
+from emu.errors import (
+    DeadlineExceeded,
+    EmulatorError,
+    MalformedFrame,
+    NodeLost,
+    NodeMisbehaved,
+)
 from emu.launch.fork import fork_processes, fork_server_end, kill_descendants
-from emu.network import RateBoard, connect_control
+from emu.launch.programs import check_allowed, preloaded, programs_of, with_keys
+from emu.network import Identity, RateBoard, connect_control
 from emu.wire import WireLimits
 from emu.wire.messages import (
     AgentHello,
@@ -31,6 +38,7 @@ from emu.wire.messages import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from multiprocessing.context import ForkServerProcess
 
     from emu.network import ControlConnection
@@ -50,7 +58,9 @@ class Agent:
     coordinator
         Host and port to join.
     token
-        What the coordinator expects to be shown.
+        Of the run; agent and coordinator prove to each other that they know it.
+    allow
+        Programs, ``module:Class``, that it may start beside the product's own.
     bind
         Address on which this host's processes accept data; empty takes the one that
         the coordinator is reached from.
@@ -63,11 +73,12 @@ class Agent:
         coordinator: tuple[str, int],
         token: str,
         *,
+        allow: Collection[str] = (),
         bind: str = "",
         patience: float = 10.0,
     ) -> None:
         self._coordinator, self._token = coordinator, token
-        self._bind, self._patience = bind, patience
+        self._allow, self._bind, self._patience = frozenset(allow), bind, patience
         self._processes: list[ForkServerProcess] = []
         self._last_heard = time.monotonic()
 
@@ -80,7 +91,8 @@ class Agent:
             When the coordinator cannot be reached, or is lost during the run; every
             process of this agent is ended before.
         NodeMisbehaved
-            When the coordinator refuses this agent.
+            When the coordinator refuses this agent, cannot prove that it knows the
+            token, or wants a program started that is not allowed.
         """
         connection = await self._join()
         beat = asyncio.create_task(self._beat(connection))
@@ -122,8 +134,9 @@ class Agent:
             try:
                 connection = await connect_control(
                     (host, port),
-                    token=self._token,
-                    name=f"agent on {platform.node()}",
+                    identity=Identity.of(
+                        self._token, "agent", f"agent on {platform.node()}"
+                    ),
                     limits=_LIMITS,
                 )
             except (NodeLost, DeadlineExceeded) as error:
@@ -151,17 +164,25 @@ class Agent:
     ) -> None:
         descriptions = [
             {
-                **description,
+                **with_keys(description, self._token),
                 "coordinator": list(self._coordinator),
-                "token": self._token,
                 "bind": self._bind or connection.local_address,
                 "board": board.path,
             }
             for description in launch.processes
         ]
+        programs = programs_of(descriptions)
+        try:
+            check_allowed(programs, self._allow)
+        except NodeMisbehaved as error:
+            with contextlib.suppress(EmulatorError):
+                connection.send(pack(Failed("ProgramRefused", str(error), "")))
+            raise
         # In a thread: the fork server imports for seconds, the heart must beat on.
         try:
-            self._processes = await asyncio.to_thread(fork_processes, descriptions)
+            self._processes = await asyncio.to_thread(
+                fork_processes, descriptions, preloaded(programs)
+            )
         except (OSError, EOFError) as error:
             lost = NodeLost(f"cannot fork node processes: {error!r}; see the log")
             with contextlib.suppress(EmulatorError):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from emu.launch.programs import RUNTIME
 from emu.launch.signals import die_with_parent
 
 if TYPE_CHECKING:
@@ -36,11 +37,13 @@ _ONE_THREAD = (
 )
 
 
-def fork_processes(descriptions: list[dict[str, Any]]) -> list[ForkServerProcess]:
+def fork_processes(
+    descriptions: list[dict[str, Any]], preload: list[str]
+) -> list[ForkServerProcess]:
     """Fork one process per description and return them, started.
 
-    Blocks until the fork server has imported what the descriptions say that it should
-    ``preload``: 0.3 s for a job of timed tasks, 1.5-4 s where torch and dgl are needed.
+    Blocks until the fork server has imported the modules of ``preload``: 0.3 s for a
+    job of timed tasks, 1.5-4 s where torch and dgl are needed.
 
     Raises
     ------
@@ -51,7 +54,6 @@ def fork_processes(descriptions: list[dict[str, Any]]) -> list[ForkServerProcess
         os.environ[variable] = "1"
     os.environ.setdefault("DGLBACKEND", "pytorch")  # or dgl prints that it chose it
     context = multiprocessing.get_context("forkserver")
-    preload = dict.fromkeys(name for each in descriptions for name in each["preload"])
     context.set_forkserver_preload([_TETHER, *preload])
     processes = []
     with _scratch():
@@ -128,7 +130,7 @@ def _enter(description: dict[str, Any]) -> None:
     # Ctrl-C is for the coordinator, which then ends its processes one by one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        module, function = description["runtime"].split(":")
+        module, function = RUNTIME.split(":")
         code = getattr(importlib.import_module(module), function)(description)
     except Exception:  # noqa: BLE001 -- whatever it is, its trace goes to the log
         traceback.print_exc()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from emu.launch.fork import describe_end, scratch_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
 #: Wall seconds to reach the coordinator, which listens before the agent is started:
@@ -31,7 +32,13 @@ class LocalAgent:
         self._process = process
 
     @classmethod
-    async def start(cls, address: tuple[str, int], token: str, log: Path) -> LocalAgent:
+    async def start(
+        cls,
+        address: tuple[str, int],
+        token: str,
+        log: Path,
+        allow: Collection[str] = (),
+    ) -> LocalAgent:
         """Start an agent that joins the coordinator at ``address``.
 
         Parameters
@@ -41,6 +48,8 @@ class LocalAgent:
         log
             File that takes the standard output and error of the agent and of all its
             node processes.
+        allow
+            Programs that it may start beside the product's own.
 
         Raises
         ------
@@ -55,6 +64,7 @@ class LocalAgent:
                 f"{address[0]}:{address[1]}",
                 "--patience",
                 f"{_PATIENCE:g}",
+                *(f"--allow={program}" for program in allow),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -5,7 +5,13 @@ Everything above speaks emulated seconds and bytes; only here they become wall s
 policies, what a payload means.
 """
 
-from emu.network.authentication import Rejection, Rejections
+from emu.network.authentication import (
+    Identity,
+    Rejection,
+    Rejections,
+    derive_key,
+    edge_keys,
+)
 from emu.network.clock import Alarm, RunClock
 from emu.network.connect import open_edge
 from emu.network.control import ControlConnection, ControlStatistics
@@ -30,6 +36,7 @@ __all__ = [
     "DataServerStatistics",
     "Delivery",
     "FrameLog",
+    "Identity",
     "Inbox",
     "InboxStatistics",
     "OutEdge",
@@ -45,6 +52,8 @@ __all__ = [
     "SendRecord",
     "arrival_device",
     "connect_control",
+    "derive_key",
+    "edge_keys",
     "open_edge",
     "pace_at",
     "tune_process",

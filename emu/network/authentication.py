@@ -1,15 +1,137 @@
-"""Who connects is a stranger until it shows the token of the run."""
+"""Who connects is a stranger until both sides have proved that they know a key.
+
+    client ─► who it is, its nonce
+    client ◄─ the server's nonce, and its proof
+    client ─► its own proof
+    client ◄─ accepted
+
+A proof is an HMAC-SHA256 over the side that gives it, who the client is and both
+nonces (as in ISO/IEC 9798-4): the key never travels, a recording is of no use a second
+time, and no side's proof can be sent back to it. Every role has a key of its own,
+derived from the run's token, so that who holds one cannot pose as another.
+"""
 
 from __future__ import annotations
 
 import hmac
+import secrets
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgpack
+
+from emu.errors import NodeMisbehaved
+from emu.names import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+Side: TypeAlias = Literal["client", "server"]
+_NONCE = 32  # bytes
+
+
+def derive_key(token: str, *subject: str | int) -> bytes:
+    """Return the key of a subject, from which the token cannot be computed."""
+    # Text of the environment may hold bytes that are no UTF-8.
+    return _mac(token.encode(errors="surrogateescape"), "key", *subject)
+
+
+def edge_keys(token: str, edges: Collection[int]) -> dict[int, bytes]:
+    """Return the keys of data connections by edge."""
+    return {edge: derive_key(token, "edge", edge) for edge in edges}
+
+
+def _mac(key: bytes, *parts: str | int | bytes) -> bytes:
+    """Return the HMAC of the parts, none of which can pass for two others."""
+    return hmac.digest(key, msgpack.packb(["emu", *parts]), "sha256")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who opens a control connection, and the key that proves it.
+
+    Parameters
+    ----------
+    role, name
+        ``agent`` or ``process``, and its name in the run.
+    key
+        `derive_key` of the token, the role and the name.
+    """
+
+    role: str
+    name: str
+    key: bytes
+
+    @classmethod
+    def of(cls, token: str, role: str, name: str) -> Identity:
+        """Return the identity of whoever knows the token itself."""
+        return cls(role, name, derive_key(token, role, name))
+
+
+def fresh_nonce() -> bytes:
+    """Return bytes that nobody has seen before."""
+    return secrets.token_bytes(_NONCE)
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """What both sides of a handshake compute alike.
+
+    Parameters
+    ----------
+    key, subject
+        Of the client.
+    client, server
+        The nonces of the two sides.
+    """
+
+    key: bytes
+    subject: tuple[str | int, ...]
+    client: bytes
+    server: bytes
+
+    @classmethod
+    def of(
+        cls, key: bytes, subject: tuple[str | int, ...], client: Any, server: Any
+    ) -> Challenge:
+        """Return the challenge with a nonce that a stranger sent.
+
+        Raises
+        ------
+        NodeMisbehaved
+            When that is no nonce.
+        """
+        for nonce in (client, server):
+            if not isinstance(nonce, bytes) or len(nonce) != _NONCE:
+                raise NodeMisbehaved("the handshake carries no challenge of 32 bytes")
+        return cls(key, subject, client, server)
+
+    def proof(self, side: Side) -> bytes:
+        """Return what ``side`` shows."""
+        return self._derived("proof", side)
+
+    def seal_key(self, side: Side) -> bytes:
+        """Return the key with which ``side`` seals its messages afterwards."""
+        return self._derived("seal", side)
+
+    def check(self, fields: Mapping[str, Any], side: Side) -> None:
+        """Take the proof of ``side`` out of its message.
+
+        Raises
+        ------
+        NodeMisbehaved
+            When it is wrong or missing.
+        """
+        shown = fields.get("proof")
+        if not (
+            isinstance(shown, bytes) and hmac.compare_digest(shown, self.proof(side))
+        ):
+            raise NodeMisbehaved("it does not know the token of this run")
+
+    def _derived(self, what: str, side: Side) -> bytes:
+        return _mac(self.key, what, side, *self.subject, self.client, self.server)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,23 +144,25 @@ class Rejection:
 
 
 class Rejections(deque[Rejection]):
-    """The last hundred strangers that a port has dropped, and how many in all."""
+    """The last hundred strangers that a port has dropped, and how many in all.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    tell
+        Called with a line for each of the first hundred: a log must not grow for ever.
+    """
+
+    def __init__(self, tell: Callable[[str], None] | None = None) -> None:
         super().__init__(maxlen=100)
+        self._tell = tell
         self.total = 0
 
     def note(self, peer: str, reason: str) -> None:
         """Remember one more."""
         self.total += 1
         self.append(Rejection(peer, reason, time.monotonic()))
-
-
-def shows_token(given: Any, token: str) -> bool:
-    """Return whether a value from a stranger is the token, in constant time."""
-    return isinstance(given, str) and hmac.compare_digest(
-        given.encode(errors="replace"), token.encode()
-    )
+        if self._tell is not None and self.total <= (self.maxlen or 0):
+            self._tell(f"refused a connection from {peer}: {printable(reason)}")
 
 
 def name_of(address: Sequence[Any] | None) -> str:

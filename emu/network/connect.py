@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
+from emu.names import printable
+from emu.network.authentication import Challenge, fresh_nonce
 from emu.network.out_edge import OutEdge
 from emu.network.tuning import tune_socket
 from emu.wire import FrameReader, Kind, Message, encode_message
@@ -19,7 +21,7 @@ async def open_edge(
     address: tuple[str, int],
     edge: int,
     *,
-    token: str,
+    key: bytes,
     pacer: Pacer | None = None,
     within: float = 10.0,
 ) -> OutEdge:
@@ -31,8 +33,8 @@ async def open_edge(
         Host and port of the receiver's `DataServer`.
     edge
         Position of the edge in the job.
-    token
-        Of the run.
+    key
+        Of the edge, see `edge_keys`.
     pacer
         Of this process; needed for shaped frames.
     within
@@ -45,7 +47,7 @@ async def open_edge(
     NodeLost
         If nobody listens there, or the connection ended without an answer.
     NodeMisbehaved
-        If the receiver refused, with its reason.
+        If the receiver refused, with its reason, or cannot prove that it knows the key.
     """
     loop = asyncio.get_running_loop()
     where = f"{address[0]}:{address[1]}"
@@ -57,12 +59,7 @@ async def open_edge(
             sock.setblocking(False)
             tune_socket(sock)
             await loop.sock_connect(sock, found[0][4])
-            hello = encode_message(Kind.HELLO, {"token": token, "edge": edge})
-            await loop.sock_sendall(sock, hello)
-            answer = await _read_answer(loop, sock)
-        if answer.fields.get("accepted") != edge:
-            reason = str(answer.fields.get("refused", "no reason"))[:300]
-            raise NodeMisbehaved(f"{where} refused edge {edge}: {reason}")
+            await _prove(sock, edge, key, where)
     except TimeoutError:
         _close(sock)
         raise DeadlineExceeded(
@@ -77,7 +74,28 @@ async def open_edge(
     return OutEdge(sock, edge, pacer=pacer)
 
 
-async def _read_answer(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> Message:
+async def _prove(sock: socket.socket, edge: int, key: bytes, where: str) -> None:
+    """Be accepted by the receiver, once it has proved that it knows our key."""
+    nonce = fresh_nonce()
+    asked = await _ask(sock, {"edge": edge, "nonce": nonce})
+    if "refused" not in asked:
+        challenge = Challenge.of(key, (edge,), nonce, asked.get("nonce"))
+        try:
+            challenge.check(asked, "server")
+        except NodeMisbehaved as error:
+            raise NodeMisbehaved(
+                f"edge {edge} does not trust {where}: {error}"
+            ) from None
+        asked = await _ask(sock, {"proof": challenge.proof("client")})
+    if asked.get("accepted") != edge:
+        reason = printable(str(asked.get("refused", "no reason")))
+        raise NodeMisbehaved(f"{where} refused edge {edge}: {reason}")
+
+
+async def _ask(sock: socket.socket, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return what the receiver answers to one message."""
+    loop = asyncio.get_running_loop()
+    await loop.sock_sendall(sock, encode_message(Kind.HELLO, fields))
     reader = FrameReader(lambda size: memoryview(bytearray(size)), kinds={Kind.HELLO})
     while True:
         count = await loop.sock_recv_into(sock, reader.get_buffer())
@@ -88,7 +106,7 @@ async def _read_answer(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> 
         if isinstance(answer, Message):
             if reader.inside:
                 raise NodeMisbehaved("the receiver said more than its answer")
-            return answer
+            return answer.fields
 
 
 def _close(sock: socket.socket | None) -> None:

@@ -1,7 +1,8 @@
 """Control connections: messages between coordinator, agents and node processes.
 
-Both sides are the same object. A connection begins with a handshake that proves the
-run's token; pings are answered where they arrive, so that clocks can be compared.
+Both sides are the same object. A connection begins with a handshake that proves to each
+side whom it has there; from then on every message is sealed, and pings are answered
+where they arrive, so that clocks can be compared.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing_extensions import override
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.network.authentication import name_of
 from emu.network.tuning import tune_socket
-from emu.wire import FrameReader, Kind, Message, WireLimits, encode_message
+from emu.wire import FrameReader, Kind, Message, Seal, WireLimits, encode_message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -76,6 +77,7 @@ class ControlConnection(asyncio.BufferedProtocol):
         self._together: list[bytes] = []
         self._pongs: deque[tuple[float, float]] = deque()
         self._on_made = on_made
+        self._seal: Seal | None = None
         self._paused = False
         self._sent = self._received = self._high_water = 0
 
@@ -98,8 +100,21 @@ class ControlConnection(asyncio.BufferedProtocol):
         found = self._transport.get_extra_info(end) if self._transport else None
         return str(found[0]) if found else ""
 
+    def seal(self, *, sending: bytes, receiving: bytes) -> None:
+        """Exchange nothing but sealed messages from now on, under these keys.
+
+        Raises
+        ------
+        NodeMisbehaved
+            If more has come than the handshake asked for: it may be anybody's.
+        """
+        if self._queue or self._reader.inside:
+            raise NodeMisbehaved(f"{self.peer} said more than it was asked")
+        self._reader.trust(seal=Seal(receiving))
+        self._seal = Seal(sending)
+
     def raise_limits(self, limits: WireLimits) -> None:
-        """Trust the peer with larger messages, once it has shown the token."""
+        """Trust the peer with larger messages, once it has proved who it is."""
         self._reader.trust(limits=limits)
 
     def send(self, message: Mapping[str, Any], *, together: bool = False) -> None:
@@ -122,9 +137,9 @@ class ControlConnection(asyncio.BufferedProtocol):
         TypeError
             If a value is not of a type that msgpack knows.
         """
-        frame = encode_message(Kind.CONTROL, message)
         if self._error is not None or self._transport is None:
             raise NodeLost(f"{self.peer} has gone: {self._error}")
+        frame = encode_message(Kind.CONTROL, message, self._seal)
         if self._transport.get_write_buffer_size() > UNREAD:
             self._fail(NodeMisbehaved(f"{self.peer} does not read its messages"))
             raise NodeMisbehaved(f"{self.peer} does not read its messages")
@@ -320,11 +335,12 @@ class ControlConnection(asyncio.BufferedProtocol):
 
     def _message(self, fields: Fields, wall: float) -> None:
         self._received += 1
-        if "_ping" in fields:
+        known = self._seal is not None  # who asks: strangers get no answers
+        if known and "_ping" in fields:
             if not self.closed:
                 self.send({"_pong": wall})
             return
-        if "_pong" in fields:
+        if known and "_pong" in fields:
             if isinstance(fields["_pong"], float):
                 self._pongs.append((fields["_pong"], wall))
                 self._arrived.set()

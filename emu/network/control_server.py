@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias, cast
+from collections.abc import Awaitable, Callable, Collection
+from typing import TypeAlias, cast
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
-from emu.network.authentication import Rejections, shows_token
-from emu.network.control import ControlConnection, Fields
+from emu.names import printable
+from emu.network.authentication import (
+    Challenge,
+    Identity,
+    Rejections,
+    fresh_nonce,
+)
+from emu.network.control import ControlConnection
 from emu.wire import WireLimits
 
 _STRANGER_LIMITS = WireLimits(message=4096)
@@ -18,9 +24,7 @@ _STRANGER_LIMITS = WireLimits(message=4096)
 async def connect_control(
     address: tuple[str, int],
     *,
-    token: str,
-    name: str,
-    details: Mapping[str, Any] | None = None,
+    identity: Identity,
     peer: str = "the coordinator",
     limits: WireLimits | None = None,
     within: float = 10.0,
@@ -31,10 +35,8 @@ async def connect_control(
     ----------
     address
         Host and port of its `ControlServer`.
-    token
-        Of the run.
-    name, details
-        Who we are; the other side gets ``{"name": name, **details}``.
+    identity
+        Who we are.
     peer
         Who is there, for messages.
     limits, within
@@ -47,9 +49,10 @@ async def connect_control(
     NodeLost
         If nobody listens there, or the connection ended without an answer.
     NodeMisbehaved
-        If we were refused, with the reason.
+        If we were refused, with the reason, or who answers cannot prove that it knows
+        the token: it is told nothing then.
     """
-    loop = asyncio.get_running_loop()
+    loop, name = asyncio.get_running_loop(), identity.name
     where = f"{peer} at {address[0]}:{address[1]}"
     begun = time.monotonic()
     try:
@@ -62,21 +65,43 @@ async def connect_control(
         raise DeadlineExceeded(f"{name} waited {within:g} s for {where}") from None
     except OSError as error:
         raise NodeLost(f"{name} cannot reach {where}: {error}") from error
-    connection.send({"token": token, "name": name, **(details or {})})
-    left = max(0.0, within - (time.monotonic() - begun))
     try:
-        answer = await connection.receive(left, waiting_for="the handshake")
-        if answer.get("accepted") is not True:
-            reason = str(answer.get("refused", "no reason"))[:300]
-            raise NodeMisbehaved(f"{where} refused {name}: {reason}")
+        async with asyncio.timeout(max(0.0, within - (time.monotonic() - begun))):
+            await _prove(connection, identity, where)
+    except TimeoutError:
+        await connection.aclose()
+        raise DeadlineExceeded(
+            f"{name} waited {within:g} s for the handshake from {peer}"
+        ) from None
     except (EmulatorError, asyncio.CancelledError):
         await connection.aclose()
         raise
     return connection
 
 
+async def _prove(connection: ControlConnection, identity: Identity, where: str) -> None:
+    """Be accepted by the other side, once it has proved that it knows our key."""
+    role, name, nonce = identity.role, identity.name, fresh_nonce()
+    connection.send({"role": role, "name": name, "nonce": nonce})
+    answer = await connection.receive()
+    if "refused" in answer:
+        reason = printable(str(answer["refused"]))
+        raise NodeMisbehaved(f"{where} refused {name}: {reason}")
+    try:
+        challenge = Challenge.of(identity.key, (role, name), nonce, answer.get("nonce"))
+        challenge.check(answer, "server")
+    except NodeMisbehaved as error:
+        raise NodeMisbehaved(f"{name} does not trust {where}: {error}") from None
+    connection.send({"proof": challenge.proof("client")})
+    connection.seal(
+        sending=challenge.seal_key("client"), receiving=challenge.seal_key("server")
+    )
+    if (await connection.receive()).get("accepted") is not True:
+        raise NodeMisbehaved(f"{where} did not accept {name}")
+
+
 #: Takes over a connection whose handshake is done: (connection, who it is).
-OnConnection: TypeAlias = Callable[[ControlConnection, Fields], Awaitable[None]]
+OnConnection: TypeAlias = Callable[[ControlConnection, Identity], Awaitable[None]]
 
 
 class ControlServer:
@@ -85,7 +110,10 @@ class ControlServer:
     Parameters
     ----------
     token
-        Of the run; who does not show it is refused and remembered in ``rejections``.
+        Of the run; who cannot prove the key of its role and name is refused, and
+        remembered in ``rejections``.
+    roles
+        Who may connect.
     on_connection
         Coroutine that serves one connection until it returns; then it is closed.
         What it raises is raised by `aclose`.
@@ -94,7 +122,9 @@ class ControlServer:
     limits
         Size of messages, after the handshake.
     hello_timeout
-        Wall seconds a stranger has to show the token.
+        Wall seconds that a stranger has for the handshake.
+    tell
+        Called with a line on each of the first hundred refusals.
     """
 
     def __init__(
@@ -102,16 +132,19 @@ class ControlServer:
         *,
         token: str,
         on_connection: OnConnection,
+        roles: Collection[str] = ("agent", "process"),
         owner: str = "the coordinator",
         limits: WireLimits | None = None,
         hello_timeout: float = 10.0,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         self._token, self._on_connection = token, on_connection
+        self._roles = frozenset(roles)
         self._owner, self._limits = owner, limits or WireLimits()
         self._hello_timeout = hello_timeout
         self._server: asyncio.Server | None = None
         self._handles: set[asyncio.Task[None]] = set()
-        self.rejections = Rejections()
+        self.rejections = Rejections(tell)
 
     async def start(self, host: str, port: int = 0) -> tuple[str, int]:
         """Listen; return the address, with the port that port 0 became.
@@ -169,13 +202,39 @@ class ControlServer:
         finally:
             await connection.aclose()
 
-    async def _handshake(self, connection: ControlConnection) -> Fields:
-        who = await connection.receive(self._hello_timeout, waiting_for="a handshake")
-        name = who.get("name")
-        if not shows_token(who.pop("token", None), self._token):
-            raise NodeMisbehaved("the handshake does not carry the token of this run")
-        if not isinstance(name, str):
+    async def _handshake(self, connection: ControlConnection) -> Identity:
+        within = self._hello_timeout
+        try:
+            async with asyncio.timeout(within):
+                return await self._challenge(connection)
+        except TimeoutError:
+            raise DeadlineExceeded(
+                f"{self._owner} waited {within:g} s for a handshake"
+            ) from None
+
+    async def _challenge(self, connection: ControlConnection) -> Identity:
+        """Prove to a stranger that we know its key, have it prove the same."""
+        hello = await connection.receive()
+        role, name = hello.get("role"), hello.get("name")
+        if not (isinstance(role, str) and isinstance(name, str)):
             raise NodeMisbehaved("the handshake does not say who it is")
+        if role not in self._roles:
+            raise NodeMisbehaved(f"role {role!r:.80} has no place here")
+        who = Identity.of(self._token, role, name)
+        challenge = Challenge.of(
+            who.key, (role, name), hello.get("nonce"), fresh_nonce()
+        )
+        connection.send({"nonce": challenge.server, "proof": challenge.proof("server")})
+        try:
+            proof = await connection.receive()
+        except NodeLost:
+            raise NodeMisbehaved(
+                f"{role} {name!r:.80} left at our proof: its token is another run's"
+            ) from None
+        challenge.check(proof, "client")
+        connection.seal(
+            sending=challenge.seal_key("server"), receiving=challenge.seal_key("client")
+        )
         connection.peer = name
         connection.raise_limits(self._limits)
         connection.send({"accepted": True})

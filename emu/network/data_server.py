@@ -1,8 +1,8 @@
 """The receiving end of data connections: one listening port, one connection per edge.
 
-Whoever connects is a stranger until its hello carries the run's token and an edge that
-ends here. A stranger who sends anything else is dropped and remembered in
-``rejections``; the others live on, and nothing was allocated for it.
+Whoever connects is a stranger until it has proved that it knows the key of an edge that
+ends here (`emu.network.authentication`). A stranger who sends anything else is dropped
+and remembered in ``rejections``; the others live on, and nothing was allocated for it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
-from emu.network.authentication import Rejections, name_of, shows_token
 from emu.network.frame_log import FrameLog
+from emu.network.authentication import (
+    Challenge,
+    Rejections,
+    fresh_nonce,
+    name_of,
+)
 from emu.network.inbox import Delivery, Inbox
 from emu.network.rx_timestamps import ArrivalReader
 from emu.network.traffic import Traffic
@@ -59,10 +64,8 @@ class DataServer:
 
     Parameters
     ----------
-    token
-        Of the run; a hello without it is refused.
-    edges
-        Edges that may connect, each once.
+    keys
+        Of the edges that may connect, each once.
     inbox, pool
         Where payloads go and the memory they arrive in.
     on_arrival
@@ -76,13 +79,14 @@ class DataServer:
         Edges whose bytes `traffic` counts: those between machines.
     hello_timeout
         Wall seconds a stranger has to introduce itself.
+    tell
+        Called with a line on each of the first hundred refusals.
     """
 
     def __init__(
         self,
         *,
-        token: str,
-        edges: Collection[int],
+        keys: Mapping[int, bytes],
         inbox: Inbox,
         pool: BufferPool,
         on_arrival: OnArrival | None = None,
@@ -90,8 +94,9 @@ class DataServer:
         limits: WireLimits | None = None,
         shaped: Collection[int] = (),
         hello_timeout: float = 10.0,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
-        self.token, self.edges = token, frozenset(edges)
+        self.keys = dict(keys)
         self.inbox, self.pool = inbox, pool
         self.on_arrival, self.on_failure = on_arrival, on_failure
         self.limits = limits or WireLimits()
@@ -100,7 +105,7 @@ class DataServer:
         self.hello_timeout = hello_timeout
         self.connected: dict[int, DataConnection] = {}
         self.connections: set[DataConnection] = set()
-        self.rejections = Rejections()
+        self.rejections = Rejections(tell)
         self.frames = self.payload_bytes = self.header_bytes = 0
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Future[None] | None = None
@@ -143,11 +148,11 @@ class DataServer:
         """
         try:
             async with asyncio.timeout(within):
-                while missing := self.edges - self.connected.keys():
+                while missing := self.keys.keys() - self.connected.keys():
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            missing = self.edges - self.connected.keys()
+            missing = self.keys.keys() - self.connected.keys()
             raise DeadlineExceeded(
                 f"{self.inbox.owner} waited {within:g} s for the senders of edges "
                 f"{sorted(missing)} to connect"
@@ -211,6 +216,7 @@ class DataConnection:
         )
         self._buffer: PooledBuffer | None = None
         self._edge: int | None = None
+        self._challenge: Challenge | None = None
         self._newest = -1
         self._counted = False
         self._first = self._wall = 0.0  # of this frame's payload, of all that came
@@ -266,13 +272,27 @@ class DataConnection:
         return self._buffer.view
 
     def _hello(self, fields: dict[str, Any]) -> None:
-        server, edge = self._server, fields.get("edge")
+        """Take a stranger's hello, then its proof."""
+        server = self._server
         if self._edge is not None:
             raise NodeMisbehaved("a second hello on one connection")
-        if not shows_token(fields.get("token"), server.token):
-            raise NodeMisbehaved("the hello does not carry the token of this run")
-        if type(edge) is not int or edge not in server.edges:
-            raise NodeMisbehaved(f"edge {edge!r:.50} does not end here")
+        if self._challenge is None:
+            edge = fields.get("edge")
+            if type(edge) is not int or edge not in server.keys:
+                raise NodeMisbehaved(f"edge {edge!r:.50} does not end here")
+            challenge = Challenge.of(
+                server.keys[edge], (edge,), fields.get("nonce"), fresh_nonce()
+            )
+            self._challenge = challenge
+            self._answer(
+                {"nonce": challenge.server, "proof": challenge.proof("server")}
+            )
+            return
+        self._challenge.check(fields, "client")
+        self._accept(cast("int", self._challenge.subject[0]))
+
+    def _accept(self, edge: int) -> None:
+        server = self._server
         if edge in server.connected:
             raise NodeMisbehaved(f"edge {edge} is connected already")
         self._deadline.cancel()

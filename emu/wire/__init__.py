@@ -19,6 +19,7 @@ from emu.wire.frame_layout import (
     TensorSpec,
     WireLimits,
 )
+from emu.wire.seal import Seal
 
 __all__ = [
     "DATA_KINDS",
@@ -31,6 +32,7 @@ __all__ = [
     "Kind",
     "Message",
     "Outgoing",
+    "Seal",
     "TensorSpec",
     "WireLimits",
     "encode_data",

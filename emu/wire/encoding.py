@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from emu.wire.seal import Seal
 
-def encode_message(kind: Kind, fields: Mapping[str, Any]) -> bytes:
+
+def encode_message(
+    kind: Kind, fields: Mapping[str, Any], seal: Seal | None = None
+) -> bytes:
     """Return the frame of one message.
 
     Parameters
@@ -25,14 +29,17 @@ def encode_message(kind: Kind, fields: Mapping[str, Any]) -> bytes:
         HELLO or CONTROL.
     fields
         Text keys; values of msgpack's own types (no numpy scalars).
+    seal
+        Of the connection, once its two ends know each other.
 
     Raises
     ------
     TypeError
         If a value is not of a type that msgpack knows.
     """
-    body = msgpack.packb(dict(fields))
-    return PREFIX.pack(MAGIC, VERSION, kind, 0, len(body)) + bytes(body)
+    body = bytes(msgpack.packb(dict(fields)))
+    mark = seal.next(body) if seal is not None else b""
+    return PREFIX.pack(MAGIC, VERSION, kind, len(mark), len(body)) + mark + body
 
 
 def encode_data(

@@ -75,9 +75,8 @@ class Beat:
 
 @dataclass(frozen=True)
 class ProcessHello:
-    """A node process joins."""
+    """A node process joins, of the name that it has proved."""
 
-    process: str
     pid: int
 
 

@@ -8,6 +8,7 @@ import dataclasses
 import importlib
 import os
 import resource
+import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -18,6 +19,7 @@ from emu.errors import DeadlineExceeded, EmulatorError, MalformedFrame, NodeLost
 from emu.network import (
     BufferPool,
     DataServer,
+    Identity,
     Inbox,
     OutEdge,
     Pacer,
@@ -103,11 +105,10 @@ class NodeProcess:
         self._failure = asyncio.get_running_loop().create_future()
         control = await connect_control(
             tuple(self._description["coordinator"]),
-            token=self._description["token"],
-            name=self._name,
+            identity=Identity("process", self._name, self._description["key"]),
         )
         try:
-            control.send(pack(ProcessHello(self._name, os.getpid())))
+            control.send(pack(ProcessHello(os.getpid())))
             await self._serve(control, tuning)
         finally:
             await control.aclose()
@@ -210,7 +211,7 @@ class NodeProcess:
             missing = [
                 name
                 for edge, name in self._edge_names.items()
-                if edge in server.edges and edge not in server.connected
+                if edge in server.keys and edge not in server.connected
             ]
             raise DeadlineExceeded(
                 f"{self._name} waited {within:g} s for {', '.join(missing[:5])} "
@@ -228,13 +229,13 @@ class NodeProcess:
                 control.send(pack(ended), together=True)
 
         return DataServer(
-            token=self._description["token"],
-            edges=[e["edge"] for e in edges],
+            keys={e["edge"]: e["key"] for e in edges},
             shaped=[e["edge"] for e in edges if e["shaped"]],
             inbox=self._inbox,
             pool=self._pool,
             on_arrival=arrived,
             on_failure=self._edge_failed,
+            tell=lambda line: print(f"process {self._name}: {line}", file=sys.stderr),  # noqa: T201 -- the agent's log
         )
 
     def _edge_failed(self, edge: int, error: EmulatorError) -> None:
@@ -274,7 +275,7 @@ class NodeProcess:
                     self._outputs[edge] = await open_edge(
                         tuple(peers.addresses[there["peer_process"]]),
                         edge,
-                        token=self._description["token"],
+                        key=there["key"],
                         pacer=pacer,
                         within=float(self._description["deadline"]),
                     )

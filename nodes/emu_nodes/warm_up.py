@@ -22,6 +22,7 @@ from emu.network import (
     Pacer,
     RateBoard,
     RunClock,
+    edge_keys,
     open_edge,
 )
 from emu.wire.messages import FlowEnded, pack
@@ -76,17 +77,17 @@ async def warm_up_scheduler(compute: Executor) -> None:
 async def _edge_to_itself(
     inbox: Inbox, pool: BufferPool, pacer: Pacer
 ) -> AsyncIterator[OutEdge]:
-    token = secrets.token_hex(8)
+    keys = edge_keys(secrets.token_hex(8), [0])
 
     def arrived(edge: int, n: int, wall: float, size: int, *_: Any) -> None:
         pack(FlowEnded(edge, n, wall, float(size)))
 
     server = DataServer(
-        token=token, edges=[0], shaped=[0], inbox=inbox, pool=pool, on_arrival=arrived
+        keys=keys, shaped=[0], inbox=inbox, pool=pool, on_arrival=arrived
     )
     address = await server.start("127.0.0.1")
     try:
-        edge = await open_edge(address, 0, token=token, pacer=pacer, within=_WITHIN)
+        edge = await open_edge(address, 0, key=keys[0], pacer=pacer, within=_WITHIN)
         try:
             yield edge
         finally:

@@ -216,23 +216,29 @@ def test_program_goes_wrong(
 ) -> None:
     problem, realization = golden(3, programs={task: f"sabotage:{program}"})
     note = Acts("joined", leftovers.note, problem)
+    allow = (f"sabotage:{program}",)
     with pytest.raises(error) as caught:
-        run(problem, realization, tmp_path, note, **settings)
+        run(problem, realization, tmp_path, note, allow=allow, **settings)
 
     assert re.search(expected, str(caught.value))
+
+
+def test_program_that_the_host_does_not_allow(
+    tmp_path: Path, leftovers: Leftovers
+) -> None:
+    problem, realization = golden(3, programs={"s0": "sabotage:Raises"})
+    with pytest.raises(RunError, match=r"agent 0 .*sabotage:Raises is not allowed"):
+        run(problem, realization, tmp_path)
+    leftovers.note()
 
 
 def test_process_that_never_connects(
     tmp_path: Path, leftovers: Leftovers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def describe_one_deaf(*arguments: Any) -> list[dict[str, Any]]:
-        described = describe_processes(*arguments)
-        return [
-            {**d, "runtime": "sabotage:never"} if d["process"] == "s1" else d
-            for d in described
-        ]
+    def forget_one(*arguments: Any) -> list[dict[str, Any]]:
+        return [d for d in describe_processes(*arguments) if d["process"] != "s1"]
 
-    monkeypatch.setattr("emu.coordinator.run.describe_processes", describe_one_deaf)
+    monkeypatch.setattr("emu.coordinator.run.describe_processes", forget_one)
     problem, realization = golden(1)
     with pytest.raises(DeadlineExceeded, match="s1 did not come up within 4 s"):
         run(problem, realization, tmp_path, deadline=4.0)

@@ -11,7 +11,6 @@ from emu.coordinator import EmulationSettings
 from emu.coordinator.process_specs import (
     describe_processes,
     host_of_machine,
-    preloaded,
     process_hosts,
     receive_sizes,
 )
@@ -88,14 +87,6 @@ def test_real_computation_has_no_times() -> None:
     )
 
     assert described[0]["tasks"][0]["times"] is None
-
-
-def test_torch_is_preloaded_only_where_it_is_needed() -> None:
-    heavy = "emu.launch.preload"
-
-    assert heavy not in preloaded({"emu_nodes.timed:Timed"})
-    assert heavy in preloaded({"emu_nodes.timed:Timed", "emu_nodes.worker:Worker"})
-    assert preloaded({"a.b:C", "a.b:D"}).count("a.b") == 1
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from emu.errors import NodeLost, NodeMisbehaved
 from emu.launch import Agent, LocalAgent, describe_end, run_until_signalled
 from emu.launch.__main__ import main
-from emu.network import ControlConnection, ControlServer
+from emu.network import ControlConnection, ControlServer, Identity
 from emu.wire.messages import AgentHello, Stop, expect, pack, unpack
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ TOKEN = "of-this-run"  # noqa: S105
 async def served(agent: Agent | None, heard: list[AgentHello]) -> tuple[str, int]:
     """Run an agent against a coordinator that stops it at once."""
 
-    async def greet(connection: ControlConnection, _who: dict[str, Any]) -> None:
+    async def greet(connection: ControlConnection, _who: Identity) -> None:
         heard.append(expect(unpack(await connection.receive(5.0)), AgentHello))
         connection.send(pack(Stop("that was all")))
         async for _ in connection:
@@ -58,7 +58,7 @@ def test_wrong_token_is_refused_at_once() -> None:
         finally:
             await server.aclose()
 
-    with pytest.raises(NodeMisbehaved, match=r"refused agent on .*token"):
+    with pytest.raises(NodeMisbehaved, match=r"does not trust .*token"):
         asyncio.run(asyncio.wait_for(join(), 10))
 
 

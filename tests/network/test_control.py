@@ -16,21 +16,28 @@ from emu.errors import (
     FrameTooLarge,
     MalformedFrame,
     NodeLost,
-    NodeMisbehaved,
     TruncatedFrame,
     WireError,
 )
-from emu.network import ControlConnection, ControlServer, connect_control
+from emu.network import (
+    ControlConnection,
+    ControlServer,
+    Identity,
+    connect_control,
+)
 from emu.wire import Kind, WireLimits, encode_message
+from tests.network.strangers import introduced
 
-Serve = Callable[[ControlConnection, dict[str, Any]], Awaitable[None]]
-HELLO = encode_message(Kind.CONTROL, {"token": "secret", "name": "w0"})
+Serve = Callable[[ControlConnection, Identity], Awaitable[None]]
+TOKEN = "secret"  # noqa: S105
+NONCE = bytes(32)
+HELLO = encode_message(Kind.CONTROL, {"role": "process", "name": "w0", "nonce": NONCE})
 
 
-async def echo(connection: ControlConnection, who: dict[str, Any]) -> None:
+async def echo(connection: ControlConnection, who: Identity) -> None:
     with contextlib.suppress(FrameTooLarge):
         async for message in connection:
-            connection.send({"to": who["name"], "echo": message})
+            connection.send({"to": who.name, "echo": message})
 
 
 @contextlib.asynccontextmanager
@@ -38,7 +45,7 @@ async def serving(
     serve: Serve = echo, *, limits: WireLimits | None = None, hello: float = 10.0
 ) -> AsyncIterator[tuple[ControlServer, tuple[str, int]]]:
     server = ControlServer(
-        token="secret",  # noqa: S106
+        token=TOKEN,
         on_connection=serve,
         limits=limits,
         hello_timeout=hello,
@@ -50,8 +57,15 @@ async def serving(
         await server.aclose()
 
 
-def connect(address: tuple[str, int], **more: Any) -> Awaitable[ControlConnection]:
-    return connect_control(address, **{"token": "secret", "name": "w0", **more})
+def connect(
+    address: tuple[str, int],
+    *,
+    token: str = TOKEN,
+    role: str = "process",
+    name: str = "w0",
+    **more: Any,
+) -> Awaitable[ControlConnection]:
+    return connect_control(address, identity=Identity.of(token, role, name), **more)
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -64,7 +78,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 async def test_messages_both_ways_in_order() -> None:
     async with serving() as (server, address):
-        connection = await connect(address, details={"edges": [1, 2]})
+        connection = await connect(address)
         said = [{"n": n, "text": "é" * n, "list": [1.5, None, b"x"]} for n in range(50)]
         for message in said:
             connection.send(message)
@@ -72,27 +86,27 @@ async def test_messages_both_ways_in_order() -> None:
         await connection.aclose()
 
         assert heard == [{"to": "w0", "echo": message} for message in said]
-        assert connection.statistics().sent == 51
+        assert connection.statistics().sent == 52
         assert not server.rejections
 
 
 async def test_the_handshake_says_who() -> None:
-    seen: list[dict[str, Any]] = []
+    seen: list[Identity] = []
 
-    async def note(_: ControlConnection, who: dict[str, Any]) -> None:
+    async def note(_: ControlConnection, who: Identity) -> None:
         seen.append(who)
 
     async with serving(note) as (_, address):
-        connection = await connect(address, details={"pid": 7})
+        connection = await connect(address, role="agent")
         with pytest.raises(NodeLost, match="the coordinator closed its connection"):
             await connection.receive(10)
         await connection.aclose()
 
-    assert seen == [{"name": "w0", "pid": 7}]
+    assert seen == [Identity.of(TOKEN, "agent", "w0")]
 
 
 async def test_iteration_ends_with_the_peer() -> None:
-    async def count(connection: ControlConnection, _: dict[str, Any]) -> None:
+    async def count(connection: ControlConnection, _: Identity) -> None:
         for n in range(3):
             connection.send({"n": n})
 
@@ -105,24 +119,6 @@ async def test_iteration_ends_with_the_peer() -> None:
         assert connection.closed
         with pytest.raises(NodeLost):
             connection.send({})
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"token": "wrong"}, "token of this run"),
-        ({"token": "wröng"}, "token of this run"),
-        ({"name": None}, "does not say who"),
-    ],
-)
-async def test_strangers_are_refused_with_a_reason(
-    change: dict[str, Any], reason: str
-) -> None:
-    async with serving() as (server, address):
-        with pytest.raises(NodeMisbehaved, match=f"refused .*: .*{reason}"):
-            await connect(address, **change)
-
-        assert reason in server.rejections[0].reason
 
 
 BAD = {
@@ -162,7 +158,7 @@ async def test_bad_bytes_into_the_port_are_recorded_and_the_rest_lives_on(
     ("data", "kind"),
     [
         (b"x" * 20, MalformedFrame),
-        (struct.pack(">4sHHIQ", b"emuF", 1, 3, 0, 1 << 40), FrameTooLarge),
+        (struct.pack(">4sHHIQ", b"emuF", 1, 3, 16, 1 << 40), FrameTooLarge),
         (HELLO[:-1], TruncatedFrame),
     ],
     ids=["random", "oversized", "truncated"],
@@ -172,7 +168,7 @@ async def test_bad_bytes_after_the_handshake_reach_who_listens(
 ) -> None:
     caught: list[WireError] = []
 
-    async def listen(connection: ControlConnection, _: dict[str, Any]) -> None:
+    async def listen(connection: ControlConnection, _: Identity) -> None:
         try:
             async for message in connection:
                 raise AssertionError(message)
@@ -180,9 +176,7 @@ async def test_bad_bytes_after_the_handshake_reach_who_listens(
             caught.append(error)
 
     async with serving(listen) as (_, address):
-        reader, writer = await asyncio.open_connection(*address)
-        writer.write(HELLO)
-        await reader.readexactly(20)
+        _, writer = await introduced(address, Identity.of(TOKEN, "process", "w0"))
         writer.write(data)
         writer.close()
         await until(lambda: caught)
@@ -327,7 +321,7 @@ async def test_a_slow_reader_slows_the_sender_and_loses_nothing() -> None:
     heard: list[int] = []
     highest: list[int] = []
 
-    async def slow(connection: ControlConnection, _: dict[str, Any]) -> None:
+    async def slow(connection: ControlConnection, _: Identity) -> None:
         await released.wait()
         async for message in connection:
             heard.append(message["n"])
@@ -347,10 +341,10 @@ async def test_a_slow_reader_slows_the_sender_and_loses_nothing() -> None:
 
 
 async def test_what_serving_raises_is_raised_at_the_end() -> None:
-    async def fail(_: ControlConnection, who: dict[str, Any]) -> None:
-        raise RuntimeError(who["name"])
+    async def fail(_: ControlConnection, who: Identity) -> None:
+        raise RuntimeError(who.name)
 
-    server = ControlServer(token="secret", on_connection=fail)  # noqa: S106
+    server = ControlServer(token=TOKEN, on_connection=fail)
     connection = await connect(await server.start("127.0.0.1"))
     with pytest.raises(NodeLost):
         await connection.receive(10)
@@ -363,7 +357,7 @@ async def test_what_serving_raises_is_raised_at_the_end() -> None:
 async def test_closing_sends_what_is_queued_first() -> None:
     heard: list[int] = []
 
-    async def listen(connection: ControlConnection, _: dict[str, Any]) -> None:
+    async def listen(connection: ControlConnection, _: Identity) -> None:
         heard.extend([len(message["x"]) async for message in connection])
 
     async with serving(listen) as (_, address):

@@ -27,13 +27,17 @@ from emu.network import (
     DataServer,
     Inbox,
     OutEdge,
+    edge_keys,
     open_edge,
 )
+from emu.network.authentication import Challenge
 from emu.wire import Kind, WireLimits, encode_data, encode_message
+from tests.network.strangers import NONCE, read_message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+KEYS = edge_keys("secret", range(3))
 LIMITS = WireLimits(header=4096, body=1 << 26, message=4096)
 Address = tuple[str, int]
 
@@ -50,7 +54,7 @@ class Receiver:
 
     async def open(self, edge: int) -> OutEdge:
         """Return a connected edge that is closed with the receiver."""
-        self.edges.append(await open_edge(self.address, edge, token="secret"))  # noqa: S106
+        self.edges.append(await open_edge(self.address, edge, key=KEYS[edge]))
         return self.edges[-1]
 
 
@@ -61,8 +65,7 @@ async def receiving(
     arrivals: list[tuple[int, int, float, int, bool]] = []
     failures: list[tuple[int, EmulatorError]] = []
     server = DataServer(
-        token="secret",  # noqa: S106
-        edges={0, 1, 2},
+        keys=KEYS,
         inbox=Inbox("w0"),
         pool=pool or BufferPool(),
         on_arrival=lambda *seen: arrivals.append(seen),
@@ -101,10 +104,22 @@ async def introduced(
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Return a raw connection that was accepted for an edge."""
     reader, writer = await asyncio.open_connection(*address)
-    writer.write(encode_message(Kind.HELLO, {"token": "secret", "edge": edge}))
+    challenge = await challenged(reader, writer, edge)
+    writer.write(encode_message(Kind.HELLO, {"proof": challenge.proof("client")}))
     answer = encode_message(Kind.HELLO, {"accepted": edge})
     assert await reader.readexactly(len(answer)) == answer
     return reader, writer
+
+
+async def challenged(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, edge: int
+) -> Challenge:
+    """Return what a raw connection is asked to prove."""
+    writer.write(encode_message(Kind.HELLO, {"edge": edge, "nonce": NONCE}))
+    asked = await read_message(reader)
+    challenge = Challenge.of(KEYS[edge], (edge,), NONCE, asked["nonce"])
+    challenge.check(asked, "server")
+    return challenge
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -172,17 +187,27 @@ STRANGERS = {
     ),
     "oversized": (struct.pack(">4sHHIQ", b"emuF", 1, 1, 0, 1 << 60), "at most 4096"),
     "data first": (b"".join(encode_data(0, 0, {"x": np.zeros(3)})), "kind 2"),
-    "no token": (encode_message(Kind.HELLO, {"edge": 0}), "token of this run"),
-    "wrong token": (
-        encode_message(Kind.HELLO, {"edge": 0, "token": "sécret"}),
-        "token of this run",
+    "no challenge": (encode_message(Kind.HELLO, {"edge": 0}), "no challenge"),
+    "short challenge": (
+        encode_message(Kind.HELLO, {"edge": 0, "nonce": b"x"}),
+        "no challenge",
+    ),
+    "wrong proof": (
+        encode_message(Kind.HELLO, {"edge": 0, "nonce": NONCE})
+        + encode_message(Kind.HELLO, {"proof": NONCE}),
+        "does not know the token",
+    ),
+    "no proof": (
+        encode_message(Kind.HELLO, {"edge": 0, "nonce": NONCE})
+        + encode_message(Kind.HELLO, {"proof": "text"}),
+        "does not know the token",
     ),
     "unknown edge": (
-        encode_message(Kind.HELLO, {"edge": 7, "token": "secret"}),
+        encode_message(Kind.HELLO, {"edge": 7, "nonce": NONCE}),
         "edge 7 does not end here",
     ),
     "edge of no type": (
-        encode_message(Kind.HELLO, {"edge": [0], "token": "secret"}),
+        encode_message(Kind.HELLO, {"edge": [0], "nonce": NONCE}),
         "does not end here",
     ),
 }
@@ -208,7 +233,7 @@ async def test_a_stranger_is_dropped_and_the_rest_lives_on(name: str) -> None:
 async def test_a_truncated_hello_is_recorded() -> None:
     async with receiving() as receiver:
         _, writer = await asyncio.open_connection(*receiver.address)
-        writer.write(encode_message(Kind.HELLO, {"edge": 0, "token": "secret"})[:-3])
+        writer.write(encode_message(Kind.HELLO, {"edge": 0, "nonce": NONCE})[:-3])
         writer.close()
         await until(lambda: receiver.server.rejections)
 
@@ -244,7 +269,7 @@ BROKEN = {
     ),
     "backwards": (GOOD + GOOD, NodeMisbehaved, "iteration 0 after 0"),
     "second hello": (
-        encode_message(Kind.HELLO, {"token": "secret", "edge": 2}),
+        encode_message(Kind.HELLO, {"edge": 2, "nonce": NONCE}),
         NodeMisbehaved,
         "second hello",
     ),
@@ -304,7 +329,7 @@ async def test_nobody_listens() -> None:
     async with receiving() as receiver:
         address = receiver.address
     with pytest.raises(NodeLost, match=r"edge 0 cannot reach 127\.0\.0\.1"):
-        await open_edge(address, 0, token="secret")  # noqa: S106
+        await open_edge(address, 0, key=KEYS[0])
 
 
 async def test_a_receiver_that_never_answers_has_a_deadline() -> None:
@@ -313,7 +338,7 @@ async def test_a_receiver_that_never_answers_has_a_deadline() -> None:
         with pytest.raises(
             DeadlineExceeded, match=r"the sender of edge 3 waited 0\.01 s for 127"
         ):
-            await open_edge(address, 3, token="secret", within=0.01)  # noqa: S106
+            await open_edge(address, 3, key=NONCE, within=0.01)
 
 
 async def test_a_receiver_that_says_more_than_its_answer_is_refused() -> None:
@@ -326,7 +351,7 @@ async def test_a_receiver_that_says_more_than_its_answer_is_refused() -> None:
     server = await asyncio.start_server(talk, "127.0.0.1")
     address = server.sockets[0].getsockname()
     with pytest.raises(NodeMisbehaved, match="more than its answer"):
-        await open_edge(address, 3, token="secret")  # noqa: S106
+        await open_edge(address, 3, key=NONCE)
     server.close()
     await server.wait_closed()
 

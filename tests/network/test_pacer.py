@@ -21,11 +21,14 @@ from emu.network import (
     Pacer,
     RateBoard,
     RunClock,
+    edge_keys,
     open_edge,
 )
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+KEYS = edge_keys("secret", range(3))
 
 
 @dataclass
@@ -69,17 +72,13 @@ async def shaping(
     arrivals: list[tuple[int, int, float, int, bool]] = []
     pacer = Pacer(board, byte_scale=byte_scale)
     server = DataServer(
-        token="secret",  # noqa: S106
-        edges=range(3),
+        keys=KEYS,
         inbox=inbox,
         pool=pool,
         on_arrival=lambda *seen: arrivals.append(seen),
     )
     address = await server.start("127.0.0.1")
-    edges = [
-        await open_edge(address, e, token="secret", pacer=pacer)  # noqa: S106
-        for e in range(3)
-    ]
+    edges = [await open_edge(address, e, key=KEYS[e], pacer=pacer) for e in range(3)]
     clock = RunClock(time.monotonic(), time_scale)
     if started:
         pacer.start(clock)

@@ -18,6 +18,8 @@ from emu.network import (
     Pacer,
     RateBoard,
     RunClock,
+    derive_key,
+    edge_keys,
     open_edge,
     tune_process,
 )
@@ -69,7 +71,12 @@ def sending(pipe: Connection, board_path: str, quantum: float) -> None:
         tune_process()
         pacer = Pacer(RateBoard.open(board_path), quantum=quantum)
         address, mine = pipe.recv()
-        out = {e: await open_edge(address, e, token=TOKEN, pacer=pacer) for e in mine}
+        out = {
+            e: await open_edge(
+                address, e, key=derive_key(TOKEN, "edge", e), pacer=pacer
+            )
+            for e in mine
+        }
         body = np.ones(_PIECE, dtype=np.uint8)
         pipe.send("ready")
         pacer.start(RunClock(pipe.recv(), 1.0))
@@ -108,8 +115,7 @@ def receiving(
                 delivery.release()
 
         server = DataServer(
-            token=TOKEN,
-            edges=range(edges),
+            keys=edge_keys(TOKEN, range(edges)),
             inbox=inbox,
             pool=pool,
             limits=_LIMITS,

@@ -80,9 +80,3 @@ class Scribbles(Timed):
                 for array in payload.values():
                     array[-1] += 1
             time.sleep(0.002)
-
-
-def never(_description: dict[str, Any]) -> int:
-    """Stand in for a runtime that never connects."""
-    time.sleep(3600)
-    return 0

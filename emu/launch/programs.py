@@ -1,0 +1,83 @@
+"""What an agent starts: this product's programs, and those that its owner has named.
+
+A run is told to an agent by its coordinator, as import paths. To import is to execute,
+so that nothing is imported because a message says so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import NodeMisbehaved
+from emu.names import printable
+from emu.network import derive_key
+from emu.workloads.dgtp import PROGRAMS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+#: What every node process runs; it makes the programs of its tasks.
+RUNTIME = "emu_nodes.runtime:main"
+#: Programs that need neither torch nor dgl, whose import takes seconds.
+_LIGHT = frozenset({"emu_nodes.timed:Timed"})
+_HEAVY = frozenset(PROGRAMS.values())
+
+
+def program_path(text: str) -> str:
+    """Return an import path, ``module:Class``.
+
+    Raises
+    ------
+    ValueError
+        When it is not one.
+    """
+    module, _, name = text.partition(":")
+    if not (all(map(str.isidentifier, module.split("."))) and name.isidentifier()):
+        raise ValueError(f"{printable(text)} is not module:Class")
+    return text
+
+
+def programs_of(descriptions: Iterable[dict[str, Any]]) -> set[str]:
+    """Return the programs of all tasks of these processes."""
+    return {task["program"] for each in descriptions for task in each["tasks"]}
+
+
+def check_allowed(programs: Collection[str], allowed: Collection[str]) -> None:
+    """Let pass the product's own programs and those allowed by who owns the host.
+
+    Raises
+    ------
+    NodeMisbehaved
+        When there is another one; nothing of it was imported.
+    """
+    for program in sorted(set(programs) - _LIGHT - _HEAVY - set(allowed)):
+        raise NodeMisbehaved(
+            f"program {printable(program)} is not allowed on this host: start the "
+            f"agent (or emu run) with --allow {printable(program)} if it shall be"
+        )
+
+
+def preloaded(programs: Collection[str]) -> list[str]:
+    """Return the modules to import once, before processes of these programs fork."""
+    heavy = [] if _HEAVY.isdisjoint(programs) else ["emu.launch.preload"]
+    modules = [name.partition(":")[0] for name in (RUNTIME, *sorted(programs))]
+    return [*heavy, *dict.fromkeys(modules)]
+
+
+def with_keys(description: dict[str, Any], token: str) -> dict[str, Any]:
+    """Return a process description with the keys of its process and its edges.
+
+    None of them gives away the token: a process can pose as no other.
+    """
+
+    def keyed(edges: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [
+            {**edge, "key": derive_key(token, "edge", edge["edge"])} for edge in edges
+        ]
+
+    tasks = [
+        {**task, "inputs": keyed(task["inputs"]), "outputs": keyed(task["outputs"])}
+        for task in description["tasks"]
+    ]
+    key = derive_key(token, "process", description["process"])
+    return {**description, "key": key, "tasks": tasks}

@@ -1,0 +1,72 @@
+"""What an agent may start, and what a process is given to prove itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from emu.errors import NodeMisbehaved
+from emu.launch.programs import (
+    RUNTIME,
+    check_allowed,
+    preloaded,
+    program_path,
+    with_keys,
+)
+from emu.network import derive_key
+from emu.workloads.dgtp import PROGRAMS
+
+TIMED = "emu_nodes.timed:Timed"
+
+
+def test_torch_is_preloaded_only_where_it_is_needed() -> None:
+    heavy = "emu.launch.preload"
+
+    assert heavy not in preloaded({TIMED})
+    assert heavy in preloaded({TIMED, "emu_nodes.worker:Worker"})
+    assert preloaded({"a.b:C", "a.b:D"}).count("a.b") == 1
+
+
+def test_product_s_own_programs_and_named_ones_are_allowed() -> None:
+    check_allowed(
+        {TIMED, *PROGRAMS.values(), "mine.train:Trainer"}, ["mine.train:Trainer"]
+    )
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "logging.config:dictConfig",
+        "os:system",
+        "emu_nodes.runtime:main",
+        "emu_nodes.timed:importlib",
+        "mine.train:Other",
+        "mine.train:Trainer ",
+        "",
+    ],
+)
+def test_other_programs_are_refused(program: str) -> None:
+    with pytest.raises(NodeMisbehaved, match="is not allowed on this host"):
+        check_allowed({TIMED, program}, ["mine.train:Trainer"])
+
+
+@pytest.mark.parametrize("text", ["a", "a:", ":b", "a b:c", "a:b.c", "a..b:c", "-m:x"])
+def test_allowed_programs_are_import_paths(text: str) -> None:
+    with pytest.raises(ValueError, match="is not module:Class"):
+        program_path(text)
+
+
+def test_each_process_gets_the_keys_of_its_own_edges_and_not_the_token() -> None:
+    task = {"inputs": [{"edge": 3}], "outputs": [{"edge": 4}], "program": TIMED}
+    described = with_keys({"process": "w0", "tasks": [task]}, "of-this-run")
+
+    assert described["key"] == derive_key("of-this-run", "process", "w0")
+    assert described["tasks"][0]["inputs"] == [
+        {"edge": 3, "key": derive_key("of-this-run", "edge", 3)}
+    ]
+    keys = [described["key"], *(derive_key("of-this-run", "edge", e) for e in (3, 4))]
+    assert len(set(keys)) == 3
+    assert "of-this-run" not in repr(described)
+
+
+def test_runtime_is_the_product_s() -> None:
+    assert RUNTIME.startswith("emu_nodes.")
