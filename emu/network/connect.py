@@ -79,8 +79,8 @@ async def _prove(sock: socket.socket, edge: int, key: bytes, where: str) -> None
     nonce = fresh_nonce()
     asked = await _ask(sock, {"edge": edge, "nonce": nonce})
     if "refused" not in asked:
-        challenge = Challenge.of(key, (edge,), nonce, asked.get("nonce"))
         try:
+            challenge = Challenge.of(key, (edge,), nonce, asked.get("nonce"))
             challenge.check(asked, "server")
         except NodeMisbehaved as error:
             raise NodeMisbehaved(

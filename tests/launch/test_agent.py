@@ -9,13 +9,24 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from emu.errors import NodeLost, NodeMisbehaved
 from emu.launch import Agent, LocalAgent, describe_end, run_until_signalled
 from emu.launch.__main__ import main
 from emu.network import ControlConnection, ControlServer, Identity
-from emu.wire.messages import AgentHello, Stop, expect, pack, unpack
+from emu.wire.messages import (
+    AgentHello,
+    Failed,
+    Launch,
+    Message,
+    Stop,
+    expect,
+    pack,
+    unpack,
+)
+from tests.network.strangers import rogue, said
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,6 +71,56 @@ def test_wrong_token_is_refused_at_once() -> None:
 
     with pytest.raises(NodeMisbehaved, match=r"does not trust .*token"):
         asyncio.run(asyncio.wait_for(join(), 10))
+
+
+ORDERED = {
+    "runtime": "logging.config:dictConfig",
+    "preload": ["antigravity"],
+    "process": "w0",
+    "tasks": [{"program": "logging.config:dictConfig", "inputs": [], "outputs": []}],
+}
+
+
+def test_rogue_coordinator_starts_nothing_and_learns_nothing() -> None:
+    """The hole of old: who had the address had any function called, token and all."""
+
+    async def join() -> list[bytes]:
+        orders = said(accepted=True) + said(**pack(Launch(1, [ORDERED])))
+        async with rogue(orders) as (address, got):
+            with pytest.raises(NodeMisbehaved, match=r"agent on .* does not trust"):
+                await Agent(address, TOKEN).run()
+            return got
+
+    heard = asyncio.run(asyncio.wait_for(join(), 20))
+
+    assert TOKEN.encode() not in b"".join(heard)
+    assert heard[1:] in ([], [b""])
+    assert not psutil.Process().children()
+
+
+def test_coordinator_with_the_token_starts_only_what_the_owner_allows() -> None:
+    said_by_agent: list[Message] = []
+
+    async def order(connection: ControlConnection, _who: Identity) -> None:
+        connection.send(pack(Launch(1, [ORDERED])))
+        said_by_agent.extend([unpack(fields) async for fields in connection])
+
+    async def join() -> None:
+        server = ControlServer(token=TOKEN, on_connection=order)
+        address = await server.start("127.0.0.1")
+        try:
+            await Agent(address, TOKEN, allow=["mine:Program"]).run()
+        finally:
+            await server.aclose()
+
+    with pytest.raises(
+        NodeMisbehaved, match=r"logging\.config:dictConfig is not allow"
+    ):
+        asyncio.run(asyncio.wait_for(join(), 20))
+
+    refused = [m for m in said_by_agent if isinstance(m, Failed)]
+    assert [m.error for m in refused] == ["ProgramRefused"]
+    assert not psutil.Process().children()
 
 
 def test_nobody_answers(unused_tcp_port: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.network.authentication import Challenge
 from emu.wire import PREFIX_BYTES, FrameReader, Kind, Message, encode_message
-from emu.wire.layout import PREFIX
+from emu.wire.frame_layout import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -76,6 +76,7 @@ async def between(
     """Listen for clients and pass on what they and the server say, frame by frame."""
     middle = Between(("", 0))
     passing: set[asyncio.Task[None]] = set()
+    ends: set[asyncio.StreamWriter] = set()
 
     async def carry(
         way: str, source: asyncio.StreamReader, sink: asyncio.StreamWriter
@@ -89,6 +90,7 @@ async def between(
 
     async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, onward = await asyncio.open_connection(*server)
+        ends.update((writer, onward))
         for way, source, sink in (("up", reader, onward), ("down", there, writer)):
             passing.add(asyncio.ensure_future(carry(way, source, sink)))
 
@@ -101,4 +103,36 @@ async def between(
         for task in passing:
             task.cancel()
         await asyncio.gather(*passing, return_exceptions=True)
+        for end in ends:
+            end.close()
+        await asyncio.gather(
+            *(end.wait_closed() for end in ends), return_exceptions=True
+        )
+        await listener.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def rogue(*answers: bytes) -> AsyncIterator[tuple[tuple[str, int], list[bytes]]]:
+    """Listen as who has the address but not the token; answer each frame as told.
+
+    Gives the address, and what came; ends when its only client has left.
+    """
+    got: list[bytes] = []
+    over = asyncio.Event()
+
+    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for answer in answers:
+            got.append(await read_frame(reader))
+            writer.write(answer)
+        with contextlib.suppress(ConnectionResetError):
+            got.append(await reader.read())
+        writer.close()
+        over.set()
+
+    listener = await asyncio.start_server(meet, "127.0.0.1")
+    try:
+        yield listener.sockets[0].getsockname(), got
+        await asyncio.wait_for(over.wait(), 10)
+    finally:
+        listener.close()
         await listener.wait_closed()

@@ -23,7 +23,14 @@ from emu.network import (
 )
 from emu.network.authentication import Challenge, Rejections
 from emu.wire import Kind, encode_message
-from tests.network.strangers import NONCE, between, read_frame, read_message, said
+from tests.network.strangers import (
+    NONCE,
+    between,
+    read_frame,
+    read_message,
+    rogue,
+    said,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -105,21 +112,10 @@ async def test_stranger_is_refused_and_logged_with_address_and_reason(
 
 async def test_rogue_server_learns_nothing_and_is_not_believed() -> None:
     """The hole of old: the token was sent in clear to whoever answered."""
-    got: list[bytes] = []
-
-    async def rogue(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        got.append(await read_frame(reader))
-        writer.write(said(accepted=True) + said(kind="Stop", reason="obey me"))
-        got.append(await reader.read())
-        writer.close()
-
-    server = await asyncio.start_server(rogue, "127.0.0.1")
-    address = server.sockets[0].getsockname()
-    with pytest.raises(NodeMisbehaved, match=r"w0 does not trust .*127\.0\.0\.1"):
-        await connect_control(address, identity=W0)
-    server.close()
-    await server.wait_closed()
-    await until(lambda: len(got) == 2)
+    orders = said(accepted=True) + said(kind="Stop", reason="obey me")
+    async with rogue(orders) as (address, got):
+        with pytest.raises(NodeMisbehaved, match=r"w0 does not trust .*127\.0\.0\.1"):
+            await connect_control(address, identity=W0)
 
     assert got[1] == b""
     assert TOKEN.encode() not in got[0]
@@ -133,7 +129,9 @@ async def test_recording_is_of_no_use_a_second_time() -> None:
         await connection.receive(10)
         await connection.aclose()
         reader, writer = await asyncio.open_connection(*here.address)
-        writer.write(b"".join(middle.seen["up"]))
+        writer.write(middle.seen["up"][0])
+        await read_frame(reader)
+        writer.write(b"".join(middle.seen["up"][1:]))
         await reader.read()
         writer.close()
         await until(lambda: here.log)
@@ -220,7 +218,9 @@ async def test_pings_of_strangers_are_not_answered() -> None:
     async with port() as here:
         reader, writer = await asyncio.open_connection(*here.address)
         writer.write(b"".join(said(_ping=1.0) for _ in range(1000)))
-        heard = await reader.read()
+        heard = b""
+        with contextlib.suppress(ConnectionResetError):
+            heard = await reader.read()
         writer.close()
         await until(lambda: here.log)
 
@@ -230,18 +230,11 @@ async def test_pings_of_strangers_are_not_answered() -> None:
 
 async def test_data_goes_to_no_rogue_receiver() -> None:
     keys = edge_keys(TOKEN, [3])
+    async with rogue(encode_message(Kind.HELLO, {"accepted": 3})) as (address, got):
+        with pytest.raises(NodeMisbehaved, match="edge 3 does not trust"):
+            await open_edge(address, 3, key=keys[3])
 
-    async def rogue(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_frame(reader)
-        writer.write(encode_message(Kind.HELLO, {"accepted": 3}))
-        await reader.read()
-        writer.close()
-
-    server = await asyncio.start_server(rogue, "127.0.0.1")
-    with pytest.raises(NodeMisbehaved, match="edge 3"):
-        await open_edge(server.sockets[0].getsockname(), 3, key=keys[3])
-    server.close()
-    await server.wait_closed()
+    assert got[1:] in ([], [b""])
 
 
 async def test_key_of_one_edge_opens_no_other() -> None:
@@ -269,7 +262,9 @@ async def test_data_recording_is_of_no_use_a_second_time() -> None:
     async with between(address) as middle:
         await (await open_edge(middle.address, 0, key=keys[0])).aclose()
         reader, writer = await asyncio.open_connection(*address)
-        writer.write(b"".join(middle.seen["up"]))
+        writer.write(middle.seen["up"][0])
+        await read_frame(reader)
+        writer.write(b"".join(middle.seen["up"][1:]))
         await reader.read()
         writer.close()
     await server.aclose()

@@ -159,7 +159,7 @@ async def test_bad_bytes_into_the_port_are_recorded_and_the_rest_lives_on(
     [
         (b"x" * 20, MalformedFrame),
         (struct.pack(">4sHHIQ", b"emuF", 1, 3, 16, 1 << 40), FrameTooLarge),
-        (HELLO[:-1], TruncatedFrame),
+        (struct.pack(">4sHHIQ", b"emuF", 1, 3, 16, 9), TruncatedFrame),
     ],
     ids=["random", "oversized", "truncated"],
 )

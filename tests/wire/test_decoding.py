@@ -174,7 +174,7 @@ def test_any_value_under_any_key_raises_wire_errors_only(value: Any, key: str) -
         (prefix_of(kind=3), "kind 3 has no place"),
         (prefix_of(kind=77), "kind 77 has no place"),
         (prefix_of(header=0), "the header is empty"),
-        (prefix_of(kind=1, header=1), "a message has no header"),
+        (prefix_of(kind=1, header=1), "a seal of 1 bytes where 0"),
         (prefix_of(kind=1, header=0, body=0), "the message is empty"),
         (frame_of(b"\xc1"), "not a msgpack map"),
         (frame_of(b"\x91\x01"), "not a msgpack map with text keys"),
