@@ -7,10 +7,11 @@ import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from emu.cli.options import address
 from emu.cli.progress_bar import ProgressLine
 from emu.coordinator import Observer, Observers
 from emu.dashboard import Dashboard, LiveRun, LiveTable
-from emu.errors import EmulatorError, ScenarioError
+from emu.errors import EmulatorError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +53,11 @@ class Onlookers:
             experiment.policy,
             settings.time_scale,
         )
-        host, port = address(page) if page else ("", 0)
+        host, port = (
+            address(page if ":" in page else f"127.0.0.1:{page}", "--dashboard-at")
+            if page
+            else ("", 0)
+        )
         token = os.environ.get("EMU_DASHBOARD_TOKEN", "")
         self._dashboard = (
             Dashboard(self._live, directory, host=host, port=port, token=token)
@@ -103,17 +108,3 @@ class Onlookers:
             threading.Event().wait()
         except KeyboardInterrupt:
             self._console.print("the dashboard is closed")
-
-
-def address(text: str) -> tuple[str, int]:
-    """Return host and port of ``[host:]port``.
-
-    Raises
-    ------
-    ScenarioError
-        When it is neither.
-    """
-    host, _, port = text.rpartition(":")
-    if not port.isdecimal() or int(port) > 65535:
-        raise ScenarioError(f"{text} is not [HOST:]PORT", file="--dashboard-at")
-    return host.strip("[]") or "127.0.0.1", int(port)

@@ -10,6 +10,7 @@ import typer
 
 from emu.atomic_file import write_atomic
 from emu.errors import ScenarioError
+from emu.network import parse_address
 from emu.units import DURATION
 
 ScenarioFile: TypeAlias = Annotated[
@@ -27,6 +28,20 @@ JsonTarget: TypeAlias = Annotated[
         "--json", metavar="OUT", help="Write the result to a file; - prints it instead."
     ),
 ]
+
+
+def address(text: str, option: str, *, port: int | None = None) -> tuple[str, int]:
+    """Return the host and port that an option states.
+
+    Raises
+    ------
+    ScenarioError
+        When it is no address.
+    """
+    try:
+        return parse_address(text, port=port)
+    except ValueError as error:
+        raise ScenarioError(str(error), file=option) from error
 
 
 def seconds(text: str, option: str) -> float:

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from typing_extensions import override
 
 from emu.coordinator import Observer
+from emu.network import format_address
 from emu.units import format_rate
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class ProgressLine(Observer):
         if self._agents:
             self._progress.console.print(
                 f"waiting for {self._agents} agents, on each host run:\n"
-                f"    EMU_TOKEN={token} emu agent {host}:{port}",
+                f"    EMU_TOKEN={token} emu agent {format_address(host, port)}",
                 soft_wrap=True,
             )
 

@@ -14,7 +14,7 @@ from emu.calibration import cached_profile
 from emu.cli.app import app
 from emu.cli.doctor_commands import prediction_table
 from emu.cli.live_views import Onlookers
-from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
+from emu.cli.options import JsonTarget, Overrides, ScenarioFile, address, emit
 from emu.cli.progress_bar import ProgressLine
 from emu.errors import ExpectationMissed, RunUntrusted
 from emu.experiment.auto_scale import fit
@@ -95,8 +95,8 @@ def run(
     after the run until Ctrl-C where somebody watches (standard error is a terminal);
     an open page keeps the run in any case.
     """
+    host, port = address(listen, "--listen", port=0)
     scenario = load(file, overrides or [])
-    host, _, port = listen.partition(":")
     experiment, prediction = fit(scenario, cached_profile, foresee=dry_run)
     scenario = experiment.scenario
     if dry_run and prediction is not None:
@@ -107,19 +107,14 @@ def run(
         scenario,
         agents=agents,
         listen=host,
-        port=int(port or 0),
+        port=port,
         token=os.environ.get("EMU_TOKEN", "") if agents else "",
         allow=tuple(allow or ()),
     )
-    directory = RunDirectory.create(scenario.name, runs)
-    progress = terminal(sys.stderr)
+    directory, progress = RunDirectory.create(scenario.name, runs), terminal(sys.stderr)
+    page = dashboard_at or ("0" if dashboard else "")
     onlookers = Onlookers(
-        experiment,
-        settings,
-        directory.path,
-        progress,
-        page=dashboard_at or ("0" if dashboard else ""),
-        table=live,
+        experiment, settings, directory.path, progress, page=page, table=live
     )
     with onlookers as observer:
         outcome = carry_out(experiment, settings, directory, observer)
@@ -201,6 +196,7 @@ def agent(
     Replaces this process by ``python -m emu.launch``: what an agent's interpreter has
     as its main module would be imported again by every process it forks.
     """
+    address(coordinator, "agent")
     arguments = [sys.executable, "-m", "emu.launch", coordinator]
     arguments += ["--patience", str(patience)]
     arguments += [f"--allow={program}" for program in allow or ()]

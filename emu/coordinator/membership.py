@@ -12,9 +12,8 @@ import secrets
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from typing_extensions import override
-
 from emu.coordinator.mailbox import Mailbox
+from emu.coordinator.members import JoinedAgent, Process
 from emu.coordinator.root_cause import Report, Severity, cause, severity_of
 from emu.errors import (
     DeadlineExceeded,
@@ -25,7 +24,13 @@ from emu.errors import (
     WireError,
 )
 from emu.launch import LocalAgent, describe_end
-from emu.network import ControlConnection, ControlServer, Identity, RateBoard
+from emu.network import (
+    ControlConnection,
+    ControlServer,
+    Identity,
+    RateBoard,
+    format_address,
+)
 from emu.wire.messages import (
     AgentHello,
     Beat,
@@ -51,31 +56,6 @@ _BEAT = 1.0  # wall seconds between two signs of life
 _SILENCE = 5.0  # wall seconds without one after which an agent counts as cut off
 _CAUSE_SHOWS = 0.5  # wall seconds in which the cause of a failure is reported, too
 _LEAVE = 2.0  # wall seconds that agents have to end their processes and leave
-
-
-class JoinedAgent:
-    """An agent that has joined, with the rate board of its host."""
-
-    def __init__(
-        self, name: str, connection: ControlConnection, host: dict[str, Any]
-    ) -> None:
-        self.name, self.connection, self.host = name, connection, host
-        self.address = connection.peer_address
-        self.board: RateBoard | None = None
-        self.last_heard = time.monotonic()
-        self.gone = False
-
-    @override
-    def __str__(self) -> str:
-        return f"{self.name} at {self.address}"
-
-
-class Process:
-    """A node process that has joined."""
-
-    def __init__(self, name: str, pid: int, connection: ControlConnection) -> None:
-        self.name, self.pid, self.connection = name, pid, connection
-        self.failed = self.done = False
 
 
 class Membership:
@@ -120,9 +100,8 @@ class Membership:
             self.address = await self._server.start(settings.listen, settings.port)
         except OSError as error:
             why = os.strerror(error.errno) if error.errno else str(error)
-            raise RunError(
-                f"cannot listen on {settings.listen}:{settings.port}: {why}"
-            ) from error
+            where = format_address(settings.listen, settings.port)
+            raise RunError(f"cannot listen on {where}: {why}") from error
         try:
             if not settings.agents:
                 self._local = await LocalAgent.start(
@@ -273,8 +252,6 @@ class Membership:
         elif isinstance(hello, ProcessHello) and who.role == "process":
             process = Process(who.name, hello.pid, connection)
             await self._follow_process(process)
-        else:
-            self._note(f"{who.role} {who.name} said what is not for it to say")
 
     async def _follow_agent(
         self, connection: ControlConnection, hello: AgentHello

@@ -14,21 +14,26 @@ from emu.errors import EmulatorError
 from emu.launch.agent import Agent
 from emu.launch.programs import program_path
 from emu.launch.signals import run_until_signalled
+from emu.network import parse_address
+
+
+def _address(text: str) -> tuple[str, int]:
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve one run; return the exit status."""
     parser = argparse.ArgumentParser(prog="emu agent")
-    parser.add_argument("coordinator", metavar="HOST:PORT")
+    parser.add_argument("coordinator", metavar="HOST:PORT", type=_address)
     parser.add_argument("--bind", default="")
     parser.add_argument("--patience", type=float, default=10.0)
     parser.add_argument("--allow", action="append", default=[], type=program_path)
     options = parser.parse_args(arguments)
-    host, _, port = options.coordinator.rpartition(":")
-    if not (host and port.isdigit()):
-        parser.error(f"{options.coordinator} is not HOST:PORT")
     agent = Agent(
-        (host.strip("[]"), int(port)),
+        options.coordinator,
         os.environ.pop("EMU_TOKEN", ""),  # not for those it starts
         allow=options.allow,
         bind=options.bind,

@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from emu.launch.fork import describe_end, scratch_of
+from emu.network import format_address
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -61,7 +62,7 @@ class LocalAgent:
                 sys.executable,
                 "-m",
                 "emu.launch",
-                f"{address[0]}:{address[1]}",
+                format_address(*address),
                 "--patience",
                 f"{_PATIENCE:g}",
                 *(f"--allow={program}" for program in allow),

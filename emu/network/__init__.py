@@ -5,6 +5,7 @@ Everything above speaks emulated seconds and bytes; only here they become wall s
 policies, what a payload means.
 """
 
+from emu.network.address import format_address, parse_address
 from emu.network.authentication import (
     Identity,
     Rejection,
@@ -54,8 +55,10 @@ __all__ = [
     "connect_control",
     "derive_key",
     "edge_keys",
+    "format_address",
     "open_edge",
     "pace_at",
+    "parse_address",
     "tune_process",
     "tune_socket",
 ]

@@ -24,6 +24,7 @@ import msgpack
 
 from emu.errors import NodeMisbehaved
 from emu.names import printable
+from emu.network.address import format_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -167,4 +168,4 @@ class Rejections(deque[Rejection]):
 
 def name_of(address: Sequence[Any] | None) -> str:
     """Return host:port of a peer's address."""
-    return f"{address[0]}:{address[1]}" if address else "unknown"
+    return format_address(str(address[0]), address[1]) if address else "unknown"

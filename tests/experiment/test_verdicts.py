@@ -109,7 +109,7 @@ def test_overrun_of_a_known_share_is_the_headline(
     directory = RunDirectory.create("overrun", tmp_path)
     result = carry_out(
         dataclasses.replace(experiment, problem=problem),
-        emulation_settings(experiment.scenario),
+        emulation_settings(experiment.scenario, allow=("sabotage:Overruns",)),
         directory,
     ).result
 

@@ -100,10 +100,12 @@ def test_rogue_coordinator_starts_nothing_and_learns_nothing() -> None:
 
 def test_coordinator_with_the_token_starts_only_what_the_owner_allows() -> None:
     said_by_agent: list[Message] = []
+    left = asyncio.Event()
 
     async def order(connection: ControlConnection, _who: Identity) -> None:
         connection.send(pack(Launch(1, [ORDERED])))
         said_by_agent.extend([unpack(fields) async for fields in connection])
+        left.set()
 
     async def join() -> None:
         server = ControlServer(token=TOKEN, on_connection=order)
@@ -111,6 +113,7 @@ def test_coordinator_with_the_token_starts_only_what_the_owner_allows() -> None:
         try:
             await Agent(address, TOKEN, allow=["mine:Program"]).run()
         finally:
+            await asyncio.wait_for(left.wait(), 10)
             await server.aclose()
 
     with pytest.raises(
@@ -141,7 +144,7 @@ def test_command_ends_with_the_exit_code_of_its_error(
 def test_command_wants_an_address(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["nowhere"])
-    assert "nowhere is not HOST:PORT" in capsys.readouterr().err
+    assert "'nowhere' is not HOST:PORT" in capsys.readouterr().err
 
 
 def test_token_is_in_no_argument(tmp_path: Path) -> None:
