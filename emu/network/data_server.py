@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
-from emu.network.frame_log import FrameLog
 from emu.network.authentication import (
     Challenge,
     Rejections,
     fresh_nonce,
     name_of,
 )
+from emu.network.frame_log import FrameLog
 from emu.network.inbox import Delivery, Inbox
 from emu.network.rx_timestamps import ArrivalReader
 from emu.network.traffic import Traffic
