@@ -78,7 +78,6 @@ def candidates(space: Space, realization: Realization, policy: str) -> Candidate
     times = np.array(realization.times, order="C")
     head, tail, least = _without_transfers(arrays, times)
     sizes = [len(unit.tasks) for unit in space.units]
-    limited = np.where(np.isfinite(space.capacity), space.capacity - space.free, 0.0)
     return Candidates(
         arrays,
         times,
@@ -87,7 +86,7 @@ def candidates(space: Space, realization: Realization, policy: str) -> Candidate
         np.cumsum([0, *sizes], dtype=np.int64),
         np.array([t for unit in space.units for t in unit.tasks], dtype=np.int64),
         space.demand,
-        limited,
+        space.used,
         space.capacity,
         sent_bytes(space.job, realization),
         head,

@@ -22,8 +22,10 @@ def infeasibility(space: Space) -> InfeasiblePlacement:
     The first of these that holds, over resources in alphabetical order: pinned tasks
     overload their machine; all tasks together want more than all machines have; one
     unit is larger than the room on any machine; one resource alone cannot be packed.
-    Otherwise no single resource is to blame, and the error says so.
+    Otherwise no single resource is to blame, and the error names those that movable
+    tasks demand.
     """
+    movable = ", ".join(space.resources[r] for r in _demanded(space))
     return (
         _pinned(space)
         or _total(space)
@@ -31,9 +33,14 @@ def infeasibility(space: Space) -> InfeasiblePlacement:
         or _alone(space)
         or InfeasiblePlacement(
             "the tasks do not fit the cluster: "
-            f"{', '.join(space.resources)} bind together, none of them alone"
+            f"{movable} bind together, none of them alone"
         )
     )
+
+
+def _demanded(space: Space) -> list[int]:
+    """Return the resources of which some movable task demands any."""
+    return np.flatnonzero(space.demand.any(axis=0)).tolist()
 
 
 def _pinned(space: Space) -> InfeasiblePlacement | None:
@@ -62,7 +69,7 @@ def _overloaded(space: Space) -> Iterator[tuple[str, str, float, str]]:
                 capacity = space.capacity[machine, r]
                 problem = (
                     f"machine {name} has {capacity:g} {resource}, the tasks pinned to "
-                    f"it need {capacity - free[r]:g} ({-free[r]:g} more)"
+                    f"it need {space.used[machine, r]:g} ({-free[r]:g} more)"
                 )
                 yield name, resource, float(-free[r]), problem
 
@@ -70,8 +77,7 @@ def _overloaded(space: Space) -> Iterator[tuple[str, str, float, str]]:
 def _total(space: Space) -> InfeasiblePlacement | None:
     for r, resource in enumerate(space.resources):
         there = float(space.capacity[:, r].sum())
-        pinned = there - float(space.free[:, r].sum()) if np.isfinite(there) else 0.0
-        asked = pinned + float(space.demand[:, r].sum())
+        asked = float(space.used[:, r].sum() + space.demand[:, r].sum())
         if asked > there * (1 + 1e-12):
             return InfeasiblePlacement(
                 f"the tasks need {asked:g} {resource} in total, "
@@ -102,7 +108,8 @@ def _largest(space: Space) -> InfeasiblePlacement | None:
 
 def _alone(space: Space) -> InfeasiblePlacement | None:
     """Blame a resource that could not be packed even if all others were unlimited."""
-    for r, resource in enumerate(space.resources):
+    for r in _demanded(space):
+        resource = space.resources[r]
         asked = space.demand[:, r][space.demand[:, r] > 0]
         amounts, sizes = np.unique(asked, return_counts=True)
         packing = Packing(

@@ -53,6 +53,8 @@ class Space:
         the others cannot decide anything.
     capacity
         C_m^r, infinite where unlimited, shape (machines, resources).
+    used
+        Summed demands of the tasks pinned to each machine, same shape.
     free
         Capacity less the demands of pinned tasks, C'_m^r of the paper, same shape;
         negative where the pinned tasks alone are too much.
@@ -80,7 +82,7 @@ class Space:
             ],
             dtype=np.float64,
         ).reshape(len(cluster.machines), len(self.resources))
-        self.free = self.capacity.copy()
+        self.used = np.zeros_like(self.capacity)
         self.fixed: NDArray[np.int64] = np.full(len(job.tasks), -1, dtype=np.int64)
         units = []
         for process, tasks in job.processes.items():
@@ -88,10 +90,11 @@ class Space:
             if pins:
                 machine = cluster.index(str(pins.pop()))
                 self.fixed[list(tasks)] = machine
-                self.free[machine] -= self._demand(tasks)
+                self.used[machine] += self._demand(tasks)
             else:
                 kinds = tuple(job.tasks[t].kind for t in tasks)
                 units.append(Unit(process, tasks, kinds))
+        self.free = self.capacity - self.used
         self.units = tuple(units)
         self.demand: NDArray[np.float64] = np.array(
             [self._demand(unit.tasks) for unit in units], dtype=np.float64

@@ -9,6 +9,7 @@ lag K it lets iteration n of a store start only after its worker ended n - K.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -172,6 +173,25 @@ class Job:
             known[name] += 1
             names.append(f"{name}#{known[name]}" if known[name] > 1 else name)
         return tuple(names)
+
+    @cached_property
+    def edge_ranks(self) -> tuple[int, ...]:
+        """Place of every edge by the names of its destination and its source.
+
+        What ties are broken by: the job alone, not the order in its file. Numbers in
+        names count as numbers, w2 before w10. Edges between the same two tasks go by
+        lag, then in the order of ``edges``.
+        """
+        names = [
+            [int(part) if i % 2 else part for i, part in enumerate(parts)]
+            for parts in (re.split(r"(\d+)", task.name) for task in self.tasks)
+        ]
+        order = sorted(
+            (names[edge.destination], names[edge.source], edge.lag, position)
+            for position, edge in enumerate(self.edges)
+        )
+        ranks = {position: rank for rank, (*_, position) in enumerate(order)}
+        return tuple(ranks[position] for position in range(len(self.edges)))
 
     @cached_property
     def edge_positions(self) -> dict[str, int]:

@@ -20,14 +20,25 @@ from emu.scheduling.priorities import (
     remaining,
     sort_flows,
     take,
+    volume,
 )
 
 if TYPE_CHECKING:
     from emu.scheduling.compiled_problem import Layout
     from emu.scheduling.state import State
 
-#: Predicted times are at least this long, or the last bytes would get all the weight.
-SHORTEST = 1e-3
+#: Where a finish is predicted, a flow counts at least this share of its volume as left:
+#: the last bytes would get all the weight.
+LEAST_LEFT = 0.01
+#: The whole volume counts, as when the flow began.
+WHOLE = 1.0
+
+
+@inlined
+def _left(layout: Layout, state: State, group: int, now: float, least: float) -> float:
+    """Return what is left of the flow of ``group``, at least a share of its volume."""
+    left = remaining(layout, state, group, now)
+    return float(max(left, least * volume(layout, state, group)))
 
 
 @inlined
@@ -60,7 +71,9 @@ def find_coflows(layout: Layout, state: State) -> int:
 
 
 @inlined
-def _count_coflow(layout: Layout, state: State, coflow: int, now: float) -> None:
+def _count_coflow(
+    layout: Layout, state: State, coflow: int, now: float, least: float
+) -> None:
     """Set ``scratch.flows`` and ``scratch.load`` (bytes) on the ports of ``coflow``."""
     scratch = state.scratch
     first, end = scratch.member_start[coflow], scratch.member_start[coflow + 1]
@@ -71,43 +84,38 @@ def _count_coflow(layout: Layout, state: State, coflow: int, now: float) -> None
             scratch.load[layout.hop[j]] = 0.0
     for i in range(first, end):
         group = scratch.member[i]
-        left = remaining(layout, state, group, now)
+        left = _left(layout, state, group, now, least)
         for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
             scratch.flows[layout.hop[j]] += 1
             scratch.load[layout.hop[j]] += left
 
 
 @inlined
-def weigh_by_finish(layout: Layout, state: State, now: float, frozen: bool) -> None:  # noqa: FBT001 - numba
+def weigh_by_finish(layout: Layout, state: State, now: float, least: float) -> None:
     """Weigh every flow by 1 / its finish time if its coflow were alone.
 
-    ``omcoflow_wc`` is weighted max-min with these weights. With ``frozen`` the whole
-    volume counts, not what is left of it.
+    ``omcoflow_wc`` is weighted max-min with these weights.
     """
     scratch = state.scratch
     for coflow in range(find_coflows(layout, state)):
-        _count_coflow(layout, state, coflow, now)
+        _count_coflow(layout, state, coflow, now, least)
         for i in range(scratch.member_start[coflow], scratch.member_start[coflow + 1]):
             group = scratch.member[i]
             rate = math.inf
             for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
                 port = layout.hop[j]
                 rate = min(rate, layout.capacity[port] / scratch.flows[port])
-            left = remaining(layout, state, group, now)
-            if frozen:
-                place = layout.slot[group]
-                left = state.mark[place] - state.base[state.mark_edge[place]]
-            scratch.weight[group] = 1.0 / max(left / rate, SHORTEST)
+            scratch.weight[group] = rate / _left(layout, state, group, now, least)
 
 
 @inlined
-def omcoflow(layout: Layout, state: State, now: float, frozen: bool) -> None:  # noqa: FBT001 - numba
+def omcoflow(layout: Layout, state: State, now: float, least: float) -> None:
     """``omcoflow`` and ``omcoflow_frozen``: every port divided by weight.
 
     A flow gets the smallest of its shares; what others leave is not handed on.
     """
     scratch = state.scratch
-    weigh_by_finish(layout, state, now, frozen)
+    weigh_by_finish(layout, state, now, least)
     for port in range(scratch.load.size):
         scratch.load[port] = 0.0
     for group in range(state.active.size):
@@ -125,10 +133,12 @@ def omcoflow(layout: Layout, state: State, now: float, frozen: bool) -> None:  #
 
 
 @inlined
-def _set_gamma(layout: Layout, state: State, coflow: int, now: float) -> None:
+def _set_gamma(
+    layout: Layout, state: State, coflow: int, now: float, least: float
+) -> None:
     """Set ``scratch.gamma``: the time of the coflow's fullest port for it alone."""
     scratch = state.scratch
-    _count_coflow(layout, state, coflow, now)
+    _count_coflow(layout, state, coflow, now, least)
     scratch.gamma[coflow] = 0.0
     for i in range(scratch.member_start[coflow], scratch.member_start[coflow + 1]):
         group = scratch.member[i]
@@ -146,12 +156,11 @@ def weigh_by_bottleneck(layout: Layout, state: State, now: float) -> None:
     """
     scratch = state.scratch
     for coflow in range(find_coflows(layout, state)):
-        _set_gamma(layout, state, coflow, now)
-        gamma = max(scratch.gamma[coflow], SHORTEST)
+        _set_gamma(layout, state, coflow, now, LEAST_LEFT)
         for i in range(scratch.member_start[coflow], scratch.member_start[coflow + 1]):
             group = scratch.member[i]
-            left = remaining(layout, state, group, now)
-            scratch.weight[group] = left / gamma**2
+            left = _left(layout, state, group, now, LEAST_LEFT)
+            scratch.weight[group] = left / scratch.gamma[coflow] ** 2
 
 
 @inlined
@@ -161,7 +170,7 @@ def _allocate_minimum(layout: Layout, state: State, coflow: int, now: float) -> 
     A coflow that needs a port on which nothing is left gets nothing.
     """
     scratch = state.scratch
-    _count_coflow(layout, state, coflow, now)
+    _count_coflow(layout, state, coflow, now, 0.0)
     slowest = 0.0
     for i in range(scratch.member_start[coflow], scratch.member_start[coflow + 1]):
         group = scratch.member[i]
@@ -180,7 +189,7 @@ def smallest_bottleneck_first(layout: Layout, state: State, now: float) -> None:
     """``sebf_madd``: coflows by gamma, MADD within, the rest to flows in that order."""
     scratch = state.scratch
     for coflow in range(find_coflows(layout, state)):
-        _set_gamma(layout, state, coflow, now)
+        _set_gamma(layout, state, coflow, now, 0.0)
     for group in range(state.active.size):
         if state.active[group] > 0:
             scratch.key[group] = coarse(scratch.gamma[scratch.coflow[group]])

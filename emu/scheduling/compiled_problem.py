@@ -50,6 +50,8 @@ class JobArrays(NamedTuple):
         Whether the policy tells flows over the same hops apart.
     source, destination, lag
         Of every edge.
+    rank
+        Place of every edge in the order that breaks ties, see `Job.edge_ranks`.
     credit
         Whether the edge carries no bytes.
     out_start, out_edge, in_start, in_edge
@@ -68,6 +70,7 @@ class JobArrays(NamedTuple):
     source: Ints
     destination: Ints
     lag: Ints
+    rank: Ints
     credit: NDArray[np.bool_]
     out_start: Ints
     out_edge: Ints
@@ -102,6 +105,7 @@ class Layout(NamedTuple):
     source: Ints
     destination: Ints
     lag: Ints
+    rank: Ints
     out_start: Ints
     out_edge: Ints
     in_start: Ints
@@ -152,6 +156,7 @@ def job_arrays(job: Job, cluster: Cluster, policy: int, *, by_flow: bool) -> Job
         source,
         destination,
         np.array([edge.lag for edge in job.edges], dtype=np.int64),
+        np.array(job.edge_ranks, dtype=np.int64),
         np.array([edge.credit for edge in job.edges], dtype=np.bool_),
         *_lists(source, len(job.tasks)),
         *_lists(destination, len(job.tasks)),
@@ -258,6 +263,7 @@ def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
         source=job.source,
         destination=job.destination,
         lag=job.lag,
+        rank=job.rank,
         out_start=job.out_start,
         out_edge=job.out_edge,
         in_start=job.in_start,

@@ -12,8 +12,11 @@ Where sources are silent, this is our reading:
 - ``fifo``: whatever leaves a machine queues at its NIC in the order in which tasks
   produced it (ties as below), and only the first flow of each queue is sent. Where the
   first flows of several queues meet at an in port they share it max-min fairly.
-- "Remaining" is of the flow in question; the iteration served, the destination task and
-  the edge break ties. Remaining times are those of the flow alone on its hops.
+- "Remaining" is of the flow in question. Remaining times are those of the flow alone on
+  its hops.
+- Ties are broken by the iteration served, then by the names of the destination and the
+  source, never by the order in the file. Under ``sebf_madd`` so are the flows of one
+  coflow that take what its allocation left.
 - Remaining paths (``oes_cp``, ``weighted_maxmin``) use expected times and volumes, as a
   scheduler does not know the ones to come: the means of a profile.
 - Slack is the longest remaining path over all active flows less the flow's own, at
@@ -21,7 +24,8 @@ Where sources are silent, this is our reading:
 - A coflow is the active flows to one iteration of one task. The DGTP paper (section
   VI-B) describes OMCoflow in one sentence; ``omcoflow`` takes it literally, the
   variants repair what that leaves idle (``_wc``), replace the weights by those of a
-  bottleneck (``_gamma``) or predict once, at arrival (``_frozen``).
+  bottleneck (``_gamma``) or predict once, at arrival (``_frozen``). Where a finish is
+  predicted, at least a hundredth of every volume counts as left: 1 / time has no bound.
 """
 
 from __future__ import annotations
@@ -185,7 +189,7 @@ def policy_named(name: str) -> Policy:
 
 
 def rate_policy(name: str) -> Policy:
-    """Return the policy called ``name``, which must be a rule for codes.
+    """Return the policy called ``name``, which must be a rule for rates.
 
     Raises
     ------

@@ -2,8 +2,8 @@
 
 Keys that are equal up to rounding must not be told apart, or the last bit of a sum
 would decide who goes first: keys are compared to 32 bits, then come the iteration
-served, the destination task and the edge. Likewise what is left of a port after it has
-been given away counts as nothing.
+served and the names of destination and source, never the order in the file. Likewise
+what is left of a port after it has been given away counts as nothing.
 """
 
 from __future__ import annotations
@@ -44,16 +44,21 @@ def flow_edge(layout: Layout, state: State, group: int) -> int:
 
 
 @inlined
+def volume(layout: Layout, state: State, group: int) -> float:
+    """Return the bytes of the only flow of ``group``."""
+    place = layout.slot[group]
+    return float(state.mark[place] - state.base[state.mark_edge[place]])
+
+
+@inlined
 def remaining(layout: Layout, state: State, group: int, now: float) -> float:
     """Return the bytes that the only flow of ``group`` has left.
 
     Never quite 0: a flow whose last byte was not reported yet still needs a rate.
     """
-    first = layout.slot[group]
-    mark = state.mark[first]
     served = state.service[group] + state.rate[group] * (now - state.since[group])
-    volume = mark - state.base[state.mark_edge[first]]
-    return float(max(mark - served, 1e-9 * volume))
+    left = state.mark[layout.slot[group]] - served
+    return float(max(left, 1e-9 * volume(layout, state, group)))
 
 
 @inlined
@@ -63,11 +68,8 @@ def _precedes(layout: Layout, state: State, one: int, other: int) -> bool:
         return bool(scratch.key[one] < scratch.key[other])
     if scratch.turn[one] != scratch.turn[other]:
         return bool(scratch.turn[one] < scratch.turn[other])
-    ours = layout.destination[flow_edge(layout, state, one)]
-    theirs = layout.destination[flow_edge(layout, state, other)]
-    if ours != theirs:
-        return bool(ours < theirs)
-    return one < other
+    ours = layout.rank[flow_edge(layout, state, one)]
+    return bool(ours < layout.rank[flow_edge(layout, state, other)])
 
 
 @inlined

@@ -82,7 +82,7 @@ def _weigh(layout: Layout, state: State, now: float) -> None:
     elif layout.policy == FIFO:
         priorities.weigh_heads_of_queues(layout, state)
     elif layout.policy == OMCOFLOW_WC:
-        coflows.weigh_by_finish(layout, state, now, False)
+        coflows.weigh_by_finish(layout, state, now, coflows.LEAST_LEFT)
     else:
         coflows.weigh_by_bottleneck(layout, state, now)
 
@@ -107,7 +107,9 @@ def _allocate_by_flow(layout: Layout, state: State, now: float) -> None:
     elif policy == SEBF_MADD:
         coflows.smallest_bottleneck_first(layout, state, now)
     else:
-        coflows.omcoflow(layout, state, now, policy == OMCOFLOW_FROZEN)
+        frozen = policy == OMCOFLOW_FROZEN
+        least = coflows.WHOLE if frozen else coflows.LEAST_LEFT
+        coflows.omcoflow(layout, state, now, least)
     for group in range(state.active.size):
         if state.active[group] > 0:
             set_rate(layout, state, group, scratch.rate[group], now)

@@ -140,16 +140,33 @@ def _fullest_port(scratch: Scratch) -> int:
 
 
 @inlined
+def _weight_of(layout: Layout, state: State, port: int) -> float:
+    """Return the weight of the flows over ``port`` that may still rise.
+
+    Weights may be as 1 to 1e9: what is left of a sum after most of it was subtracted is
+    rounding, and shares by it exceeded a port by 3e-9.
+    """
+    weight = 0.0
+    for i in range(layout.port_start[port], layout.port_start[port + 1]):
+        group = layout.port_group[i]
+        if not state.scratch.frozen[group]:
+            weight += state.active[group] * state.scratch.weight[group]
+    return weight
+
+
+@inlined
 def _freeze(layout: Layout, state: State, group: int, level: float) -> None:
     scratch, count = state.scratch, state.active[group]
     scratch.frozen[group] = True
-    given = level * scratch.weight[group]
-    scratch.rate[group] += given
+    weight = count * scratch.weight[group]
+    scratch.rate[group] += level * scratch.weight[group]
     for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
         port = layout.hop[i]
         scratch.flows[port] -= count
-        scratch.load[port] -= count * scratch.weight[group]
-        scratch.residual[port] -= count * given
+        scratch.residual[port] = max(scratch.residual[port] - level * weight, 0.0)
+        scratch.load[port] -= weight
+        if scratch.flows[port] > 0 and scratch.load[port] < weight:
+            scratch.load[port] = _weight_of(layout, state, port)
 
 
 @inlined
@@ -173,7 +190,7 @@ def fill_up(layout: Layout, state: State) -> None:
         port = _fullest_port(scratch)
         if port < 0:
             return
-        level = max(scratch.residual[port], 0.0) / scratch.load[port]
+        level = scratch.residual[port] / scratch.load[port]
         for i in range(layout.port_start[port], layout.port_start[port + 1]):
             group = layout.port_group[i]
             if not scratch.frozen[group]:

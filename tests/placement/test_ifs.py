@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from emu.errors import InfeasiblePlacement
-from emu.placement import place_ifs
+from emu.placement import place, place_ifs
 from emu.placement.packing import Packing
-from emu.problem import Cluster, Edge, Job, Machine, Task
+from emu.problem import Cluster, Edge, Job, Machine, Profile, Task
 from tests.placement.placement_cases import (
     dgtp_job,
     feasible_exists,
@@ -191,3 +191,35 @@ def test_packing_visits_states_in_the_order_of_the_paper() -> None:
     assert packing.solve([0, 1]) == [(0, (1,)), (1, (2,))]
     assert packing.solve([1, 0]) == [(1, (1,)), (0, (2,))]
     assert packing.most_per_bin() == (2,)
+
+
+def test_what_only_pinned_tasks_demand_is_not_to_blame() -> None:
+    """Stores fill memory, samplers want none: cpu and gpu bind together."""
+    machines = tuple(
+        Machine(f"m{i}", 1.0, 1.0, {"cpu": cpu, "gpu": gpu, "memory": 4.0})
+        for i, (cpu, gpu) in enumerate([(2, 0), (0, 2), (1, 1), (1, 1), (1, 1)])
+    )
+    stores = [Task(f"g{i}", "graph_store", {"memory": 4.0}, f"m{i}") for i in range(5)]
+    samplers = [Task(f"s{i}", "sampler", {"cpu": 1, "gpu": 1}) for i in range(4)]
+    job = Job((*stores, *samplers), (), 1)
+
+    with pytest.raises(InfeasiblePlacement, match="cluster: cpu, gpu bind") as caught:
+        place_ifs(job, Cluster(machines), np.random.default_rng(0))
+
+    assert caught.value.resource == ""
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_resource_that_one_machine_does_not_limit() -> None:
+    machines = (Machine("m0", 1.0, 1.0, {"memory": 4.0}), Machine("m1", 1.0, 1.0))
+    stores = (
+        Task("g", "graph_store", {"memory": 3}, "m0"),
+        Task("h", "graph_store", {"memory": 9}, "m1"),
+    )
+    workers = [Task(f"w{i}", "worker", {"memory": 2}) for i in range(3)]
+    job, cluster = Job((*stores, *workers), (), 1), Cluster(machines)
+    profile = Profile(np.ones((5, 1)), np.ones((0, 1)))
+
+    for policy in ("ifs", "etp", "best"):
+        found = place(policy, job, cluster, profile=profile).placement
+        assert found.machine_of == (0, 1, 1, 1, 1)

@@ -28,7 +28,7 @@ class Flow:
 
     edge: int
     turn: int
-    destination: int
+    rank: tuple[str, str]
     hops: tuple[int, ...]
     volume: float
     left: float
@@ -37,9 +37,9 @@ class Flow:
     rate: float = 0.0
     alone: float = 0.0
 
-    def key(self, first: float) -> tuple[float, int, int, int]:
+    def key(self, first: float) -> tuple[float, int, tuple[str, str]]:
         """Return what flows are sorted by."""
-        return (rounded(first), self.turn, self.destination, self.edge)
+        return (rounded(first), self.turn, self.rank)
 
 
 @dataclass
@@ -171,6 +171,7 @@ def _something_is_sent(
         for n in range(problem.job.iterations - edge.lag)
         if (edge.source, n) in out.task_end
     ]
+    names = [task.name for task in problem.job.tasks]
     for e, n in flows:
         if (e, n) not in out.flow_ready:
             out.flow_ready[e, n] = now
@@ -181,7 +182,9 @@ def _something_is_sent(
         edge, hops = problem.job.edges[e], hops_of(problem)[e]
         volume = float(realization.volumes[e, n])
         if hops and volume > 0:
-            active[e, n] = Flow(e, n + edge.lag, edge.destination, hops, volume, volume)
+            # Names of one digit each: their order is that of the letters.
+            rank = names[edge.destination], names[edge.source]
+            active[e, n] = Flow(e, n + edge.lag, rank, hops, volume, volume)
             active[e, n].ready = out.flow_ready[e, n]
             active[e, n].path_after = path_after[e, n]
             capacity = [*links(problem).values()]
@@ -281,8 +284,7 @@ def fifo(flows: list[Flow], capacity: list[float]) -> None:
     for flow in flows:
         queues.setdefault(flow.hops[0], []).append(flow)
     heads = [
-        min(queue, key=lambda f: (f.ready, f.turn, f.destination, f.edge))
-        for queue in queues.values()
+        min(queue, key=lambda f: (f.ready, f.turn, f.rank)) for queue in queues.values()
     ]
     water_fill(heads, capacity, lambda _: 1.0)
 
@@ -331,10 +333,14 @@ def mrtf_exclusive(flows: list[Flow], capacity: list[float]) -> None:
 
 
 def coflows(flows: list[Flow]) -> list[list[Flow]]:
-    def name(flow: Flow) -> tuple[int, int]:
-        return flow.turn, flow.destination
+    def name(flow: Flow) -> tuple[int, str]:
+        return flow.turn, flow.rank[0]
 
     return [list(members) for _, members in groupby(sorted(flows, key=name), key=name)]
+
+
+def foreseen(flow: Flow) -> float:
+    return max(flow.left, 0.01 * flow.volume)
 
 
 def finish_weights(
@@ -344,7 +350,7 @@ def finish_weights(
     for coflow in coflows(flows):
         for f in coflow:
             rate = min(capacity[p] / sum(p in o.hops for o in coflow) for p in f.hops)
-            weights[id(f)] = 1 / max((f.volume if whole else f.left) / rate, 1e-3)
+            weights[id(f)] = 1 / ((f.volume if whole else foreseen(f)) / rate)
     return weights
 
 
@@ -368,9 +374,13 @@ def omcoflow_wc(flows: list[Flow], capacity: list[float]) -> None:
     water_fill(flows, capacity, lambda f: weights[id(f)])
 
 
-def bottleneck(coflow: list[Flow], free: Callable[[int], float]) -> float:
+def bottleneck(
+    coflow: list[Flow],
+    free: Callable[[int], float],
+    left: Callable[[Flow], float] = lambda f: f.left,
+) -> float:
     return max(
-        sum(f.left for f in coflow if p in f.hops) / free(p)
+        sum(left(f) for f in coflow if p in f.hops) / free(p)
         for p in {p for f in coflow for p in f.hops}
     )
 
@@ -378,8 +388,8 @@ def bottleneck(coflow: list[Flow], free: Callable[[int], float]) -> float:
 def omcoflow_gamma(flows: list[Flow], capacity: list[float]) -> None:
     weights: dict[int, float] = {}
     for coflow in coflows(flows):
-        gamma = max(bottleneck(coflow, lambda p: capacity[p]), 1e-3)
-        weights |= {id(f): f.left / gamma**2 for f in coflow}
+        gamma = bottleneck(coflow, lambda p: capacity[p], foreseen)
+        weights |= {id(f): foreseen(f) / gamma**2 for f in coflow}
     water_fill(flows, capacity, lambda f: weights[id(f)])
 
 
@@ -390,7 +400,7 @@ def sebf_madd(flows: list[Flow], capacity: list[float]) -> None:
         gamma |= {id(f): g for f in coflow}
     ordered = sorted(
         coflows(flows),
-        key=lambda c: (rounded(gamma[id(c[0])]), c[0].turn, c[0].destination),
+        key=lambda c: (rounded(gamma[id(c[0])]), c[0].turn, c[0].rank[0]),
     )
     for coflow in ordered:
         left = {p: _left_at(p, flows, capacity) for p in range(len(capacity))}
