@@ -40,6 +40,14 @@ class LinkContention:
             self._ended[port], times, "right"
         )
 
+    @property
+    def most(self) -> int:
+        """The most flows that were active over one link at a time."""
+        return max(
+            int(self.degree(port, begun).max(initial=0))
+            for port, begun in enumerate(self._begun)
+        )
+
     def bottleneck(self, edge: int, start: float, end: float) -> int:
         """Return the port that gives the flows of ``edge`` least, -1 within a machine.
 

@@ -38,9 +38,7 @@ def simulate(
         f"{job_line(problem.job, experiment.policy)}, "
         f"{len(schedule.flows()):,} flows"
     )
-    gap = optimality(
-        problem, experiment.realization, experiment.policy, schedule.makespan
-    )
+    gap = optimality(schedule, experiment.realization, experiment.policy)
     if line := optimality_line(gap):
         console.print(line)
     emit(json_target, result_of(experiment.scenario, schedule) | gap)

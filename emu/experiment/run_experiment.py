@@ -100,7 +100,7 @@ def carry_out(
     predicted = experiment.simulate()
     scale = settings.time_scale
     result = summary(experiment, run, replayed, predicted, scale)
-    result |= optimality(problem, run.realization, policy, run.schedule.makespan)
+    result |= optimality(run.schedule, run.realization, policy)
     result |= judgement(experiment, settings, run, replayed)
     result["policy"] = policy
     accuracy = evaluate_accuracy(experiment, run)

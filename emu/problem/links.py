@@ -234,11 +234,12 @@ class Links:
             (IN, route.destinations, 1),
         ):
             own = {int(self.nic[m, side]) for m in machines}
-            if end in pattern and (-1 in own or own & {*pattern}):
-                raise ImpossibleRoute(
-                    "the route needs a NIC where there is none, or crosses one twice",
-                    position,
-                )
+            if end in pattern and -1 in own:
+                bare = next(m for m in machines if self.nic[m, side] < 0)
+                problem = f"machine {self._names[bare]} has no NIC to cross"
+                raise ImpossibleRoute(problem, position)
+            if end in pattern and own & {*pattern}:
+                raise ImpossibleRoute("the route crosses a NIC twice", position)
         return pattern
 
     def _state(self, position: int, route: Route) -> None:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from emu.problem import Cluster, Machine
-from emu.scenario.quantities import Few, Name, Rate
+from emu.problem import Cluster, Link, Machine, Route
+from emu.scenario.network_section import (
+    LinkSection,
+    Nic,
+    RackSection,
+    RouteSection,
+    nic_or_none,
+    rack_links,
+    rack_routes,
+)
+from emu.scenario.quantities import Few, Name  # noqa: TC001 - pydantic reads them
 from emu.scenario.section import Resources, Section
-
-
-class Nic(Section):
-    """Capacity of a network interface, full duplex."""
-
-    inward: Rate = Field(alias="in")
-    """What the machine can receive."""
-    outward: Rate = Field(alias="out")
-    """What the machine can send."""
-
-
-def _both_directions(found: Any) -> Any:
-    if isinstance(found, dict | Nic):
-        return found
-    return {"in": found, "out": found}
 
 
 class MachineSection(Resources):
@@ -36,8 +30,8 @@ class MachineSection(Resources):
     """With a count the machines are called name0, name1, ...; default m0, m1, ..."""
     count: Few = 1
     """Number of equal machines."""
-    nic: Annotated[Nic, BeforeValidator(_both_directions)]
-    """``50 Gbit/s`` for both directions, or ``{in: ..., out: ...}``."""
+    nic: Annotated[Nic, BeforeValidator(nic_or_none)]
+    """``50 Gbit/s`` for both directions, ``{in: ..., out: ...}``, or ``none``."""
 
     def names(self, position: int) -> list[str]:
         """Return the machines' names; ``position`` counts the machines before."""
@@ -47,12 +41,27 @@ class MachineSection(Resources):
             return [self.name]
         return [f"{self.name}{i}" for i in range(self.count)]
 
+    def build(self, name: str) -> Machine:
+        """Return the machine, or one of several equal ones, called ``name``."""
+        return Machine(
+            name=name,
+            bandwidth_in=self.nic.inward,
+            bandwidth_out=self.nic.outward,
+            resources=self.amounts(),
+        )
+
 
 class ClusterSection(Section):
     """The emulated cluster."""
 
     machines: tuple[MachineSection, ...] = Field(min_length=1)
     """In the order that results are printed in."""
+    links: tuple[LinkSection, ...] = ()
+    """Links beside the NICs, for routes."""
+    routes: tuple[RouteSection, ...] = ()
+    """Between machines that are not simply joined by their NICs."""
+    racks: tuple[RackSection, ...] = ()
+    """Shorthand for two links and the routes of the machines of a rack."""
 
     def named(self) -> list[tuple[str, int]]:
         """Return (name, position in ``machines``) of every machine of the cluster."""
@@ -67,16 +76,23 @@ class ClusterSection(Section):
         Raises
         ------
         ValueError
-            When a name occurs twice.
+            When a name occurs twice, or as `Links`.
         """
-        return Cluster(
-            tuple(
-                Machine(
-                    name=name,
-                    bandwidth_in=self.machines[position].nic.inward,
-                    bandwidth_out=self.machines[position].nic.outward,
-                    resources=self.machines[position].amounts(),
-                )
-                for name, position in self.named()
+        named = self.named()
+        position = {name: m for m, (name, _) in enumerate(named)}
+        routes = [
+            Route(
+                tuple(position[name] for name in route.sources),
+                tuple(position[name] for name in route.destinations),
+                route.through,
             )
+            for route in self.routes
+        ]
+        return Cluster(
+            tuple(self.machines[place].build(name) for name, place in named),
+            (
+                *(Link(link.name, link.bandwidth) for link in self.links),
+                *rack_links(self.racks),
+            ),
+            (*routes, *rack_routes(self.racks, [name for name, _ in named])),
         )

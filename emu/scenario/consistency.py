@@ -6,8 +6,10 @@ import difflib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from emu.problem.links import ImpossibleRoute
 from emu.scenario.cluster_section import MachineSection
 from emu.scenario.custom_section import CustomJobSection
+from emu.scenario.network_section import network_errors
 from emu.scenario.pins import pin_errors, pinned, pins_too_large
 from emu.scenario.suggestion import nearest
 
@@ -62,6 +64,9 @@ def consistency_errors(
 
 
 def _machines(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    cluster = scenario.cluster
+    names = [name for name, _ in cluster.named()]
+    yield from network_errors(cluster.links, cluster.routes, cluster.racks, names)
     seen: set[str] = set()
     for name, position in scenario.cluster.named():
         if name in seen:
@@ -161,6 +166,19 @@ def _expectations(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         yield ("expect", "accuracy"), problem
 
 
+def _cluster_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    """Yield what only the built cluster shows: routes that cannot be."""
+    try:
+        scenario.to_cluster()
+    except ImpossibleRoute as error:
+        routes = scenario.cluster.routes
+        stated = error.position < len(routes)
+        trail: Trail = ("cluster", "routes", error.position)
+        yield trail if stated else ("cluster", "racks"), str(error)
+    except ValueError as error:
+        yield ("cluster",), str(error)
+
+
 def _structure(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     """Yield what only the built job shows: cycles, pins and placements to nowhere."""
     try:
@@ -214,6 +232,7 @@ def _rooms(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 #: on those before it.
 _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"cluster"}, _machines),
+    ({"cluster"}, _cluster_errors),
     ({"job"}, _job),
     ({"job", "emulation", "expect"}, _expectations),
     ({"cluster", "job", "placement"}, _structure),

@@ -99,7 +99,12 @@ def json_schema() -> dict[str, Any]:
     schema = Scenario.model_json_schema(by_alias=True)
     schema["required"] = [key for key in schema["required"] if key != "name"]
     shorthands: dict[tuple[str, str], dict[str, Any]] = {
-        ("MachineSection", "nic"): text_schema(RATE, "50 Gbit/s"),
+        ("MachineSection", "nic"): {
+            "anyOf": [text_schema(RATE, "50 Gbit/s"), {"const": "none"}]
+        },
+        ("RackSection", "uplink"): text_schema(RATE, "40 Gbit/s"),
+        ("RouteSection", "from"): {"type": "string"},
+        ("RouteSection", "to"): {"type": "string"},
         ("DgtpJobSection", "dataset"): {"type": "string"},
         ("DgtpJobSection", "optimizer"): {"enum": ["adam", "sgd"]},
     }

@@ -73,8 +73,8 @@ NV = (Link("nv", 5.0), Link("pcie", 1.0))
         ([Route((0,), (1,), ())], "needs at least one link"),
         ([Route((0,), (1,), ("nvlink",))], "no link is called nvlink"),
         ([Route((0,), (1,), ("nv", "nv"))], "crosses nv twice"),
-        ([Route((0,), (1,), ("out", "m0 out"))], "crosses one twice"),
-        ([Route((0,), (2,), ("out", "in"))], "NIC where there is none"),
+        ([Route((0,), (1,), ("out", "m0 out"))], "crosses a NIC twice"),
+        ([Route((0,), (2,), ("out", "in"))], "machine m2 has no NIC to cross"),
         ([Route((0,), (0,), ("nv",))], "joins no two machines"),
         (
             [Route((0, 1), (1,), ("nv",)), Route((0,), (0, 1), ("pcie",))],

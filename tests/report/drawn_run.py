@@ -72,7 +72,7 @@ def write_run_of(
         "ports": port_rows(emulated),
         "training": [],
         "startup": {"seconds": 1.0, "memory": 0.0},
-        **optimality(problem, slower, "oes", emulated.makespan),
+        **optimality(emulated, slower, "oes"),
         **emulated.to_json(),
     }
     directory = RunDirectory.create("recorded", parent)

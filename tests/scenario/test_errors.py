@@ -49,8 +49,75 @@ emulation:
   compute: timed
 """
 
+NET = """\
+cluster:
+  machines:
+    - {name: m0, nic: 10 Gbit/s}
+    - {name: m1, nic: 10 Gbit/s}
+    - {name: d, nic: none}
+  links:
+    - {name: nv, bandwidth: 12 Gbit/s}
+    - {name: qpi, bandwidth: 12 Gbit/s}
+  routes:
+    - {from: [m0, m1], to: d, through: [nv]}
+    - {from: d, to: [m0, m1], through: [qpi, in]}
+job:
+  system: custom
+  iterations: 1
+  tasks: [{name: a, time: 1 s}]
+"""
+
+RACKS = """\
+cluster:
+  machines: [{count: 6, nic: 10 Gbit/s}]
+  racks:
+    - {name: r0, machines: [m0, m1], uplink: 40 Gbit/s}
+    - {name: r1, machines: [m2, m3], uplink: {in: 10 Gbit/s, out: 20 Gbit/s}}
+job:
+  system: custom
+  iterations: 1
+  tasks: [{name: a, time: 1 s}]
+"""
+
 # (file, text to replace, replacement, line, key, message)
 BROKEN = [
+    (NET, "qpi, bandwidth: 12 Gbit/s", "qpi, bandwidth: 12", 8,
+     "cluster.links[1].bandwidth",
+     "a bare number (12) does not say its unit: add one of "),
+    (NET, "qpi, bandwidth: 12 Gbit/s", "qpi, bandwidth: 0 Gbit/s", 8,
+     "cluster.links[1].bandwidth", "found zero, write more than that"),
+    (NET, "name: qpi", "name: nv", 8, "cluster.links[1].name",
+     "a link cannot be called 'nv', write another name"),
+    (GOOD, "job:\n", "  links: [{name: a out, bandwidth: 1 Gbit/s}]\njob:\n", 1,
+     "cluster", "2 links are called a out"),
+    (NET, "through: [nv]", "through: []", 10, "cluster.routes[0].through",
+     "write at least 1"),
+    (NET, "through: [nv]", "through: [nvl]", 10, "cluster.routes[0].through",
+     "no link 'nvl', did you mean"),
+    (NET, "through: [nv]", "through: [nv, nv]", 10, "cluster.routes[0].through",
+     "the route crosses 'nv' 2 times, once is right"),
+    (NET, "through: [nv]", "through: [out, m0 out]", 10, "cluster.routes[0]",
+     "the route crosses a NIC twice"),
+    (NET, "through: [nv]", "through: [in]", 10, "cluster.routes[0]",
+     "machine d has no NIC to cross"),
+    (NET, "from: d, to: [m0", "from: d, to: [m9", 11, "cluster.routes[1].to",
+     "no machine 'm9', known: m0, m1, d"),
+    (NET, "from: d, to: [m0, m1]", "from: d, to: [m0]", 1, "cluster",
+     "machine d has no NIC, so every route from it must be stated"),
+    (NET, "from: [m0, m1], to: d", "from: [m0], to: d", 1, "cluster",
+     "machine d has no NIC, so every route to it must be stated"),
+    (NET, "from: [m0, m1], to: d", "from: [m0, d], to: [d, m0]", 11,
+     "cluster.routes[1]", "the way from d to m0 is stated twice"),
+    (RACKS, "[m0, m1]", "[m0, m0]", 4, "cluster.racks[0].machines",
+     "'m0' stands in rack 'r0' already"),
+    (RACKS, "[m2, m3]", "[m1, m2]", 5, "cluster.racks[1].machines",
+     "'m1' stands in rack 'r0' already"),
+    (RACKS, "[m2, m3]", "[m2, m9]", 5, "cluster.racks[1].machines",
+     "no machine 'm9'"),
+    (RACKS, "name: r1", "name: r0", 5, "cluster.racks[1].name",
+     "a second rack called 'r0'"),
+    (RACKS, "uplink: 40 Gbit/s}", "uplink: {out: 1 Gbit/s}}", 4,
+     "cluster.racks[0].uplink.in", "this key is missing"),
     (GOOD, "iterations: 3", "itertions: 3", 8, "job.itertions",
      "unknown key 'itertions', did you mean 'iterations'?"),
     (GOOD, "iterations: 3", "", 6, "job.iterations", "this key is missing"),
