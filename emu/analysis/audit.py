@@ -76,6 +76,14 @@ class AuditReport:
     violations: list[Violation]
     checked: dict[str, int] = field(default_factory=dict)
 
+    @override
+    def __repr__(self) -> str:
+        """Return how much was compared, and what was found first."""
+        found = "no violation"
+        if self.violations:
+            found = f"{len(self.violations)} violations, first: {self.violations[0]}"
+        return f"<AuditReport: {sum(self.checked.values())} comparisons, {found}>"
+
     @property
     def passed(self) -> bool:
         """Whether nothing was found."""

@@ -7,6 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from emu.analysis.critical_path import Cause, critical_path
 from emu.analysis.divergence import ELSEWHERE, divergences
 from emu.analysis.what_if import Change, changes_of, edge_kind, rank
@@ -46,6 +48,13 @@ class Explanation:
     apart: tuple[Drift, ...]
     improvements: tuple[Improvement, ...]
     notes: tuple[str, ...] = ()
+
+    @override
+    def __repr__(self) -> str:
+        """Return what is explained, and how much was found that would help."""
+        return (
+            f"<Explanation of {self.schedule!r}: {len(self.improvements)} would help>"
+        )
 
     @property
     def replayed_makespan(self) -> float:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_command_from_info
 from typing_extensions import override
 
+import emu
+from emu.cli.listing import COMMANDS, GROUPS
+from emu.cli.plain_help import Command, write_paragraphs, write_parameters
 from emu.errors import EmulatorError
 
 #: As shells have it: 128 + SIGINT.
@@ -16,7 +21,49 @@ INTERRUPTED = 130
 
 
 class Commands(TyperGroup):
-    """Ends a command that fails with one line and the exit code of its error."""
+    """Imports a command when it is called, and ends one that fails with one line."""
+
+    @override
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names in the order of use."""
+        return [*COMMANDS]
+
+    @override
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command; its module is imported now. None if there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        if cmd_name not in self.commands:
+            importlib.import_module(f"emu.cli.{COMMANDS[cmd_name].module}")
+            for info in app.registered_commands:
+                info.cls = Command
+                made = get_command_from_info(
+                    info, pretty_exceptions_short=False, rich_markup_mode=None
+                )
+                self.add_command(made)
+        return self.commands[cmd_name]
+
+    @override
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that ``args`` name; a misspelt one is answered."""
+        if args[0] not in COMMANDS:
+            # Typer proposes from the commands that it knows: none was imported yet.
+            self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]
+        return super().resolve_command(ctx, args)
+
+    @override
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands by group, from the table: nothing is imported."""
+        self.format_usage(ctx, formatter)
+        write_paragraphs(self.help or "", formatter)
+        widest = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name.ljust(widest), one.summary) for name, one in group.items()]
+                )
+        write_parameters(self.get_params(ctx), formatter)
+        write_paragraphs(self.epilog or "", formatter)
 
     @override
     def invoke(self, ctx: Any) -> Any:
@@ -46,9 +93,28 @@ app = typer.Typer(
     "placement, 5 failed run, 6 missed expectation, "
     "7 untrusted run, 130 interrupted.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
+
+
+def _version(wanted: bool) -> None:  # noqa: FBT001 - typer hands it over
+    if wanted:
+        typer.echo(f"emu {emu.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Take the options that stand before the command."""
 
 
 def main() -> None:

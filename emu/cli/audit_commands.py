@@ -8,23 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from emu.analysis.audit import audit as audit_schedule
+import emu
+import emu.api
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, emit
 from emu.errors import DataError, ExpectationMissed, ScenarioError
 from emu.report import audit_table, terminal
-from emu.runs.recorded_run import load_run
 from emu.runs.result_file import read_result
 from emu.units import DURATION, RATIO, format_duration
 
 if TYPE_CHECKING:
     from emu.problem import Schedule
-
-#: Seconds by which a simulated time may be off: rounding.
-ROUNDING = 1e-6
-#: Wall seconds by which an emulated time may be off. Senders lead or lag their fluid
-#: by a few ms: at most 7 ms among 387 flows of 23 processes on two busy cores.
-PUNCTUALITY = 0.01
+    from emu.runs.recorded_run import RecordedRun
 
 
 @app.command()
@@ -35,24 +30,28 @@ def audit(
     tolerance: Annotated[
         str | None,
         typer.Option(
+            metavar="TIME",
             help="How far times may be off, e.g. 5 ms; default is 1 us in a simulation "
-            "and 10 ms of wall time in a run."
+            "and 10 ms of wall time in a run.",
         ),
     ] = None,
     relative: Annotated[
-        str, typer.Option(help="How far bytes and rates may be off, e.g. 2 %.")
+        str, typer.Option(metavar="SHARE", help="How far bytes and rates may be off.")
     ] = "0.0001 %",
     json_target: JsonTarget = None,
 ) -> None:
-    """Check a schedule, simulated or emulated, against the paper's (5)-(14)."""
+    """Check a schedule against the paper's constraints.
+
+    They are (5) to (14) of the DGTP paper. The schedule may be simulated or emulated.
+    """
     try:
         stated = None if tolerance is None else DURATION.parse(tolerance)
         share = RATIO.parse(relative)
     except ValueError as error:
         raise ScenarioError(str(error), file="--tolerance or --relative") from error
-    name, schedule, usual = _read(result)
-    allowed = usual if stated is None else stated
-    report = audit_schedule(schedule, tolerance=allowed, relative=share)
+    name, made = _read(result)
+    allowed = emu.api.usual_tolerance(made) if stated is None else stated
+    report = emu.audit(made, tolerance=allowed, relative=share)
     content = {
         "tolerance": allowed,
         "relative": share,
@@ -73,16 +72,20 @@ def audit(
         )
 
 
-def _read(path: Path) -> tuple[str, Schedule, float]:
-    """Return name and schedule of a run or result, and how far its times may be off."""
+def _read(path: Path) -> tuple[str, Schedule | RecordedRun]:
+    """Return the name of a run or result, and what holds its schedule.
+
+    Raises
+    ------
+    DataError
+        When it cannot be read, or is a run without an emulated schedule.
+    """
     directory = path if path.is_dir() else path.parent
     whole = path.is_dir() or path.name == "result.json"
     if not (whole and (directory / "problem.json").exists()):
         scenario, schedule = read_result(path)
-        return scenario.name, schedule, ROUNDING
-    run = load_run(directory)
+        return scenario.name, schedule
+    run = emu.load_run(directory)
     if run.emulated is None:
         raise DataError("; ".join(run.missing), path=str(directory))
-    emulation = run.manifest.get("emulation", {})
-    time_scale = float(emulation.get("time_scale", 1.0))
-    return run.name, run.emulated, PUNCTUALITY / time_scale
+    return run.name, run

@@ -29,9 +29,10 @@ def doctor(
     ] = False,
     json_target: JsonTarget = None,
 ) -> None:
-    """Measure this host in some ten seconds, and say what it can emulate.
+    """Measure this host, and say what it can emulate.
 
-    What is measured is kept and used where a scenario says ``time_scale: auto``.
+    It takes some ten seconds. The figures are kept, and used where a scenario says
+    ``time_scale: auto``.
     """
     host = cached_profile(fresh=not cached)
     if emit(json_target, host.to_json()):

@@ -10,7 +10,6 @@ import typer
 
 from emu.atomic_file import write_atomic
 from emu.errors import ScenarioError
-from emu.network import parse_address
 from emu.units import DURATION
 
 ScenarioFile: TypeAlias = Annotated[
@@ -38,6 +37,8 @@ def address(text: str, option: str, *, port: int | None = None) -> tuple[str, in
     ScenarioError
         When it is no address.
     """
+    from emu.network import parse_address  # noqa: PLC0415 - asyncio, uvloop
+
     try:
         return parse_address(text, port=port)
     except ValueError as error:

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import emu
 from emu.analysis.optimality_gap import placement_gap, placement_line
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit, seconds
 from emu.placement import resource_loads
 from emu.report import placement_table, terminal
 from emu.report.job_line import job_line
-from emu.scenario import load, prepare
 from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
     from emu.placement import PlacementResult
-    from emu.problem import Job, Problem
+    from emu.problem import Job
     from emu.scenario import Experiment
 
 
@@ -35,9 +35,9 @@ def place(
         ),
     ] = "10 s",
 ) -> None:
-    """Place the job; print which task stands where, and the load on every resource."""
+    """Place the tasks; print where they are, and the loads."""
     limit = seconds(bound_time, "--bound-time")
-    experiment = prepare(load(file, overrides or []))
+    experiment = emu.place(emu.load(file, overrides or []))
     problem = experiment.problem
     makespan = experiment.simulate().makespan
     console = terminal(quiet=json_target == "-")
@@ -59,7 +59,7 @@ def _content(experiment: Experiment, makespan: float) -> dict[str, object]:
     searched = found is not None and found.candidates > 0
     return {
         "policy": experiment.scenario.placement.policy,
-        "tasks": placed_tasks(problem),
+        "tasks": experiment.tasks,
         "loads": [
             {
                 "machine": load.machine,
@@ -73,17 +73,6 @@ def _content(experiment: Experiment, makespan: float) -> dict[str, object]:
         "iterations": problem.job.iterations,
         "credit_window": experiment.scenario.job.credit_window,
         "search": _search(found) if searched and found is not None else None,
-    }
-
-
-def placed_tasks(problem: Problem) -> dict[str, str]:
-    """Return task -> machine."""
-    machines = problem.cluster.machines
-    return {
-        task.name: machines[machine].name
-        for task, machine in zip(
-            problem.job.tasks, problem.placement.machine_of, strict=True
-        )
     }
 
 

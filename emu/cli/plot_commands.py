@@ -24,9 +24,15 @@ class Figure(StrEnum):
 
 @app.command()
 def plot(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run directories.")
+    ],
     figure: Annotated[
-        Figure, typer.Option(help="gantt and ports show one run, the others several.")
+        Figure,
+        typer.Option(
+            metavar="gantt|ports|loss|cdf|compare",
+            help="The first two show one run, the others several.",
+        ),
     ] = Figure.GANTT,
     out: Annotated[
         Path | None,
@@ -35,7 +41,7 @@ def plot(
     *,
     dark: Annotated[bool, typer.Option("--dark", help="Light on dark.")] = False,
 ) -> None:
-    """Draw runs for a paper: gantt, ports, loss, cdf or compare."""
+    """Draw runs for a paper."""
     from emu.report.plots import plot as draw  # noqa: PLC0415 - matplotlib takes 0.5 s
 
     path = out or runs[0] / f"{figure}.svg"

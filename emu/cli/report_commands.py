@@ -16,14 +16,18 @@ from emu.report.html import write_report
 def report(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
     out: Annotated[
-        Path | None, typer.Option(help="File to write; default: RUN/report.html.")
+        Path | None,
+        typer.Option(metavar="FILE", help="File to write; default: RUN/report.html."),
     ] = None,
     *,
     open_it: Annotated[
         bool, typer.Option("--open", help="Open it in the browser afterwards.")
     ] = False,
 ) -> None:
-    """Write report.html: one file, opens offline, tells why the run took so long."""
+    """Write report.html, which opens offline.
+
+    It shows what ran when, why the run took so long, and what would help.
+    """
     path = write_report(run, out)
     typer.echo(path)
     if open_it:

@@ -50,7 +50,10 @@ Allowed = Annotated[
     ),
 ]
 Runs = Annotated[
-    Path, typer.Option("--runs", help="Directory that takes the run directories.")
+    Path,
+    typer.Option(
+        "--runs", metavar="DIR", help="Directory that takes the run directories."
+    ),
 ]
 
 
@@ -60,7 +63,10 @@ def run(
     overrides: Overrides = None,
     runs: Runs = Path("runs"),
     agents: Annotated[
-        int, typer.Option(help="Agents to wait for on other hosts; 0 starts one here.")
+        int,
+        typer.Option(
+            metavar="N", help="Agents to wait for on other hosts; 0 starts one here."
+        ),
     ] = 0,
     listen: Annotated[
         str, typer.Option(metavar="HOST[:PORT]", help="Where agents reach this run.")
@@ -88,7 +94,7 @@ def run(
         bool, typer.Option("--live", help="Show machines and rates in the terminal.")
     ] = False,
 ) -> None:
-    """Run a scenario over real sockets and compare it with its simulation.
+    """Run a scenario over sockets; compare with the prediction.
 
     Agents on other hosts join with ``emu agent HOST:PORT``; the token that admits them
     is taken from the environment variable EMU_TOKEN on both sides. A dashboard stays
@@ -155,10 +161,12 @@ def profile(
         Path, typer.Argument(metavar="OUT", help="Profile to write (JSON).")
     ],
     overrides: Overrides = None,
-    iterations: Annotated[int, typer.Option(min=1, help="Iterations to measure.")] = 50,
+    iterations: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Iterations to measure.")
+    ] = 50,
     runs: Runs = Path("runs"),
 ) -> None:
-    """Measure task times and volumes by running the job with real computation.
+    """Measure task times and volumes by real computation.
 
     A time is the CPU time that one (task, iteration) takes on this host, so that other
     processes on its cores do not count; volumes are what really crossed the sockets.
@@ -180,22 +188,27 @@ def agent(
         str, typer.Argument(metavar="HOST:PORT", help="Where emu run listens.")
     ],
     bind: Annotated[
-        str, typer.Option(help="Address of this host on which processes take data.")
+        str,
+        typer.Option(
+            metavar="ADDRESS", help="Address of this host on which processes take data."
+        ),
     ] = "",
     patience: Annotated[
-        float, typer.Option(help="Seconds to keep trying to reach the coordinator.")
+        float,
+        typer.Option(
+            metavar="SECONDS", help="Seconds to keep trying to reach the coordinator."
+        ),
     ] = 60.0,
     allow: Allowed = None,
 ) -> None:
-    """Join a run as one of its hosts; the token comes from EMU_TOKEN.
+    """Join a run on another host as one of its hosts.
 
-    Agent and coordinator prove to each other that they know the token, which itself
-    never travels. The agent starts the product's own programs and no others, unless
-    they are named with --allow.
-
-    Replaces this process by ``python -m emu.launch``: what an agent's interpreter has
-    as its main module would be imported again by every process it forks.
+    The token is taken from the environment variable EMU_TOKEN. Agent and coordinator
+    prove to each other that they know it; it never travels. The agent starts the
+    product's own programs and no others, unless they are named with --allow.
     """
+    # What an agent's interpreter has as its main module would be imported again by
+    # every process it forks: python -m emu.launch replaces this process.
     address(coordinator, "agent")
     arguments = [sys.executable, "-m", "emu.launch", coordinator]
     arguments += ["--patience", str(patience)]

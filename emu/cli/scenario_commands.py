@@ -1,26 +1,61 @@
-"""``emu validate`` and ``emu schema``."""
+"""``emu init``, ``emu validate`` and ``emu schema``."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path  # noqa: TC003 - typer reads annotations
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from emu.atomic_file import write_atomic
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, emit
 from emu.errors import ScenarioError
 from emu.scenario import find_errors, json_schema
+from emu.scenario.shipped import shipped_scenarios
+from emu.scenario.suggestion import nearest
+
+
+@app.command()
+def init(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Of the scenario; default: golden.")
+    ] = "golden",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File to write; default: NAME.yaml."),
+    ] = None,
+) -> None:
+    """Copy a shipped scenario into this directory, to edit.
+
+    A shipped scenario also runs without a copy, by its name: emu simulate golden.
+
+    Raises
+    ------
+    ScenarioError
+        When no scenario is called so, or the file is there already.
+    """
+    known = shipped_scenarios()
+    if name not in known:
+        raise ScenarioError(f"{nearest(name, known)}", file=f"no scenario {name!r}")
+    target = out or Path(f"{name}.yaml")
+    if target.exists():
+        raise ScenarioError("is there already; choose another --out", file=str(target))
+    write_atomic(target, known[name].read_text(encoding="utf-8"))
+    typer.echo(f"written to {target}; next: emu simulate {target}")
 
 
 @app.command()
 def validate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenarios.")],
     overrides: Overrides = None,
     json_target: JsonTarget = None,
 ) -> None:
-    """Check scenario files; print every error with file, line and key."""
+    """Check scenario files; print every error in them.
+
+    An error names the file, the line, the key, and what would be right.
+    """
     errors: dict[str, list[ScenarioError]] = {}
     for file in files:
         try:

@@ -47,19 +47,22 @@ def sweep(
         ),
     ],
     overrides: Overrides = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds of every combination.")] = 1,
+    seeds: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Seeds of every combination.")
+    ] = 1,
     out: Annotated[
-        Path | None, typer.Option(help="Directory; default: sweeps/<scenario>.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Directory; default: sweeps/<scenario>."),
     ] = None,
     *,
     emulate: Annotated[
         bool, typer.Option("--emulate/--simulate", help="Over sockets, or simulated.")
     ] = False,
 ) -> None:
-    """Carry out many variations of a scenario; what is finished is not done again.
+    """Carry out many variations of a scenario.
 
     Writes points.jsonl (a line per finished point), points.csv and points.svg. The same
-    command goes on after whatever ended it.
+    command goes on after whatever ended it: what is finished is not done again.
     """
     signal.signal(signal.SIGTERM, _interrupted)
     stated = overrides or []

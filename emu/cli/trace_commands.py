@@ -15,8 +15,9 @@ from emu.report.trace import write_trace
 def trace(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
     out: Annotated[
-        Path | None, typer.Option(help="File to write; default: RUN/trace.json.")
+        Path | None,
+        typer.Option(metavar="FILE", help="File to write; default: RUN/trace.json."),
     ] = None,
 ) -> None:
-    """Write a run as trace.json; open it at ui.perfetto.dev or chrome://tracing."""
+    """Write trace.json, for ui.perfetto.dev."""
     typer.echo(f"written to {write_trace(run, out)}; open it at ui.perfetto.dev")

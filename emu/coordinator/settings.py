@@ -37,8 +37,6 @@ class EmulationSettings:
     allow
         Programs, ``module:Class``, that the agent of this host may start beside the
         product's own; agents elsewhere have a list of their own.
-    seed
-        Seed of everything that the run draws.
 
     Raises
     ------
@@ -56,7 +54,6 @@ class EmulationSettings:
     port: int = 0
     token: str = ""
     allow: tuple[str, ...] = ()
-    seed: int = 0
 
     def __post_init__(self) -> None:
         for name in ("time_scale", "byte_scale", "deadline", "memory_limit"):

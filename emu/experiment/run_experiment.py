@@ -51,7 +51,6 @@ def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSetting
         "byte_scale": emulation.stated_byte_scale,
         "compute": emulation.compute,
         "deadline": emulation.deadline,
-        "seed": scenario.seed,
     }
     if emulation.memory_limit is not None:
         stated["memory_limit"] = emulation.memory_limit

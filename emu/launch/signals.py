@@ -59,11 +59,12 @@ def run_until_signalled(work: Coroutine[Any, Any, T], story: Callable[[], str]) 
     async def listening() -> T:
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
-        handlers = {number: signal.getsignal(number) for number in _ENDING}
+        # Signals reach the main thread only; a notebook's run is in another one.
+        ours = threading.current_thread() is threading.main_thread()
+        handlers = {n: signal.getsignal(n) for n in _ENDING if ours}
         try:
-            if threading.current_thread() is threading.main_thread():
-                for number in _ENDING:
-                    loop.add_signal_handler(number, end, number, task)
+            for number in handlers:
+                loop.add_signal_handler(number, end, number, task)
             return await task
         finally:
             for number, handler in handlers.items():

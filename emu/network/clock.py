@@ -60,7 +60,7 @@ class RunClock:
 
 
 class Alarm:
-    """One alarm per process: calls back once when a wall time has come.
+    """Calls back once when a wall time has come.
 
     Parameters
     ----------

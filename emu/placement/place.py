@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.placement.baselines import place_explicit, place_random, place_round_robin
 from emu.placement.common_random_numbers import common_draws, walk_generator
@@ -20,15 +20,51 @@ if TYPE_CHECKING:
 
     from emu.problem import Cluster, Job, Placement, Profile
 
-#: What ``placement.policy`` may say, and in one line what it does.
-PLACEMENT_POLICIES: Mapping[str, str] = {
-    "explicit": "as the scenario spells it out",
-    "ifs": "the paper's first feasible placement (Alg. 2)",
-    "etp": "the paper's search (Alg. 3); needs a profile",
-    "best": "exhaustive or annealing search beyond the paper; needs a profile",
-    "distdgl": "as many samplers as possible beside their worker",
-    "random": "a random feasible placement",
-    "round_robin": "one machine after the other",
+
+class PlacementPolicy(NamedTuple):
+    """One placement policy.
+
+    Parameters
+    ----------
+    summary
+        What it does, in one line.
+    source
+        Who says so.
+    knows
+        What it has to know, besides demands and capacities.
+    """
+
+    summary: str
+    source: str
+    knows: str = "nothing"
+
+
+_JUDGED = "expected times and volumes: what it tries is simulated"
+
+#: What ``placement.policy`` may say.
+PLACEMENT_POLICIES: Mapping[str, PlacementPolicy] = {
+    "explicit": PlacementPolicy("as the scenario spells it out", "the user"),
+    "ifs": PlacementPolicy(
+        "a feasible placement, by a dynamic program over counts of like tasks",
+        "DGTP (INFOCOM 2022), Algorithm 2",
+    ),
+    "etp": PlacementPolicy(
+        "a random walk from that of ifs, which favours shorter makespans",
+        "DGTP (INFOCOM 2022), Algorithm 3",
+        _JUDGED,
+    ),
+    "best": PlacementPolicy(
+        "all placements where they are few, else annealing from many starts",
+        "this project",
+        _JUDGED,
+    ),
+    "distdgl": PlacementPolicy(
+        "as many samplers as possible beside their worker",
+        "DistDGL (IA3 2020) as DGTP section VI-A runs it",
+        "who sends to whom",
+    ),
+    "random": PlacementPolicy("any feasible placement, drawn at random", "baseline"),
+    "round_robin": PlacementPolicy("one machine after the other", "baseline"),
 }
 SEARCHES = frozenset({"etp", "best"})
 

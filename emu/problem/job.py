@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -110,6 +112,14 @@ class Job:
         self._check_edges()
         self._check_acyclic()
         self._check_processes()
+
+    @override
+    def __repr__(self) -> str:
+        """Return the numbers of tasks, edges and iterations."""
+        return (
+            f"<Job: {len(self.tasks)} tasks, {len(self.edges)} edges, "
+            f"{self.iterations} iterations>"
+        )
 
     def _check_edges(self) -> None:
         for edge in self.edges:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from typing_extensions import override
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,6 +29,13 @@ class Placement:
     """
 
     machine_of: tuple[int, ...]
+
+    @override
+    def __repr__(self) -> str:
+        """Return the positions of the first machines."""
+        shown = ", ".join(map(str, self.machine_of[:24]))
+        rest = ", ..." if len(self.machine_of) > 24 else ""
+        return f"<Placement of {len(self.machine_of)} tasks: {shown}{rest}>"
 
     def usage(self, job: Job, cluster: Cluster) -> list[dict[str, float]]:
         """Return, per machine, the summed demand on each resource that is demanded."""
@@ -110,3 +118,20 @@ class Problem:
             else self.links.route(machine_of[edge.source], machine_of[edge.destination])
             for edge in self.job.edges
         )
+
+    @cached_property
+    def machine_of_task(self) -> dict[str, str]:
+        """Name of the machine of every task, by the task's name."""
+        machines = [machine.name for machine in self.cluster.machines]
+        return {
+            task.name: machines[machine]
+            for task, machine in zip(
+                self.job.tasks, self.placement.machine_of, strict=True
+            )
+        }
+
+    @override
+    def __repr__(self) -> str:
+        """Return the sizes of job and cluster."""
+        machines = len(self.cluster.machines)
+        return f"<Problem: {self.job!r} on {machines} machines>"

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from typing_extensions import override
+
+from emu.units import format_duration
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,6 +65,14 @@ class Schedule:
     flow_end: NDArray[np.float64]
     flow_bytes: NDArray[np.float64]
     rates: RateHistory | None = None
+
+    @override
+    def __repr__(self) -> str:
+        """Return the makespan and the sizes of the job."""
+        return (
+            f"<Schedule: makespan {format_duration(self.makespan, 5)}, "
+            f"{self.problem.job!r}>"
+        )
 
     @property
     def makespan(self) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from typing_extensions import override
 
 from emu.errors import DataError
 from emu.problem import RateHistory, Realization, Schedule
@@ -18,6 +19,7 @@ from emu.runs.result import VERSION
 from emu.runs.run_directory import read_json
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
+from emu.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,6 +73,25 @@ class RecordedRun:
             p for p in (self.result.get("policy"), stated) if str(p) in RATE_POLICIES
         ]
         return str(known[0]) if known else "oes"
+
+    @property
+    def makespan(self) -> float:
+        """Makespan of `best`, seconds.
+
+        Raises
+        ------
+        DataError
+            When no schedule could be read.
+        """
+        return self.best.makespan
+
+    @override
+    def __repr__(self) -> str:
+        """Return the name, the makespan and the verdict."""
+        made = self.emulated or self.simulated
+        length = format_duration(made.makespan, 5) if made else "no schedule"
+        trust = self.result.get("verdict", {}).get("trust", "not judged")
+        return f"<RecordedRun {self.name}: {length}, {trust}>"
 
     @property
     def best(self) -> Schedule:

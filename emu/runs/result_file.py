@@ -31,17 +31,11 @@ def result_of(
     scenario: Scenario, schedule: Schedule, *, emulated: bool = False
 ) -> dict[str, Any]:
     """Return what a result file holds of ``schedule``."""
-    job, cluster = schedule.problem.job, schedule.problem.cluster
-    machines = [
-        cluster.machines[machine].name
-        for machine in schedule.problem.placement.machine_of
-    ]
-    names = [task.name for task in job.tasks]
     return {
         **schedule.to_json(),
         "emulated": emulated,
         "policy": scenario.schedule.policy,
-        "placement": dict(zip(names, machines, strict=True)),
+        "placement": schedule.problem.machine_of_task,
         "scenario": scenario.to_json(),
     }
 

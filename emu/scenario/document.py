@@ -88,6 +88,22 @@ def read_document(path: str | Path) -> Document:
         raise ScenarioError(f"cannot be read: {error.strerror}", file=file) from error
     except UnicodeDecodeError as error:
         raise ScenarioError("is not text in UTF-8", file=file) from error
+    return parse_document(text, file)
+
+
+def parse_document(text: str, file: str) -> Document:
+    """Parse the content of a YAML or JSON file.
+
+    Parameters
+    ----------
+    file
+        What it is called in errors; JSON where it ends so.
+
+    Raises
+    ------
+    ScenarioError
+        When it is not YAML or JSON, or is not a mapping.
+    """
     if file.endswith(".json"):
         return _read_json(file, text)
     return _read_yaml(file, text)

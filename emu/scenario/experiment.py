@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from emu.errors import PlacementError
 from emu.problem import Problem, Profile, Realization
 from emu.scenario.placing import place
@@ -35,6 +37,16 @@ class Experiment:
     problem: Problem
     realization: Realization
     placed: PlacementResult | None = None
+
+    @override
+    def __repr__(self) -> str:
+        """Return the scenario and its job."""
+        return f"<Experiment {self.scenario.name}: {self.problem!r}>"
+
+    @property
+    def tasks(self) -> dict[str, str]:
+        """Task -> machine, by name; as ``placement.tasks`` of a scenario has it."""
+        return self.problem.machine_of_task
 
     @property
     def policy(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from ruamel.yaml.error import YAMLError
 from emu.errors import ScenarioError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from emu.scenario.document import Document, Trail
 
@@ -30,10 +31,17 @@ def _value(text: str, option: str) -> Any:
         raise ScenarioError("what follows = is not YAML", file=option) from error
 
 
-def apply_overrides(document: Document, overrides: Sequence[str]) -> None:
-    """Write every ``key.key=value`` into ``document``; values are read as YAML.
+def apply_overrides(
+    document: Document, overrides: Sequence[str] | Mapping[str, object]
+) -> None:
+    """Write every override into ``document``.
 
     Sections that are missing are made, items of lists are named ``tasks[2]``.
+
+    Parameters
+    ----------
+    overrides
+        ``key.key=value`` with values to be read as YAML, or keys and values.
 
     Raises
     ------
@@ -41,18 +49,33 @@ def apply_overrides(document: Document, overrides: Sequence[str]) -> None:
         When an override has no ``=``, or leads through something without keys. Unknown
         keys are found later, as those of the file; the error then names the option.
     """
-    for override in overrides:
-        option = f"--set {override}"
-        keys, equals, text = override.partition("=")
-        trail = _trail(keys.strip())
-        if not (equals and trail):
-            raise ScenarioError("write --set key.key=value", file=option)
-        _write(document.data, trail, _value(text, option), option)
+    for trail, value, option in _told(overrides):
+        _write(document.data, trail, value, option)
         document.options[trail] = option
         for known in [
             known for known in document.lines if known[: len(trail)] == trail
         ]:
             del document.lines[known]
+
+
+def _told(
+    overrides: Sequence[str] | Mapping[str, object],
+) -> Iterator[tuple[Trail, Any, str]]:
+    """Yield where to write, what, and how the writer stated it."""
+    if not isinstance(overrides, str) and hasattr(overrides, "items"):
+        for keys, value in overrides.items():
+            trail = _trail(keys)
+            if not trail:
+                raise ScenarioError("an override without a key", file=repr(keys))
+            yield trail, copy.deepcopy(value), f"{keys}={value!r}"
+        return
+    for override in [overrides] if isinstance(overrides, str) else overrides:
+        option = f"--set {override}"
+        keys, equals, text = override.partition("=")
+        trail = _trail(keys.strip())
+        if not (equals and trail):
+            raise ScenarioError("write --set key.key=value", file=option)
+        yield trail, _value(text, option), option
 
 
 def _write(place: Any, trail: Trail, value: Any, option: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
+from typing_extensions import override
 
 from emu.scenario.cluster_section import ClusterSection
 from emu.scenario.custom_section import CustomJobSection
@@ -46,6 +47,20 @@ class Scenario(Section):
     """Of everything random."""
     profile: Name | None = None
     """File of measured times and volumes, relative to the scenario file."""
+
+    @override
+    def __repr__(self) -> str:
+        """Return the name, the cluster's size and the policies."""
+        length = f"{self.job.iterations} iterations"
+        if isinstance(self.job, DgtpJobSection) and self.job.epochs is not None:
+            length = f"{self.job.epochs} epochs"
+        return (
+            f"<Scenario {self.name}: {len(self.cluster.named())} machines, "
+            f"{self.job.system} job of {length}, placement {self.placement.policy}, "
+            f"rates {self.schedule.policy}>"
+        )
+
+    __str__ = __repr__
 
     def to_cluster(self) -> Cluster:
         """Return the machines."""

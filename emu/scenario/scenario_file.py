@@ -9,10 +9,11 @@ from pydantic import ValidationError
 
 from emu.errors import ScenarioError, ScenarioErrors
 from emu.scenario.consistency import consistency_errors, misspelt_keys
-from emu.scenario.document import read_document
+from emu.scenario.document import Document, parse_document, read_document
 from emu.scenario.overrides import apply_overrides
 from emu.scenario.preparation import preparation_errors
 from emu.scenario.scenario import Scenario
+from emu.scenario.shipped import locate
 from emu.scenario.wording import MISSING, describe, either, meant_key, trail_of
 from emu.scenario.workload_file import (
     expect_listed_makespan,
@@ -21,10 +22,13 @@ from emu.scenario.workload_file import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import TypeAlias
 
-    from emu.scenario.document import Document, Trail
+    from emu.scenario.document import Trail
 
+    #: ``["key.key=value"]`` as on the command line, or ``{"key.key": value}``.
+    Overrides: TypeAlias = Sequence[str] | Mapping[str, object]
 
 #: Values that are paths.
 _PATHS: tuple[Trail, ...] = (("profile",), ("job", "dataset", "directory"))
@@ -41,14 +45,19 @@ _STAND_INS: dict[str, Any] = {
 
 
 def load(
-    path: str | Path, overrides: Sequence[str] = (), *, timed: bool = True
+    source: str | Path | Scenario, overrides: Overrides = (), *, timed: bool = True
 ) -> Scenario:
-    """Return the scenario of a YAML or JSON file.
+    """Return a scenario, with some of its keys replaced.
 
     Parameters
     ----------
+    source
+        A YAML or JSON file, the name of a scenario that ships with emu (``golden``), or
+        a scenario that is loaded already.
     overrides
-        ``key.key=value``, applied in order, values read as YAML.
+        ``{"cluster.machines[0].nic": "25 Gbit/s"}``, or a list of ``key.key=value`` as
+        ``--set`` takes them, values read as YAML; applied in order. None takes the key
+        away, so that its default holds.
     timed
         Whether every kind of task needs a time or a profile.
 
@@ -58,14 +67,38 @@ def load(
         Every error of the file that shows before data are opened or tasks placed:
         file, line, key, what was found, what would be right.
     """
-    document = _read(Path(path), overrides)
+    if isinstance(source, Scenario):
+        document = Document(source.name, source.to_json())
+        return _good(_changed(document, overrides, Path()), timed=timed)
+    return _good(_read(source, overrides), timed=timed)
+
+
+def loads(text: str, overrides: Overrides = (), *, name: str = "scenario") -> Scenario:
+    """Return the scenario that ``text``, YAML or JSON, describes.
+
+    Parameters
+    ----------
+    overrides
+        As in `load`.
+    name
+        What the scenario is called in errors, and where it does not name itself.
+
+    Raises
+    ------
+    ScenarioError
+        As `load`.
+    """
+    return _good(_changed(parse_document(text, name), overrides, Path()))
+
+
+def _good(document: Document, *, timed: bool = True) -> Scenario:
     scenario, errors = _checked(document, timed=timed)
     if scenario is None or errors:
         raise errors[0] if len(errors) == 1 else ScenarioErrors(errors)
     return scenario
 
 
-def find_errors(path: str | Path, overrides: Sequence[str] = ()) -> list[ScenarioError]:
+def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioError]:
     """Return every error of a file, in the order of its lines; none if it is good.
 
     Beyond `load` this finds data and profiles that are not there, and that no placement
@@ -76,7 +109,7 @@ def find_errors(path: str | Path, overrides: Sequence[str] = ()) -> list[Scenari
     ScenarioError
         When it cannot be read or parsed at all.
     """
-    document = _read(Path(path), overrides)
+    document = _read(path, overrides)
     scenario, errors = _checked(document)
     if scenario is None or errors:
         return errors
@@ -109,8 +142,13 @@ def _without(data: dict[str, Any], wrong: set[str]) -> Scenario | None:
         return None
 
 
-def _read(path: Path, overrides: Sequence[str]) -> Document:
-    document = read_document(path)
+def _read(source: str | Path, overrides: Overrides) -> Document:
+    path = locate(source)
+    return _changed(read_document(path), overrides, path.parent)
+
+
+def _changed(document: Document, overrides: Overrides, folder: Path) -> Document:
+    """Return the document with its overrides; its paths are relative to ``folder``."""
     workload = document.data if is_workload(document.data) else None
     if workload is not None:
         document = workload_document(document)
@@ -120,9 +158,9 @@ def _read(path: Path, overrides: Sequence[str]) -> Document:
     if workload is not None:
         expect_listed_makespan(data, workload)
     if data.get("name") is None:
-        data["name"] = path.stem
+        data["name"] = Path(document.file).stem
     for trail in _PATHS:
-        _resolve_path(document, trail, path.parent)
+        _resolve_path(document, trail, folder)
     return document
 
 

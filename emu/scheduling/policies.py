@@ -55,7 +55,9 @@ class Policy:
     keeps_theorem
         Whether every flow always gets at least its ``oes`` rate.
     by_flow
-        Whether flows over the same hops may have different codes.
+        Whether flows over the same hops may have different rates.
+    knows
+        What it has to know of the flows, besides which are active and where they go.
     looks_ahead
         Whether it needs expected times and volumes.
     """
@@ -66,6 +68,7 @@ class Policy:
     source: str
     keeps_theorem: bool = False
     by_flow: bool = True
+    knows: str = "nothing"
     looks_ahead: bool = False
 
 
@@ -73,6 +76,8 @@ _DGTP = "DGTP (INFOCOM 2022), Algorithm 1"
 _VARYS = "Varys (SIGCOMM 2014)"
 _OMCOFLOW = "OMCoflow (ToN 2019) as DGTP section VI-B describes it"
 _OURS = "this project"
+_LEFT = "bytes left"
+_EXPECTED = "expected times and volumes of the run"
 
 RATE_POLICIES: dict[str, Policy] = {
     policy.name: policy
@@ -106,12 +111,14 @@ RATE_POLICIES: dict[str, Policy] = {
             code=codes.FIFO,
             summary="out ports send one flow at a time, first come first served",
             source="DistDGL (IA3 2020) as DGTP section VI-A runs it",
+            knows="when each was produced",
         ),
         Policy(
             name="oes_cp",
             code=codes.OES_CP,
             summary="its oes rate, the rest by longest remaining path",
             source=_OURS,
+            knows=_EXPECTED,
             keeps_theorem=True,
             looks_ahead=True,
         ),
@@ -120,6 +127,7 @@ RATE_POLICIES: dict[str, Policy] = {
             code=codes.WEIGHTED_MAXMIN,
             summary="max-min share weighted by 1 / slack",
             source=_OURS,
+            knows=_EXPECTED,
             looks_ahead=True,
         ),
         Policy(
@@ -127,48 +135,56 @@ RATE_POLICIES: dict[str, Policy] = {
             code=codes.MRTF,
             summary="least remaining time first, the others take what is left",
             source="SRPT as in DGTP section VI-B",
+            knows=_LEFT,
         ),
         Policy(
             name="mrtf_exclusive",
             code=codes.MRTF_EXCLUSIVE,
             summary="least remaining time first, one flow per port at a time",
             source="pFabric (SIGCOMM 2013), ideal schedule",
+            knows=_LEFT,
         ),
         Policy(
             name="omcoflow",
             code=codes.OMCOFLOW,
             summary="ports divided by 1 / predicted finish time within the coflow",
             source=_OMCOFLOW,
+            knows=_LEFT,
         ),
         Policy(
             name="omcoflow_wc",
             code=codes.OMCOFLOW_WC,
             summary="max-min weighted as omcoflow",
             source=f"{_OMCOFLOW}, made work-conserving here",
+            knows=_LEFT,
         ),
         Policy(
             name="omcoflow_gamma",
             code=codes.OMCOFLOW_GAMMA,
             summary="max-min; coflows weigh 1 / bottleneck time, flows end together",
             source=f"{_OMCOFLOW}, finish time read as Varys' bottleneck",
+            knows=_LEFT,
         ),
         Policy(
             name="omcoflow_frozen",
             code=codes.OMCOFLOW_FROZEN,
             summary="as omcoflow, finish times predicted from whole volumes",
             source=f"{_OMCOFLOW}, predicting at arrival",
+            knows="their volumes",
         ),
         Policy(
             name="sebf_madd",
             code=codes.SEBF_MADD,
             summary="coflow with the smallest bottleneck first, its flows end together",
             source=_VARYS,
+            knows=_LEFT,
         ),
         Policy(
             name="portfolio",
             code=PORTFOLIO,
             summary="whichever other policy simulates best on the expected run",
             source=_OURS,
+            knows=_EXPECTED,
         ),
     )
 }

@@ -1,0 +1,279 @@
+"""The functions of ``import emu``: one step each from a scenario to an answer.
+
+They call the layers below and hold no decision of their own. Nothing below imports
+this module; the command line does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from emu.analysis.audit import audit as audit_schedule
+from emu.analysis.explanation import explain as explain_schedule
+from emu.problem import Schedule
+from emu.runs.recorded_run import RecordedRun, load_run
+from emu.scenario import Experiment, Scenario, load, prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from emu.analysis.audit import AuditReport
+    from emu.analysis.explanation import Explanation
+    from emu.report import Candidate
+
+#: Seconds by which a simulated time may be off: rounding.
+ROUNDING = 1e-6
+#: Wall seconds by which an emulated time may be off. Senders lead or lag their fluid
+#: by a few ms: at most 7 ms among 387 flows of 23 processes on two busy cores.
+PUNCTUALITY = 0.01
+#: Share by which bytes and rates may be off.
+EXACTNESS = 1e-6
+
+
+def place(
+    scenario: Scenario,
+    policy: str | None = None,
+    *,
+    progress: Callable[[int, int, float], None] | None = None,
+) -> Experiment:
+    """Decide which task stands on which machine.
+
+    Parameters
+    ----------
+    policy
+        Placement policy in place of the scenario's: ``ifs``, ``etp``, ``best``, ...
+    progress
+        Called by searches with (candidates so far, in all, best makespan).
+
+    Returns
+    -------
+    Experiment
+        ``tasks`` is task -> machine, ``placed`` what the policy says of it;
+        `simulate`, `run`, `compare` and `explain` take it in place of the scenario.
+
+    Raises
+    ------
+    ScenarioError
+        When there is no such policy, or a search has no times to simulate.
+    PlacementError
+        When the stated placement breaks a constraint; `InfeasiblePlacement` when the
+        cluster is too small.
+    DataError
+        When the profile or the data set is missing or damaged.
+    """
+    if policy is not None:
+        from emu.experiment.variants import placed_by  # noqa: PLC0415 - rich
+
+        scenario = placed_by(scenario, policy)
+    return prepare(scenario, progress=progress)
+
+
+def simulate(
+    what: Scenario | Experiment, placement: Mapping[str, str] | None = None
+) -> Schedule:
+    """Return the schedule of a scenario in virtual time.
+
+    Parameters
+    ----------
+    what
+        A scenario, or what `place` returned.
+    placement
+        Task -> machine in place of the scenario's placement.
+
+    Raises
+    ------
+    ScenarioError, PlacementError, DataError
+        As `place`.
+    """
+    return _ready(what, placement).simulate()
+
+
+def run(
+    what: Scenario | Experiment,
+    placement: Mapping[str, str] | None = None,
+    *,
+    runs: str | Path = "runs",
+) -> RecordedRun:
+    """Carry a scenario out over sockets, on this host, and read what it left.
+
+    Its run directory holds everything that ``emu run`` writes, and `load_run` returns
+    the same again. The verdict is in ``result["verdict"]``.
+
+    Parameters
+    ----------
+    what, placement
+        As in `simulate`.
+    runs
+        Directory that takes the run directory.
+
+    Raises
+    ------
+    ScenarioError, PlacementError, DataError
+        As `place`, or when the directory cannot be written.
+    RunError
+        When the run could not be finished; its directory then holds the beginning.
+    KeyboardInterrupt
+        After Ctrl-C or SIGTERM, with what was under way; all processes have ended.
+    """
+    # asyncio, sockets and the charts take half a second to import.
+    from emu.calibration import cached_profile  # noqa: PLC0415
+    from emu.experiment.auto_scale import fit  # noqa: PLC0415
+    from emu.experiment.run_experiment import (  # noqa: PLC0415
+        carry_out,
+        emulation_settings,
+    )
+    from emu.report.html import write_report  # noqa: PLC0415
+    from emu.report.trace import write_trace  # noqa: PLC0415
+    from emu.runs.run_directory import RunDirectory  # noqa: PLC0415
+
+    experiment, _ = fit(_stated(what, placement), cached_profile)
+    settings = emulation_settings(experiment.scenario)
+    directory = RunDirectory.create(experiment.scenario.name, Path(runs))
+    _outside_loops(lambda: carry_out(experiment, settings, directory))
+    write_trace(directory.path)
+    write_report(directory.path)
+    return load_run(directory.path)
+
+
+def compare(
+    what: Scenario | Experiment,
+    *,
+    placements: Sequence[str] = (),
+    policies: Sequence[str] = (),
+    moves: Sequence[tuple[str, str]] = (),
+    swaps: Sequence[tuple[str, str]] = (),
+) -> list[Candidate]:
+    """Simulate a scenario as it is, and variants of it.
+
+    Parameters
+    ----------
+    what
+        A scenario, or what `place` returned.
+    placements, policies
+        Names; every combination is tried, none means the scenario's own.
+    moves
+        (task, machine): the placement with this task moved.
+    swaps
+        (task, task): the placement with these two swapped.
+
+    Raises
+    ------
+    ScenarioError, PlacementError, DataError
+        As `place`, or when a move cannot be.
+    """
+    from emu.experiment.variants import compare_variants  # noqa: PLC0415 - rich
+
+    return compare_variants(
+        _ready(what), placements, policies, moves=moves, swaps=swaps
+    )
+
+
+def explain(
+    what: Scenario | Experiment | RecordedRun, *, helpful: bool = True
+) -> Explanation:
+    """Say why a scenario or run takes so long, and what would help.
+
+    Parameters
+    ----------
+    what
+        A scenario is simulated; for a run it is also said where emulation and
+        simulation parted.
+    helpful
+        Whether to look for what would help, some 50 simulations.
+
+    Raises
+    ------
+    ScenarioError, PlacementError, DataError
+        As `place`, or when nothing of the run can be read.
+    """
+    if not isinstance(what, RecordedRun):
+        experiment = _ready(what)
+        return explain_schedule(
+            experiment.simulate(),
+            experiment.realization,
+            experiment.policy,
+            emulated=False,
+            helpful=helpful,
+        )
+    notes = what.missing
+    if what.measured is None and helpful:
+        notes += (
+            "bytes of handoffs within a machine are not known: those of like flows",
+        )
+    return explain_schedule(
+        what.best,
+        what.realization,
+        what.policy,
+        emulated=what.emulated is not None,
+        helpful=helpful,
+        notes=notes,
+    )
+
+
+def audit(
+    what: Schedule | RecordedRun,
+    *,
+    tolerance: float | None = None,
+    relative: float = EXACTNESS,
+) -> AuditReport:
+    """Check a schedule, simulated or emulated, against the paper's constraints.
+
+    Parameters
+    ----------
+    tolerance
+        Seconds by which times may be off; default is `usual_tolerance`.
+    relative
+        Share by which bytes and rates may be off.
+
+    Raises
+    ------
+    DataError
+        When no schedule of the run can be read.
+    """
+    allowed = usual_tolerance(what) if tolerance is None else tolerance
+    schedule = what if isinstance(what, Schedule) else what.best
+    return audit_schedule(schedule, tolerance=allowed, relative=relative)
+
+
+def usual_tolerance(what: Schedule | RecordedRun) -> float:
+    """Return by how many seconds times may be off: 1 us, 10 ms of wall time in runs."""
+    if isinstance(what, Schedule) or what.emulated is None:
+        return ROUNDING
+    emulation = what.manifest.get("emulation", {})
+    return PUNCTUALITY / float(emulation.get("time_scale", 1.0))
+
+
+def _ready(
+    what: Scenario | Experiment, placement: Mapping[str, str] | None = None
+) -> Experiment:
+    if isinstance(what, Experiment) and placement is None:
+        return what
+    return prepare(_stated(what, placement))
+
+
+def _stated(
+    what: Scenario | Experiment, placement: Mapping[str, str] | None
+) -> Scenario:
+    """Return the scenario, with the placement stated where there is one."""
+    scenario = what.scenario if isinstance(what, Experiment) else what
+    if placement is None and isinstance(what, Scenario):
+        return scenario
+    tasks = dict(what.tasks if isinstance(what, Experiment) else {}) | dict(
+        placement or {}
+    )
+    return load(scenario, {"placement": {"policy": "explicit", "tasks": tasks}})
+
+
+def _outside_loops(work: Callable[[], object]) -> None:
+    """Call ``work`` where no event loop runs: a notebook has one in its main thread."""
+    import asyncio  # noqa: PLC0415
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        work()
+    else:
+        with ThreadPoolExecutor(1) as elsewhere:
+            elsewhere.submit(work).result()

@@ -1,0 +1,83 @@
+"""Every command: its group, its module and one line on it, in the order of use.
+
+``emu --help`` shows this table and imports none of the modules. The line is also the
+first of the command's docstring; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Listed(NamedTuple):
+    """One command.
+
+    Parameters
+    ----------
+    module
+        Module of `emu.cli` that registers it.
+    summary
+        What it does, in a line of at most 64 characters.
+    """
+
+    module: str
+    summary: str
+
+
+GROUPS: dict[str, dict[str, Listed]] = {
+    "Write a scenario": {
+        "init": Listed(
+            "scenario_commands", "Copy a shipped scenario into this directory, to edit."
+        ),
+        "validate": Listed(
+            "scenario_commands", "Check scenario files; print every error in them."
+        ),
+        "schema": Listed(
+            "scenario_commands", "Print the JSON Schema of scenario files, for editors."
+        ),
+        "policies": Listed("rule_commands", "Explain every rate policy in two lines."),
+        "placements": Listed(
+            "rule_commands", "Explain every placement policy in two lines."
+        ),
+    },
+    "Predict it, in virtual time": {
+        "simulate": Listed("simulate_commands", "Simulate a scenario."),
+        "place": Listed(
+            "place_commands", "Place the tasks; print where they are, and the loads."
+        ),
+        "explain": Listed(
+            "explain_commands", "Explain why a run takes so long, and what would help."
+        ),
+        "compare": Listed(
+            "compare_commands", "Compare placements and policies, or recorded runs."
+        ),
+        "sweep": Listed("sweep_commands", "Carry out many variations of a scenario."),
+    },
+    "Run it, over sockets": {
+        "doctor": Listed(
+            "doctor_commands", "Measure this host, and say what it can emulate."
+        ),
+        "run": Listed(
+            "run_commands", "Run a scenario over sockets; compare with the prediction."
+        ),
+        "profile": Listed(
+            "run_commands", "Measure task times and volumes by real computation."
+        ),
+        "agent": Listed(
+            "run_commands", "Join a run on another host as one of its hosts."
+        ),
+    },
+    "Look at a run": {
+        "report": Listed("report_commands", "Write report.html, which opens offline."),
+        "audit": Listed(
+            "audit_commands", "Check a schedule against the paper's constraints."
+        ),
+        "plot": Listed("plot_commands", "Draw runs for a paper."),
+        "trace": Listed("trace_commands", "Write trace.json, for ui.perfetto.dev."),
+    },
+}
+
+#: Name -> command, in the same order.
+COMMANDS: dict[str, Listed] = {
+    name: listed for group in GROUPS.values() for name, listed in group.items()
+}

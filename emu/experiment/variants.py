@@ -1,0 +1,161 @@
+"""Variants of a scenario, simulated under the same times and volumes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.errors import PlacementError, ScenarioError
+from emu.placement.neighbours import difference, moved
+from emu.problem import Problem
+from emu.report import Candidate
+from emu.scenario import build_job, load, place, profile_of
+from emu.scenario.pins import process_of
+from emu.scenario.suggestion import nearest
+from emu.simulation import makespan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from emu.placement.neighbours import Move, Neighbour
+    from emu.problem import Job, Realization
+    from emu.scenario import Experiment, Scenario
+
+    Pairs = Sequence[tuple[str, str]]
+
+
+def compare_variants(
+    base: Experiment,
+    placements: Sequence[str] = (),
+    policies: Sequence[str] = (),
+    *,
+    moves: Pairs = (),
+    swaps: Pairs = (),
+) -> list[Candidate]:
+    """Return what every variant of ``base`` is simulated to take.
+
+    First ``base`` as it is, then its placement with each move and swap, then every
+    combination of the other placements and policies.
+
+    Parameters
+    ----------
+    placements, policies
+        Names; empty means the scenario's own.
+    moves
+        (task, machine) of every move.
+    swaps
+        (task, task) of every swap.
+
+    Raises
+    ------
+    ScenarioError, PlacementError, DataError
+        As loading, placing and realizing say, or when a move cannot be.
+    """
+    own = base.scenario.placement.policy, base.policy
+    candidates = [_candidate(base, base.problem, own[0])]
+    for near in _near(base.problem, moves, swaps):
+        problem = Problem(base.problem.cluster, base.problem.job, near.placement)
+        candidates.append(_candidate(base, problem, str(near), near.moves))
+    for placement in placements or [own[0]]:
+        problem = _placed(base, placement)
+        for policy in policies or [own[1]]:
+            if (placement, policy) != own:
+                load(base.scenario, {"schedule.policy": policy, "expect": None})
+                candidates.append(_candidate(base, problem, placement, policy=policy))
+    return candidates
+
+
+def placed_by(scenario: Scenario, policy: str) -> Scenario:
+    """Return the scenario with another placement policy.
+
+    What an explicit placement spells out pins nothing elsewhere.
+
+    Raises
+    ------
+    ScenarioError
+        When there is no such policy.
+    """
+    changes: dict[str, object] = {"placement.policy": policy, "expect": None}
+    if scenario.placement.spelt_out and policy != scenario.placement.policy:
+        changes["placement.tasks"] = None
+    return load(scenario, changes)
+
+
+def _placed(base: Experiment, policy: str) -> Problem:
+    if policy == base.scenario.placement.policy:
+        return base.problem
+    scenario, cluster = placed_by(base.scenario, policy), base.problem.cluster
+    job = build_job(scenario)
+    profile = profile_of(scenario, job, base.realization)
+    found = place(scenario, job, cluster, profile=profile)
+    return Problem(cluster, job, found.placement)
+
+
+def _candidate(
+    base: Experiment,
+    problem: Problem,
+    placement: str,
+    moves: tuple[Move, ...] = (),
+    *,
+    policy: str = "",
+) -> Candidate:
+    policy = policy or base.policy
+    return Candidate(
+        placement,
+        policy,
+        makespan(problem, base.realization, policy, profile=base.expected),
+        _crossing(problem, base.realization),
+        moves
+        or difference(
+            problem.job,
+            problem.cluster,
+            base.problem.placement,
+            problem.placement,
+        ),
+    )
+
+
+def _near(problem: Problem, moves: Pairs, swaps: Pairs) -> Iterator[Neighbour]:
+    """Yield the placements after each move and swap."""
+    machines = [machine.name for machine in problem.cluster.machines]
+    for name, machine in moves:
+        option = f"--move {name}={machine}"
+        if machine not in machines:
+            said = f"no machine {machine!r}, {nearest(machine, machines)}"
+            raise ScenarioError(said, file=option)
+        yield _moved(problem, {_process(problem.job, name, option): machine}, option)
+    for names in swaps:
+        option = f"--swap {','.join(names)}"
+        one, other = (_process(problem.job, name, option) for name in names)
+        there = {
+            process: machines[problem.placement.machine_of[members[0]]]
+            for process, members in problem.job.processes.items()
+        }
+        yield _moved(problem, {one: there[other], other: there[one]}, option)
+
+
+def _process(job: Job, name: str, option: str) -> str:
+    try:
+        return process_of(job, name)
+    except ValueError as error:
+        raise ScenarioError(
+            f"no task {name!r}, {nearest(name, job.processes)}", file=option
+        ) from error
+
+
+def _moved(problem: Problem, machines: dict[str, str], option: str) -> Neighbour:
+    try:
+        near = moved(problem, machines)
+    except PlacementError as error:
+        raise ScenarioError(f"cannot be: {error}", file=option) from error
+    if not near.moves:
+        raise ScenarioError("moves nothing, it stands there already", file=option)
+    return near
+
+
+def _crossing(problem: Problem, realization: Realization) -> float:
+    """Return the share of all bytes that cross between machines."""
+    remote = np.array([bool(hops) for hops in problem.hops], dtype=bool)
+    total = realization.volumes.sum()
+    return float(realization.volumes[remote].sum() / total) if total else 0.0

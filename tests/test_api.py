@@ -1,0 +1,174 @@
+"""The functions of ``import emu``, as a script uses them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+import emu
+from emu.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FREE = {"placement": {"policy": "best"}, "expect": None}
+QUICK = {
+    "job.iterations": 1,
+    "emulation.time_scale": 0.02,
+    "emulation.byte_scale": 5000,
+    "expect": None,
+}
+
+
+def test_a_shipped_scenario_is_found_by_name() -> None:
+    scenario = emu.load("golden")
+
+    assert emu.simulate(scenario).makespan == 38.0
+    assert repr(scenario).startswith("<Scenario golden: 2 machines, custom job of 3")
+
+
+def test_a_file_of_that_name_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "golden").write_text("name: mine\n")
+
+    with pytest.raises(ScenarioError, match="key is missing"):
+        emu.load("golden")
+
+
+def test_an_unknown_name_is_answered_with_those_that_ship() -> None:
+    with pytest.raises(ScenarioError, match="called amazon_computers, demo, golden"):
+        emu.load("goldne")
+
+
+def test_keys_are_replaced_in_files_texts_and_scenarios() -> None:
+    golden = emu.load("golden", {"expect": None})
+    text = (
+        "cluster: {machines: [{nic: 10 B/s}]}\n"
+        "job: {system: custom, iterations: 2, tasks: [{name: a, time: 1 s}]}\n"
+    )
+
+    ten = emu.load(golden, {"job.iterations": 10})
+    slower = emu.load(golden, {"cluster.machines[0].nic": "5 B/s"})
+    alone = emu.loads(text, ["job.iterations=7"])
+
+    assert emu.simulate(ten).makespan == 115.0
+    assert emu.simulate(slower).makespan > 38.0
+    assert emu.simulate(golden).makespan == 38.0
+    assert (alone.name, emu.simulate(alone).makespan) == ("scenario", 7.0)
+
+
+def test_what_is_replaced_stays_the_callers_own() -> None:
+    tasks = {"g0": "m0", "s0": "m0", "w0": "m0", "g1": "m1", "s1": "m1", "ps0": "m1"}
+    changes = {"placement": {"policy": "explicit", "tasks": tasks, "beta": None}}
+    emu.load("golden", changes)
+
+    assert changes["placement"]["beta"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"cluster.machines[0].nci": 5}, "did you mean 'nic'"),
+        ({"job.tasks[9].time": "1 s"}, "list of 6, it has no 9"),
+        ({"": 1}, "without a key"),
+        ({"schedule.policy": "oess"}, "did you mean 'oes'"),
+    ],
+)
+def test_a_wrong_key_is_answered(changes: dict[str, object], told: str) -> None:
+    with pytest.raises(ScenarioError, match=told):
+        emu.load("golden", changes)
+
+
+def test_placements_are_found_and_followed() -> None:
+    scenario = emu.load("golden", FREE)
+    placed = emu.place(scenario)
+
+    # On one machine: 2 s until the worker starts, then 3 s + 1 s per iteration. With
+    # ps0 apart, gradients and parameters take 1 s each way: 5 s more.
+    assert set(placed.tasks) == {"g0", "g1", "s0", "s1", "w0", "ps0"}
+    assert emu.simulate(placed).makespan == 14.0
+    apart = {**placed.tasks, "ps0": "m0" if placed.tasks["ps0"] == "m1" else "m1"}
+    assert emu.simulate(scenario, apart).makespan == 19.0
+    assert emu.simulate(emu.load("golden"), placed.tasks).makespan == 14.0
+
+
+def test_another_policy_can_be_asked_for() -> None:
+    placed = emu.place(emu.load("golden"), policy="round_robin")
+
+    assert placed.scenario.placement.policy == "round_robin"
+    with pytest.raises(ScenarioError, match="did you mean 'best'"):
+        emu.place(emu.load("golden"), policy="bst")
+
+
+def test_variants_are_compared() -> None:
+    found = emu.compare(
+        emu.load("golden"),
+        placements=["explicit", "best"],
+        policies=["oes", "fifo"],
+        moves=[("ps0", "m0")],
+        swaps=[("s0", "s1")],
+    )
+
+    rows = {(one.placement, one.policy): one.makespan for one in found}
+    assert len(rows) == len(found) == 6
+    assert rows["explicit", "oes"] == found[0].makespan
+    assert rows["explicit", "oes"] == 38.0
+    assert rows["best", "fifo"] == 14.0
+
+
+def test_schedules_are_explained_and_audited() -> None:
+    scenario = emu.load("golden")
+
+    explanation = emu.explain(scenario)
+
+    assert explanation.schedule.makespan == 38.0
+    assert explanation.improvements
+    assert emu.explain(scenario, helpful=False).improvements == ()
+    assert emu.audit(emu.simulate(scenario)).passed
+
+
+def test_what_is_returned_shows_itself_in_a_line() -> None:
+    scenario = emu.load("golden")
+    schedule = emu.simulate(scenario)
+    shown = [
+        scenario,
+        schedule,
+        schedule.problem,
+        schedule.problem.job,
+        schedule.problem.placement,
+        emu.place(scenario),
+        emu.explain(scenario),
+        emu.audit(schedule),
+    ]
+
+    for one in shown:
+        assert repr(one).startswith(f"<{type(one).__name__}"), repr(one)
+        assert len(repr(one)) < 120
+
+
+@pytest.mark.emulation
+def test_a_run_is_carried_out_and_read_again(tmp_path: Path) -> None:
+    run = emu.run(emu.load("golden", QUICK), runs=tmp_path)
+
+    assert run.makespan == run.result["makespan"]
+    assert run.result["replayed_makespan"] == 17.0
+    assert {path.name for path in run.path.iterdir()} >= {"report.html", "trace.json"}
+    assert emu.load_run(run.path).result == run.result
+    assert emu.audit(run, tolerance=5.0).passed
+    assert emu.explain(run, helpful=False).simulated is not None
+    assert repr(run).startswith("<RecordedRun golden-")
+
+
+@pytest.mark.emulation
+def test_a_notebook_runs_it_too(tmp_path: Path) -> None:
+    scenario = emu.load("golden", QUICK)
+
+    async def cell() -> float:
+        """Run where a loop is running already, as in a notebook's cell."""
+        return float(emu.run(scenario, runs=tmp_path).result["replayed_makespan"])
+
+    assert asyncio.run(cell()) == 17.0

@@ -1,0 +1,99 @@
+"""What ``import emu`` offers, and what it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import emu
+
+PUBLIC = [
+    "Scenario",
+    "Schedule",
+    "__version__",
+    "audit",
+    "compare",
+    "explain",
+    "load",
+    "load_run",
+    "loads",
+    "place",
+    "run",
+    "simulate",
+]
+
+#: Takes from 20 ms to 2 s to import, each; none is needed to say what emu can do.
+HEAVY = {
+    "aiohttp",
+    "asyncio",
+    "dgl",
+    "matplotlib",
+    "numba",
+    "numpy",
+    "pandas",
+    "psutil",
+    "pydantic",
+    "rich",
+    "ruamel",
+    "scipy",
+    "torch",
+    "uvloop",
+}
+#: Of these, what a simulation of a custom job does without.
+NOT_SIMULATED = HEAVY - {"numba", "numpy", "pydantic", "rich", "ruamel", "scipy"}
+
+
+def loaded_by(code: str) -> set[str]:
+    """Return the packages that a fresh interpreter has imported after ``code``."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}
+
+
+def calling(*arguments: str) -> str:
+    """Return the code that calls the command line as a user does."""
+    return (
+        f"import sys; sys.argv = ['emu', *{arguments!r}]\n"
+        "from emu.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+    )
+
+
+def test_the_public_names_are_these() -> None:
+    assert emu.__all__ == PUBLIC
+    assert dir(emu) == sorted(PUBLIC)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_is_there_and_explained(name: str) -> None:
+    found = getattr(emu, name)
+
+    assert found.__doc__
+
+
+def test_other_names_are_refused() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'simulation_of'"):
+        _ = emu.simulation_of
+
+
+def test_the_package_is_typed() -> None:
+    assert (Path(emu.__file__).parent / "py.typed").exists()
+
+
+@pytest.mark.parametrize(
+    "code", ["import emu", calling("--help"), calling("--version")]
+)
+def test_what_emu_can_do_is_said_without_heavy_imports(code: str) -> None:
+    assert loaded_by(code) & HEAVY == set()
+
+
+def test_a_simulation_imports_no_sockets_charts_or_frameworks() -> None:
+    assert loaded_by(calling("simulate", "golden")) & NOT_SIMULATED == set()
