@@ -50,6 +50,8 @@ class DelayCause(StrEnum):
     """A flow that ended before its fluid: by rounding, since one clock times both."""
     SHARING = "rates of others"
     """Flows went at other rates, since those beside them were late."""
+    NETWORK = "kernel network"
+    """Nobody assigned rates: what TCP and the kernel's NICs made of the flows."""
     OTHER_PATHS = "other paths"
     """The simulation waited where the emulated chain did not; negative."""
 
@@ -80,7 +82,7 @@ def error_budget(
     Parameters
     ----------
     emulated
-        With its rates.
+        With its rates; without any the kernel shared the NICs.
     simulated
         Of the same tasks and flows.
     rows
@@ -88,7 +90,9 @@ def error_budget(
     chain
         That of ``emulated``, where it is known already.
     """
-    due = fluid_ends(emulated)
+    free = emulated.rates is None
+    due = np.full_like(emulated.flow_end, np.nan) if free else fluid_ends(emulated)
+    others = DelayCause.NETWORK if free else DelayCause.SHARING
     parts: defaultdict[DelayCause, list[float]] = defaultdict(list)
     for drift in divergences(emulated, simulated, chain):
         if drift.cause == ELSEWHERE:
@@ -103,7 +107,7 @@ def error_budget(
             own = divide(float(due[at]), end, rows.get(at))
             for source, seconds in own.items():
                 parts[source].append(seconds)
-            parts[DelayCause.SHARING].append(drift.seconds - math.fsum(own.values()))
+            parts[others].append(drift.seconds - math.fsum(own.values()))
     return {str(source): math.fsum(parts[source]) for source in DelayCause}
 
 

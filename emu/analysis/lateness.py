@@ -99,14 +99,14 @@ def chain_lateness(
     Parameters
     ----------
     schedule
-        With its rates.
+        With its rates; without any, no flow is late.
     late
         Seconds of (task, iteration) after the profiled end.
     chain
         Of ``schedule``, where it is known already.
     """
     chain = chain or critical_path(schedule)
-    due = fluid_ends(schedule)
+    due = schedule.flow_end if schedule.rates is None else fluid_ends(schedule)
     behind = np.nan_to_num(np.maximum(schedule.flow_end - due, 0.0))
     parts = {
         (link.task, link.edge, link.iteration)

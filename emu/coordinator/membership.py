@@ -97,23 +97,28 @@ class Membership:
             token=self.token, on_connection=self._joined, tell=self._note
         )
         try:
-            self.address = await self._server.start(settings.listen, settings.port)
+            if settings.hosts is not None:
+                self.address = await self._server.serve(settings.hosts.listening)
+            else:
+                self.address = await self._server.start(settings.listen, settings.port)
         except OSError as error:
             why = os.strerror(error.errno) if error.errno else str(error)
             where = format_address(settings.listen, settings.port)
             raise RunError(f"cannot listen on {where}: {why}") from error
         try:
-            if not settings.agents:
+            if settings.hosts is not None:
+                settings.hosts.start_agents(self.address, self.token, self._log)
+            elif not settings.agents:
                 self._local = await LocalAgent.start(
                     self.address, self.token, self._log, settings.allow
                 )
-                self._deadlines(self._await_local(self._local))
+                self._watch(self._await_local(self._local))
         except BaseException as error:
             await self._server.aclose()
             if isinstance(error, OSError):
                 raise RunError(f"cannot start an agent: {error}") from error
             raise
-        self._deadlines(self._await_silence())
+        self._watch(self._await_silence())
         return self
 
     async def __aexit__(
@@ -123,8 +128,8 @@ class Membership:
         trace: TracebackType | None,
     ) -> None:
         reason = "the run is over" if error is None else str(error) or "interrupted"
-        for deadlines in self._watching:
-            deadlines.cancel()
+        for watch in self._watching:
+            watch.cancel()
         self.tell_all(Stop(reason))
         try:
             if self._local is not None:
@@ -335,7 +340,7 @@ class Membership:
     def _report(self, severity: Severity, error: EmulatorError) -> None:
         self._mail.put(Report(severity, error))
 
-    def _deadlines(self, work: Coroutine[Any, Any, None]) -> None:
+    def _watch(self, work: Coroutine[Any, Any, None]) -> None:
         self._watching.append(asyncio.create_task(work))
 
     async def _await_local(self, local: LocalAgent) -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from emu.coordinator.settings import EmulationSettings
     from emu.problem import Problem
 
+#: Where NICs limit what crosses, edge e is sent from this port plus e: so every edge
+#: has a leaf of its own in every NIC.
+FIRST_PORT = 8192
 #: Bytes that all processes together touch ahead of the run, at most.
 _RESERVED = 3e9
 
@@ -134,6 +137,7 @@ def describe_processes(
             "job_settings": job_settings,
             "time_scale": settings.time_scale,
             "byte_scale": settings.byte_scale,
+            "source_port": None if settings.hosts is None else FIRST_PORT,
             "deadline": settings.deadline,
             "memory_limit": settings.memory_limit,
             "reserved": receive_sizes(problem, members, volumes, settings),

@@ -219,6 +219,9 @@ class Coordinator:
         await membership.gather(
             [f"agent {number}" for number in range(count)], "join", AgentHello
         )
+        if self._settings.hosts is not None:
+            names = list(self._settings.hosts.names)
+            membership.agents.sort(key=lambda agent: names.index(agent.host["name"]))
         hosts = process_hosts(self._problem, count)
         descriptions = describe_processes(
             self._problem, self._settings, self._times, self._expected.volumes

@@ -4,9 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+    from pathlib import Path
 
 ComputeMode = Literal["timed", "real", "padded"]
+
+
+class Hosts(Protocol):
+    """Hosts that are emulated machines: their NICs limit what crosses, not senders."""
+
+    #: Host names in the order of the machines, as the agents there report them.
+    names: Sequence[str]
+    #: Socket on which agents reach the coordinator.
+    listening: socket.socket
+
+    def start_agents(self, address: tuple[str, int], token: str, log: Path) -> None:
+        """Start an agent on every host."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -37,6 +55,9 @@ class EmulationSettings:
     allow
         Programs, ``module:Class``, that the agent of this host may start beside the
         product's own; agents elsewhere have a list of their own.
+    hosts
+        One host per emulated machine, each with a NIC of its own; None where agents
+        join as they come.
 
     Raises
     ------
@@ -54,6 +75,7 @@ class EmulationSettings:
     port: int = 0
     token: str = ""
     allow: tuple[str, ...] = ()
+    hosts: Hosts | None = None
 
     def __post_init__(self) -> None:
         for name in ("time_scale", "byte_scale", "deadline", "memory_limit"):

@@ -16,6 +16,8 @@ from emu.analysis.optimality_gap import optimality
 from emu.coordinator.run import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings
 from emu.experiment.judge import judgement
+from emu.experiment.kernel_network import check_network, emulate_on_kernel
+from emu.machines import Sharing
 from emu.runs.array_files import write_realization
 from emu.runs.result import (
     VERSION,
@@ -78,6 +80,8 @@ def carry_out(
 
     Raises
     ------
+    ScenarioError
+        When kernel NICs are asked for under a policy that they do not carry out.
     RunError
         When the run could not be finished; the directory then holds its beginning.
     DataError
@@ -85,16 +89,21 @@ def carry_out(
     """
     problem, policy = experiment.problem, experiment.chosen_policy()
     expected = experiment.realization
+    check_network(experiment.scenario)
     directory.write_json("manifest.json", manifest(experiment.scenario, settings))
     directory.write_problem(problem)
-    run = emulate(
-        problem,
-        policy,
-        settings,
-        expected,
-        log=directory.path / "agent.log",
-        observer=observer,
-    )
+    emulation, log = experiment.scenario.emulation, directory.path / "agent.log"
+    if emulation.network == "kernel":
+        run = emulate_on_kernel(
+            problem,
+            settings,
+            expected,
+            sharing=Sharing(emulation.sharing),
+            log=log,
+            observer=observer,
+        )
+    else:
+        run = emulate(problem, policy, settings, expected, log=log, observer=observer)
     replayed = simulate(problem, run.realization, policy, profile=experiment.expected)
     predicted = experiment.simulate()
     scale = settings.time_scale
@@ -144,6 +153,8 @@ def summary(
         "iterations": problem.job.iterations,
         "credit_window": experiment.scenario.job.credit_window,
         "processes": len(problem.job.processes),
+        "network": experiment.scenario.emulation.network,
+        "sharing": experiment.scenario.emulation.sharing,
         "replayed_makespan": replayed.makespan,
         "replay_error": relative_error(emulated.makespan, replayed.makespan),
         "predicted_makespan": predicted.makespan,
@@ -197,6 +208,8 @@ def arrival_figures(run: EmulatedRun, time_scale: float) -> dict[str, float]:
     The median, how many came after it, so that the flow ended late, and how many flows
     ended later than they may.
     """
+    if run.schedule.rates is None:
+        return {"flows": int((~np.isnan(run.arrivals)).sum())}
     early = (fluid_ends(run.schedule) - run.arrivals) * time_scale
     early = early[~np.isnan(early)]
     return {

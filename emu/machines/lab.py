@@ -114,6 +114,8 @@ class Lab:
         Seconds of its rate that one queue of a NIC holds.
     congestion_control
         Of TCP, for every program: one that the kernel has.
+    connections
+        As in `plan_nic`.
 
     Raises
     ------
@@ -129,13 +131,16 @@ class Lab:
         mtu: int = 1500,
         queue: float = 0.02,
         congestion_control: str = "reno",
+        connections: int = 0,
     ) -> None:
         names = [machine.name for machine in machines]
         if not 0 < len(set(names)) == len(names) <= 1000:
             raise ValueError("1 to 1000 machines, each with a name of its own")
         self.machines = tuple(machines)
         self._mtu, self._tcp = mtu, congestion_control
-        plan = functools.partial(plan_nic, sharing=sharing, mtu=mtu, queue=queue)
+        plan = functools.partial(
+            plan_nic, sharing=sharing, mtu=mtu, queue=queue, connections=connections
+        )
         self._plans = [(plan(m.nic_out), plan(m.nic_in)) for m in machines]
         self._index = {name: number for number, name in enumerate(names)}
         self._holders: list[_Holder] = []

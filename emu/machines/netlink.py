@@ -141,7 +141,7 @@ def shape(name: str, plan: NicPlan) -> list[tuple[int, int, bytes]]:
         share = max(1, rate // (plan.leaves + 1))
         messages.append(_class(index, handle, TOP, plan, share, rate))
         messages.append(_leaf(index, handle, plan.queue))
-    program = classifier(plan.leaves)
+    program = classifier(plan.leaves, numbered=plan.numbered)
     packed = b"".join(struct.pack("=HBBI", *step) for step in program)
     bpf = attribute(4, struct.pack("=H", len(program))) + attribute(5, packed)
     info = (1 << 16) | _ALL_PROTOCOLS

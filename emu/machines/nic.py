@@ -54,6 +54,8 @@ class NicPlan:
         the largest segment of the device.
     leaves
         Number of leaf classes; 0 for one queue.
+    numbered
+        Whether source ports name leaves, see `classifier`.
     """
 
     rate: int
@@ -62,10 +64,16 @@ class NicPlan:
     quantum: int
     segment: int
     leaves: int
+    numbered: bool = False
 
 
 def plan_nic(
-    payload: float, sharing: Sharing, *, mtu: int = 1500, queue: float = 0.02
+    payload: float,
+    sharing: Sharing,
+    *,
+    mtu: int = 1500,
+    queue: float = 0.02,
+    connections: int = 0,
 ) -> NicPlan:
     """Return how the kernel carries ``payload`` bytes per second of TCP payload.
 
@@ -75,6 +83,9 @@ def plan_nic(
         Bytes of a packet without its Ethernet header.
     queue
         Seconds of the rate that one queue holds.
+    connections
+        Number of connections with consecutive source ports, each of which gets a leaf
+        of its own; 0 where ports are anybody's.
 
     Raises
     ------
@@ -86,6 +97,7 @@ def plan_nic(
             f"{payload:g} B/s is no NIC for this lab, "
             f"which has {SLOWEST:g} to {FASTEST:g} B/s"
         )
+    leaves = 1 << (connections - 1).bit_length() if connections else LEAVES
     frame = mtu + ETHERNET
     rate = payload * frame / (mtu - HEADERS)
     segment = int(min(SEGMENT, max(2 * frame, rate * BURST)))
@@ -95,32 +107,47 @@ def plan_nic(
         queue=int(max(2 * segment, rate * queue)),
         quantum=segment + mtu,
         segment=segment,
-        leaves=LEAVES if sharing is Sharing.FAIR else 0,
+        leaves=leaves if sharing is Sharing.FAIR else 0,
+        numbered=connections > 0,
     )
 
 
-def classifier(leaves: int) -> list[Instruction]:
+def classifier(leaves: int, *, numbered: bool = False) -> list[Instruction]:
     """Return a classic BPF program: the class of a packet, as (code, jt, jf, k).
 
-    Small packets get `SMALL_CLASS`, TCP over IPv4 without IP options a leaf by a hash
-    of its ports, all else `SHARED`.
+    Small packets get `SMALL_CLASS`, TCP over IPv4 without IP options a leaf, all else
+    `SHARED`.
+
+    Parameters
+    ----------
+    numbered
+        Whether the source port alone names the leaf, modulo their number, so that no
+        two of as many connections meet in one; else a hash of both ports does.
+
+    Raises
+    ------
+    ValueError
+        When the number of leaves is no power of two.
     """
     if leaves & (leaves - 1):
         raise ValueError(f"{leaves} leaves: a power of two is needed")
     load_length, load_half, jump_greater, jump_equal = 0x80, 0x28, 0x25, 0x15
     multiply, to_x, add_x, and_k, add_k = 0x24, 0x07, 0x0C, 0x54, 0x04
     return_a, return_k = 0x16, 0x06
-    by_hash = [
-        (load_half, 0, 0, 34),  # source port
+    mixed = [
         (multiply, 0, 0, 7919),
         (to_x, 0, 0, 0),
         (load_half, 0, 0, 36),  # destination port
         (add_x, 0, 0, 0),
+    ]
+    by_port = [
+        (load_half, 0, 0, 34),  # source port
+        *([] if numbered else mixed),
         (and_k, 0, 0, leaves - 1),
         (add_k, 0, 0, FIRST_LEAF),
         (return_a, 0, 0, 0),
     ]
-    tell = by_hash if leaves else [(return_k, 0, 0, SHARED)]
+    choose = by_port if leaves else [(return_k, 0, 0, SHARED)]
     return [
         (load_length, 0, 0, 0),
         (jump_greater, 1, 0, SMALL),
@@ -128,5 +155,5 @@ def classifier(leaves: int) -> list[Instruction]:
         (load_half, 0, 0, 12),
         (jump_equal, 1, 0, 0x0800),
         (return_k, 0, 0, SHARED),
-        *tell,
+        *choose,
     ]

@@ -106,7 +106,7 @@ class Responder:
         kernel.send([netlink.change_link("lo")])
         report(self._socket, done=True)
 
-    def _shape(self, _: list[int], device: str, plan: dict[str, int]) -> None:
+    def _shape(self, _: list[int], device: str, plan: dict[str, Any]) -> None:
         """Make a device a NIC, or change the one that it is."""
         self._network_socket().send(netlink.shape(device, NicPlan(**plan)))
         report(self._socket, done=True)

@@ -23,6 +23,7 @@ async def open_edge(
     *,
     key: bytes,
     pacer: Pacer | None = None,
+    source_port: int = 0,
     within: float = 10.0,
 ) -> OutEdge:
     """Return the connection of one edge, accepted by its receiver.
@@ -37,6 +38,8 @@ async def open_edge(
         Of the edge, see `edge_keys`.
     pacer
         Of this process; needed for shaped frames.
+    source_port
+        Port of this end; any free one unless given.
     within
         Wall seconds for connecting and the answer.
 
@@ -58,6 +61,9 @@ async def open_edge(
             sock = socket.socket(found[0][0], socket.SOCK_STREAM)
             sock.setblocking(False)
             tune_socket(sock)
+            if source_port:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sock.bind(("", source_port))
             await loop.sock_connect(sock, found[0][4])
             await _prove(sock, edge, key, where)
     except TimeoutError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.names import printable
@@ -17,6 +17,9 @@ from emu.network.authentication import (
 )
 from emu.network.control import ControlConnection
 from emu.wire import WireLimits
+
+if TYPE_CHECKING:
+    import socket
 
 _STRANGER_LIMITS = WireLimits(message=4096)
 
@@ -156,14 +159,22 @@ class ControlServer:
         """
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: ControlConnection(
-                limits=_STRANGER_LIMITS, owner=self._owner, on_made=self._made
-            ),
-            host,
-            port,
-            backlog=1024,
+            self._stranger, host, port, backlog=1024
         )
         return cast("tuple[str, int]", self._server.sockets[0].getsockname()[:2])
+
+    async def serve(self, listening: socket.socket) -> tuple[str, int]:
+        """Accept on a socket that listens already, maybe in another network."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            self._stranger, sock=listening, backlog=1024
+        )
+        return cast("tuple[str, int]", listening.getsockname()[:2])
+
+    def _stranger(self) -> ControlConnection:
+        return ControlConnection(
+            limits=_STRANGER_LIMITS, owner=self._owner, on_made=self._made
+        )
 
     async def aclose(self) -> None:
         """Stop listening, cancel whoever serves a connection and wait for them."""

@@ -46,6 +46,29 @@ def headline(result: dict[str, Any]) -> Table:
         f"placed by {result['placement']}, rates by {result['policy']}"
     )
     table.add_row("scenario", result["scenario"], title)
+    if result.get("network") == "kernel":
+        table.add_row("network", "kernel", network_note(result["sharing"]))
+    error_rows(table, result)
+    if line := optimality_line(result):
+        table.add_row("lower bound", format_duration(result["bound"]), line)
+    if "verdict" in result:
+        verdict_rows(table, result["verdict"])
+    if "early_wall_seconds" in result.get("transport", {}):
+        arrivals_row(table, result["transport"])
+    training_rows(table, result)
+    startup = result["startup"]
+    memory = format_size(startup["memory"]) if startup["memory"] else "unknown"
+    table.add_row(
+        "this computer",
+        format_duration(result["wall_seconds"]),
+        f"wall time, after {format_duration(startup['seconds'], 2)} to start; "
+        f"processes hold {memory}",
+    )
+    return table
+
+
+def error_rows(table: Table, result: dict[str, Any]) -> None:
+    """Add the makespan, and how far it is from both simulations."""
     table.add_row("emulated makespan", format_duration(result["makespan"]), "")
     predicted = format_duration(result["predicted_makespan"])
     table.add_row(
@@ -59,22 +82,14 @@ def headline(result: dict[str, Any]) -> Table:
         format_ratio(result["replay_error"]),
         f"of {replayed} simulated with the times and volumes that the run had",
     )
-    if line := optimality_line(result):
-        table.add_row("lower bound", format_duration(result["bound"]), line)
-    if "verdict" in result:
-        verdict_rows(table, result["verdict"])
-    if result.get("transport", {}).get("flows"):
-        arrivals_row(table, result["transport"])
-    training_rows(table, result)
-    startup = result["startup"]
-    memory = format_size(startup["memory"]) if startup["memory"] else "unknown"
-    table.add_row(
-        "this computer",
-        format_duration(result["wall_seconds"]),
-        f"wall time, after {format_duration(startup['seconds'], 2)} to start; "
-        f"processes hold {memory}",
+
+
+def network_note(sharing: str) -> str:
+    """Return who shared the kernel's NICs, and how."""
+    queues = "a queue per connection" if sharing == "fair" else "one queue"
+    return (
+        f"TCP shared NICs that the kernel limits, {queues} each; no rate was assigned"
     )
-    return table
 
 
 def times_note(result: dict[str, Any]) -> str:

@@ -96,6 +96,12 @@ class EmulationSection(Section):
     made up, 1 where they are real."""
     compute: Literal["timed", "real", "padded"] = "timed"
     """``timed`` holds the profiled time, ``real`` computes, ``padded`` does both."""
+    network: Literal["userspace", "kernel"] = "userspace"
+    """``userspace``: senders keep to the rates that the schedule assigns; ``kernel``:
+    every machine has a NIC that the kernel limits, and TCP shares it."""
+    sharing: Literal["fair", "tcp"] = "fair"
+    """Of a kernel NIC: ``fair`` gives every connection a queue of its own, so that
+    shares are max-min; ``tcp`` is one queue, as in a plain NIC."""
     max_error: Annotated[Ratio, Field(gt=0)] = 0.01
     """Share of the makespan by which the host may prolong a run that is ``trusted``."""
     max_late_flows: Annotated[Ratio, Field(le=1)] = 0.05

@@ -268,6 +268,7 @@ class NodeProcess:
         return programs
 
     async def _connect(self, peers: Peers, pacer: Pacer) -> None:
+        first_port = self._description["source_port"]
         for task in self._description["tasks"]:
             for there in task["outputs"]:
                 edge = there["edge"]
@@ -277,6 +278,7 @@ class NodeProcess:
                         edge,
                         key=there["key"],
                         pacer=pacer,
+                        source_port=first_port + edge if first_port else 0,
                         within=float(self._description["deadline"]),
                     )
                 except EmulatorError as error:

@@ -13,13 +13,9 @@ import psutil
 import pytest
 
 from emu.errors import RunError
-from emu.machines import Lab, LabMachine, Sharing, missing_needs
+from emu.machines import Lab, LabMachine, Sharing
 
-pytestmark = pytest.mark.netns
-
-NEEDS = missing_needs()
-if NEEDS:
-    pytest.skip(f"no lab here: {'; '.join(NEEDS)}", allow_module_level=True)
+pytestmark = [pytest.mark.netns, pytest.mark.usefixtures("_a_lab_can_be_had")]
 
 PAIR = [LabMachine("left", 12.5e6, 12.5e6), LabMachine("right", 12.5e6, 2.5e6)]
 

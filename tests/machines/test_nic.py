@@ -81,6 +81,18 @@ def test_connections_spread_over_the_leaves() -> None:
     assert len(leaves) == 40
 
 
+@given(st.integers(1, 4096))
+def test_numbered_connections_never_meet(connections: int) -> None:
+    plan = plan_nic(1e7, Sharing.FAIR, connections=connections)
+    program = classifier(plan.leaves, numbered=plan.numbered)
+    ends = {0, connections // 3, connections // 2, connections - 1}
+
+    leaves = {run(program, packet(8192 + edge, 7000)) for edge in ends}
+
+    assert len(leaves) == len(ends)
+    assert connections <= plan.leaves < 2 * connections
+
+
 @pytest.mark.parametrize("leaves", [0, LEAVES])
 def test_acknowledgements_have_a_class_of_their_own(leaves: int) -> None:
     program = classifier(leaves)

@@ -1,0 +1,149 @@
+"""A run on kernel NICs: nobody knows the fluid, and TCP shares what the kernel limits.
+
+Every machine is a set of namespaces with an agent in it. The scheduler still decides
+what may start; a flow that may go is sent as fast as the kernel takes it, and ends when
+the receiver's kernel has its last byte.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from emu.coordinator.run import emulate
+from emu.errors import RunError, ScenarioError
+from emu.machines import Lab, LabMachine, Sharing
+from emu.problem import Cluster, Problem
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from emu.coordinator.outcome import EmulatedRun
+    from emu.coordinator.run import Observer
+    from emu.coordinator.settings import EmulationSettings
+    from emu.problem import Realization
+    from emu.scenario import Scenario
+
+#: Rate policies that kernel NICs carry out by themselves.
+SHARED_BY_KERNEL = ("maxmin", "none")
+#: Rates that the scheduler counts with are so many times the NICs': senders never wait.
+_UNSHAPED = 1e6
+_MOST_EDGES = 4096
+
+
+def check_network(scenario: Scenario) -> None:
+    """Refuse kernel NICs under a rate policy that they do not carry out.
+
+    Raises
+    ------
+    ScenarioError
+        Names the key.
+    """
+    policy = scenario.schedule.policy
+    if scenario.emulation.network == "kernel" and policy not in SHARED_BY_KERNEL:
+        raise ScenarioError(
+            f"is {policy}, but kernel NICs share by themselves, max-min: state "
+            "maxmin, or network: userspace",
+            key="schedule.policy",
+        )
+
+
+class KernelHosts:
+    """The machines of a lab as hosts of a run (`emu.coordinator.settings.Hosts`)."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self.names: Sequence[str] = [machine.name for machine in lab.machines]
+        self.listening: socket.socket = lab.listen()[1]
+
+    def start_agents(self, address: tuple[str, int], token: str, log: Path) -> None:
+        """Start an agent in every machine; its processes take data at the limited NIC.
+
+        Raises
+        ------
+        RunError
+            When one cannot be started.
+        """
+        with log.open("ab") as output:
+            for name in self.names:
+                there = f"{address[0]}:{address[1]}"
+                command = [sys.executable, "-m", "emu.launch", there]
+                command += ["--bind", self._lab.address(name)]
+                # Process ids repeat among machines, so scratch is of the machine, too.
+                private = {"EMU_TOKEN": token, "TMPDIR": "/dev/shm"}  # noqa: S108
+                environment = {**os.environ, **private}
+                self._lab.start(
+                    name, command, environment=environment, output=output.fileno()
+                )
+
+
+def emulate_on_kernel(
+    problem: Problem,
+    settings: EmulationSettings,
+    expected: Realization,
+    *,
+    sharing: Sharing,
+    log: Path,
+    observer: Observer | None = None,
+) -> EmulatedRun:
+    """Run a problem on kernel NICs; the other parameters are those of `emulate`.
+
+    Returns
+    -------
+    EmulatedRun
+        Its schedule holds no rates: none were assigned.
+
+    Raises
+    ------
+    RunError
+        When the run could not be finished, or this computer cannot hold machines.
+    ScenarioError
+        When a NIC at these scales is one that no kernel here carries.
+    """
+    if len(problem.job.edges) > _MOST_EDGES:
+        raise RunError(f"more than {_MOST_EDGES} edges have no leaf of their own")
+    per_second = settings.byte_scale / settings.time_scale
+    machines = [
+        LabMachine(m.name, m.bandwidth_out * per_second, m.bandwidth_in * per_second)
+        for m in problem.cluster.machines
+    ]
+    try:
+        lab = Lab(machines, sharing=sharing, connections=len(problem.job.edges))
+    except ValueError as error:
+        raise ScenarioError(
+            f"{error}, wall and real: choose time_scale and byte_scale so that NICs "
+            "times byte_scale / time_scale are in it",
+            key="emulation.time_scale",
+        ) from error
+    with lab:
+        hosts = KernelHosts(lab)
+        with contextlib.closing(hosts.listening):
+            run = emulate(
+                _unshaped(problem),
+                "none",
+                dataclasses.replace(settings, agents=len(machines), hosts=hosts),
+                expected,
+                log=log,
+                observer=observer,
+            )
+    schedule = dataclasses.replace(run.schedule, problem=problem, rates=None)
+    return dataclasses.replace(run, schedule=schedule, perturbed=run.realization)
+
+
+def _unshaped(problem: Problem) -> Problem:
+    """Return the problem with NICs at which the scheduler makes no flow wait."""
+    fast = [
+        dataclasses.replace(
+            machine,
+            bandwidth_in=machine.bandwidth_in * _UNSHAPED,
+            bandwidth_out=machine.bandwidth_out * _UNSHAPED,
+        )
+        for machine in problem.cluster.machines
+    ]
+    cluster = Cluster(tuple(fast))
+    return Problem(cluster, problem.job, problem.placement)
