@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class CustomTaskSection(Section):
     """One task; it runs once per iteration."""
 
-    name: TaskName
+    name: TaskName = Field(examples=["w0"])
     """Unique in the job."""
     kind: Name = "task"
     """``graph_store``, ``sampler``, ``worker``, ``parameter_server`` or any word."""
@@ -41,9 +41,9 @@ class CustomTaskSection(Section):
 class FlowSection(Section):
     """One edge: ``to`` in iteration n needs what ``from`` produced in n - lag."""
 
-    source: Name = Field(alias="from")
+    source: Name = Field(alias="from", examples=["s0"])
     """Task that sends."""
-    destination: Name = Field(alias="to")
+    destination: Name = Field(alias="to", examples=["w0"])
     """Task that waits."""
     lag: Index = 0
     """Iterations between sending and needing."""
@@ -56,7 +56,7 @@ class CustomJobSection(Section):
 
     system: Literal["custom"]
     """Kind of job."""
-    iterations: Count
+    iterations: Count = Field(examples=[20])
     """Times that every task runs."""
     tasks: tuple[CustomTaskSection, ...] = Field(min_length=1)
     """The tasks."""

@@ -12,6 +12,7 @@ from emu.scenario.quantities import (
     Count,
     Duration,
     Few,
+    FilePath,
     Name,
     Positive,
     Seed,
@@ -31,15 +32,16 @@ def _named(found: Any) -> Any:
 class DatasetSection(Section):
     """The graph to train on."""
 
-    name: Name
+    name: Name = Field(examples=["products-like"])
     """``products-like``, ``reddit-like``, ``papers100m-like`` (made up, seeded),
     ``ogbn-products``, ``ogbn-papers100M``, or a folder of npz graphs."""
     scale: Positive = 1.0
     """Size of a made-up graph, as a share of the published one."""
     seed: Seed | None = None
     """Of a made-up graph and of the split; default is the scenario's."""
-    directory: Name | None = None
-    """Where to look for it; default is what EMU_DATA says."""
+    directory: FilePath | None = None
+    """Where to look for it, relative to the scenario file; default is what EMU_DATA
+    says."""
     normalise: Annotated[bool, Field(strict=True)] = False
     """Scale every feature row to length 1 (L2)."""
 
@@ -47,9 +49,9 @@ class DatasetSection(Section):
 class ModelSection(Section):
     """GraphSAGE, mean aggregation."""
 
-    hidden: Count
+    hidden: Count = Field(examples=[256])
     """Width of the hidden layers."""
-    layers: Annotated[int, Field(strict=True, ge=1, le=16)]
+    layers: Annotated[int, Field(strict=True, ge=1, le=16)] = Field(examples=[3])
     """Number of layers, one hop of sampling each."""
 
 
@@ -103,15 +105,17 @@ class DgtpJobSection(Section):
 
     system: Literal["dgtp"]
     """Kind of job."""
-    dataset: Annotated[DatasetSection, BeforeValidator(_named)]
+    dataset: Annotated[DatasetSection, BeforeValidator(_named)] = Field(
+        examples=["products-like"]
+    )
     """A name, or ``{name: ..., scale: ..., seed: ...}``."""
     partitioner: Literal["metis", "hash"] = "metis"
     """Which store owns which vertex."""
     model: ModelSection
     """What is trained."""
-    fanouts: tuple[Count, ...] = Field(min_length=1)
+    fanouts: tuple[Count, ...] = Field(min_length=1, examples=[[5, 10, 15]])
     """Neighbours sampled per hop; as dgl orders them, the last is for the seeds."""
-    batch_size: Count
+    batch_size: Count = Field(examples=[100])
     """Seeds per worker and iteration, shared evenly by its samplers."""
     workers: Few = 1
     """Workers of the job."""

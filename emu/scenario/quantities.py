@@ -154,6 +154,8 @@ Positive: TypeAlias = Annotated[
 ]
 Fraction: TypeAlias = Annotated[float, Strict(), Field(ge=0, le=1)]
 Name: TypeAlias = Annotated[str, Strict(), Field(min_length=1, max_length=100)]
+#: A path; those of a file are relative to the file, those of --set to where it runs.
+FilePath: TypeAlias = Annotated[str, Strict(), Field(min_length=1, max_length=4096)]
 #: Names that become parts of file names and of ``g0->s0#2``.
 TaskName: TypeAlias = Annotated[Name, Field(pattern=r"^[^\s/\\>#]+$")]
 FileName: TypeAlias = Annotated[Name, Field(pattern=r"^[^/\\]+$")]

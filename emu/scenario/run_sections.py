@@ -56,7 +56,7 @@ class PlacementSection(Section):
     policy: PlacementPolicy = "ifs"
     """``explicit``: see ``tasks``; ``ifs``: a feasible one; ``etp``: the paper's
     search; ``best``: a better one; ``distdgl``: samplers beside their workers."""
-    tasks: dict[Name, Name] = Field(default_factory=dict)
+    tasks: dict[Name, Name] = Field(default_factory=dict, examples=[{"s0": "fast0"}])
     """Task -> machine: with ``explicit`` the placement (pinned tasks may be left out),
     with every other policy pins, which it keeps."""
     iterations: Count = 10_000

@@ -11,7 +11,7 @@ from emu.scenario.cluster_section import ClusterSection
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.dgtp_section import DgtpJobSection
 from emu.scenario.pins import pinned
-from emu.scenario.quantities import FileName, Name, Seed, text_schema
+from emu.scenario.quantities import FileName, FilePath, Seed, text_schema
 from emu.scenario.run_sections import (
     EmulationSection,
     ExpectSection,
@@ -45,7 +45,7 @@ class Scenario(Section):
     """What must come out."""
     seed: Seed = 0
     """Of everything random."""
-    profile: Name | None = None
+    profile: FilePath | None = None
     """File of measured times and volumes, relative to the scenario file."""
 
     @override
@@ -115,12 +115,16 @@ def json_schema() -> dict[str, Any]:
     schema["required"] = [key for key in schema["required"] if key != "name"]
     shorthands: dict[tuple[str, str], dict[str, Any]] = {
         ("MachineSection", "nic"): {
-            "anyOf": [text_schema(RATE, "50 Gbit/s"), {"const": "none"}]
+            "anyOf": [text_schema(RATE, "50 Gbit/s"), {"const": "none"}],
+            "examples": ["50 Gbit/s"],
         },
         ("RackSection", "uplink"): text_schema(RATE, "40 Gbit/s"),
         ("RouteSection", "from"): {"type": "string"},
         ("RouteSection", "to"): {"type": "string"},
-        ("DgtpJobSection", "dataset"): {"type": "string"},
+        ("DgtpJobSection", "dataset"): {
+            "type": "string",
+            "examples": ["products-like"],
+        },
         ("DgtpJobSection", "optimizer"): {"enum": ["adam", "sgd"]},
     }
     for (section, key), short in shorthands.items():

@@ -207,7 +207,7 @@ def _told(
     return [
         (trail, problem)
         for trail, problem in told.items()
-        if problem != MISSING or trail not in meant
+        if not problem.startswith(MISSING) or trail not in meant
     ]
 
 
@@ -216,4 +216,6 @@ def _located(
 ) -> list[ScenarioError]:
     errors = [document.error(trail, problem) for trail, problem in found]
     # A key that is missing is often there, misspelt: the unknown one says more.
-    return sorted(errors, key=lambda error: (error.problem == MISSING, error.line))
+    return sorted(
+        errors, key=lambda error: (error.problem.startswith(MISSING), error.line)
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from emu.scenario.scenario import json_schema
+from emu.scenario.expected import expected_at, known_keys
 from emu.scenario.suggestion import nearest
 
 if TYPE_CHECKING:
@@ -80,7 +80,10 @@ def describe(error: ErrorDetails) -> str:
         key, words = _BOUNDS[kind]
         return f"found {found}, write {words.format(context[key])}"
     if kind in _KINDS:
-        return f"found {found}, write {_KINDS[kind]}"
+        words = _KINDS[kind]
+        if words in {"a mapping", "a list"}:
+            words = expected_at(error["loc"]) or words
+        return f"found {found}, write {words}"
     return f"found {found}: {error['msg']}"
 
 
@@ -101,11 +104,16 @@ def meant_key(problem: str) -> str:
     return match[1] if match else ""
 
 
+def _missing(error: ErrorDetails) -> str:
+    expected = expected_at(error["loc"])
+    return f"{MISSING}, write {expected}" if expected else MISSING
+
+
 def _unknown_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
     step = str(error["loc"][-1])
     if renamed := _RENAMED.get(".".join(map(str, error["loc"]))):
         return f"{step!r} is called {renamed!r} now"
-    return f"unknown key {step!r}, {nearest(step, _known_keys(error['loc']))}"
+    return f"unknown key {step!r}, {nearest(step, known_keys(error['loc'][:-1]))}"
 
 
 def _unknown_system(_: ErrorDetails, context: Mapping[str, Any]) -> str:
@@ -122,41 +130,19 @@ def _unknown_word(error: ErrorDetails, context: Mapping[str, Any]) -> str:
 
 _SPECIAL: dict[str, Callable[[ErrorDetails, Mapping[str, Any]], str]] = {
     "extra_forbidden": _unknown_key,
-    "missing": lambda *_: MISSING,
+    "missing": lambda error, _: _missing(error),
     "value_error": lambda _, context: str(context["error"]),
     "union_tag_not_found": lambda *_: (
         "the key 'system' is missing, write system: dgtp or system: custom"
     ),
     "union_tag_invalid": _unknown_system,
     "literal_error": _unknown_word,
-    "too_short": lambda _, context: f"write at least {context['min_length']}",
+    "too_short": lambda error, context: (
+        f"found {shown(error['input'])}, write at least {context['min_length']}: "
+        f"{expected_at(error['loc'])}"
+    ),
     "string_too_short": lambda *_: "found empty text",
     "string_pattern_mismatch": lambda error, _: (
         f"found {shown(error['input'])}, write a name without spaces, slashes and >"
     ),
 }
-
-
-def _known_keys(steps: tuple[str | int, ...]) -> list[str]:
-    """Return the keys that the schema knows beside the last of ``steps``."""
-    schema = json_schema()
-    place: dict[str, Any] = schema
-    for step in steps[:-1]:
-        place = _resolved(place, schema)
-        if isinstance(step, int):
-            place = place["items"]
-        elif step in place.get("properties", {}):
-            place = place["properties"][step]
-        elif "discriminator" in place:
-            place = {"$ref": place["discriminator"]["mapping"][step]}
-    return list(_resolved(place, schema).get("properties", {}))
-
-
-def _resolved(place: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """Follow references, and of alternatives take the mapping."""
-    for option in place.get("anyOf", ()):
-        if "$ref" in option:
-            place = option
-    while "$ref" in place:
-        place = schema["$defs"][place["$ref"].rsplit("/", 1)[1]]
-    return place

@@ -91,7 +91,7 @@ BROKEN = [
     (GOOD, "job:\n", "  links: [{name: a out, bandwidth: 1 Gbit/s}]\njob:\n", 1,
      "cluster", "2 links are called a out"),
     (NET, "through: [nv]", "through: []", 10, "cluster.routes[0].through",
-     "write at least 1"),
+     "found [], write at least 1"),
     (NET, "through: [nv]", "through: [nvl]", 10, "cluster.routes[0].through",
      "no link 'nvl', did you mean"),
     (NET, "through: [nv]", "through: [nv, nv]", 10, "cluster.routes[0].through",
@@ -337,3 +337,60 @@ def test_an_error_of_an_override_names_the_option(
     assert caught.value.key == key
     if key != "job.tasks[1].time":
         assert caught.value.file == f"--set {override}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("{hidden: 16, layers: 2}", "big",
+         "found 'big', write a mapping with hidden, layers; for example {hidden: 256"),
+        ("[5, 10]", "5", "found 5, write a list, for example [5, 10, 15]"),
+        ("{compute: timed}", "fast", "found 'fast', write a mapping with any of"),
+    ],
+)  # fmt: skip
+def test_an_error_says_what_is_expected_there(
+    tmp_path: Path, old: str, new: str, problem: str
+) -> None:
+    text = DGTP.replace("\n  compute: timed", " {compute: timed}")
+    assert old in text
+    (error,) = find_errors(_written(tmp_path, text.replace(old, new)))
+
+    assert error.problem.startswith(problem)
+
+
+def test_errors_of_different_stages_are_said_at_once(tmp_path: Path) -> None:
+    """A wrong unit, a flow to nowhere, and a placement on a machine without room."""
+    text = GOOD.replace("makespan: 5 s", "makespan: 5").replace("to: s0", "to: s1")
+    keys = [error.key for error in find_errors(_written(tmp_path, text))]
+    assert keys == ["job.flows[0].to", "expect.makespan"]
+
+    text = GOOD.replace("makespan: 5 s", "makespan: 5").replace("cpu: 8", "cpu: 1")
+    text = text.replace("{g0: a, s0: b}", "{g0: a, s0: a}")
+    keys = [error.key for error in find_errors(_written(tmp_path, text))]
+    assert keys == ["placement.tasks.s0", "expect.makespan"]
+
+
+def test_paths_of_the_file_are_relative_to_it_and_those_of_set_to_here(
+    tmp_path: Path,
+) -> None:
+    file = _written(tmp_path, GOOD + "profile: prof.json\n")
+
+    assert load(file).profile == str(tmp_path / "prof.json")
+    assert load(file, ["profile=prof.json"]).profile == "prof.json"
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ("profile=nothing.json", "profile"),
+        ("job.dataset=no-such-graph", "job.dataset"),
+        ("cluster.machines[0].cpu=0", "placement"),
+    ],
+)
+def test_validate_finds_what_simulating_would_fail_on(
+    tmp_path: Path, change: str, key: str
+) -> None:
+    text = DGTP.replace("batch_size", "demands: {worker: {cpu: 1}}\n  batch_size")
+    (error,) = find_errors(_written(tmp_path, text), [change])
+
+    assert error.key == key
