@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 import emu
 from emu.errors import ScenarioError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+SCENARIOS = Path(__file__).parents[1] / "scenarios"
 FREE = {"placement": {"policy": "best"}, "expect": None}
 QUICK = {
     "job.iterations": 1,
@@ -172,3 +172,20 @@ def test_a_notebook_runs_it_too(tmp_path: Path) -> None:
         return float(emu.run(scenario, runs=tmp_path).result["replayed_makespan"])
 
     assert asyncio.run(cell()) == 17.0
+
+
+@pytest.mark.emulation
+@pytest.mark.parametrize("script", sorted(SCENARIOS.glob("*.py")), ids=lambda p: p.stem)
+def test_the_scripts_beside_the_scenarios_run(script: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[:3] == ["as it is  38 s", "faster    25 s", "placed    14 s"]
+    assert Path(tmp_path, lines[3].split()[-1]).exists()

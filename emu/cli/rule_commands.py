@@ -55,5 +55,12 @@ def _print(rules: Mapping[str, Mapping[str, object]]) -> None:
             source += f"; needs {rule['knows']}"
         if rule.get("theorem1"):
             source += "; keeps Theorem 1"
-        typer.echo(f"{name:{len(indent)}}{rule['summary']}")
+        typer.echo(
+            fill(
+                str(rule["summary"]),
+                80,
+                initial_indent=name.ljust(len(indent)),
+                subsequent_indent=indent,
+            )
+        )
         typer.echo(fill(source, 80, initial_indent=indent, subsequent_indent=indent))

@@ -52,7 +52,7 @@ def sweep(
     ] = 1,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Directory; default: sweeps/<scenario>."),
+        typer.Option(metavar="DIR", help="Directory; default: sweeps/NAME."),
     ] = None,
     *,
     emulate: Annotated[
