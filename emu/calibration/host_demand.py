@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.problem import Problem, Profile, Realization, Schedule
+    from emu.shaping import FlowEnds
 
 
 #: Moments that stand for the time in which a flow is carried.
@@ -40,6 +41,8 @@ class Load:
         What asks for a core and when.
     replay
         What comes of ends that are late.
+    flow_ends
+        What ends a flow: whether senders lead.
     """
 
     makespan: float
@@ -49,6 +52,7 @@ class Load:
     sending: float
     demand: Demand
     replay: LateReplay
+    flow_ends: FlowEnds = "arrival"
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +87,7 @@ def load_of(
     *,
     profile: Profile | None = None,
     work: NDArray[np.float64] | None = None,
+    flow_ends: FlowEnds = "arrival",
 ) -> Load:
     """Return the load of a problem's simulation.
 
@@ -93,6 +98,8 @@ def load_of(
     work
         CPU seconds that tasks really take, shape (tasks, iterations); None where they
         only hold their times.
+    flow_ends
+        What ends a flow.
     """
     schedule = simulate(
         problem, realization, policy, profile=profile, record_rates=True
@@ -107,6 +114,7 @@ def load_of(
         sending=_sending(schedule),
         demand=_demand(schedule, idle if work is None else work),
         replay=LateReplay(problem, realization, policy, profile, schedule),
+        flow_ends=flow_ends,
     )
 
 

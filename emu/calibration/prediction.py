@@ -27,7 +27,7 @@ import numpy as np
 
 from emu.analysis.flow_completion import tolerated
 from emu.calibration.cpu_queue import CpuQueue
-from emu.network import pace_at
+from emu.network import lead_time, pace_at
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -132,7 +132,7 @@ def predict(
     """
     wall = load.makespan * time_scale
     # Processes that look at their flows, or idle, take their share all the time.
-    looks, depth = pace_at(time_scale)
+    looks, _ = pace_at(time_scale)
     sending = load.sending / load.makespan if load.makespan > 0 else 0.0
     steady = _LOOK * sending * host.wake_cpu / looks.longest
     steady += load.processes * _IDLE
@@ -147,7 +147,8 @@ def predict(
         error = _worst(load, host, queue, time_scale, tolerable)
         missed = _overrun(load.demand, queue, time_scale)
         error += missed / wall if wall > 0 else 0.0
-        late_flows = _late_flows(load.replay, queue, time_scale, depth.lead_time)
+        lead = lead_time(time_scale, load.flow_ends)
+        late_flows = _late_flows(load.replay, queue, time_scale, lead)
     return Prediction(
         time_scale=time_scale,
         byte_scale=byte_scale,
@@ -204,8 +205,7 @@ def _worst(
     ends = replay.flow_ends * time_scale, replay.task_ends * time_scale
     waiting = queue.at(ends[0]), _WOKEN * queue.at(ends[1])
     usual = _mean(host.finish_error), 0.1 * _mean(host.round_trip)
-    _, depth = pace_at(time_scale)
-    early = depth.lead_time, 0.0
+    early = lead_time(time_scale, load.flow_ends), 0.0
     worst, drawn = 0.0, 0
     while drawn < _DRAWS and worst <= tolerable:
         drawn += 1

@@ -13,7 +13,7 @@ from emu.calibration import cached_profile, profile_path
 from emu.calibration.host import USABLE
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, emit
-from emu.network import pace_at
+from emu.network import lead_time, pace_at
 from emu.report import terminal
 from emu.units import format_duration, format_rate, format_size
 
@@ -83,14 +83,14 @@ def meaning(host: HostProfile) -> str:
         USABLE * host.cores / (host.wake_cpu / pace_at(scale)[0].longest)
         for scale in (1.0, 100.0)
     )
-    late, lead = host.finish_error[0], pace_at(1.0)[1].lead_time
+    late, lead = host.finish_error[0], lead_time(1.0, "fluid")
     return (
         f"Up to {format_rate(host.bandwidth)} of emulated traffic at time scale 1 and "
         "byte scale 1.\n"
         f"About {now:.0f} processes can send at a time at time scale 1, "
         f"{slow:.0f} from time scale 100 on.\n"
-        f"A last byte arrives {1e3 * late:.2g} ms after it may leave, which is "
-        f"{1e3 * lead:.0f} ms before its flow ends."
+        f"A last byte arrives {1e3 * late:.2g} ms after it may leave: when its rates "
+        f"have carried it, or {1e3 * lead:.0f} ms before with flow_ends: fluid."
     )
 
 

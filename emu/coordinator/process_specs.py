@@ -138,6 +138,7 @@ def describe_processes(
             "time_scale": settings.time_scale,
             "byte_scale": settings.byte_scale,
             "source_port": None if settings.hosts is None else FIRST_PORT,
+            "flow_ends": settings.flow_ends,
             "deadline": settings.deadline,
             "memory_limit": settings.memory_limit,
             "reserved": receive_sizes(problem, members, volumes, settings),

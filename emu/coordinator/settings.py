@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from emu.shaping import FlowEnds
+
 ComputeMode = Literal["timed", "real", "padded"]
 
 
@@ -40,6 +42,10 @@ class EmulationSettings:
     compute
         ``timed``: a task holds its profiled time; ``real``: it computes and ends when
         it is done; ``padded``: it computes, then holds until its profiled time.
+    flow_ends
+        ``arrival``: a flow ends when its last byte is in the receiver's memory, and
+        senders do not lead their fluid; ``fluid``: with its fluid if its bytes have
+        come by then, and senders lead.
     deadline
         Wall seconds that anything may be overdue before the run is given up.
     memory_limit
@@ -68,6 +74,7 @@ class EmulationSettings:
     time_scale: float = 1.0
     byte_scale: float = 1.0
     compute: ComputeMode = "timed"
+    flow_ends: FlowEnds = "arrival"
     deadline: float = 30.0
     memory_limit: float = 4e9
     agents: int = 0

@@ -82,6 +82,7 @@ def demanded(experiment: Experiment) -> Load:
         experiment.chosen_policy(),
         profile=experiment.expected,
         work=_real_work(experiment),
+        flow_ends=experiment.scenario.emulation.flow_ends,
     )
 
 

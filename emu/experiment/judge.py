@@ -64,7 +64,7 @@ def evidence(
     figures: HostFigures,
 ) -> Evidence:
     """Return what the guards look at."""
-    depth = pace_at(settings.time_scale)[1]
+    depth = pace_at(settings.time_scale, settings.flow_ends)[1]
     return Evidence(
         schedule=run.schedule,
         sent=run.sent,

@@ -18,6 +18,7 @@ from emu.coordinator.settings import EmulationSettings
 from emu.experiment.judge import judgement
 from emu.experiment.kernel_network import check_network, emulate_on_kernel
 from emu.machines import Sharing
+from emu.network import pace_at
 from emu.runs.array_files import write_realization
 from emu.runs.result import (
     VERSION,
@@ -52,6 +53,7 @@ def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSetting
         "time_scale": emulation.stated_time_scale,
         "byte_scale": emulation.stated_byte_scale,
         "compute": emulation.compute,
+        "flow_ends": emulation.flow_ends,
         "deadline": emulation.deadline,
     }
     if emulation.memory_limit is not None:
@@ -128,6 +130,8 @@ def manifest(scenario: Scenario, settings: EmulationSettings) -> dict[str, Any]:
             "time_scale": settings.time_scale,
             "byte_scale": settings.byte_scale,
             "compute": settings.compute,
+            "flow_ends": settings.flow_ends,
+            "bucket_bytes": pace_at(settings.time_scale)[1].lead_bytes,
             "agents": settings.agents,
         },
         "python": platform.python_version(),
@@ -159,6 +163,7 @@ def summary(
         "replay_error": relative_error(emulated.makespan, replayed.makespan),
         "predicted_makespan": predicted.makespan,
         "times": times_from(experiment.scenario),
+        "flow_ends": experiment.scenario.emulation.flow_ends,
         "makespan_error": relative_error(emulated.makespan, predicted.makespan),
         "wall_seconds": run.wall,
         "startup": run.startup,

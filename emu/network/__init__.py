@@ -21,7 +21,7 @@ from emu.network.data_server import DataServer, DataServerStatistics
 from emu.network.frame_log import FrameLog
 from emu.network.inbox import Delivery, Inbox, InboxStatistics
 from emu.network.out_edge import OutEdge, OutEdgeStatistics, SendRecord
-from emu.network.pacer import Pacer, PacerStatistics, pace_at
+from emu.network.pacer import Pacer, PacerStatistics, lead_time, pace_at
 from emu.network.pool import BufferPool, PooledBuffer, PoolStatistics
 from emu.network.rate_board import RateBoard
 from emu.network.rx_timestamps import arrival_device
@@ -56,6 +56,7 @@ __all__ = [
     "derive_key",
     "edge_keys",
     "format_address",
+    "lead_time",
     "open_edge",
     "pace_at",
     "parse_address",

@@ -69,7 +69,9 @@ def headline(result: dict[str, Any]) -> Table:
 
 def error_rows(table: Table, result: dict[str, Any]) -> None:
     """Add the makespan, and how far it is from both simulations."""
-    table.add_row("emulated makespan", format_duration(result["makespan"]), "")
+    table.add_row(
+        "emulated makespan", format_duration(result["makespan"]), flow_ends_note(result)
+    )
     predicted = format_duration(result["predicted_makespan"])
     table.add_row(
         "makespan error",
@@ -92,6 +94,13 @@ def network_note(sharing: str) -> str:
     )
 
 
+def flow_ends_note(result: dict[str, Any]) -> str:
+    """Return what ended the flows of a run."""
+    if result.get("flow_ends", "fluid") == "arrival":
+        return "a flow ends when its last byte is in the receiver's memory"
+    return "a flow ends with its rates; bytes may be ahead of them (flow_ends: fluid)"
+
+
 def times_note(result: dict[str, Any]) -> str:
     """Return where the times of the prediction came from, and those of the run."""
     if result.get("times") == "measured":
@@ -100,14 +109,13 @@ def times_note(result: dict[str, Any]) -> str:
 
 
 def arrivals_row(table: Table, transport: dict[str, Any]) -> None:
-    """Add how early last bytes came, and how many did not."""
-    early, late = transport["early_wall_seconds"], transport["flows_past_fluid"]
-    much = transport.get("late_flows", 0)  # runs of earlier versions do not tell
+    """Add when last bytes came against their rates, and how many came late."""
+    early, late = transport["early_wall_seconds"], transport.get("late_flows", 0)
     table.add_row(
         "last bytes",
-        f"{format_duration(abs(early), 3)} {'late' if early < 0 else 'early'}",
-        f"wall time before their flows ended, median; {late} of "
-        f"{transport['flows']} came late" + (f", {much} too late" if much else ""),
+        f"{format_duration(abs(early), 3)} {'after' if early < 0 else 'ahead'}",
+        f"{'' if early < 0 else 'of '}what their rates had carried (wall time, "
+        f"median); {late} of {transport['flows']} late",
     )
 
 

@@ -18,6 +18,7 @@ from emu.scenario.quantities import (
 )
 from emu.scenario.section import Section
 from emu.scenario.suggestion import nearest
+from emu.shaping import FlowEnds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,6 +103,10 @@ class EmulationSection(Section):
     sharing: Literal["fair", "tcp"] = "fair"
     """Of a kernel NIC: ``fair`` gives every connection a queue of its own, so that
     shares are max-min; ``tcp`` is one queue, as in a plain NIC."""
+    flow_ends: FlowEnds = "arrival"
+    """``arrival``: a flow ends when its last byte is in the receiver's memory, and
+    leaves no sooner than its rates allow; ``fluid``: with the rates that it was
+    assigned where its bytes, sent a little ahead, have come by then."""
     max_error: Annotated[Ratio, Field(gt=0)] = 0.01
     """Share of the makespan by which the host may prolong a run that is ``trusted``."""
     max_late_flows: Annotated[Ratio, Field(le=1)] = 0.05

@@ -7,6 +7,7 @@ wall seconds and real bytes. Must not know: sockets, timers, the rate board.
 from emu.shaping.pacing import (
     RISE,
     Depth,
+    FlowEnds,
     Looks,
     RateSegment,
     allowance,
@@ -17,6 +18,7 @@ from emu.shaping.pacing import (
 __all__ = [
     "RISE",
     "Depth",
+    "FlowEnds",
     "Looks",
     "RateSegment",
     "allowance",

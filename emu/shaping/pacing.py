@@ -2,17 +2,20 @@
 
 A flow with assigned rates is a fluid F(t), the integral of the rate. It is carried as
 its newest straight piece, so a sender that missed earlier pieces lost nothing. The
-sender may lead F by a bounded depth, up to its last byte, which hides late wake-ups: a
-flow has ended when F reaches the volume, if its last byte is there by then
-(`emu.coordinator.scheduler_driver`).
+sender is a token bucket: it may be a bounded depth ahead of F, but keeps its last bytes
+until F reaches the volume. With a lead (`FlowEnds` ``fluid``) it may also be so much
+time ahead, up to its last byte, which hides late wake-ups.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
+#: What ends a flow. ``arrival``: its last byte, which leaves no sooner than its fluid
+#: ends. ``fluid``: its fluid, where the last byte has come by then, as senders lead.
+FlowEnds: TypeAlias = Literal["arrival", "fluid"]
 #: The fluid has reached the volume when this share of it is missing: a scheduler that
 #: clips ``served`` at the volume must not leave the last bytes waiting on a rounding.
 ROUNDING = 1e-9
@@ -47,17 +50,17 @@ class RateSegment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How far a sender may lead its fluid.
+    """How far a sender may lead its fluid: the depth of its bucket, and a lead.
 
     Parameters
     ----------
     lead_time
         Seconds of the present rate; also how long before the fluid's end the last
-        bytes may leave.
+        bytes may leave. 0 where the arrival of the last byte ends a flow.
     lead_bytes
-        Least lead, so that slow flows are not cut into crumbs.
+        Depth of the bucket, so that flows are not cut into crumbs.
     tail
-        Last bytes of a flow, of which that least lead does not hold.
+        Last bytes of a flow, which that depth does not let go.
     """
 
     lead_time: float = 0.002

@@ -123,7 +123,11 @@ class NodeProcess:
 
     async def _serve(self, control: ControlConnection, tuning: dict[str, str]) -> None:
         board = RateBoard.open(self._description["board"])
-        pacer = Pacer(board, byte_scale=self._description["byte_scale"])
+        pacer = Pacer(
+            board,
+            byte_scale=self._description["byte_scale"],
+            flow_ends=self._description["flow_ends"],
+        )
         timer = WallClockTimer()
         server = self._server(control)
         try:

@@ -28,6 +28,8 @@ from emu.network import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from emu.shaping import FlowEnds
+
 KEYS = edge_keys("secret", range(3))
 
 
@@ -66,11 +68,15 @@ class Shaped:
 
 @asynccontextmanager
 async def shaping(
-    *, byte_scale: float = 0.5, time_scale: float = 0.5, started: bool = True
+    *,
+    byte_scale: float = 0.5,
+    time_scale: float = 0.5,
+    started: bool = True,
+    flow_ends: FlowEnds = "arrival",
 ) -> AsyncIterator[Shaped]:
     board, inbox, pool = RateBoard.create(3), Inbox("w0"), BufferPool()
     arrivals: list[tuple[int, int, float, int, bool]] = []
-    pacer = Pacer(board, byte_scale=byte_scale)
+    pacer = Pacer(board, byte_scale=byte_scale, flow_ends=flow_ends)
     server = DataServer(
         keys=KEYS,
         inbox=inbox,
@@ -115,8 +121,11 @@ async def arrived(run: Shaped, iteration: int, size: int) -> float:
     return run.clock.to_emulated(delivery.arrived)
 
 
-async def test_a_shaped_flow_is_ahead_of_its_fluid_by_its_lead_at_most() -> None:
-    async with shaping() as run:
+@pytest.mark.parametrize("flow_ends", ["arrival", "fluid"])
+async def test_a_shaped_flow_is_ahead_of_its_fluid_by_its_lead_at_most(
+    flow_ends: FlowEnds,
+) -> None:
+    async with shaping(flow_ends=flow_ends) as run:
         left = run.edge.send(0, block(1_000_000), shaped=True)
         since = run.clock.now()
         # 1 MB real is 2 MB emulated; 20 MB/s takes 0.1 emulated seconds.
@@ -125,17 +134,19 @@ async def test_a_shaped_flow_is_ahead_of_its_fluid_by_its_lead_at_most() -> None
         record = await left
 
         lead = run.pacer.depth.lead_time
+        assert (lead > 0) == (flow_ends == "fluid")
         assert end >= since + 0.1 - lead / 0.5 - 1e-6
         assert record.behind >= -lead
         statistics = run.edge.statistics()
         assert statistics.payload_bytes == 1_000_000
         # 20 MB/s emulated = 20 MB/s wall; plus the clock's rounding.
-        assert 16384 <= statistics.max_lead_bytes <= lead * 20e6 + 1
+        assert 16383 <= statistics.max_lead_bytes <= max(lead * 20e6, 16384) + 1
         assert run.pacer.statistics().wakes > 0
 
 
-async def test_rates_may_change_and_stop() -> None:
-    async with shaping() as run:
+@pytest.mark.parametrize("flow_ends", ["arrival", "fluid"])
+async def test_rates_may_change_and_stop(flow_ends: FlowEnds) -> None:
+    async with shaping(flow_ends=flow_ends) as run:
         left = run.edge.send(0, block(200_000), shaped=True)
         start = run.clock.now()
         served, now = 0.0, start

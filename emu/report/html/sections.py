@@ -10,7 +10,7 @@ from emu.analysis.critical_path import Cause, critical_path
 from emu.placement import resource_loads
 from emu.report.flows import port_bytes
 from emu.report.html.markup import figure, meter, table
-from emu.report.run_tables import times_note
+from emu.report.run_tables import flow_ends_note, times_note
 from emu.units import format_duration, format_rate, format_ratio, format_size
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def headline(result: dict[str, Any]) -> str:
                 figure(label, format_ratio(float(result[key])), note, name=key)
             )
 
-    duration("makespan", "emulated makespan", "real sockets, emulated seconds")
+    duration("makespan", "emulated makespan", flow_ends_note(result))
     duration("predicted_makespan", "predicted makespan", "before the run")
     ratio("makespan_error", "makespan error", times_note(result))
     shown.append(_verdict(result.get("verdict")))
