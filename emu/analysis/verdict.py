@@ -27,6 +27,13 @@ _BUSY, _STEAL, _WAIT = 0.95, 0.03, 0.10
 _LAG = 0.010  # wall seconds
 #: Said where the slightest delays move the makespan by more than was asked for.
 _CHANCE = "chance decides: the slightest delays move the makespan by {:.2g} %"
+#: What a late task is, by what tasks take.
+_OVERRUN = {
+    "timed": "tasks took longer than their stated times",
+    "padded": "the work of tasks took longer than their stated times",
+    "real": "the work of tasks did not fit: at this time scale it took longer here "
+    "than on the emulated machines",
+}
 _BY_CHANCE = "judge this rate policy by several seeds: no time scale settles its order"
 #: Room that a remedy leaves, so that the next run does not miss by a hair.
 _ROOM = 1.25
@@ -106,6 +113,7 @@ def decide(
     time_scale: float,
     max_error: float,
     processes: int,
+    compute: str = "timed",
     sensitivity: float = 0.0,
     findings: tuple[Finding, ...] = (),
 ) -> Verdict:
@@ -123,6 +131,8 @@ def decide(
         Share of the makespan that the error may be.
     processes
         Of the run.
+    compute
+        ``timed``, ``padded`` or ``real``: what tasks take.
     sensitivity
         Share by which the slightest delays move the makespan.
     findings
@@ -141,12 +151,15 @@ def decide(
     remedies: tuple[str, ...] = ()
     if trust is not Trust.TRUSTED:
         guards = (f"guard: {found}" for found in findings)
-        reasons = (*guards, *_where(effect, lateness), *_why(figures))
+        reasons = (*guards, *_where(effect, lateness, compute), *_why(figures))
         chance = sensitivity > max_error
         if chance:
             reasons = (_CHANCE.format(100 * sensitivity), *reasons)
         excess = 0.0 if chance else off / max_error  # that a time scale mends
-        remedies = _remedies(lateness, figures, excess, time_scale, processes)
+        remedies = (
+            *_longer(lateness, excess, time_scale, compute),
+            *_less_load(figures, processes),
+        )
         if chance:
             remedies = (_BY_CHANCE, *remedies)
         helpful = (found.remedy for found in findings if found.remedy)
@@ -165,7 +178,7 @@ def decide(
     )
 
 
-def _where(effect: HostEffect, lateness: Lateness) -> list[str]:
+def _where(effect: HostEffect, lateness: Lateness, compute: str) -> list[str]:
     """Return how far the end was moved, and what of the chain was late, the most first.
 
     Of no length, a run is never late.
@@ -179,7 +192,7 @@ def _where(effect: HostEffect, lateness: Lateness) -> list[str]:
     ]
     parts = [
         (lateness.flows, "last bytes came after their fluid"),
-        (lateness.tasks, "tasks took longer than their profiled times"),
+        (lateness.tasks, _OVERRUN[compute]),
         (lateness.gaps, "parts began after what they had waited for"),
     ]
     return [
@@ -224,28 +237,34 @@ def _why(figures: HostFigures) -> list[str]:
     return found
 
 
-def _remedies(
+def _longer(
     lateness: Lateness,
-    figures: HostFigures,
     excess: float,
     time_scale: float,
-    processes: int,
-) -> tuple[str, ...]:
-    """Return what would help, the surest first.
+    compute: str,
+) -> list[str]:
+    """Return what gives the host more time, the surest first.
 
     What is late is late in wall time, so its share falls as the time scale rises.
     """
     found = []
     if excess > 1:
         found.append(f"raise time_scale to {round_up(_ROOM * excess * time_scale):g}")
-    if lateness.tasks > 0.5 * lateness.seconds:
-        found.append("state longer task times, or compute: timed")
+    if lateness.tasks > 0.5 * lateness.seconds and compute != "real":
+        or_no_work = ", or compute: timed" if compute == "padded" else ""
+        found.append(f"state longer task times{or_no_work}")
+    return found
+
+
+def _less_load(figures: HostFigures, processes: int) -> list[str]:
+    """Return what gives the run more of the host."""
+    found = []
     if figures.cpu_busy > _BUSY or figures.cpu_wait > _WAIT:
         found.append(f"use fewer than {processes} processes, or more hosts")
         found.append("end what else runs on this host")
     if figures.cpu_steal > _STEAL:
         found.append("use a host that is not shared")
-    return tuple(found)
+    return found
 
 
 def round_up(value: float) -> float:

@@ -64,8 +64,8 @@ def describe_task(
     Parameters
     ----------
     times
-        Profiled seconds per (task, iteration), or None when tasks end when they are
-        done.
+        Profiled seconds per (task, iteration), or None when tasks take what their
+        work does.
     """
     job = problem.job
     subject = job.tasks[task]
@@ -84,6 +84,7 @@ def describe_task(
         "program": subject.program,
         "settings": dict(subject.settings),
         "iterations": job.iterations,
+        "speed": problem.cluster.machines[problem.placement.machine_of[task]].speed,
         "times": None if times is None else [float(t) for t in times[task]],
         "inputs": edges[True],
         "outputs": edges[False],

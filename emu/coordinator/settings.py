@@ -40,8 +40,9 @@ class EmulationSettings:
     byte_scale
         Real bytes per emulated byte.
     compute
-        ``timed``: a task holds its profiled time; ``real``: it computes and ends when
-        it is done; ``padded``: it computes, then holds until its profiled time.
+        ``timed``: a task holds its profiled time; ``real``: it computes, and holds the
+        CPU time of that over the speed of its machine; ``padded``: it computes, then
+        holds until its profiled time.
     flow_ends
         ``arrival``: a flow ends when its last byte is in the receiver's memory, and
         senders do not lead their fluid; ``fluid``: with its fluid if its bytes have

@@ -49,6 +49,7 @@ def judgement(
         time_scale=settings.time_scale,
         max_error=experiment.scenario.emulation.max_error,
         processes=len(problem.job.processes),
+        compute=settings.compute,
         sensitivity=again.sensitivity,
         findings=examine(evidence(experiment, settings, run, figures)),
     )

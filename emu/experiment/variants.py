@@ -8,9 +8,9 @@ import numpy as np
 
 from emu.errors import PlacementError, ScenarioError
 from emu.placement.neighbours import difference, moved
-from emu.problem import Problem
+from emu.problem import Problem, Profile
 from emu.report import Candidate
-from emu.scenario import build_job, load, place, profile_of
+from emu.scenario import at_speed, build_job, load, place, profile_of
 from emu.scenario.pins import process_of
 from emu.scenario.suggestion import nearest
 from emu.simulation import makespan
@@ -101,11 +101,13 @@ def _candidate(
     policy: str = "",
 ) -> Candidate:
     policy = policy or base.policy
+    realization = at_speed(base.scenario, problem, base.realization, base.problem)
+    expected = Profile(realization.times, realization.volumes)
     return Candidate(
         placement,
         policy,
-        makespan(problem, base.realization, policy, profile=base.expected),
-        _crossing(problem, base.realization),
+        makespan(problem, realization, policy, profile=expected),
+        _crossing(problem, realization),
         moves
         or difference(
             problem.job,

@@ -24,17 +24,22 @@ class Machine:
     resources
         Capacity per resource name, C_m^r: ``cpu`` and ``gpu`` in pieces, ``memory`` in
         bytes, any further one in its own unit. A resource that is absent is unlimited.
+    speed
+        How many times as fast as the computer that measured them it does real work:
+        CPU seconds over it are emulated seconds. Positive and finite.
 
     Raises
     ------
     ValueError
-        When a bandwidth is not positive and finite, or a capacity is negative or NaN.
+        When a bandwidth or the speed is not positive and finite, or a capacity is
+        negative or NaN.
     """
 
     name: str
     bandwidth_in: float
     bandwidth_out: float
     resources: Mapping[str, float] = field(default_factory=dict)
+    speed: float = 1.0
 
     @property
     def has_nic(self) -> bool:
@@ -50,6 +55,11 @@ class Machine:
                     f"machine {self.name}: bandwidth {direction} is {bandwidth}, "
                     "it must be positive and finite"
                 )
+        if not (math.isfinite(self.speed) and self.speed > 0):
+            raise ValueError(
+                f"machine {self.name}: speed is {self.speed}, it must be positive and "
+                "finite"
+            )
         for resource, capacity in self.resources.items():
             if not capacity >= 0:
                 raise ValueError(

@@ -63,6 +63,7 @@ def _cluster_to_json(cluster: Cluster) -> dict[str, Any]:
                 "bandwidth_in": machine.bandwidth_in,
                 "bandwidth_out": machine.bandwidth_out,
                 "resources": dict(machine.resources),
+                "speed": machine.speed,
             }
             for machine in cluster.machines
         ],

@@ -16,7 +16,7 @@ from emu.scenario.network_section import (
     rack_links,
     rack_routes,
 )
-from emu.scenario.quantities import Few, Name  # noqa: TC001 - pydantic reads them
+from emu.scenario.quantities import Few, Name, Positive  # noqa: TC001 - for pydantic
 from emu.scenario.section import Resources, Section
 
 
@@ -33,6 +33,11 @@ class MachineSection(Resources):
     nic: Annotated[Nic, BeforeValidator(nic_or_none)]
     """``50 Gbit/s`` for both directions, ``{in: ..., out: ...}``, or ``none``."""
 
+    speed: Positive = 1.0
+    """How many times as fast as this computer it does real work: a task takes its CPU
+    seconds over this, where they are measured or profiled. Stated times are not
+    changed. A placement search counts with the mean speed of the machines."""
+
     def names(self, position: int) -> list[str]:
         """Return the machines' names; ``position`` counts the machines before."""
         if self.name is None:
@@ -48,6 +53,7 @@ class MachineSection(Resources):
             bandwidth_in=self.nic.inward,
             bandwidth_out=self.nic.outward,
             resources=self.amounts(),
+            speed=self.speed,
         )
 
 

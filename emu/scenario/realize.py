@@ -18,7 +18,9 @@ from emu.scenario.profile_file import read_profile
 from emu.workloads import dgtp_times
 
 if TYPE_CHECKING:
-    from emu.problem import Job
+    from numpy.typing import NDArray
+
+    from emu.problem import Job, Problem
     from emu.scenario.scenario import Scenario
 
 #: Random stream of the scenario's seed; placement has another.
@@ -56,7 +58,7 @@ def open_data(job: Job) -> None:
 
 
 def realize(scenario: Scenario, job: Job) -> Realization:
-    """Return the times and volumes that ``job`` is predicted to have.
+    """Return the times and volumes that ``job`` is predicted to have, at speed 1.
 
     Those stated in a custom job; else drawn from the profile, with the scenario's seed;
     else the stated time of each kind of task, and the volumes of what its samplers will
@@ -76,7 +78,7 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     """
     if scenario.profile is not None:
         rng = np.random.default_rng([scenario.seed, _DRAW_STREAM])
-        return profile_of(scenario, job).draw(rng, job.iterations)
+        return read_profile(scenario.profile).profile(job).draw(rng, job.iterations)
     section = scenario.job
     if isinstance(section, CustomJobSection):
         return section.realize(job)
@@ -105,6 +107,39 @@ def profile_of(
         As `realize`.
     """
     if scenario.profile is not None:
-        return read_profile(scenario.profile).profile(job)
+        profile = read_profile(scenario.profile).profile(job)
+        speeds = [machine.speed for machine in scenario.to_cluster().machines]
+        return Profile(profile.times / np.mean(speeds), profile.volumes)
     realization = realization or realize(scenario, job)
     return Profile(realization.times, realization.volumes)
+
+
+def at_speed(
+    scenario: Scenario,
+    problem: Problem,
+    realization: Realization,
+    before: Problem | None = None,
+) -> Realization:
+    """Return what `realize` found as the machines of a placement take it.
+
+    Profiled times are CPU seconds of the computer that measured them; stated ones are
+    those of the emulated machines already.
+
+    Parameters
+    ----------
+    before
+        The placement whose machines ``realization`` is for; None where it is of
+        `realize`.
+    """
+    if scenario.profile is None:
+        return realization
+    slower = 1 / _speeds(problem)
+    if before is not None:
+        slower *= _speeds(before)
+    return Realization(realization.times * slower[:, None], realization.volumes)
+
+
+def _speeds(problem: Problem) -> NDArray[np.float64]:
+    """Return the speed of every task's machine, shape (tasks,)."""
+    machines = problem.cluster.machines
+    return np.array([machines[m].speed for m in problem.placement.machine_of])

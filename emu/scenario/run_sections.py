@@ -96,7 +96,8 @@ class EmulationSection(Section):
     """Real bytes per emulated byte; ``auto``: payloads of about 1 MB where they are
     made up, 1 where they are real."""
     compute: Literal["timed", "real", "padded"] = "timed"
-    """``timed`` holds the profiled time, ``real`` computes, ``padded`` does both."""
+    """``timed`` holds the profiled time; ``real`` computes, and takes the CPU time of
+    that over the ``speed`` of the machine; ``padded`` computes, then holds."""
     network: Literal["userspace", "kernel"] = "userspace"
     """``userspace``: senders keep to the rates that the schedule assigns; ``kernel``:
     every machine has a NIC that the kernel limits, and TCP shares it."""

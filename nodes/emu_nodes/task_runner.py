@@ -69,6 +69,7 @@ class TaskRunner:
         self.program = program
         self._iterations: int = description["iterations"]
         self._times: list[float] | None = description["times"]
+        self._speed: float = description["speed"]
         self._inputs = {e["edge"]: e for e in description["inputs"]}
         self._outputs = {e["edge"]: e for e in description["outputs"]}
         self._around = around
@@ -77,8 +78,10 @@ class TaskRunner:
     async def run(self, order: RunTask) -> None:
         """Run one iteration, report its end and queue what it sends.
 
-        The task occupies [start, start + profiled time] of run time, however late or
-        early the order came; only when its real work takes longer does it end later.
+        The task occupies [start, start + its time] of run time, however late or early
+        the order came; only when its real work is not done by then does it end later.
+        Its time is the profiled one, or the CPU time of the work over the speed of the
+        emulated machine: neither depends on the time scale.
         Its end is told when its work is done: the coordinator keeps it until that time,
         and no payload goes before its flow is given a rate.
         """
@@ -99,7 +102,8 @@ class TaskRunner:
         )
         for delivery in arrived.values():
             delivery.release()
-        end, late = self._end(order.start, n)
+        time = cpu / self._speed if self._times is None else self._times[n]
+        end, late = self._end(order.start + time)
         self._report(order, end, late, busy, cpu, payloads)
         self._send(n, payloads)
         self.doing = ""
@@ -132,13 +136,10 @@ class TaskRunner:
                 raise NodeMisbehaved(f"the program has nothing for {there['peer']}")
         return payloads, time.monotonic() - wall, time.thread_time() - cpu
 
-    def _end(self, start: float, iteration: int) -> tuple[float, float]:
+    def _end(self, due: float) -> tuple[float, float]:
         """Return when the iteration ends, and how late: it may be yet to come."""
         now = self._around.clock.now()
-        if self._times is None:
-            return max(now, start), 0.0
-        end = start + self._times[iteration]
-        return max(now, end), max(now - end, 0.0)
+        return max(now, due), max(now - due, 0.0)
 
     def _report(
         self,

@@ -65,6 +65,24 @@ def test_no_time_scale_is_proposed_where_chance_decides() -> None:
     assert _decide(Lateness(0.5, 0.0, 0.0), sensitivity=0.05).reasons == ()
 
 
+@pytest.mark.parametrize(
+    ("compute", "reason", "remedy"),
+    [
+        ("timed", "longer than their stated times", "state longer task times"),
+        ("padded", "longer than", "state longer task times, or compute: timed"),
+        ("real", "did not fit", None),
+    ],
+)
+def test_no_remedy_is_what_the_run_has_already(
+    compute: str, reason: str, remedy: str | None
+) -> None:
+    verdict = _decide(Lateness(0.0, 4.0, 0.0), compute=compute)
+
+    assert any(reason in text for text in verdict.reasons)
+    assert verdict.remedies[0] == "raise time_scale to 10"
+    assert verdict.remedies[1:] == (() if remedy is None else (remedy,))
+
+
 def test_reasons_name_what_is_out_of_order_and_remedies_follow() -> None:
     figures = HostFigures(
         cpu_busy=0.99, cpu_steal=0.1, cpu_wait=0.3, loop_lag_max=0.2, pacer_lag_max=0.1,

@@ -60,6 +60,7 @@ DESCRIPTION: dict[str, Any] = {
     "name": "w0",
     "iterations": 3,
     "times": [0.02, 0.02, 0.02],
+    "speed": 1.0,
     "inputs": [{"edge": 3, "lag": 1, "peer": "p0"}],
     "outputs": [{"edge": 7, "lag": 0, "peer": "p0", "shaped": True}],
 }
@@ -121,18 +122,24 @@ async def test_late_task_says_so() -> None:
     assert told.end == pytest.approx(-10.0 + 0.02 + told.late)
 
 
-async def test_without_a_profile_a_task_ends_when_it_is_done() -> None:
+@pytest.mark.parametrize("speed", [0.001, 1.0, 1000.0])
+async def test_measured_work_takes_its_cpu_time_over_the_speed(speed: float) -> None:
+    """However late or early the order came; with room it ends exactly then."""
+    stage = Stage(times=None, speed=speed)
+    told = await stage.run(0, start=0.05)
+
+    assert told.cpu > 0
+    assert told.end == pytest.approx(0.05 + told.cpu / speed + told.late)
+    assert stage.clock.now() >= 0.05  # work done before its start would be free
+    if speed < 1:
+        assert told.late == 0.0
+
+
+async def test_measured_work_that_did_not_fit_is_late() -> None:
     told = await Stage(times=None).run(0, start=-10.0)
 
-    assert told.late == 0.0
-    assert told.end > -0.1
-
-
-async def test_work_of_a_task_ordered_early_takes_time_all_the_same() -> None:
-    """Iteration 0 is ordered before run time 0; done by then, it would be free."""
-    told = await Stage(times=None).run(0, start=0.05)
-
-    assert told.end > 0.05
+    assert told.late > 9.9
+    assert told.end == pytest.approx(-10.0 + told.cpu + told.late)
 
 
 async def test_input_of_the_lagged_iteration_is_used_and_sent_on() -> None:
