@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from emu.errors import DeadlineExceeded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    from numpy.typing import NDArray
-
     from emu.problem import Problem
-    from emu.scheduling import Decisions
+    from emu.scheduling import Decisions, Scheduler
     from emu.wire.messages import FlowEnded, TaskEnded
 
 _LISTED = 6
@@ -24,10 +20,9 @@ class Deadlines:
 
     Parameters
     ----------
-    times
-        Profiled seconds per (task, iteration), None when tasks end when they are done.
-    served
-        Bytes that the fluid of the active flow of an edge has served at a run time.
+    scheduler
+        Knows the least times of tasks (none where they take what their work does), and
+        how much of a flow has been served.
     patience
         How long something may be overdue, emulated seconds.
     """
@@ -35,39 +30,51 @@ class Deadlines:
     def __init__(
         self,
         problem: Problem,
-        times: NDArray[np.float64] | None,
-        served: Callable[[int, float], float],
+        scheduler: Scheduler,
         patience: float,
     ) -> None:
-        self._problem, self._times = problem, times
-        self._served, self._patience = served, patience
-        self._tasks: dict[tuple[int, int], float] = {}
+        self._problem, self._scheduler = problem, scheduler
+        self._patience = patience
+        self._tasks: dict[tuple[int, int], float] = {}  # and when they are due
+        self._unknown: set[tuple[int, int]] = set()  # of these: no end was reported
         self._flows: dict[tuple[int, int], float | None] = {}
-        self._volumes: dict[tuple[int, int], float] = {}
         self._next = [0] * len(problem.job.tasks)
         self._last_event = 0.0
 
     def decided(self, decisions: Decisions) -> None:
         """Note what was started."""
+        least = self._scheduler.holds
         for key in decisions.tasks:
-            held = 0.0 if self._times is None else float(self._times[key])
+            held = 0.0 if least is None else float(least[key])
             self._tasks[key] = decisions.time + held
+            self._unknown.add(key)
             self._next[key[0]] = key[1] + 1
         for key in decisions.flows:
             self._flows[key] = None
 
+    def reported(self, message: TaskEnded) -> None:
+        """Note when a task will have ended: it is not due before."""
+        key = message.task, message.iteration
+        if key in self._unknown:
+            self._unknown.remove(key)
+            self._tasks[key] = message.end
+
+    @property
+    def lookahead_bound(self) -> float:
+        """Earliest run time at which a task may end of whose end nothing is known."""
+        if self._unknown and self._scheduler.holds is None:
+            return -math.inf
+        return min((self._tasks[key] for key in self._unknown), default=math.inf)
+
     def task_ended(self, message: TaskEnded) -> None:
-        """Note that a task ended and what it sends."""
+        """Note that the end of a task was taken in."""
         self._tasks.pop((message.task, message.iteration), None)
-        for edge, volume in zip(message.edges, message.volumes, strict=True):
-            self._volumes[edge, message.iteration] = volume
         self._last_event = max(self._last_event, message.end)
 
     def flow_ended(self, message: FlowEnded) -> None:
         """Note that a flow arrived."""
         key = message.edge, message.iteration
         self._flows.pop(key, None)
-        self._volumes.pop(key, None)
         self._last_event = max(self._last_event, message.time)
 
     def check(self, now: float) -> None:
@@ -89,7 +96,8 @@ class Deadlines:
         ]
         for key, served_at in self._flows.items():
             if served_at is None:
-                if self._served(key[0], now) >= self._volumes.get(key, 0.0):
+                served = self._scheduler.served(key[0], now)
+                if served >= self._scheduler.volumes[key]:
                     self._flows[key] = now
             elif now - served_at > self._patience:
                 overdue.append(self._flow_line(key))
@@ -129,7 +137,7 @@ class Deadlines:
 
     def _task_line(self, key: tuple[int, int], end: float) -> str:
         name = self._problem.job.tasks[key[0]].name
-        due = "" if self._times is None else f", due at {end:.3f} s"
+        due = "" if self._scheduler.holds is None else f", due at {end:.3f} s"
         return f"task {name} runs iteration {key[1]}{due}"
 
     def _flow_line(self, key: tuple[int, int]) -> str:

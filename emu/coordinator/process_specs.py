@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.coordinator.settings import EmulationSettings
-    from emu.problem import Problem
+    from emu.problem import Problem, Realization
 
 #: Where NICs limit what crosses, edge e is sent from this port plus e: so every edge
 #: has a leaf of its own in every NIC.
@@ -113,8 +113,7 @@ def receive_sizes(
 def describe_processes(
     problem: Problem,
     settings: EmulationSettings,
-    times: NDArray[Any] | None,
-    volumes: NDArray[np.float64],
+    expected: Realization,
 ) -> list[dict[str, Any]]:
     """Return the description of every node process, in the order of the tasks.
 
@@ -122,11 +121,10 @@ def describe_processes(
 
     Parameters
     ----------
-    times
-        As in `describe_task`.
-    volumes
-        Expected emulated bytes per (edge, iteration).
+    expected
+        Times that tasks hold unless compute is ``real``, and volumes.
     """
+    times = None if settings.compute == "real" else expected.times
     job_settings = {
         **problem.job.settings,
         "compute": settings.compute,
@@ -142,13 +140,8 @@ def describe_processes(
             "flow_ends": settings.flow_ends,
             "deadline": settings.deadline,
             "memory_limit": settings.memory_limit,
-            "reserved": receive_sizes(problem, members, volumes, settings),
-            "tasks": [
-                describe_task(
-                    problem, task, None if settings.compute == "real" else times
-                )
-                for task in members
-            ],
+            "reserved": receive_sizes(problem, members, expected.volumes, settings),
+            "tasks": [describe_task(problem, task, times) for task in members],
         }
         for process, members in problem.job.processes.items()
     ]

@@ -18,9 +18,16 @@ if TYPE_CHECKING:
 
 
 class Recorder:
-    """Collects starts, ends, volumes and rates while the run goes on."""
+    """Collects starts, ends and rates while the run goes on.
 
-    def __init__(self, problem: Problem) -> None:
+    Parameters
+    ----------
+    volumes
+        Bytes that were announced of every flow, shape (edges, iterations): those of
+        the scheduler, which go on changing.
+    """
+
+    def __init__(self, problem: Problem, volumes: NDArray[np.float64]) -> None:
         job = problem.job
         self._problem = problem
         tasks, edges, iterations = len(job.tasks), len(job.edges), job.iterations
@@ -29,7 +36,7 @@ class Recorder:
         self._activated = np.full((edges, iterations), np.nan)
         self.arrivals = np.full((edges, iterations), np.nan)
         self._ended = np.full((edges, iterations), np.nan)
-        self._volumes = np.zeros((edges, iterations))
+        self._volumes = volumes
         self.task_settled = np.full((tasks, iterations), np.nan)
         self._flow_settled = np.full((edges, iterations), np.nan)
         self._lines: list[RateSegments] = []
@@ -44,14 +51,9 @@ class Recorder:
             self._lines.append(decisions.lines)
 
     def task_ended(self, message: TaskEnded, settled: float) -> None:
-        """Note the end of a task, what it sends, and when the scheduler settled it."""
+        """Note the end of a task, and when the scheduler settled it."""
         self.task_end[message.task, message.iteration] = message.end
         self.task_settled[message.task, message.iteration] = settled
-        self._volumes[message.edges, message.iteration] = message.volumes
-
-    def volume(self, edge: int, iteration: int) -> float:
-        """Return the bytes that the sender announced for a flow."""
-        return float(self._volumes[edge, iteration])
 
     def flow_arrived(self, message: FlowEnded) -> None:
         """Note when a flow's last byte arrived."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from emu.coordinator.deadlines import Deadlines
-from emu.coordinator.event_queue import EventQueue
 from emu.coordinator.membership import Membership
 from emu.coordinator.outcome import EmulatedRun, FrameRows, Results, Tally
 from emu.coordinator.process_specs import describe_processes, process_hosts
@@ -129,26 +128,22 @@ class Coordinator:
         warm_up_scheduler(policy)
         self._problem, self._settings = problem, settings
         self._expected = expected
-        self._times = None if settings.compute == "real" else expected.times
         self._observer = observer or Observer()
-        self._recorder = Recorder(problem)
-        self._scheduler = Scheduler(
-            problem, policy, Profile(expected.times, expected.volumes), self._times
-        )
-        self._deadlines = Deadlines(
+        scheduler = Scheduler(
             problem,
-            self._times,
-            self._scheduler.served,
-            settings.deadline / settings.time_scale,
+            policy,
+            Profile(expected.times, expected.volumes),
+            None if settings.compute == "real" else expected.times,
+        )
+        self._recorder = Recorder(problem, scheduler.volumes)
+        self._deadlines = Deadlines(
+            problem, scheduler, settings.deadline / settings.time_scale
         )
         self._membership = Membership(
             settings, log, doing=self._deadlines.doing, story=self._deadlines.story
         )
-        self._driver = SchedulerDriver(
-            self._scheduler, self._recorder, self._deadlines, self
-        )
+        self._driver = SchedulerDriver(scheduler, self._recorder, self._deadlines, self)
         self._tally, self._sender_wakeups = Tally.of(problem), SenderWakeups(problem)
-        self._event_queue = EventQueue(self._times)
         self._owner = {
             task: process
             for process, members in problem.job.processes.items()
@@ -223,9 +218,7 @@ class Coordinator:
             names = list(self._settings.hosts.names)
             membership.agents.sort(key=lambda agent: names.index(agent.host["name"]))
         hosts = process_hosts(self._problem, count)
-        descriptions = describe_processes(
-            self._problem, self._settings, self._times, self._expected.volumes
-        )
+        descriptions = describe_processes(self._problem, self._settings, self._expected)
         edges = len(self._problem.job.edges)
         for number, agent in enumerate(membership.agents):
             mine = [d for d in descriptions if hosts[d["process"]] == number]
@@ -255,21 +248,19 @@ class Coordinator:
 
     async def _drive(self, clock: RunClock) -> None:
         """Let the scheduler decide on every end until the last task has ended."""
-        online, event_queue, looked = self._driver, self._event_queue, time.monotonic()
-        online.begin()
-        while not online.finished:
-            left = (
-                clock.to_wall(min(online.next_end, event_queue.next)) - time.monotonic()
-            )
-            # Before its time, if it is sure by then; then, whatever was heard.
+        driver, looked = self._driver, time.monotonic()
+        driver.begin()
+        while not driver.finished:
+            left = clock.to_wall(driver.next_end) - time.monotonic()
+            # Before its time, if it is safe by then; then, whatever was heard.
             wait = left - _AHEAD / 2 if left > _AHEAD / 2 else left + _HEARD
             said = await self._membership.events(min(max(wait, 0.0), _LOOK))
             now = time.monotonic()
             ends = [self._end(name, message) for name, message in said]
-            event_queue.add(ends, clock.to_emulated(now))
-            until = event_queue.heard(clock.to_emulated(now - _HEARD))
-            ahead = min(clock.to_emulated(now + _AHEAD), event_queue.lookahead_bound)
-            online.handle(event_queue.due(max(until, ahead)), until, ahead)
+            driver.report(ends, clock.to_emulated(now))
+            driver.settle(
+                clock.to_emulated(now - _HEARD), clock.to_emulated(now + _AHEAD)
+            )
             if now - looked > _LOOK:
                 looked = now
                 self._deadlines.check(clock.now())
@@ -305,7 +296,6 @@ class Coordinator:
 
     def run_task(self, message: RunTask) -> None:
         """Tell the process of a task to start it."""
-        self._event_queue.begun(message)
         self._observer.task_started(message)
         self._membership.tell(self._owner[message.task], message)
 

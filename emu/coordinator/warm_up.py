@@ -18,7 +18,7 @@ from emu.problem import (
     Profile,
     Task,
 )
-from emu.scheduling import Scheduler
+from emu.scheduling import End, Scheduler
 
 
 def warm_up_scheduler(policy: str) -> None:
@@ -28,10 +28,6 @@ def warm_up_scheduler(policy: str) -> None:
     expected = Profile(np.ones((2, 1)), np.ones((1, 1)))
     scheduler = Scheduler(Problem(cluster, job, Placement((0, 1))), policy, expected)
     scheduler.begin()
-    scheduler.task_ended(0, 0, {0: 1.0}, 1.0)
-    scheduler.settle()
-    scheduler.served(0, 1.5)
-    scheduler.flow_arrived(0, 0, 2.0)
-    scheduler.settle()
-    scheduler.task_ended(1, 0, {}, 3.0)
-    scheduler.settle()
+    scheduler.announce(0, 0, {0: 1.0})
+    for end in (End(1.0, 0, -1, 0), End(2.0, -1, 0, 0), End(3.0, 1, -1, 0)):
+        scheduler.settle([end])

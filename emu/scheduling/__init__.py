@@ -5,14 +5,23 @@ Pure state on flat arrays, driven by virtual time (`emu.simulation`) or by messa
 """
 
 from emu.scheduling.policies import RATE_POLICIES, Policy, policy_named, rate_policy
-from emu.scheduling.scheduler import Decisions, RateSegments, Scheduler, newest
+from emu.scheduling.scheduler import (
+    Decisions,
+    End,
+    RateSegments,
+    Scheduler,
+    Settled,
+    newest,
+)
 
 __all__ = [
     "RATE_POLICIES",
     "Decisions",
+    "End",
     "Policy",
     "RateSegments",
     "Scheduler",
+    "Settled",
     "newest",
     "policy_named",
     "rate_policy",

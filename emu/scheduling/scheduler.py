@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -107,11 +107,37 @@ class Decisions:
         return self.lines[self.served :] if self.served else self.lines
 
 
+class End(NamedTuple):
+    """What ended: a task, or the way of a flow, whose last byte has arrived.
+
+    Parameters
+    ----------
+    time
+        Seconds.
+    task, edge
+        Which; the other is -1.
+    iteration
+        Of it.
+    """
+
+    time: float
+    task: int
+    edge: int
+    iteration: int
+
+
+class Settled(NamedTuple):
+    """What follows from some ends, instant by instant, and how many were taken in."""
+
+    decisions: list[Decisions]
+    taken: int
+
+
 class Scheduler:
     """One schedule, driven event by event.
 
-    Tell it with `task_ended` and `flow_arrived`, then call `settle`. Time never runs
-    backwards: an end that is told late counts as now.
+    `announce` what tasks send, and `settle` what has ended. Time never runs backwards:
+    an end that is known late counts as now.
 
     Parameters
     ----------
@@ -153,11 +179,13 @@ class Scheduler:
         )
         after = expectation(self._layout, plain(profile.times), plain(profile.volumes))
         self._state = new_state(self._layout, after, 0)
-        self._volumes = np.zeros(shape)
-        self._holds = plain(np.empty((len(job.tasks), 0)) if holds is None else holds)
+        #: Bytes that were announced, shape (edges, iterations); for reading.
+        self.volumes: NDArray[np.float64] = np.zeros(shape)
+        #: The least times that were given.
+        self.holds = holds
+        self._least = plain(np.empty((len(job.tasks), 0)) if holds is None else holds)
         self._board = new_rate_changes(shape[0])
         self._room = room_for(len(job.tasks), len(job.edges))
-        self._told: list[tuple[float, int, int, int]] = []  # as the columns of Ends
         self._now, self._next_end = 0.0, math.inf
 
     def begin(self) -> Decisions:
@@ -170,12 +198,10 @@ class Scheduler:
         """
         if self._state.started.any():
             raise SchedulingError("the schedule has begun already")
-        return self._settled(-1, -math.inf, -math.inf)[0]
+        return self._settled((), -1, -math.inf, -math.inf).decisions[0]
 
-    def task_ended(
-        self, task: int, iteration: int, volumes: Mapping[int, float], time: float
-    ) -> None:
-        """Tell that ``iteration`` of ``task`` ended at ``time``.
+    def announce(self, task: int, iteration: int, volumes: Mapping[int, float]) -> None:
+        """Note what an iteration of a task sends when it ends.
 
         Parameters
         ----------
@@ -186,7 +212,7 @@ class Scheduler:
         ------
         SchedulingError
             When there is no such task or iteration, an edge is not one of the task's,
-            or a volume or the time is not a number that can be.
+            or a volume is not a number that can be.
         """
         name = self._task_name(task)
         for edge, volume in volumes.items():
@@ -198,65 +224,55 @@ class Scheduler:
                 raise SchedulingError(
                     f"{self._flow_name(edge, iteration)} has {volume} bytes"
                 )
-        self._tell(time, task, -1, iteration)
+        if not 0 <= iteration < self._job.iterations:
+            raise SchedulingError(self._why_not(task, -1, iteration))
         for edge, volume in volumes.items():
-            self._volumes[edge, iteration] = volume
-
-    def flow_arrived(self, edge: int, iteration: int, time: float) -> None:
-        """Tell that the last byte of the flow ``iteration`` of ``edge`` has arrived.
-
-        The flow ends then, or with its fluid if that is later.
-
-        Raises
-        ------
-        SchedulingError
-            When there is no such edge or iteration, or the time is not a number.
-        """
-        if not 0 <= edge < len(self._job.edges):
-            raise SchedulingError(f"a flow of edge {edge} arrived, which is not there")
-        self._tell(time, -1, edge, iteration)
+            self.volumes[edge, iteration] = volume
 
     @property
     def next_fluid_end(self) -> float:
         """When the next flow will have been served, by the last `settle`; or never."""
         return self._next_end
 
-    @property
-    def waiting(self) -> int:
-        """How many of the ends told have not been taken in, the last of them."""
-        return len(self._told)
-
     def settle(
-        self, until: float | None = None, ahead: float = -math.inf
-    ) -> list[Decisions]:
-        """Return what follows from the ends told, in the order of their times.
+        self,
+        ends: Sequence[End] = (),
+        until: float | None = None,
+        ahead: float = -math.inf,
+    ) -> Settled:
+        """Return what follows from ends, and how many of them were taken in.
 
         Fluids that end meanwhile are taken in at their time: the rate is for others
-        from then on, and the flow ends if it has arrived.
+        from then on, and the flow ends if it has arrived; else when it arrives.
 
         Parameters
         ----------
+        ends
+            In the order of their times, volumes announced.
         until
-            Time by which everything is taken in; that of the last end told unless
-            given.
+            Time by which everything is taken in; that of the last end unless given.
         ahead
             Time before which more is taken in, as far as nothing unknown can come
-            before it. The caller knows of no task now running, of whose end it has not
-            told, that it may end before.
+            before it. The caller knows of no task now running that may end before,
+            whose end is not among ``ends``.
 
         Raises
         ------
         SchedulingError
-            When a task that ended was not running in that iteration, or a flow that
-            arrived was not on its way.
+            When there is no such task, edge or iteration, a time is not a number, a
+            task that ended was not running in that iteration, or a flow that arrived
+            was not on its way.
         """
-        self._told.sort(key=lambda end: end[0])
+        for end in ends:
+            self._check(end)
         if until is None:
-            until = self._told[-1][0] if self._told else -math.inf
-        return self._settled(0, until, ahead)
+            until = ends[-1].time if ends else -math.inf
+        return self._settled(ends, 0, until, ahead)
 
-    def _settled(self, taken: int, until: float, ahead: float) -> list[Decisions]:
-        time, *columns = zip(*self._told, strict=True) if self._told else ((),) * 4
+    def _settled(
+        self, given: Sequence[End], taken: int, until: float, ahead: float
+    ) -> Settled:
+        time, *columns = zip(*given, strict=True) if given else ((),) * 4
         ends = Ends(
             np.array(time, np.float64), *(np.array(c, np.int64) for c in columns)
         )
@@ -264,16 +280,14 @@ class Scheduler:
         how = FULL
         while how == FULL:
             taken, count, self._now, self._next_end, ahead, how = pass_instants(
-                self._layout, self._state, plain(self._volumes), self._holds,
+                self._layout, self._state, plain(self.volumes), self._least,
                 self._board, ends, taken, self._now, until, ahead, self._room,
             )  # fmt: skip
             found += self._decisions(count)
         if how == IMPOSSIBLE:
-            _, *which = self._told[taken]
-            self._told = []
+            _, *which = given[taken]
             raise SchedulingError(self._why_not(*which))
-        self._told = self._told[taken:]
-        return found
+        return Settled(found, taken)
 
     def _decisions(self, count: int) -> list[Decisions]:
         """Return what stands in the room, each with its part of the lists."""
@@ -318,23 +332,28 @@ class Scheduler:
         if self._board.iteration[edge] != iteration:
             raise SchedulingError(f"{self._flow_name(edge, iteration)} is not active")
         if state.served[edge] > iteration:
-            return float(self._volumes[edge, iteration])
+            return float(self.volumes[edge, iteration])
         group = self._layout.group[edge]
         ahead = state.rate[group] * max(0.0, time - state.since[group])
         served = state.service[group] + ahead - state.base[edge]
-        return min(float(served), float(self._volumes[edge, iteration]))
+        return min(float(served), float(self.volumes[edge, iteration]))
 
     @property
     def finished(self) -> bool:
         """Whether every iteration of every task ended."""
         return bool((self._state.ended == self._job.iterations).all())
 
-    def _tell(self, time: float, task: int, edge: int, iteration: int) -> None:
-        if not math.isfinite(time):
-            raise SchedulingError(f"an event at time {time}")
-        if not 0 <= iteration < self._job.iterations:
-            raise SchedulingError(self._why_not(task, edge, iteration))
-        self._told.append((time, task, edge, iteration))
+    def _check(self, end: End) -> None:
+        if not math.isfinite(end.time):
+            raise SchedulingError(f"an event at time {end.time}")
+        if end.task < 0 and not 0 <= end.edge < len(self._job.edges):
+            raise SchedulingError(
+                f"a flow of edge {end.edge} arrived, which is not there"
+            )
+        if not 0 <= end.iteration < self._job.iterations:
+            raise SchedulingError(self._why_not(end.task, end.edge, end.iteration))
+        if end.task >= 0:
+            self._task_name(end.task)
 
     def _why_not(self, task: int, edge: int, iteration: int) -> str:
         """Return why this cannot have ended."""

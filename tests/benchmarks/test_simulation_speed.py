@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from emu.scheduling import Scheduler
+from emu.scheduling import End, Scheduler
 from emu.scheduling.compiled_problem import plain
 from emu.simulation import MakespanEvaluator, simulate
 from emu.simulation.evaluator import run_makespan
@@ -55,8 +55,8 @@ def test_one_event_of_the_scheduler(benchmark: BenchmarkFixture) -> None:
         return (scheduler,), {}
 
     def event(scheduler: Scheduler) -> int:
-        scheduler.task_ended(0, 0, {0: 40.0, 1: 40.0}, 1.0)
-        return len(scheduler.settle()[0].flows)
+        scheduler.announce(0, 0, {0: 40.0, 1: 40.0})
+        return len(scheduler.settle([End(1.0, 0, -1, 0)]).decisions[0].flows)
 
     timed: Any = benchmark  # its pedantic carries no types
     assert timed.pedantic(event, setup=begun, rounds=200) == 1

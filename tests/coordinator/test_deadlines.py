@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from emu.coordinator.deadlines import Deadlines
-from emu.coordinator.recorder import Recorder
-from emu.coordinator.scheduler_driver import SchedulerDriver
 from emu.errors import DeadlineExceeded
 from emu.problem import Realization
-from emu.scheduling import Scheduler
 from emu.testing import two_machine_example
-from tests.coordinator.virtual import PerfectProcesses
+from tests.coordinator.virtual import PerfectProcesses, driver_of, take_in
+
+if TYPE_CHECKING:
+    from emu.coordinator.deadlines import Deadlines
 
 PATIENCE = 2.0
 
@@ -22,18 +23,21 @@ class Halfway:
     def __init__(self, *, timed: bool = True, grow: float = 1.0) -> None:
         self.problem, small = two_machine_example(2)
         self.realization = Realization(small.times, small.volumes * grow)
-        scheduler = Scheduler(self.problem, "oes")
-        times = self.realization.times if timed else None
-        self.deadlines = Deadlines(self.problem, times, scheduler.served, PATIENCE)
         self.outlet = PerfectProcesses(self.problem, self.realization)
-        recorder = Recorder(self.problem)
-        self.run = SchedulerDriver(scheduler, recorder, self.deadlines, self.outlet)
+        self.run, _, self.deadlines = driver_of(
+            self.problem,
+            self.realization,
+            "oes",
+            self.outlet,
+            patience=PATIENCE,
+            timed=timed,
+        )
 
     def until(self, instants: int) -> Deadlines:
         """Run through so many instants and return what watches."""
         self.run.begin()
         for _ in range(instants):
-            self.run.handle(self.outlet.next_events())
+            take_in(self.run, *self.outlet.next_events())
         return self.deadlines
 
 
@@ -96,7 +100,7 @@ def test_process_that_has_done_all_is_told_so() -> None:
     half = Halfway()
     half.run.begin()
     while not half.run.finished:
-        half.run.handle(half.outlet.next_events())
+        take_in(half.run, *half.outlet.next_events())
 
     assert half.deadlines.doing("w0") == "task w0 after its last iteration 1"
     assert half.deadlines.story() == "no task runs and no flow is active"

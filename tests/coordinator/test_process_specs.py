@@ -43,9 +43,7 @@ def test_processes_live_on_the_host_of_their_machine() -> None:
 def test_description_of_a_task() -> None:
     problem, realization = two_machine_example(3, credit=2)
     settings = EmulationSettings(time_scale=0.1, deadline=7.0)
-    described = describe_processes(
-        problem, settings, realization.times, realization.volumes
-    )
+    described = describe_processes(problem, settings, realization)
     worker = next(d for d in described if d["process"] == "w0")
     task = worker["tasks"][0]
 
@@ -82,9 +80,7 @@ def test_a_process_reserves_what_its_first_two_iterations_bring() -> None:
 def test_real_computation_has_no_times() -> None:
     problem, realization = two_machine_example(1)
     settings = EmulationSettings(compute="real")
-    described = describe_processes(
-        problem, settings, realization.times, realization.volumes
-    )
+    described = describe_processes(problem, settings, realization)
 
     assert described[0]["tasks"][0]["times"] is None
 

@@ -12,10 +12,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from emu.analysis.audit import audit
-from emu.coordinator.deadlines import Deadlines
-from emu.coordinator.recorder import Recorder
-from emu.coordinator.scheduler_driver import SchedulerDriver
-from emu.errors import NodeMisbehaved
+from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.experiment.run_experiment import arrival_figures
 from emu.problem import (
     Cluster,
@@ -28,7 +25,6 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.scheduling import Scheduler
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.wire.messages import FlowEnded, TaskEnded
@@ -37,11 +33,15 @@ from tests.coordinator.virtual import (
     PromptProcesses,
     drive,
     drive_ahead,
+    driver_of,
+    take_in,
 )
 from tools.fidelity_study.corpus import RULES
 
 if TYPE_CHECKING:
     from emu.coordinator.outcome import EmulatedRun
+    from emu.coordinator.recorder import Recorder
+    from emu.coordinator.scheduler_driver import SchedulerDriver
 
 # Powers of two and their like make exact ties, the rest makes none.
 SIZES = st.sampled_from([0.0, 1.0, 2.0, 4.0, 8.0, 3.7, 0.013, 11.11])
@@ -145,15 +145,13 @@ def test_rates_integrate_to_the_volumes() -> None:
 
 def test_late_event_counts_from_now() -> None:
     problem, realization = two_machine_example(1)
-    scheduler, recorder = Scheduler(problem, "oes"), Recorder(problem)
-    deadlines = Deadlines(problem, realization.times, scheduler.served, 1.0)
     outlet = PerfectProcesses(problem, realization)
-    online = SchedulerDriver(scheduler, recorder, deadlines, outlet)
+    online, recorder, _ = driver_of(problem, realization, "oes", outlet)
     online.begin()
     first = outlet.next_events()
-    online.handle([e for e in first if isinstance(e, TaskEnded) and e.task == 0])
-    online.handle(outlet.next_events())  # g0->s1 has gone, with the whole NIC: at 5 s
-    online.handle([e for e in first if isinstance(e, TaskEnded) and e.task == 1])
+    take_in(online, *(e for e in first if isinstance(e, TaskEnded) and e.task == 0))
+    take_in(online, *outlet.next_events())  # g0->s1 had the whole NIC: it ends at 5 s
+    take_in(online, *(e for e in first if isinstance(e, TaskEnded) and e.task == 1))
     started = recorder.schedule().flow_start
 
     assert started[0, 0] == 1.0  # g0->s0, a handoff
@@ -169,12 +167,10 @@ def sharing_a_port(
     cluster = Cluster((Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0)))
     problem = Problem(cluster, job, Placement((0, 0, 1, 1)))
     realization = Realization(np.ones((4, 1)), np.array(volumes)[:, None])
-    scheduler, recorder = Scheduler(problem, "maxmin"), Recorder(problem)
-    deadlines = Deadlines(problem, realization.times, scheduler.served, 1.0)
     outlet = PerfectProcesses(problem, realization)
-    online = SchedulerDriver(scheduler, recorder, deadlines, outlet)
+    online, recorder, _ = driver_of(problem, realization, "maxmin", outlet)
     online.begin()
-    online.handle(outlet.next_events())
+    take_in(online, *outlet.next_events())
     return online, recorder, outlet
 
 
@@ -188,8 +184,8 @@ def test_a_served_flow_lets_go_of_its_rate_and_holds_up_what_waits_for_it() -> N
     online, recorder, outlet = sharing_a_port(10.0, 30.0)
     assert online.next_end == 3.0
 
-    online.handle([], until=3.2)
-    online.handle([FlowEnded(0, 0, 3.5, 10.0), FlowEnded(1, 0, 5.0, 30.0)])
+    online.settle(3.2)
+    take_in(online, FlowEnded(0, 0, 3.5, 10.0), FlowEnded(1, 0, 5.0, 30.0))
     history, record = recorder.schedule().rates, recorder
 
     assert history is not None
@@ -209,11 +205,11 @@ def test_a_flow_that_arrives_before_its_fluid_s_end_ends_with_it() -> None:
     """The first would be served at 3 s, but the other leaves the port at 2 s."""
     online, recorder, outlet = sharing_a_port(10.0, 5.0)
 
-    online.handle([FlowEnded(0, 0, 1.8, 10.0), FlowEnded(1, 0, 1.9, 5.0)])
+    take_in(online, FlowEnded(0, 0, 1.8, 10.0), FlowEnded(1, 0, 1.9, 5.0))
     assert not flows_ended(outlet)
-    online.handle([], until=2.4)
+    online.settle(2.4)
     assert online.next_end == 2.5
-    online.handle([], until=2.5)
+    online.settle(2.5)
 
     assert flows_ended(outlet) == [(1, 2.0), (0, 2.5)]
     assert recorder.task_start[2:, 0].tolist() == [2.5, 2.0]
@@ -286,13 +282,11 @@ def ended(problem: Problem, **changes: object) -> TaskEnded:
 )
 def test_impossible_task_end(changes: dict[str, object]) -> None:
     problem, realization = two_machine_example(1)
-    scheduler = Scheduler(problem, "oes")
-    deadlines = Deadlines(problem, realization.times, scheduler.served, 1.0)
     outlet = PerfectProcesses(problem, realization)
-    online = SchedulerDriver(scheduler, Recorder(problem), deadlines, outlet)
+    online, _, _ = driver_of(problem, realization, "oes", outlet)
     online.begin()
     with pytest.raises(NodeMisbehaved, match="impossible"):
-        online.handle([ended(problem, **changes)])
+        take_in(online, ended(problem, **changes))
 
 
 @pytest.mark.parametrize(
@@ -308,11 +302,62 @@ def test_impossible_task_end(changes: dict[str, object]) -> None:
 )
 def test_impossible_flow_end(event: FlowEnded) -> None:
     problem, realization = two_machine_example(2)
-    scheduler = Scheduler(problem, "oes")
-    deadlines = Deadlines(problem, realization.times, scheduler.served, 1.0)
     outlet = PerfectProcesses(problem, realization)
-    online = SchedulerDriver(scheduler, Recorder(problem), deadlines, outlet)
+    online, _, _ = driver_of(problem, realization, "oes", outlet)
     online.begin()
-    online.handle([ended(problem)])
+    take_in(online, ended(problem))
     with pytest.raises(NodeMisbehaved, match="impossible"):
-        online.handle([event])
+        take_in(online, event)
+
+
+def test_an_end_reported_ahead_waits_for_its_time_and_is_not_overdue() -> None:
+    problem, realization = two_machine_example(1)
+    outlet = PerfectProcesses(problem, realization)
+    online, _, deadlines = driver_of(problem, realization, "oes", outlet, timed=False)
+    online.begin()
+    both = [
+        ended(problem, end=5.0),
+        ended(problem, task=1, end=5.0, edges=[2, 3]),
+    ]
+
+    online.report(both, now=0.5)
+    online.settle(4.9)
+
+    assert outlet.ended == []
+    assert online.next_end == 5.0
+    deadlines.check(5.9)
+    with pytest.raises(DeadlineExceeded, match="g0 runs iteration 0"):
+        deadlines.check(6.1)  # its patience is 1 s
+    online.settle(5.0)
+    assert outlet.ended == both
+
+
+def test_what_has_passed_brings_all_that_was_before_it() -> None:
+    """g1 reports at 3.5 s that it ended at 3 s: all until then is settled."""
+    problem, realization = two_machine_example(1)
+    outlet = PerfectProcesses(problem, realization)
+    online, _, _ = driver_of(problem, realization, "oes", outlet)
+    online.begin()
+
+    online.report([ended(problem, end=2.0)], now=1.0)
+    late = ended(problem, task=1, end=3.0, edges=[2, 3])
+    online.report([late], now=3.5)
+    online.settle(1.5)
+
+    assert outlet.ended == [ended(problem, end=2.0), late]
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_nothing_is_settled_ahead_of_what_may_end_unreported(*, timed: bool) -> None:
+    """Both stores take 1 s; g0 has reported, g1 may end at 1 s as well."""
+    problem, realization = two_machine_example(2)
+    outlet = PerfectProcesses(problem, realization)
+    online, _, deadlines = driver_of(problem, realization, "oes", outlet, timed=timed)
+    online.begin()
+    assert deadlines.lookahead_bound == (1.0 if timed else -math.inf)
+
+    online.report([ended(problem, end=0.75)], now=0.5)
+    online.settle(0.5, ahead=9.0)
+
+    assert len(outlet.ended) == timed
+    assert deadlines.lookahead_bound == (1.0 if timed else -math.inf)

@@ -11,9 +11,8 @@ import numpy as np
 from typing_extensions import override
 
 from emu.coordinator.deadlines import Deadlines
-from emu.coordinator.event_queue import EventQueue
 from emu.coordinator.recorder import Recorder
-from emu.coordinator.scheduler_driver import SchedulerDriver
+from emu.coordinator.scheduler_driver import Outlet, SchedulerDriver
 from emu.problem import Profile
 from emu.scheduling import Scheduler
 from emu.wire.messages import FlowEnded, RunTask, TaskEnded
@@ -174,22 +173,46 @@ def drive(
     ``shuffle`` has the events of an instant arrive backwards; with ``wakes`` fluids end
     at their time, else with the next event, or when there is none.
     """
-    profile = Profile(realization.times, realization.volumes)
-    scheduler = Scheduler(problem, policy, profile)
-    recorder = Recorder(problem)
-    deadlines = Deadlines(problem, realization.times, scheduler.served, patience=1.0)
     outlet = processes or PerfectProcesses(problem, realization)
-    online = SchedulerDriver(scheduler, recorder, deadlines, outlet)
+    online, recorder, deadlines = driver_of(problem, realization, policy, outlet)
     online.begin()
     while not online.finished:
         served = online.next_end
         if outlet.idle if not wakes else served < outlet.next_time():
             assert served < math.inf
-            online.handle([], served)
+            online.settle(served)
             continue
         events = outlet.next_events()
-        online.handle(events[::-1] if shuffle else events)
+        take_in(online, *(events[::-1] if shuffle else events))
     return recorder, deadlines
+
+
+def driver_of(
+    problem: Problem,
+    realization: Realization,
+    policy: str,
+    outlet: Outlet,
+    *,
+    patience: float = 1.0,
+    timed: bool = True,
+) -> tuple[SchedulerDriver, Recorder, Deadlines]:
+    """Return a driver that has not begun, and what it notes and watches with."""
+    profile = Profile(realization.times, realization.volumes)
+    least = realization.times if timed else None
+    scheduler = Scheduler(problem, policy, profile, least)
+    recorder = Recorder(problem, scheduler.volumes)
+    deadlines = Deadlines(problem, scheduler, patience)
+    return (
+        SchedulerDriver(scheduler, recorder, deadlines, outlet),
+        recorder,
+        deadlines,
+    )
+
+
+def take_in(online: SchedulerDriver, *events: TaskEnded | FlowEnded) -> None:
+    """Report ends that have passed, and settle until the last of them."""
+    online.report(events, math.inf)
+    online.settle(-math.inf)
 
 
 class PromptProcesses(PerfectProcesses):
@@ -199,7 +222,6 @@ class PromptProcesses(PerfectProcesses):
         self, problem: Problem, realization: Realization, rng: Generator
     ) -> None:
         super().__init__(problem, realization)
-        self.event_queue = EventQueue(realization.times)
         self.now, self.ahead = 0.0, 0
         self._rng = rng
         self._told: list[tuple[float, TaskEnded]] = []
@@ -207,7 +229,6 @@ class PromptProcesses(PerfectProcesses):
 
     @override
     def run_task(self, message: RunTask) -> None:
-        self.event_queue.begun(message)
         self.ahead += message.start > self.now
         end = message.start + float(
             self._realization.times[message.task, message.iteration]
@@ -252,23 +273,14 @@ def drive_ahead(
     processes: PromptProcesses,
 ) -> Recorder:
     """Run to the end, as the coordinator does that hears of everything at once."""
-    profile = Profile(realization.times, realization.volumes)
-    scheduler = Scheduler(problem, policy, profile, realization.times)
-    recorder = Recorder(problem)
-    deadlines = Deadlines(problem, realization.times, scheduler.served, patience=1.0)
-    online = SchedulerDriver(scheduler, recorder, deadlines, processes)
-    event_queue = processes.event_queue
+    online, recorder, _ = driver_of(problem, realization, policy, processes)
     online.begin()
     while not online.finished:
-        due = min(online.next_end, event_queue.next)
+        due = online.next_end
         soon = due - ahead / 2
         wake = soon if soon > processes.now else max(due, processes.now)
         now = processes.now = min(wake, processes.next_time())
         assert now < math.inf
-        event_queue.add(processes.messages(), now)
-        until, limit = (
-            event_queue.heard(now),
-            min(now + ahead, event_queue.lookahead_bound),
-        )
-        online.handle(event_queue.due(max(until, limit)), until, limit)
+        online.report(processes.messages(), now)
+        online.settle(now, now + ahead)
     return recorder

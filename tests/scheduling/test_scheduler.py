@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -25,6 +25,7 @@ from emu.problem import (
 from emu.scheduling import (
     RATE_POLICIES,
     Decisions,
+    End,
     RateSegments,
     Scheduler,
     newest,
@@ -42,6 +43,37 @@ if TYPE_CHECKING:
 RULES = [name for name in RATE_POLICIES if name != "portfolio"]
 
 
+class Reporting:
+    """A scheduler, and the ends that it was not asked to settle yet."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self.scheduler = Scheduler(*arguments)
+        self.ends: list[End] = []
+
+    def task_ended(
+        self, task: int, iteration: int, volumes: dict[int, float], time: float
+    ) -> None:
+        """Announce what a task sends, and keep its end."""
+        self.scheduler.announce(task, iteration, volumes)
+        self.ends.append(End(time, task, -1, iteration))
+
+    def end_task(self, *event: Any) -> None:
+        """Announce what a task sends and settle its end."""
+        self.task_ended(*event)
+        self.settle()
+
+    def flow_arrived(self, edge: int, iteration: int, time: float) -> None:
+        """Keep the arrival of a flow."""
+        self.ends.append(End(time, -1, edge, iteration))
+
+    def settle(self, until: float | None = None) -> list[Decisions]:
+        """Settle; what is not taken in stays, unless one is impossible."""
+        ends, self.ends = sorted(self.ends), []
+        decisions, taken = self.scheduler.settle(ends, until)
+        self.ends = ends[taken:]
+        return decisions
+
+
 class VirtualCoordinator:
     """Obeys a scheduler with a virtual clock, by its decisions alone.
 
@@ -57,7 +89,8 @@ class VirtualCoordinator:
     ) -> None:
         self.problem, self.realization, self.rng = problem, realization, rng
         profile = Profile(realization.times, realization.volumes)
-        self.scheduler = Scheduler(problem, policy, profile)
+        self.reporting = Reporting(problem, policy, profile)
+        self.scheduler = self.reporting.scheduler
         self.running: list[tuple[float, int, int]] = []
         self.flow_ends: dict[int, tuple[float, int]] = {}
         self.now = 0.0
@@ -103,14 +136,14 @@ class VirtualCoordinator:
             if kind == "flow":
                 del self.flow_ends[which]
                 self.flow_end[which, iteration] = self.now
-                self.scheduler.flow_arrived(which, iteration, self.now)
+                self.reporting.flow_arrived(which, iteration, self.now)
             else:
                 self.running.remove((end, which, iteration))
                 volumes = {
                     edge: float(self.realization.volumes[edge, iteration])
                     for edge in self.problem.job.out_edges(which)
                 }
-                self.scheduler.task_ended(which, iteration, volumes, self.now)
+                self.reporting.task_ended(which, iteration, volumes, self.now)
         return None
 
     def run(self) -> None:
@@ -119,7 +152,7 @@ class VirtualCoordinator:
         while not self.scheduler.finished:
             fluid_end = self.tell_next_instant()
             # Tasks without length end at once: more events of the same instant.
-            for decisions in self.scheduler.settle(fluid_end):
+            for decisions in self.reporting.settle(fluid_end):
                 self.obey(decisions)
 
 
@@ -158,11 +191,11 @@ def test_the_order_of_events_of_one_instant_does_not_matter(
     )
 
 
-def at_first_flows() -> tuple[Scheduler, Decisions]:
+def at_first_flows() -> tuple[Reporting, Decisions]:
     """Return a scheduler at 1 s, when both stores have ended iteration 0."""
     problem, _ = two_machine_example(2)
-    scheduler = Scheduler(problem, "oes")
-    scheduler.begin()
+    scheduler = Reporting(problem, "oes")
+    scheduler.scheduler.begin()
     scheduler.task_ended(0, 0, {0: 40.0, 1: 40.0}, 1.0)
     scheduler.task_ended(1, 0, {2: 40.0, 3: 40.0}, 1.0)
     (decisions,) = scheduler.settle()
@@ -177,15 +210,15 @@ def test_decisions() -> None:
     assert sorted(decisions.lines.edge) == [1, 2]
     assert decisions.lines.rate.tolist() == [10.0, 10.0]
     assert decisions.lines.served.tolist() == [0.0, 0.0]
-    assert scheduler.served(1, 3.0) == 20.0
-    assert scheduler.served(1, 99.0) == 40.0
-    assert not scheduler.finished
+    assert scheduler.scheduler.served(1, 3.0) == 20.0
+    assert scheduler.scheduler.served(1, 99.0) == 40.0
+    assert not scheduler.scheduler.finished
 
 
 def test_a_flow_ends_when_its_fluid_has_and_its_last_byte_is_there() -> None:
     """Both fluids end at 5 s; one flow has arrived at 4 s, the other does at 5.2 s."""
     scheduler, _ = at_first_flows()
-    assert scheduler.next_fluid_end == 5.0
+    assert scheduler.scheduler.next_fluid_end == 5.0
     scheduler.flow_arrived(1, 0, 4.0)  # g0->s1: s1 has all its inputs, at 5 s
     assert scheduler.settle() == []
     assert scheduler.settle(4.9) == []
@@ -197,7 +230,7 @@ def test_a_flow_ends_when_its_fluid_has_and_its_last_byte_is_there() -> None:
     assert served.lines.served.tolist() == [40.0, 40.0]
     assert served.lines.rate.tolist() == [0.0, 0.0]
     assert len(served.news) == 0
-    assert scheduler.served(2, 5.1) == 40.0
+    assert scheduler.scheduler.served(2, 5.1) == 40.0
     scheduler.flow_arrived(2, 0, 5.2)
     (arrived,) = scheduler.settle()
     assert (arrived.time, arrived.served, arrived.tasks) == (5.2, 0, [(2, 0)])
@@ -258,8 +291,8 @@ def test_more_than_there_is_room_for_is_settled_all_the_same() -> None:
     job = Job(tasks, tuple(Edge(i, count + i) for i in range(count)), 1)
     cluster = Cluster((Machine("a", 10.0, 10.0), Machine("b", 10.0, 10.0)))
     problem = Problem(cluster, job, Placement((0,) * count + (1,) * count))
-    scheduler = Scheduler(problem, "mrtf")
-    begun = scheduler.begin()
+    scheduler = Reporting(problem, "mrtf")
+    begun = scheduler.scheduler.begin()
     for i in range(count):
         scheduler.task_ended(i, 0, {i: 1e6}, 1.0 + i)
 
@@ -282,7 +315,7 @@ def test_a_late_event_counts_as_now() -> None:
     (decisions,) = scheduler.settle()
     assert (decisions.time, decisions.tasks) == (6.0, [])
     with pytest.raises(SchedulingError, match="s0->w0 of 1 is not active"):
-        scheduler.served(4, 6.0)  # local: handed over, never active
+        scheduler.scheduler.served(4, 6.0)  # local: handed over, never active
 
 
 def test_impossible_events_tell_their_story() -> None:
@@ -298,8 +331,9 @@ def test_impossible_events_tell_their_story() -> None:
         f"g0 ended iteration {1 << 70}": (0, 1 << 70, {}, 2.0),
     }
     for story, event in cases.items():
+        scheduler.ends.clear()
         with pytest.raises(SchedulingError, match=story):
-            scheduler.task_ended(*event)
+            scheduler.end_task(*event)
     early = {
         "w0 ended iteration 0, but it has started 0": (4, 0),
         "g0 ended iteration 0, but it has started 2 and ended 1": (0, 0),
@@ -314,10 +348,11 @@ def test_impossible_events_tell_their_story() -> None:
             SchedulingError, match=f"{story} arrived, .* not on its way"
         ):
             scheduler.settle()
+    scheduler.flow_arrived(99, 0, 2.0)
     with pytest.raises(SchedulingError, match="edge 99"):
-        scheduler.flow_arrived(99, 0, 2.0)
+        scheduler.settle()
     with pytest.raises(SchedulingError, match="begun already"):
-        scheduler.begin()
+        scheduler.scheduler.begin()
 
 
 def test_policies_that_cannot_be_driven_are_refused() -> None:
