@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from emu.coordinator.mailbox import Mailbox
 from emu.coordinator.members import JoinedAgent, Process
 from emu.coordinator.root_cause import Report, Severity, cause, severity_of
+from emu.coordinator.standstill import Standstill
 from emu.errors import (
     DeadlineExceeded,
     EmulatorError,
@@ -90,6 +91,7 @@ class Membership:
         self._local: LocalAgent | None = None
         self._watching: list[asyncio.Task[None]] = []
         self._left = asyncio.Event()
+        self._standstill = Standstill(_SILENCE)
 
     async def __aenter__(self) -> Self:
         settings = self._settings
@@ -191,6 +193,8 @@ class Membership:
             if not said:
                 break
             reports += [report for report in said if isinstance(report, Report)]
+        if stood_still := self._standstill.story():
+            return RunError(f"{stood_still} ({self._story()})")
         return cause(reports)
 
     async def gather(
@@ -362,10 +366,8 @@ class Membership:
     async def _await_silence(self) -> None:
         """Report agents that are cut off; a pause of our own is nobody's silence."""
         while True:
-            begun = time.monotonic()
             await asyncio.sleep(_BEAT / 2)
-            now = time.monotonic()
-            paused = now - begun > _BEAT
+            paused, now = self._standstill.look() > _BEAT, time.monotonic()
             for agent in self.agents:
                 if paused:
                     agent.last_heard = now

@@ -232,6 +232,25 @@ def test_program_that_the_host_does_not_allow(
     leftovers.note()
 
 
+def test_a_coordinator_that_stood_still_is_named(
+    tmp_path: Path, leftovers: Leftovers
+) -> None:
+    problem, realization = golden(3)
+
+    def stand_still() -> None:
+        leftovers.note()
+        time.sleep(7.0)
+
+    pauses = Acts("task g0 0", stand_still, problem)
+    with pytest.raises(RunError) as caught:
+        run(problem, realization, tmp_path, pauses, time_scale=0.2)
+
+    assert re.search(
+        r"the coordinator, this process, stood still for 7\.\d s.*iteration",
+        str(caught.value),
+    )
+
+
 def test_process_that_never_connects(
     tmp_path: Path, leftovers: Leftovers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

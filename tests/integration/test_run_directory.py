@@ -50,7 +50,7 @@ def whole(run: Carried) -> dict[str, Any]:
         frozenset({"task", "iteration", "start", "end"})
     }
     assert {frozenset(flow) for flow in content["flows"]} == {
-        frozenset({"from", "to", "iteration", "ready", "start", "end", "bytes"})
+        frozenset({"edge", "from", "to", "iteration", "ready", "start", "end", "bytes"})
     }
     assert content["makespan"] == max(task["end"] for task in content["tasks"])
     recorded = load_run(run.path)
