@@ -84,7 +84,7 @@ def describe_task(
         "program": subject.program,
         "settings": dict(subject.settings),
         "iterations": job.iterations,
-        "speed": problem.cluster.machines[problem.placement.machine_of[task]].speed,
+        "speed": float(problem.speeds[task]),
         "times": None if times is None else [float(t) for t in times[task]],
         "inputs": edges[True],
         "outputs": edges[False],

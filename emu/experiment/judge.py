@@ -65,7 +65,10 @@ def evidence(
     figures: HostFigures,
 ) -> Evidence:
     """Return what the guards look at."""
-    depth = pace_at(settings.time_scale, settings.flow_ends)[1]
+    looks, depth = pace_at(settings.time_scale, settings.flow_ends)
+    times = experiment.realization.times
+    if settings.compute == "real":
+        times = run.cpu / experiment.problem.speeds[:, None]
     return Evidence(
         schedule=run.schedule,
         sent=run.sent,
@@ -76,6 +79,6 @@ def evidence(
         lead=depth.lead_time,
         lead_bytes=depth.lead_bytes,
         stale=figures.max_stale,
-        stall=figures.stall,
-        times=None if settings.compute == "real" else experiment.realization.times,
+        stall=figures.stall + looks.longest,
+        times=times,
     )

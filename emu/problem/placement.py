@@ -104,6 +104,12 @@ class Problem:
         return self.cluster.links
 
     @property
+    def speeds(self) -> NDArray[np.float64]:
+        """Speed of the machine of every task, shape (tasks,)."""
+        machines = self.cluster.machines
+        return np.array([machines[m].speed for m in self.placement.machine_of])
+
+    @property
     def capacities(self) -> NDArray[np.float64]:
         """Capacity of every link, bytes per second."""
         return self.links.capacities

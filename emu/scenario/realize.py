@@ -18,8 +18,6 @@ from emu.scenario.profile_file import read_profile
 from emu.workloads import dgtp_times
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from emu.problem import Job, Problem
     from emu.scenario.scenario import Scenario
 
@@ -133,13 +131,7 @@ def at_speed(
     """
     if scenario.profile is None:
         return realization
-    slower = 1 / _speeds(problem)
+    slower = 1 / problem.speeds
     if before is not None:
-        slower *= _speeds(before)
+        slower *= before.speeds
     return Realization(realization.times * slower[:, None], realization.volumes)
-
-
-def _speeds(problem: Problem) -> NDArray[np.float64]:
-    """Return the speed of every task's machine, shape (tasks,)."""
-    machines = problem.cluster.machines
-    return np.array([machines[m].speed for m in problem.placement.machine_of])

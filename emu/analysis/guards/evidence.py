@@ -75,7 +75,8 @@ class Evidence:
         The longest that a sender did not know of a new rate, wall seconds: it may be
         ahead by what an old one gave.
     stall
-        The longest that anything stood still, wall seconds: it catches up.
+        The longest that anything stood still, or that a sender does not look at its
+        rate, wall seconds: it catches up.
     times
         Stated times of (task, iteration), which no task may undercut; None where
         tasks take the time that they take.
