@@ -117,8 +117,7 @@ def run(
         After Ctrl-C or SIGTERM, with what was under way; all processes have ended.
     """
     # asyncio, sockets and the charts take half a second to import.
-    from emu.calibration import cached_profile  # noqa: PLC0415
-    from emu.experiment.auto_scale import fit  # noqa: PLC0415
+    from emu.experiment.auto_scale import with_scales  # noqa: PLC0415
     from emu.experiment.run_experiment import (  # noqa: PLC0415
         carry_out,
         emulation_settings,
@@ -127,10 +126,15 @@ def run(
     from emu.report.trace import write_trace  # noqa: PLC0415
     from emu.runs.run_directory import RunDirectory  # noqa: PLC0415
 
-    experiment, _ = fit(_stated(what, placement), cached_profile)
-    settings = emulation_settings(experiment.scenario)
-    directory = RunDirectory.create(experiment.scenario.name, Path(runs))
-    _outside_loops(lambda: carry_out(experiment, settings, directory))
+    scenario = _stated(what, placement)
+    directory = RunDirectory.create(scenario.name, Path(runs))
+
+    def work() -> None:
+        experiment, choice = with_scales(scenario)
+        settings = emulation_settings(experiment.scenario)
+        carry_out(experiment, settings, directory, choice=choice)
+
+    _outside_loops(work)
     write_trace(directory.path)
     write_report(directory.path)
     return load_run(directory.path)

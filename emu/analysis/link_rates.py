@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emu.problem import Schedule
+    from emu.problem import RateHistory, Schedule
 
     Steps = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -20,8 +20,29 @@ def assigned_rates(schedule: Schedule) -> list[Steps] | None:
     None when the schedule has no rate history.
     """
     history = schedule.rates
-    if history is None:
-        return None
+    return None if history is None else _summed(schedule, *_changes(schedule, history))
+
+
+def peak_rate(schedule: Schedule) -> float:
+    """Return the greatest sum of the assigned rates of all flows, bytes per second.
+
+    Raises
+    ------
+    ValueError
+        When the schedule has no rate history.
+    """
+    if schedule.rates is None:
+        raise ValueError("the schedule holds no rates")
+    _, time, change = _changes(schedule, schedule.rates)
+    # What ends at a moment makes room for what begins then.
+    order = np.lexsort((change, time))
+    return float(np.cumsum(change[order]).max(initial=0.0))
+
+
+def _changes(
+    schedule: Schedule, history: RateHistory
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return edge, time and change of rate, of every piece of every flow."""
     order = np.lexsort((history.time, history.iteration, history.edge))
     edge, iteration = history.edge[order], history.iteration[order]
     time, rate = history.time[order], history.rate[order]
@@ -30,8 +51,7 @@ def assigned_rates(schedule: Schedule) -> list[Steps] | None:
     last = np.roll(first, -1)
     before = np.where(first, 0.0, np.roll(rate, 1))
     ends = schedule.flow_end[edge[last], iteration[last]]
-    return _summed(
-        schedule,
+    return (
         np.concatenate([edge, edge[last]]),
         np.concatenate([time, np.maximum(ends, time[last])]),
         np.concatenate([rate - before, -rate[last]]),

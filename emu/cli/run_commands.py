@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from emu.analysis.verdict import Trust
-from emu.calibration import cached_profile
 from emu.cli.app import app
-from emu.cli.doctor_commands import prediction_table
 from emu.cli.live_views import Onlookers
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, address, emit
 from emu.cli.progress_bar import ProgressLine
-from emu.errors import ExpectationMissed, RunUntrusted
-from emu.experiment.auto_scale import fit
+from emu.errors import ExpectationMissed, RunUntrusted, ScenarioError
+from emu.experiment.auto_scale import with_byte_scale, with_scales
+from emu.experiment.dry_run import dry_run as dry_run_of
 from emu.experiment.expectations import missed_expectations
 from emu.experiment.profiling import measure_profile, prepare_profile
 from emu.experiment.run_experiment import carry_out, emulation_settings
@@ -25,12 +24,16 @@ from emu.launch.programs import program_path
 from emu.report import terminal
 from emu.report.html import write_report
 from emu.report.run_tables import run_tables
+from emu.report.scale_tables import dry_run_table, trial_line, trials_table
 from emu.report.trace import write_trace
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, write_profile
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from emu.experiment.scale_search import ScaleChoice
+    from emu.scenario import Experiment, Scenario
 
 
 def _program(text: str) -> str:
@@ -78,7 +81,10 @@ def run(
         bool, typer.Option("--strict", help="Fail unless the verdict is trusted.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only predict what it would take.")
+        bool, typer.Option("--dry-run", help="Say what is known; start nothing.")
+    ] = False,
+    trials: Annotated[
+        bool, typer.Option("--trials", help="Only run the trials of time_scale: auto.")
     ] = False,
     dashboard: Annotated[
         bool, typer.Option("--dashboard", help="Serve a live page at a free port.")
@@ -103,37 +109,54 @@ def run(
     """
     host, port = address(listen, "--listen", port=0)
     scenario = load(file, overrides or [])
-    experiment, prediction = fit(scenario, cached_profile, foresee=dry_run)
-    scenario = experiment.scenario
-    if dry_run and prediction is not None:
-        if emit(json_target, prediction.to_json()):
-            terminal().print(prediction_table(prediction, scenario))
+    if dry_run:
+        say_what_is_known(scenario, json_target)
         return
+    progress = terminal(sys.stderr)
+    allowed = tuple(allow or ())
+    experiment, choice = tried_out(scenario, progress, try_stated=trials, allow=allowed)
+    if trials:
+        show_trials(choice, json_target)
+        return
+    scenario = experiment.scenario
     settings = emulation_settings(
         scenario,
         agents=agents,
         listen=host,
         port=port,
         token=os.environ.get("EMU_TOKEN", "") if agents else "",
-        allow=tuple(allow or ()),
+        allow=allowed,
     )
-    directory, progress = RunDirectory.create(scenario.name, runs), terminal(sys.stderr)
+    directory = RunDirectory.create(scenario.name, runs)
     page = dashboard_at or ("0" if dashboard else "")
     onlookers = Onlookers(
         experiment, settings, directory.path, progress, page=page, table=live
     )
     with onlookers as observer:
-        outcome = carry_out(experiment, settings, directory, observer)
+        outcome = carry_out(experiment, settings, directory, observer, choice)
         onlookers.ended(outcome.result)
         if emit(json_target, outcome.result):
             terminal().print(run_tables(outcome.result))
         progress.print(f"written to {directory.path}/")
         draw(directory.path, progress)
         onlookers.linger()
-    missed = missed_expectations(scenario, outcome.result)
+    judge(scenario, outcome.result, strict=strict)
+
+
+def judge(scenario: Scenario, result: dict[str, Any], *, strict: bool) -> None:
+    """Raise where a run missed what the scenario expects, or may not be trusted.
+
+    Raises
+    ------
+    ExpectationMissed
+        When it missed an ``expect:``.
+    RunUntrusted
+        When it is not trusted and that is asked for.
+    """
+    missed = missed_expectations(scenario, result)
     if missed:
         raise ExpectationMissed("; ".join(missed))
-    verdict = outcome.result["verdict"]
+    verdict = result["verdict"]
     if strict and verdict["trust"] != Trust.TRUSTED:
         raise RunUntrusted(f"{verdict['trust']}: {'; '.join(verdict['reasons'])}")
 
@@ -152,6 +175,50 @@ def draw(run: Path, console: Console) -> None:
             continue
         if name == "report.html":
             console.print(f"the picture is {path}", markup=False, soft_wrap=True)
+
+
+def tried_out(
+    scenario: Scenario,
+    progress: Console,
+    *,
+    try_stated: bool,
+    allow: tuple[str, ...],
+) -> tuple[Experiment, ScaleChoice | None]:
+    """Return a scenario with its scales stated; say how trials of them come out."""
+    experiment, choice = with_scales(
+        scenario,
+        lambda trial: progress.print(trial_line(trial.to_json())),
+        try_stated=try_stated,
+        allow=allow,
+    )
+    if choice is not None and choice.taken is None:
+        progress.print(
+            f"no trial met max_error and max_late_flows; time scale "
+            f"{choice.time_scale:g} is untried (emulation.trial_budget is "
+            f"{scenario.emulation.trial_budget:g} s)"
+        )
+    return experiment, choice
+
+
+def show_trials(choice: ScaleChoice | None, json_target: str | None) -> None:
+    """Print trials of time scales.
+
+    Raises
+    ------
+    ScenarioError
+        When there were none.
+    """
+    if choice is None:
+        raise ScenarioError("the job takes no time, there is nothing to try")
+    if emit(json_target, choice.to_json()):
+        terminal().print(trials_table([t.to_json() for t in choice.trials]))
+
+
+def say_what_is_known(scenario: Scenario, json_target: str | None) -> None:
+    """Print what the simulation of a scenario says of its run; start nothing."""
+    known = dry_run_of(with_byte_scale(scenario)).to_json()
+    if emit(json_target, known):
+        terminal().print(dry_run_table(known, scenario.name))
 
 
 @app.command()

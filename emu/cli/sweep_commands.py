@@ -21,12 +21,13 @@ from rich.progress import (
 from emu.cli.app import app
 from emu.cli.options import Overrides, ScenarioFile  # noqa: TC001 - typer reads them
 from emu.errors import EmulatorError, ExpectationMissed
+from emu.experiment.auto_scale import with_scales
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.report import terminal
 from emu.report.sweep_table import sweep_table
 from emu.runs.run_directory import RunDirectory
 from emu.runs.sweep_record import SweepRecord
-from emu.scenario import load, open_data, prepare
+from emu.scenario import load, prepare
 from emu.scenario.variations import Point, variations
 
 if TYPE_CHECKING:
@@ -138,11 +139,10 @@ def _simulated(point: Point) -> Figures:
 
 
 def _emulated(point: Point, runs: Path) -> Figures:
-    experiment = prepare(point.scenario)
-    open_data(experiment.problem.job)
+    experiment, choice = with_scales(point.scenario)
     directory = RunDirectory.create(point.scenario.name, runs)
-    settings = emulation_settings(point.scenario)
-    result = carry_out(experiment, settings, directory).result
+    settings = emulation_settings(experiment.scenario)
+    result = carry_out(experiment, settings, directory, choice=choice).result
     kept = (
         "makespan",
         "replayed_makespan",

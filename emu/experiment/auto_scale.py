@@ -3,100 +3,222 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import os
+import tempfile
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.calibration.host_demand import load_of
-from emu.calibration.prediction import predict
-from emu.calibration.sampling_work import sampling_work
-from emu.calibration.scale_search import choose_byte_scale, choose_time_scale
-from emu.scenario import build_job, open_data, prepare, realize
+from emu.analysis.flow_completion import flow_completion
+from emu.analysis.late_replay import host_effect, sensitivity
+from emu.coordinator.run import emulate
+from emu.errors import ScenarioError
+from emu.experiment.run_experiment import emulation_settings
+from emu.experiment.scale_search import ScaleSearch, ScaleTrial
+from emu.problem import Problem, Realization
+from emu.scenario import Experiment, build_job, open_data, prepare, realize
 from emu.scenario.run_sections import AUTO
+from emu.simulation import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
+    from emu.experiment.scale_search import ScaleChoice
+    from emu.problem import Schedule
+    from emu.scenario import Scenario
 
-    from emu.calibration.host import HostProfile
-    from emu.calibration.host_demand import Load
-    from emu.calibration.prediction import Prediction
-    from emu.scenario import Experiment, Scenario
+#: Wall seconds of a trial's iterations, about: a start takes 0.7 s, and a standstill of
+#: 10 ms is to be less than a percent.
+_LENGTH = 1.5
+#: Iterations of a trial at least, where there is time for them: the first starts empty.
+_USUAL = 2
 
 
-def fit(
-    scenario: Scenario, host: Callable[[], HostProfile], *, foresee: bool = False
-) -> tuple[Experiment, Prediction | None]:
-    """Prepare a scenario for emulation, with numbers where it says ``auto``.
-
-    Parameters
-    ----------
-    host
-        Returns the profile of this host; called only where it is needed.
-    foresee
-        Whether a prediction is wanted even where both scales are stated.
+def with_byte_scale(scenario: Scenario) -> Experiment:
+    """Prepare a scenario for emulation, with a number where its byte scale is ``auto``.
 
     Raises
     ------
     EmulatorError
-        What `emu.scenario.prepare` and ``host`` raise.
+        What `emu.scenario.prepare` raises.
     """
     if scenario.emulation.byte_scale == AUTO:
         scenario = stating(scenario, byte_scale=_byte_scale(scenario))
     experiment = prepare(scenario)
     open_data(experiment.problem.job)
-    chosen = scenario.emulation.time_scale
-    if chosen != AUTO and not foresee:
-        return experiment, None
-    load = demanded(experiment)
-    byte_scale = scenario.emulation.stated_byte_scale
-    if chosen != AUTO:
-        scale = scenario.emulation.stated_time_scale
-        return experiment, predict(
-            load, host(), time_scale=scale, byte_scale=byte_scale
-        )
-    found = choose_time_scale(
-        load,
-        host(),
-        max_error=scenario.emulation.max_error,
-        max_late_flows=scenario.emulation.max_late_flows,
-        byte_scale=byte_scale,
-        least=1.0 if scenario.emulation.compute != "timed" else 0.01,
-    )
-    fitted = stating(scenario, time_scale=found.time_scale)
-    return dataclasses.replace(experiment, scenario=fitted), found
+    return experiment
 
 
-def demanded(experiment: Experiment) -> Load:
-    """Return what an experiment asks of its host.
+def with_scales(
+    scenario: Scenario,
+    tell: Callable[[ScaleTrial], None] = lambda _: None,
+    *,
+    try_stated: bool = False,
+    allow: tuple[str, ...] = (),
+) -> tuple[Experiment, ScaleChoice | None]:
+    """Prepare a scenario for emulation, with numbers where it says ``auto``.
+
+    Parameters
+    ----------
+    tell
+        Called after every trial.
+    try_stated
+        Whether a time scale that is stated is tried, once, as well.
+    allow
+        Programs that trials may start, as for `EmulationSettings`.
+
+    Returns
+    -------
+    Experiment
+        With its scales stated.
+    ScaleChoice or None
+        How its time scale was chosen; None where it is stated, or the job takes no
+        time: that is as exact at any scale.
 
     Raises
     ------
-    DataError
-        When the job's data set cannot be used.
+    ScenarioError
+        When a time scale is to be tried on kernel NICs.
+    EmulatorError
+        What `emu.scenario.prepare` and `emu.coordinator.emulate` raise.
     """
-    return load_of(
-        experiment.problem,
+    experiment = with_byte_scale(scenario)
+    schedule, scale = experiment.simulate(), scenario.emulation.stated_time_scale
+    stated = scenario.emulation.time_scale != AUTO
+    if schedule.makespan <= 0 or (stated and not try_stated):
+        return _at(experiment, scale), None
+    if scenario.emulation.network == "kernel":
+        raise ScenarioError(
+            "cannot be tried on kernel NICs, where no flow has a time to keep to: "
+            "state a number",
+            key="emulation.time_scale",
+        )
+    search = _aims(experiment, schedule)
+    if not stated:
+        ends = schedule.task_end.size + len(schedule.flows())
+        scale = search.first(ends, _cores())
+    trials = _trials(experiment, search, scale, tell, only=stated, allow=allow)
+    choice = search.choice(trials)
+    if stated:
+        choice = dataclasses.replace(choice, time_scale=scale)
+    return _at(experiment, choice.time_scale), choice
+
+
+def _aims(experiment: Experiment, schedule: Schedule) -> ScaleSearch:
+    emulation = experiment.scenario.emulation
+    moved = sensitivity(
         experiment.realization,
         experiment.chosen_policy(),
-        profile=experiment.expected,
-        work=_real_work(experiment),
-        flow_ends=experiment.scenario.emulation.flow_ends,
+        experiment.expected,
+        schedule,
+    )
+    return ScaleSearch(
+        makespan=schedule.makespan,
+        max_error=math.inf if moved > emulation.max_error else emulation.max_error,
+        max_late_flows=emulation.max_late_flows,
     )
 
 
-def _real_work(experiment: Experiment) -> NDArray[np.float64] | None:
-    """Return the CPU seconds of every (task, iteration), None where nothing is done.
+def _trials(
+    experiment: Experiment,
+    search: ScaleSearch,
+    scale: float | None,
+    tell: Callable[[ScaleTrial], None],
+    *,
+    only: bool,
+    allow: tuple[str, ...],
+) -> list[ScaleTrial]:
+    """Return trials until one is found, or the time for them is over."""
+    budget = experiment.scenario.emulation.trial_budget
+    until = math.inf  # what is slow but once, compilation say, is in the first trial
+    iteration = search.makespan / experiment.problem.job.iterations
+    trials: list[ScaleTrial] = []
+    while scale is not None:
+        count = max(math.ceil(_LENGTH / (iteration * scale)), _USUAL)
+        if trials:
+            until = min(until, time.monotonic() + budget)
+            start = trials[-1].cost - trials[-1].wall
+            left = until - time.monotonic() - start
+            count = min(count, math.floor(left / (iteration * scale)))
+            if count < 1:
+                break
+        trials.append(try_out(shortened(_at(experiment, scale), count), allow))
+        tell(trials[-1])
+        scale = None if only else search.next(trials)
+    return trials
 
-    Where tasks compute, their times are what that takes; timed ones still sample.
+
+def try_out(experiment: Experiment, allow: tuple[str, ...] = ()) -> ScaleTrial:
+    """Emulate an experiment and return how late this host was.
+
+    Raises
+    ------
+    RunError
+        When the run could not be finished.
     """
-    scenario = experiment.scenario
-    if scenario.emulation.compute != "timed":
-        return experiment.realization.times
-    if scenario.job.system == "custom":
-        return None
-    return sampling_work(experiment.problem.job)
+    settings = emulation_settings(experiment.scenario, allow=allow)
+    policy = experiment.chosen_policy()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="emu-trial-") as folder:
+        run = emulate(
+            experiment.problem,
+            policy,
+            settings,
+            experiment.realization,
+            log=Path(folder) / "agent.log",
+        )
+    cost = time.monotonic() - began
+    replayed = simulate(
+        experiment.problem, run.realization, policy, profile=experiment.expected
+    )
+    effect = host_effect(
+        experiment.problem,
+        policy,
+        experiment.expected,
+        emulated=run.schedule.makespan,
+        simulated=replayed.makespan,
+        measured=run.realization,
+        perturbed=run.perturbed,
+        late=run.late,
+    )
+    excess = flow_completion(run.schedule, settings.time_scale).excess
+    hosts = [counted["host_metrics"]["host"] for counted in run.statistics.values()]
+    return ScaleTrial(
+        time_scale=settings.time_scale,
+        iterations=experiment.problem.job.iterations,
+        cost=cost,
+        wall=run.wall,
+        cpu_busy=max(h["busy"] / max(sum(h.values()), 1e-9) for h in hosts),
+        error=max(effect.error, effect.doubt),
+        late_flows=int((excess > 1).sum()),
+        flows=len(excess),
+    )
+
+
+def shortened(experiment: Experiment, iterations: int) -> Experiment:
+    """Return the experiment with its first iterations alone, all if there are fewer."""
+    problem, realization = experiment.problem, experiment.realization
+    count = min(iterations, problem.job.iterations)
+    job = dataclasses.replace(problem.job, iterations=count)
+    return Experiment(
+        experiment.scenario,
+        Problem(problem.cluster, job, problem.placement),
+        Realization(realization.times[:, :count], realization.volumes[:, :count]),
+    )
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _at(experiment: Experiment, time_scale: float) -> Experiment:
+    scenario = stating(experiment.scenario, time_scale=time_scale)
+    return dataclasses.replace(experiment, scenario=scenario)
 
 
 def _byte_scale(scenario: Scenario) -> float:
@@ -106,6 +228,19 @@ def _byte_scale(scenario: Scenario) -> float:
     realization = realize(scenario, build_job(scenario))
     volumes: list[float] = np.unique(realization.volumes).tolist()
     return choose_byte_scale(volumes)
+
+
+def choose_byte_scale(volumes: list[float]) -> float:
+    """Return real bytes per emulated byte for flows of these volumes, emulated bytes.
+
+    A payload of 1 MB is long against the 16 KB by which a sender may lead, and costs
+    0.2 ms of CPU; so the median flow becomes that, and none more than 32 MB.
+    """
+    sent = sorted(volume for volume in volumes if volume > 0)
+    if not sent:
+        return 1.0
+    scale = min(1e6 / sent[len(sent) // 2], 32e6 / sent[-1])
+    return float(f"{scale:.2g}")
 
 
 def stating(scenario: Scenario, **scales: float | str) -> Scenario:

@@ -8,10 +8,9 @@ from emu.analysis.critical_path import critical_path
 from emu.analysis.error_budget import error_budget, send_rows
 from emu.analysis.guards import Evidence, examine
 from emu.analysis.host_metrics import host_figures
-from emu.analysis.late_replay import host_effect
+from emu.analysis.late_replay import host_effect, sensitivity
 from emu.analysis.lateness import chain_lateness
 from emu.analysis.verdict import decide
-from emu.calibration.perturbed_replay import LateReplay
 from emu.network import pace_at
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ def judgement(
     """Return the keys ``verdict`` and ``error_budget`` of result.json."""
     emulated, problem = run.schedule, experiment.problem
     chain, policy = critical_path(emulated), experiment.chosen_policy()
-    again = LateReplay(problem, run.realization, policy, experiment.expected, replayed)
     figures = host_figures(run.statistics)
     verdict = decide(
         host_effect(
@@ -50,7 +48,7 @@ def judgement(
         max_error=experiment.scenario.emulation.max_error,
         processes=len(problem.job.processes),
         compute=settings.compute,
-        sensitivity=again.sensitivity,
+        sensitivity=sensitivity(run.realization, policy, experiment.expected, replayed),
         findings=examine(evidence(experiment, settings, run, figures)),
     )
     rows = send_rows(counted["flows"] for counted in run.statistics.values())

@@ -33,6 +33,7 @@ from emu.simulation import simulate
 from emu.training import evaluate
 
 if TYPE_CHECKING:
+    from emu.experiment.scale_search import ScaleChoice
     from emu.problem import Schedule
     from emu.runs.run_directory import RunDirectory
     from emu.scenario import Experiment, Scenario
@@ -77,8 +78,14 @@ def carry_out(
     settings: EmulationSettings,
     directory: RunDirectory,
     observer: Observer | None = None,
+    choice: ScaleChoice | None = None,
 ) -> ExperimentOutcome:
     """Emulate an experiment, simulate it twice, and write everything down.
+
+    Parameters
+    ----------
+    choice
+        How its time scale was chosen, where trials have chosen it.
 
     Raises
     ------
@@ -113,6 +120,10 @@ def carry_out(
     result |= optimality(run.schedule, run.realization, policy)
     result |= judgement(experiment, settings, run, replayed)
     result["policy"] = policy
+    if choice is not None:
+        result["auto_scale"] = choice.to_json() | choice.beside(
+            predicted.makespan * scale, run.wall, result
+        )
     accuracy = evaluate_accuracy(experiment, run)
     if accuracy:
         result["accuracy"] = accuracy

@@ -68,7 +68,7 @@ class PlacementSection(Section):
     beta: Positive = 0.1
     """Inverse temperature of ``etp``, per unit of cost."""
     beta_unit: Duration | None = None
-    """One unit of cost; default is 1 % of the first makespan."""
+    """One unit of cost; default is 0.25 % of the first makespan."""
     tolerance: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = 1.0
     """By which share ``etp`` may overload a machine on its way, mu of the paper."""
 
@@ -90,8 +90,8 @@ class EmulationSection(Section):
     """How emulated quantities become real ones on this computer."""
 
     time_scale: Positive | Literal["auto"] = 1.0
-    """Wall seconds per emulated second; ``auto``: the least with which this host keeps
-    the error under ``max_error`` and late flows under ``max_late_flows``."""
+    """Wall seconds per emulated second; ``auto``: the least at which short trials
+    keep the error under ``max_error`` and late flows under ``max_late_flows``."""
     byte_scale: Positive | Literal["auto"] = 1.0
     """Real bytes per emulated byte; ``auto``: payloads of about 1 MB where they are
     made up, 1 where they are real."""
@@ -114,6 +114,8 @@ class EmulationSection(Section):
     """Share of the flows that ``time_scale: auto`` lets end over 2 ms of wall time, and
     over 1 % of their length, after they should, where a scale is found that keeps it;
     100 % where only the makespan matters, in less wall time."""
+    trial_budget: Duration = 30.0
+    """Wall time that ``time_scale: auto`` may take for trials after the first."""
     deadline: Duration = 30.0
     """Wall time after which a wait ends the run with an error."""
     memory_limit: Size | None = None

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
-from emu.experiment.auto_scale import fit
+from emu.experiment.auto_scale import with_scales
 from emu.scenario import load, prepare
 
 SCENARIO = """\
@@ -61,7 +61,7 @@ def test_every_command_describes_the_same_job(file: str, window: str) -> None:
     placed = _json("place", file, *stated)
     (compared,) = _json("compare", file, *stated)
     explained = _json("explain", file, *stated, "--no-improvements")
-    experiment, _ = fit(load(file, [stated[1]]), lambda: pytest.fail("no host needed"))
+    experiment, _ = with_scales(load(file, [stated[1]]))
 
     assert placed["makespan"] == simulated["makespan"]
     assert compared["makespan"] == simulated["makespan"]

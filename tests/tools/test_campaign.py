@@ -51,7 +51,7 @@ def _campaign(
 ) -> Campaign:
     manner: dict[str, Any] = {
         "out": out,
-        "automatic": False,
+        "scales": ("wall",),
         "wall": 1.5,
         "per_event": 0.0,
         "most_rate": 5e8,
@@ -59,7 +59,6 @@ def _campaign(
         "retries": 1,
         "keep": False,
         "until": math.inf,
-        "host": None,
     }
     told = [] if told is None else told
     return Campaign(
@@ -80,6 +79,15 @@ def test_what_stands_on_disk_is_not_run_again(
     assert len(attempts.scales) == 8
     assert [fresh for _, fresh in told] == [False] * 3 + [True] * 5
     assert len(again.trials.rows) == 8
+
+
+def test_every_scenario_runs_at_every_scale(tmp_path: Path, attempts: Attempts) -> None:
+    ran = _campaign(tmp_path, scales=("wall", "2", "0.5"))
+    ran.repeat(range(2), 1)
+
+    groups = [row.group for row in ran.trials.rows]
+    assert groups[:3] == ["drawn-0@wall", "drawn-0@2", "drawn-0@0.5"]
+    assert [scale for _, scale in attempts.scales[4:]] == [2.0, 0.5]
 
 
 def test_a_budget_that_is_spent_starts_no_run_and_keeps_the_others(

@@ -54,8 +54,8 @@ ROWS = [
 
 
 def _cells(lines: list[str], name: str) -> list[str]:
-    """Return the cells of the line that begins with ``name``."""
-    (line,) = [line for line in lines if line.startswith(f"{name} ")]
+    """Return the cells of the first line that begins with ``name``."""
+    line = next(line for line in lines if line.startswith(f"{name} "))
     return line[len(name) :].split()
 
 
@@ -106,6 +106,24 @@ def test_bands_cover_the_corpus() -> None:
         "2-4", "2-4", "5-8", "5-8", "9-12", "13-16", "13-16",
     ]  # fmt: skip
     assert band(17) == "over 16"
+
+
+def test_scales_are_shown_beside_each_other_and_by_pairs() -> None:
+    rows = [
+        _row(_trial(error * factor), f"drawn-{seed}@{scale}")
+        for seed, error in enumerate((0.001, 0.002, 0.004, 0.008))
+        for scale, factor in (("auto", 1.0), ("4", 1.0), ("1", 6.0))
+    ]
+
+    lines = table(rows)
+
+    assert _cells(lines, "time scale auto")[:2] == ["4", "0.100"]
+    assert _cells(lines, "time scale 1")[-1] == "4.800"
+    (flags,) = [line for line in lines if line.startswith("time scale 1: off")]
+    assert flags.endswith("by > 3 %: 1, flagged 0, trusted 1")
+    same, _, apart = [line for line in lines if line.startswith("|makespan error| at")]
+    assert "auto less that at 4: 0 %, 4 pairs" in same
+    assert "4 less that at 1: tie (-1.9 ± 2.5 %), 4 pairs" in apart
 
 
 def test_the_spread_is_that_of_a_scenarios_repeats() -> None:

@@ -87,7 +87,8 @@ def test_a_run_that_is_not_trusted_is_tried_again_and_counted(
     assert (trial.system, trial.shape) == ("custom", "graph")
     assert trial.finishes == trial.kept == trial.flows > 0
     assert trial.peak_rate > 0
-    assert math.isnan(trial.predicted)
+    assert (trial.tries, trial.tries_cost) == (0, 0.0)
+    assert math.isnan(trial.predicted_error)
     assert len(carry.trusts) == 1
 
 

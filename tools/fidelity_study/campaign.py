@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import time
@@ -11,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.analysis.flow_completion import flow_completion
-from emu.experiment.auto_scale import stating
 from emu.experiment.run_experiment import carry_out
 from emu.scenario import load
 from tools.fidelity_study.corpus import draw_scenario
 from tools.fidelity_study.pairs import drawn_pair, drawn_placements
 from tools.fidelity_study.rows import Ledger, Row, insist
-from tools.fidelity_study.trial import attempt, prepared, prepared_at, prepared_for
+from tools.fidelity_study.trial import attempt, prepared, prepared_at, prepared_auto
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.calibration.host import HostProfile
     from emu.coordinator.settings import EmulationSettings
     from emu.experiment.run_experiment import ExperimentOutcome
+    from emu.experiment.scale_search import ScaleChoice
     from emu.runs.run_directory import RunDirectory
     from emu.scenario import Experiment, Scenario
     from tools.fidelity_study.trial import Trial
 
 Content = dict[str, Any]
 #: What trials of one folder have in common.
-_SETTLED = ("automatic", "wall", "per_event", "most_rate", "processes")
+_SETTLED = ("wall", "per_event", "most_rate", "processes")
 
 
 class OutOfTime(Exception):
@@ -49,12 +49,13 @@ class Manner:
     ----------
     out
         Folder of all that is written.
-    automatic
-        Whether time scales are those that ``auto`` chooses on ``host``, with ``wall``
-        as the longest of a run; ``per_event`` and ``most_rate`` do not apply then.
+    scales
+        Time scales of every scenario, as words: ``auto``, chosen by trials; ``wall``,
+        the one that makes a run as long as ``wall`` says; or a number. Pairs and ranks
+        have the first.
     wall, per_event, most_rate
-        Wall seconds of one run, of each of its events at least, and real bytes per
-        wall second at most; see `prepared`.
+        With ``wall``: wall seconds of one run, of each of its events at least, and real
+        bytes per wall second at most; see `prepared`.
     processes
         Per job, at most.
     retries
@@ -63,12 +64,10 @@ class Manner:
         Whether run directories stay; those of runs that failed stay in any case.
     until
         Of the monotonic clock; no run is started later.
-    host
-        To predict errors from, or None.
     """
 
     out: Path
-    automatic: bool
+    scales: tuple[str, ...]
     wall: float
     per_event: float
     most_rate: float
@@ -76,7 +75,6 @@ class Manner:
     retries: int
     keep: bool
     until: float
-    host: HostProfile | None
 
 
 class Keeping:
@@ -125,7 +123,7 @@ class Campaign:
         self.pairs = Ledger(manner.out / "pairs.csv")
 
     def repeat(self, seeds: range, repeats: int) -> None:
-        """Run every scenario once, then all of them again, so many times.
+        """Run every scenario once at every scale, then again, so many times.
 
         Repeats that are far apart meet another hour's neighbours, and a budget that
         runs out leaves a part of every kind.
@@ -138,12 +136,11 @@ class Campaign:
             When a scenario cannot be prepared.
         """
         for number in range(repeats):
-            for seed in seeds:
-                name = f"drawn-{seed}"
-                if not self._stands(self.trials, name, number):
+            for seed, scale in itertools.product(seeds, self._manner.scales):
+                group = f"drawn-{seed}@{scale}"
+                if not self._stands(self.trials, group, number):
                     scenario = self._scenario(self._drawn(seed))
-                    experiment = self._again(scenario) or self._prepared(scenario)
-                    self._run(self.trials, name, number, experiment)
+                    self._run(self.trials, group, number, scenario, scale)
 
     def decide(self, first: int, count: int) -> None:
         """Run pairs of variants of one scenario until so many are decided.
@@ -180,36 +177,33 @@ class Campaign:
 
         The first takes as long as alone, unless another would then take less.
         """
-        first = self._prepared(self._scenario(contents[0] | {"name": group}))
+        named = self._scenario(contents[0] | {"name": group})
+        first, _ = self._prepared(named, self._manner.scales[0])
         emulation = first.scenario.emulation
         ratio = first.simulate().makespan / min(map(self._makespan, contents))
-        scale = float(f"{emulation.stated_time_scale * max(ratio, 1):.3g}")
+        scale = f"{emulation.stated_time_scale * max(ratio, 1):.3g}"
         sent = {"byte_scale": emulation.stated_byte_scale}
         for number, content in enumerate(contents):
             if not self._stands(self.pairs, group, number):
-                named = content | {"name": f"{group}-{number}", "emulation": sent}
-                experiment = prepared_at(self._scenario(named), scale)
-                self._run(self.pairs, group, number, experiment)
+                variant = content | {"name": f"{group}-{number}", "emulation": sent}
+                self._run(self.pairs, group, number, self._scenario(variant), scale)
         return self.pairs.of(group)
 
-    def _prepared(self, scenario: Scenario) -> Experiment:
+    def _prepared(
+        self, scenario: Scenario, scale: str
+    ) -> tuple[Experiment, ScaleChoice | None]:
         manner = self._manner
-        if manner.automatic and manner.host is not None:
-            return prepared_for(scenario, manner.host, manner.wall)
-        return prepared(
+        if scale == "auto":
+            return prepared_auto(scenario)
+        if scale != "wall":
+            return prepared_at(scenario, float(scale)), None
+        experiment = prepared(
             scenario,
             manner.wall,
             per_event=manner.per_event,
             most_rate=manner.most_rate,
         )
-
-    def _again(self, scenario: Scenario) -> Experiment | None:
-        """Return the experiment at the scales of its first run: 4 s to choose anew."""
-        first = self.trials.get(scenario.name, 0)
-        if first is None:
-            return None
-        thinned = stating(scenario, byte_scale=first.trial.byte_scale)
-        return prepared_at(thinned, first.trial.time_scale)
+        return experiment, None
 
     def _stands(self, ledger: Ledger, group: str, number: int) -> bool:
         row = ledger.get(group, number)
@@ -218,18 +212,19 @@ class Campaign:
         return row is not None
 
     def _run(
-        self, ledger: Ledger, group: str, number: int, experiment: Experiment
+        self, ledger: Ledger, group: str, number: int, scenario: Scenario, scale: str
     ) -> None:
         manner, began = self._manner, time.monotonic()
         if began > manner.until:
             raise OutOfTime
+        experiment, choice = self._prepared(scenario, scale)
         carry = Keeping(keep=manner.keep)
         trial: Trial = attempt(
             experiment,
             manner.out / "runs",
             retries=manner.retries,
             carry=carry,
-            host=manner.host,
+            choice=choice,
         )
         if ledger is self.trials:
             self._keep_flows(f"{group}-{number}", carry.excess)

@@ -21,7 +21,7 @@ def draw_cdf(found: list[Trial], path: Path) -> None:
         ("all runs", found),
         ("trusted runs", [t for t in found if t.trust == "trusted"]),
     ):
-        apart = np.sort(np.abs([t.replay_error for t in chosen]))
+        apart = np.sort(np.abs([t.makespan_error for t in chosen]))
         apart = 100 * apart[~np.isnan(apart)]
         if len(apart):
             share = np.arange(1, len(apart) + 1) / len(apart)
@@ -29,7 +29,7 @@ def draw_cdf(found: list[Trial], path: Path) -> None:
     for aim in (0.5, 1.5, 3.0):
         axes.axvline(aim, color="grey", linewidth=0.5, linestyle=":")
     axes.set_xscale("log")
-    axes.set_xlabel("emulated against simulated makespan, % apart")
+    axes.set_xlabel("makespan error, % of the makespan predicted before the run")
     axes.set_ylabel("share of runs")
     axes.grid(alpha=0.3)
     axes.legend()

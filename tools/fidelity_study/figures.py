@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from emu.report.statistics import interval, paired_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,6 +20,10 @@ if TYPE_CHECKING:
 
 #: Off by more is wrong unless it was flagged; by less is right, and a flag an alarm.
 WRONG, RIGHT = 0.03, 0.01
+_ERRORS = {
+    "makespan_error": "emulated/predicted - 1",
+    "replay_error": "emulated/replayed - 1",
+}
 _POINTS = (0, 5, 25, 50, 75, 90, 95, 99, 100)
 _BANDS = ((2, 4), (5, 8), (9, 12), (13, 16))
 
@@ -30,20 +37,49 @@ def table(rows: Sequence[Row], excess: NDArray[np.float64] | None = None) -> lis
         Error of every flow of all runs over what it may be, where it was kept.
     """
     trials = [row.trial for row in rows]
-    lines = _counts(rows)
     heading = ["min", *(f"p{p}" for p in _POINTS[1:-1]), "max"]
-    lines += ["", _line("|emulated/simulated - 1|, %", "runs", heading)]
-    lines += _split(trials, lambda _: "all runs", "")
-    lines += _split(trials, lambda t: t.trust, "")
-    lines += _split(trials, _decided_by, "")
-    lines += _split(trials, lambda t: f"{t.system} {t.shape}", "")
-    lines += _split(trials, lambda t: band(t.machines), "machines ")
-    lines += _split(trials, lambda t: t.policy, "")
+    lines = _counts(rows)
+    for error, what in _ERRORS.items():
+        lines += ["", _line(f"|{what}|, %", "runs", heading)]
+        lines += _split(rows, error, lambda _: "all runs")
+        lines += _split(rows, error, lambda row: row.trial.trust)
+        lines += _split(rows, error, lambda row: _decided_by(row.trial))
+        lines += _split(rows, error, lambda row: row.scale, "time scale ")
+    lines += ["", _line("|makespan error|, %", "runs", heading)]
+    for key, prefix in (
+        (lambda row: f"{row.trial.system} {row.trial.shape}", ""),
+        (lambda row: band(row.trial.machines), "machines "),
+        (lambda row: row.trial.policy, ""),
+    ):
+        lines += _split(rows, "makespan_error", key, prefix)
     lines += ["", _line("of a scenario's repeats, %", "seeds", heading)]
     lines += [_distribution("largest less smallest", spreads(rows))]
     lines += ["", _line("per run", "runs", heading)]
     lines += _per_run(trials)
-    return [*lines, "", *_flows(trials, excess, heading), "", *_flags(trials)]
+    lines += ["", *_flows(trials, excess, heading), "", *_flags(trials, "")]
+    for scale in dict.fromkeys(row.scale for row in rows if row.scale):
+        these = [row.trial for row in rows if row.scale == scale]
+        lines += _flags(these, f"time scale {scale}: ")
+    return [*lines, *_beside(rows)]
+
+
+def _beside(rows: Sequence[Row]) -> list[str]:
+    """Return how the errors of two time scales differ, scenario by scenario."""
+    found: dict[str, dict[tuple[str, int], float]] = {}
+    for row in rows:
+        if row.scale and row.trial.trust != "failed":
+            of_scale = found.setdefault(row.scale, {})
+            of_scale[row.scenario, row.number] = abs(row.trial.makespan_error)
+    lines = []
+    for one, other in itertools.combinations(found, 2):
+        shared = found[one].keys() & found[other].keys()
+        apart = [found[one][at] - found[other][at] for at in shared]
+        if apart:
+            lines.append(
+                f"|makespan error| at time scale {one} less that at {other}: "
+                f"{paired_text(interval(apart))}, {len(apart)} pairs"
+            )
+    return ["", *lines] if lines else []
 
 
 def _decided_by(trial: Trial) -> str:
@@ -65,7 +101,7 @@ def spreads(rows: Sequence[Row]) -> NDArray[np.float64]:
     found: dict[str, list[float]] = {}
     for row in rows:
         if row.trial.trust != "failed":
-            found.setdefault(row.group, []).append(row.trial.replay_error)
+            found.setdefault(row.group, []).append(row.trial.makespan_error)
     return np.array([max(v) - min(v) for v in found.values() if len(v) > 1])
 
 
@@ -77,7 +113,7 @@ def _counts(rows: Sequence[Row]) -> list[str]:
     hours = sum(row.seconds for row in rows) / 3600
     words = ("trusted", "degraded", "untrusted", "failed")
     return [
-        f"runs {len(rows)} of {len({row.group for row in rows})} scenarios, "
+        f"runs {len(rows)} of {len({row.scenario for row in rows})} scenarios, "
         + ", ".join(f"{word} {trusts[word]}" for word in words),
         f"retried {retried} ({again} runs more), {hours:.2f} h of wall time",
     ]
@@ -97,13 +133,13 @@ def _distribution(name: str, values: NDArray[np.float64], factor: float = 100.0)
 
 
 def _split(
-    trials: Sequence[Trial], key: Callable[[Trial], str], prefix: str
+    rows: Sequence[Row], error: str, key: Callable[[Row], str], prefix: str = ""
 ) -> list[str]:
-    """Return the distribution of the error for each value of ``key``."""
+    """Return the distribution of an error for each value of ``key`` but the empty."""
     found: dict[str, list[float]] = {}
-    for trial in trials:
-        if trial.trust != "failed":
-            found.setdefault(key(trial), []).append(abs(trial.replay_error))
+    for row in rows:
+        if row.trial.trust != "failed" and key(row):
+            found.setdefault(key(row), []).append(abs(getattr(row.trial, error)))
     in_order = sorted(found, key=lambda name: (len(name.split("-")[0]), name))
     names = in_order if prefix else sorted(found)
     return [_distribution(f"{prefix}{name}", np.array(found[name])) for name in names]
@@ -112,7 +148,11 @@ def _split(
 def _per_run(trials: Sequence[Trial]) -> list[str]:
     """Return distributions of what runs cost, and of what was said of them."""
     figures = (
-        ("predicted error, %", "predicted", 100),
+        ("trials of time scales", "tries", 1),
+        ("wall time of these, s", "tries_cost", 1),
+        ("error in the trial, %", "predicted_error", 100),
+        ("late flows in it, %", "predicted_late", 100),
+        ("time scale", "time_scale", 1),
         ("bound of the verdict, %", "bound", 100),
         ("flow lengths p95 off, %", "flow_error", 100),
         ("processes", "processes", 1),
@@ -168,7 +208,7 @@ def _kept(trials: Sequence[Trial]) -> str:
     return f"{100 * kept / count:.2f} % of {count}" if count else "none of 0"
 
 
-def _flags(trials: Sequence[Trial]) -> list[str]:
+def _flags(trials: Sequence[Trial], of: str) -> list[str]:
     """Return how often the verdict was right about a run that was far off or close.
 
     Off either simulation: what moved a run may have moved that of the same times and
@@ -187,8 +227,8 @@ def _flags(trials: Sequence[Trial]) -> list[str]:
     wrong = f"{missed + caught}, flagged {caught}, trusted {missed}"
     right = f"{alarms + calm}, flagged all the same {alarms}"
     return [
-        f"off either simulation by > {100 * WRONG:g} %: {wrong}",
-        f"within {100 * RIGHT:g} % of both: {right}",
+        f"{of}off either simulation by > {100 * WRONG:g} %: {wrong}",
+        f"{of}within {100 * RIGHT:g} % of both: {right}",
     ]
 
 

@@ -27,7 +27,8 @@ class Row:
     Parameters
     ----------
     group
-        A scenario that is repeated, or what is compared with each other.
+        A scenario that is repeated, ``name@scale``, or what is compared with each
+        other.
     number
         Repeat, or variant, from 0.
     expected
@@ -41,6 +42,16 @@ class Row:
     expected: float
     seconds: float
     trial: Trial
+
+    @property
+    def scenario(self) -> str:
+        """The group without its scale."""
+        return self.group.partition("@")[0]
+
+    @property
+    def scale(self) -> str:
+        """The word for its time scale, see `Manner`; empty where there is none."""
+        return self.group.partition("@")[2]
 
     def to_csv(self) -> dict[str, Any]:
         """Return the row with the trial's figures beside its own."""

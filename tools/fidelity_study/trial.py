@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.analysis.flow_completion import flow_completion
-from emu.calibration.prediction import predict
 from emu.errors import EmulatorError
-from emu.experiment.auto_scale import demanded, fit, stating
+from emu.experiment.auto_scale import stating, with_byte_scale, with_scales
+from emu.experiment.dry_run import dry_run
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.run_sections import AUTO
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from emu.analysis.flow_completion import FlowCompletion
-    from emu.calibration.host import HostProfile
     from emu.experiment.run_experiment import ExperimentOutcome
+    from emu.experiment.scale_search import ScaleChoice
     from emu.problem import Job
     from emu.scenario import Experiment, Scenario
 
@@ -52,8 +52,11 @@ class Trial:
         Wall seconds until all processes were ready.
     peak_rate
         Real bytes per wall second of all flows together, at most, in the simulation.
-    predicted
-        Error that was predicted from the host's profile; NaN without one.
+    tries, tries_cost
+        Trials of time scales before the run, and their wall seconds.
+    predicted_error, predicted_late
+        What the trial at the time scale taken showed: share of the makespan moved,
+        share of late flows; NaN where the scale was stated, or no trial met the aims.
     sensitivity
         Share by which the slightest delays move the simulated makespan.
     cpu_busy, cpu_steal, cpu_wait, loop_lag, pacer_lag
@@ -90,7 +93,10 @@ class Trial:
     shape: str = ""
     startup: float = math.nan
     peak_rate: float = math.nan
-    predicted: float = math.nan
+    tries: int = 0
+    tries_cost: float = 0.0
+    predicted_error: float = math.nan
+    predicted_late: float = math.nan
     sensitivity: float = math.nan
     cpu_busy: float = math.nan
     cpu_steal: float = math.nan
@@ -143,24 +149,15 @@ def prepared(
     return _thinned(fitted, most_rate)
 
 
-def prepared_for(scenario: Scenario, host: HostProfile, most_wall: float) -> Experiment:
-    """Return the experiment with the time scale that ``auto`` chooses on a host.
-
-    Parameters
-    ----------
-    most_wall
-        Seconds of the run at most: one that would be longer gets a smaller scale, and
-        a larger predicted error.
+def prepared_auto(scenario: Scenario) -> tuple[Experiment, ScaleChoice | None]:
+    """Return the experiment with the time scale that trials choose now.
 
     Raises
     ------
     EmulatorError
-        What preparing it raises.
+        What preparing it and the trials raise.
     """
-    chosen, _ = fit(stating(scenario, time_scale=AUTO), lambda: host)
-    longest = most_wall / chosen.simulate().makespan
-    scale = min(chosen.scenario.emulation.stated_time_scale, float(f"{longest:.3g}"))
-    return prepared_at(chosen.scenario, scale)
+    return with_scales(stating(scenario, time_scale=AUTO))
 
 
 def _thinned(experiment: Experiment, most_rate: float) -> Experiment:
@@ -168,8 +165,8 @@ def _thinned(experiment: Experiment, most_rate: float) -> Experiment:
     scenario = experiment.scenario
     if scenario.job.system != "custom" or math.isinf(most_rate):
         return experiment
-    peak = _expected(experiment, None)["peak_rate"]
-    if peak <= most_rate:
+    peak = dry_run(experiment).peak_traffic
+    if peak is None or peak <= most_rate:
         return experiment
     byte_scale = scenario.emulation.stated_byte_scale * most_rate / peak
     thinner = stating(scenario, byte_scale=float(f"{byte_scale:.3g}"))
@@ -184,12 +181,7 @@ def prepared_at(scenario: Scenario, time_scale: float) -> Experiment:
     EmulatorError
         What preparing it raises.
     """
-    fitted, _ = fit(stating(scenario, time_scale=time_scale), _no_host)
-    return fitted
-
-
-def _no_host() -> Any:
-    raise RuntimeError("scales are stated: no host needs to be measured")
+    return with_byte_scale(stating(scenario, time_scale=time_scale))
 
 
 def attempt(
@@ -198,7 +190,7 @@ def attempt(
     *,
     retries: int = 0,
     carry: Callable[..., ExperimentOutcome] = carry_out,
-    host: HostProfile | None = None,
+    choice: ScaleChoice | None = None,
 ) -> Trial:
     """Emulate an experiment; again, up to ``retries`` times, while it is untrusted.
 
@@ -208,8 +200,8 @@ def attempt(
         Directory that takes the run directories.
     carry
         Carries the experiment out: `carry_out`, or what wraps or stands for it.
-    host
-        To predict the error from; without it nothing is predicted.
+    choice
+        How its time scale was chosen, where trials have.
 
     Raises
     ------
@@ -217,7 +209,7 @@ def attempt(
         When ``retries`` is negative.
     """
     for tried in range(retries + 1):
-        trial = _once(experiment, runs, tried, carry, host)
+        trial = _once(experiment, runs, tried, carry, choice)
         if trial.trust == "trusted" or tried == retries:
             return trial
     raise ValueError(f"retries is {retries}; it must be 0 or more")
@@ -228,7 +220,7 @@ def _once(
     runs: Path,
     retries: int,
     carry: Callable[..., ExperimentOutcome],
-    host: HostProfile | None,
+    choice: ScaleChoice | None,
 ) -> Trial:
     scenario, problem = experiment.scenario, experiment.problem
     directory = RunDirectory.create(scenario.name, runs)
@@ -243,7 +235,7 @@ def _once(
         "retries": retries,
         "system": scenario.job.system,
         "shape": shape_of(problem.job),
-        **_expected(experiment, host),
+        **_expected(experiment, choice),
     }
     try:
         outcome = carry(experiment, settings, directory)
@@ -283,16 +275,24 @@ def shape_of(job: Job) -> str:
     return "training" if timed else "oneshot"
 
 
-def _expected(experiment: Experiment, host: HostProfile | None) -> dict[str, float]:
-    """Return the peak rate of the simulation, and the error predicted from it."""
-    load, emulation = demanded(experiment), experiment.scenario.emulation
-    time_scale, byte_scale = emulation.stated_time_scale, emulation.stated_byte_scale
-    peak = load.peak_rate * byte_scale / time_scale
-    stated = {"peak_rate": peak, "sensitivity": load.replay.sensitivity}
-    if host is None:
+def _expected(
+    experiment: Experiment, choice: ScaleChoice | None
+) -> dict[str, float | None]:
+    """Return what the simulation and the trials of the time scale said before."""
+    known = dry_run(experiment)
+    stated = {"peak_rate": known.peak_traffic, "sensitivity": known.sensitivity}
+    if choice is None:
         return stated
-    found = predict(load, host, time_scale=time_scale, byte_scale=byte_scale)
-    return {**stated, "predicted": found.error}
+    stated |= {
+        "tries": len(choice.trials),
+        "tries_cost": sum(trial.cost for trial in choice.trials),
+    }
+    if choice.taken is None:
+        return stated
+    return stated | {
+        "predicted_error": choice.taken.error,
+        "predicted_late": choice.taken.late_share,
+    }
 
 
 def finish_figures(finish: FlowCompletion) -> dict[str, Any]:

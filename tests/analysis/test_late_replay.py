@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from emu.calibration.perturbed_replay import LateReplay, moving
+from emu.analysis.late_replay import delayed, sensitivity
 from emu.problem import (
     Cluster,
     Edge,
@@ -22,7 +22,7 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.simulation import simulate
+from emu.simulation import makespan, simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from tests.coordinator.virtual import LateProcesses, drive
@@ -32,11 +32,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def replay_of(problem: Problem, realization: Realization, policy: str) -> LateReplay:
-    """Return the replay of a simulation whose policy expects what happens."""
+def moved_by(
+    problem: Problem,
+    realization: Realization,
+    policy: str,
+    tasks: NDArray[np.float64],
+    flows: NDArray[np.float64],
+) -> float:
+    """Return the share by which the makespan changes with these ends late."""
     profile = Profile(realization.times, realization.volumes)
     schedule = simulate(problem, realization, policy, profile=profile)
-    return LateReplay(problem, realization, policy, profile, schedule)
+    late = delayed(realization, schedule, tasks=tasks, flows=flows)
+    return makespan(problem, late, policy, profile=profile) / schedule.makespan - 1
 
 
 class Late(LateProcesses):
@@ -59,14 +66,22 @@ class Late(LateProcesses):
 
 @pytest.mark.parametrize("policy", RULES)
 @given(problems())
-def test_what_is_punctual_changes_nothing(
+def test_what_is_on_time_changes_nothing(
     policy: str, drawn: tuple[Problem, Realization]
 ) -> None:
-    replay = replay_of(*drawn, policy)
+    problem, realization = drawn
+    profile = Profile(realization.times, realization.volumes)
+    schedule = simulate(problem, realization, policy, profile=profile)
 
-    flows, tasks = np.zeros_like(replay.flow_ends), np.zeros_like(replay.task_ends)
+    late = delayed(
+        realization,
+        schedule,
+        tasks=np.zeros_like(realization.times),
+        flows=np.zeros_like(realization.volumes),
+    )
 
-    assert replay.error(flows, tasks) == 0.0
+    np.testing.assert_array_equal(late.times, realization.times)
+    np.testing.assert_array_equal(late.volumes, realization.volumes)
 
 
 @pytest.mark.parametrize("policy", RULES)
@@ -75,37 +90,38 @@ def test_one_late_flow_or_task_does_what_it_does_to_the_online_run(
     policy: str, drawn: tuple[Problem, Realization], place: int, seconds: float
 ) -> None:
     problem, realization = drawn
-    replay = replay_of(problem, realization, policy)
     recorder, _ = drive(problem, realization, policy)
-    punctual = recorder.schedule()
-    flow = moving(punctual)
-    assume(punctual.makespan > 0)
-    ends, tasks = np.zeros_like(replay.flow_ends), np.zeros_like(replay.task_ends)
-    late = ends if len(ends) and place % 2 else tasks.reshape(-1)
-    late[place // 2 % len(late)] = seconds
-    flows = np.zeros_like(realization.volumes)
-    flows[flow] = ends
+    on_time = recorder.schedule()
+    sent = np.argwhere(np.nan_to_num(on_time.flow_bytes) > 0)
+    remote = np.array([bool(hops) for hops in problem.hops])
+    sent = sent[remote[sent[:, 0]]] if len(sent) else sent
+    assume(on_time.makespan > 0)
+    flows, tasks = np.zeros_like(realization.volumes), np.zeros_like(realization.times)
+    if len(sent) and place % 2:
+        flows[tuple(sent[place // 2 % len(sent)])] = seconds
+    else:
+        tasks.reshape(-1)[place // 2 % tasks.size] = seconds
 
     processes = Late(problem, realization, tasks, flows)
     recorder, _ = drive(problem, realization, policy, wakes=True, processes=processes)
-    queued = (
-        recorder.schedule().flow_ready[:, 1:] < recorder.schedule().flow_end[:, :-1]
-    )
+    schedule = recorder.schedule()
+    queued = schedule.flow_ready[:, 1:] < schedule.flow_end[:, :-1]
     assume(not (queued & (flows[:, :-1] > 0)).any())
 
-    expected = float(np.nanmax(recorder.task_end)) / punctual.makespan - 1
-    assert replay.error(ends, tasks) == pytest.approx(abs(expected), abs=1e-9)
+    expected = float(np.nanmax(recorder.task_end)) / on_time.makespan - 1
+    found = moved_by(problem, realization, policy, tasks, flows)
+    assert found == pytest.approx(expected, abs=1e-9)
 
 
 def test_slack_takes_lateness_up() -> None:
     """w0 needs what s0 hands over at 6 s and s1's flow of 12 s; p0 ends last."""
-    replay = replay_of(*two_machine_example(1), "oes")
-    flows = np.zeros_like(replay.flow_ends)
-    slack, critical = np.zeros_like(replay.task_ends), np.zeros_like(replay.task_ends)
+    problem, realization = two_machine_example(1)
+    none = np.zeros_like(realization.volumes)
+    slack, critical = np.zeros_like(realization.times), np.zeros_like(realization.times)
     slack[2], critical[5] = 0.5, 1.7
 
-    assert replay.error(flows, slack) == 0.0
-    assert replay.error(flows, critical) == pytest.approx(1.7 / 17.0)
+    assert moved_by(problem, realization, "oes", slack, none) == 0.0
+    assert moved_by(problem, realization, "oes", critical, none) == pytest.approx(0.1)
 
 
 def test_a_delay_that_flips_an_order_counts_for_what_it_does() -> None:
@@ -123,16 +139,26 @@ def test_a_delay_that_flips_an_order_counts_for_what_it_does() -> None:
     realization = Realization(
         np.array([[0.0], [0.0], [20.0], [1.0]]), np.array([[10.0], [10.001]])
     )
-    replay = replay_of(problem, realization, "mrtf_exclusive")
-    late = np.array([[0.01], [0.0], [0.0], [0.0]])
+    policy, late = "mrtf_exclusive", np.array([[0.01], [0.0], [0.0], [0.0]])
+    schedule = simulate(problem, realization, policy)
 
-    assert replay.error(np.zeros(2), late) == pytest.approx(1.0001 / 21, rel=0.01)
+    moved = moved_by(problem, realization, policy, late, np.zeros((2, 1)))
+    assert moved == pytest.approx(1.0001 / 21, rel=0.01)
     # By 2 ms, a ten-thousandth of its iteration, x is later than y in every other
     # draw: mostly more than the 0.1 ms that it takes.
-    assert replay.sensitivity == pytest.approx(1.0001 / 21, rel=0.03)
+    found = sensitivity(realization, policy, None, schedule)
+    assert found == pytest.approx(1.0001 / 21, rel=0.03)
 
 
 def test_what_no_order_hangs_on_is_not_sensitive() -> None:
-    replay = replay_of(*two_machine_example(20), "oes")
+    problem, realization = two_machine_example(20)
+    schedule = simulate(problem, realization, "oes")
 
-    assert 0 < replay.sensitivity < 0.001
+    assert 0 < sensitivity(realization, "oes", None, schedule) < 0.001
+
+
+def test_a_job_that_takes_no_time_is_not_sensitive() -> None:
+    problem, realization = two_machine_example(1)
+    nothing = Realization(0 * realization.times, 0 * realization.volumes)
+
+    assert sensitivity(nothing, "oes", None, simulate(problem, nothing, "oes")) == 0.0

@@ -1,0 +1,206 @@
+"""Which time scale to try next, and which one to take: decided by trials alone.
+
+A trial is the scenario itself for some iterations at a time scale. Scales grow until
+the aims hold, and are halved as long as that saves more wall time than it costs.
+Nothing in here was measured on any computer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Share of ``max_error`` that a trial may use up: the run is another draw.
+_MARGIN = 0.5
+#: Factors by which a time scale that misses an aim grows: by as much as it misses,
+#: since what is late is late in wall time, and is a smaller share of a longer run.
+_STEPS = 2.0, 8.0
+#: Neighbouring scales that are nearer than this factor are not told apart.
+_NEAR = 1.5
+#: Wall seconds of a run at least: of a shorter one a single standstill of a host is
+#: percents, and nobody waits for a second.
+_SHORTEST = 1.0
+#: Wall seconds per end of a task or flow at which trials begin, on one core. Any number
+#: does: a wrong one costs trials, not exactness.
+_BEGINNING = 4e-3
+
+
+@dataclass(frozen=True)
+class ScaleTrial:
+    """Some iterations at a time scale; seconds are of wall time.
+
+    Parameters
+    ----------
+    time_scale, iterations
+        What was tried.
+    cost
+        Seconds of the whole trial, from the first process to the last.
+    wall
+        Seconds of the run itself.
+    cpu_busy
+        Share of the host's cores during the run, whoever used them.
+    error
+        Share of the makespan that lateness moved, or that nothing explains.
+    late_flows, flows
+        Flows that ended later than they may (`emu.analysis.flow_completion`), and all.
+    """
+
+    time_scale: float
+    iterations: int
+    cost: float
+    wall: float
+    cpu_busy: float
+    error: float
+    late_flows: int
+    flows: int
+
+    @property
+    def late_share(self) -> float:
+        """Share of the flows that ended later than they may."""
+        return self.late_flows / self.flows if self.flows else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures by name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class ScaleSearch:
+    """What is looked for.
+
+    Parameters
+    ----------
+    makespan
+        Of the whole run, emulated seconds, more than 0.
+    max_error
+        Share of the makespan; infinite where chance decides it whatever the host.
+    max_late_flows
+        Share of the flows.
+    """
+
+    makespan: float
+    max_error: float
+    max_late_flows: float
+
+    def first(self, ends: int, cores: int) -> float:
+        """Return where to begin for so many ends of tasks and flows."""
+        return self._rounded(_BEGINNING * ends / cores / self.makespan)
+
+    def missed_by(self, trial: ScaleTrial) -> float:
+        """Return the factor by which the worse of the aims is missed, 1 if just met."""
+        late = 0.0
+        if self.max_late_flows < 1 and trial.late_flows:
+            late = trial.late_share / max(self.max_late_flows, 1e-9)
+        return max(trial.error / (_MARGIN * self.max_error), late)
+
+    def held(self, trial: ScaleTrial) -> bool:
+        """Tell whether a trial meets the aims."""
+        return self.missed_by(trial) <= 1
+
+    def next(self, trials: Sequence[ScaleTrial]) -> float | None:
+        """Return the scale to try next, None when another trial is not worth it.
+
+        Parameters
+        ----------
+        trials
+            One or more.
+        """
+        best, worst = self._bracket(trials)
+        if best is None:
+            slowest = max(trials, key=lambda trial: trial.time_scale)
+            factor = min(max(self.missed_by(slowest), _STEPS[0]), _STEPS[1])
+            return self._rounded(factor * slowest.time_scale)
+        if worst is None:
+            wanted = self._rounded(best.time_scale / 2)
+        elif best.time_scale > _NEAR * worst.time_scale:
+            wanted = self._rounded(math.sqrt(worst.time_scale * best.time_scale))
+        else:
+            return None
+        saved = (best.time_scale - wanted) * self.makespan
+        # One of two trials fails, and saves nothing.
+        return wanted if saved > 2 * trials[-1].cost else None
+
+    def choice(self, trials: Sequence[ScaleTrial]) -> ScaleChoice:
+        """Return the fastest scale whose trial meets the aims, else the next to try.
+
+        Parameters
+        ----------
+        trials
+            One or more.
+        """
+        best, _ = self._bracket(trials)
+        if best is not None:
+            return ScaleChoice(tuple(trials), best.time_scale, best)
+        return ScaleChoice(tuple(trials), self.next(trials) or 1.0, None)
+
+    def _bracket(
+        self, trials: Sequence[ScaleTrial]
+    ) -> tuple[ScaleTrial | None, ScaleTrial | None]:
+        """Return the fastest trial above all that missed, and the slowest of those."""
+        missed = [trial for trial in trials if not self.held(trial)]
+        worst = max(missed, key=lambda trial: trial.time_scale, default=None)
+        above = worst.time_scale if worst else 0.0
+        held = [t for t in trials if self.held(t) and t.time_scale > above]
+        return min(held, key=lambda trial: trial.time_scale, default=None), worst
+
+    def _rounded(self, scale: float) -> float:
+        return max(float(f"{scale:.2g}"), _SHORTEST / self.makespan)
+
+
+@dataclass(frozen=True)
+class ScaleChoice:
+    """How a time scale was chosen.
+
+    Parameters
+    ----------
+    trials
+        In their order, one or more.
+    time_scale
+        That is taken.
+    taken
+        Its trial, which met the aims; None where none did, and the scale is the one
+        that would have been tried next.
+    """
+
+    trials: tuple[ScaleTrial, ...]
+    time_scale: float
+    taken: ScaleTrial | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the trials in the form of result.json."""
+        held = self.taken is not None
+        return {"held": held, "trials": [t.to_json() for t in self.trials]}
+
+    def beside(
+        self, expected: float, wall: float, result: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return what the trial predicted of the run beside what the run showed.
+
+        Parameters
+        ----------
+        expected, wall
+            Wall seconds of the run: predicted makespan times time scale, and measured.
+        result
+            The content of result.json so far.
+        """
+        verdict, transport = result["verdict"], result["transport"]
+        predicted: dict[str, float] = {"wall_seconds": expected}
+        if self.taken is not None:
+            predicted |= {
+                "cpu_busy": self.taken.cpu_busy,
+                "late_flows": self.taken.late_share,
+                "error": self.taken.error,
+            }
+        return {
+            "predicted": predicted,
+            "actual": {
+                "wall_seconds": wall,
+                "cpu_busy": verdict["host"]["cpu_busy"],
+                "late_flows": transport["late_flows"] / max(transport["flows"], 1),
+                "error": verdict["error"],
+            },
+        }

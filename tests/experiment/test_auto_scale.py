@@ -1,0 +1,187 @@
+"""Scales that are left open: what is prepared, shortened and tried."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from emu.cli import app
+from emu.errors import ScenarioError
+from emu.experiment import auto_scale as under_test
+from emu.experiment.auto_scale import (
+    choose_byte_scale,
+    shortened,
+    stating,
+    try_out,
+    with_byte_scale,
+    with_scales,
+)
+from emu.experiment.scale_search import ScaleTrial
+from emu.scenario import load
+from emu.simulation import simulate
+
+if TYPE_CHECKING:
+    from emu.scenario import Experiment
+
+GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"
+AUTO = ("emulation.time_scale=auto", "emulation.byte_scale=auto")
+
+
+class Trials:
+    """Stands for `try_out`: notes the scales, is late below the one it is given."""
+
+    def __init__(self, needed: float, cost: float = 1.0) -> None:
+        self.needed, self.cost = needed, cost
+        self.scales: list[float] = []
+
+    def __call__(self, experiment: Experiment, _allow: tuple[str, ...]) -> ScaleTrial:
+        """Return a trial with no late flow from the needed scale on."""
+        scale = experiment.scenario.emulation.stated_time_scale
+        self.scales.append(scale)
+        late = 0 if scale >= self.needed else 50
+        return ScaleTrial(scale, 2, self.cost, 0.5, 0.1, 0.0, late, 100)
+
+
+def tried(monkeypatch: pytest.MonkeyPatch, needed: float, **more: float) -> Trials:
+    """Put trials of a host in place of real ones."""
+    trials = Trials(needed, **more)
+    monkeypatch.setattr(under_test, "try_out", trials)
+    return trials
+
+
+def test_the_least_scale_that_holds_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = tried(monkeypatch, needed=0.5)
+    told: list[ScaleTrial] = []
+
+    experiment, choice = with_scales(load(GOLDEN, AUTO), told.append)
+
+    assert choice is not None
+    assert choice.taken is not None
+    assert [trial.time_scale for trial in told] == trials.scales
+    assert experiment.scenario.emulation.time_scale == choice.time_scale
+    assert 0.5 <= choice.time_scale <= 1.0
+    assert experiment.scenario.emulation.byte_scale == 25_000
+
+
+def test_what_is_stated_is_not_tried_unless_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trials, scenario = tried(monkeypatch, needed=9.0), load(GOLDEN)
+
+    experiment, choice = with_scales(scenario)
+    assert (experiment.scenario, choice, trials.scales) == (scenario, None, [])
+
+    experiment, choice = with_scales(scenario, try_stated=True)
+    assert choice is not None
+    assert choice.taken is None
+    assert trials.scales == [0.2]
+    assert experiment.scenario.emulation.time_scale == 0.2
+
+
+def test_kernel_nics_have_nothing_to_be_late_for() -> None:
+    stated = (*AUTO, "emulation.network=kernel", "schedule.policy=maxmin")
+
+    with pytest.raises(ScenarioError, match=r"emulation[.]time_scale"):
+        with_scales(load(GOLDEN, (*stated, "expect=null")))
+
+
+def test_no_trial_begins_beyond_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = tried(monkeypatch, needed=1e9, cost=100.0)
+
+    _, choice = with_scales(load(GOLDEN, (*AUTO, "emulation.trial_budget=1 s")))
+
+    assert choice is not None
+    assert choice.taken is None
+    assert len(trials.scales) == 1
+    assert choice.time_scale > trials.scales[0]
+
+
+def test_a_job_that_takes_no_time_needs_no_trial(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    trials, path = tried(monkeypatch, needed=1.0), tmp_path / "nothing.yaml"
+    nothing: dict[str, Any] = {
+        "cluster": {"machines": [{"name": "m", "nic": "1 Gbit/s"}]},
+        "job": {
+            "system": "custom",
+            "iterations": 2,
+            "tasks": [{"name": "a", "kind": "worker", "time": "0 s"}],
+        },
+        "placement": {"policy": "explicit", "tasks": {"a": "m"}},
+        "emulation": {"time_scale": "auto", "byte_scale": "auto"},
+    }
+    path.write_text(json.dumps(nothing))
+
+    experiment, choice = with_scales(load(path))
+
+    assert (choice, trials.scales) == (None, [])
+    assert experiment.scenario.emulation.time_scale == 1.0
+
+
+def test_the_first_iterations_are_those_of_the_whole() -> None:
+    whole = with_byte_scale(load(GOLDEN))
+
+    short = shortened(whole, 2)
+
+    assert short.problem.job.iterations == 2
+    assert shortened(whole, 99).problem.job.iterations == 3
+    for name in ("times", "volumes"):
+        part = getattr(short.realization, name)
+        np.testing.assert_array_equal(part, getattr(whole.realization, name)[:, :2])
+    assert short.simulate().makespan < whole.simulate().makespan
+
+
+@pytest.mark.parametrize(
+    ("volumes", "scale"),
+    [([], 1.0), ([0.0], 1.0), ([40.0, 40.0, 60.0], 25_000.0), ([1e9], 1e-3)],
+)
+def test_byte_scale_makes_payloads_of_a_megabyte(
+    volumes: list[float], scale: float
+) -> None:
+    assert choose_byte_scale(volumes) == scale
+
+
+def test_no_payload_becomes_huge() -> None:
+    assert max([1.0, 1.0, 1e4]) * choose_byte_scale([1.0, 1.0, 1e4]) <= 32e6
+
+
+def test_a_dry_run_says_what_is_known_and_starts_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    trials = tried(monkeypatch, needed=1.0)
+    dry = ["run", str(GOLDEN), "--dry-run", "--runs", str(tmp_path / "runs")]
+    open_ = [word for key in AUTO for word in ("--set", key)]
+
+    stated = json.loads(CliRunner().invoke(app, [*dry, "--json", "-"]).stdout)
+    left = json.loads(CliRunner().invoke(app, [*dry, *open_, "--json", "-"]).stdout)
+    shown = CliRunner().invoke(app, [*dry, *open_]).stdout
+
+    assert stated["makespan"] == 38.0
+    assert stated["wall_seconds"] == pytest.approx(38 * 0.2)
+    # Two NICs carry 20 B/s together, 50,000 bytes for one, in a fifth of the time.
+    assert stated["peak_traffic"] == pytest.approx(20 * 50_000 / 0.2)
+    experiment = with_byte_scale(load(GOLDEN))
+    flows = simulate(experiment.problem, experiment.realization, "oes").flow_bytes
+    assert stated["payload"] == pytest.approx(50_000 * np.nansum(flows))
+    assert (left["time_scale"], left["wall_seconds"]) == (None, None)
+    assert left["byte_scale"] == 25_000
+    assert "chosen by trials" in shown
+    assert not trials.scales
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.emulation
+def test_a_trial_is_a_run_of_some_iterations() -> None:
+    scenario = stating(load(GOLDEN), time_scale=0.1)
+
+    trial = try_out(shortened(with_byte_scale(scenario), 2))
+
+    assert (trial.time_scale, trial.iterations) == (0.1, 2)
+    assert trial.cost > trial.wall > 0
+    assert 0 < trial.cpu_busy <= 1
+    assert 0 <= trial.late_flows <= trial.flows == 9
