@@ -147,6 +147,7 @@ def compare(
     policies: Sequence[str] = (),
     moves: Sequence[tuple[str, str]] = (),
     swaps: Sequence[tuple[str, str]] = (),
+    seeds: int = 1,
 ) -> list[Candidate]:
     """Simulate a scenario as it is, and variants of it.
 
@@ -160,6 +161,8 @@ def compare(
         (task, machine): the placement with this task moved.
     swaps
         (task, task): the placement with these two swapped.
+    seeds
+        How many: the scenario's own and those that follow it.
 
     Raises
     ------
@@ -169,7 +172,7 @@ def compare(
     from emu.experiment.variants import compare_variants  # noqa: PLC0415 - rich
 
     return compare_variants(
-        _ready(what), placements, policies, moves=moves, swaps=swaps
+        _ready(what), placements, policies, moves=moves, swaps=swaps, seeds=seeds
     )
 
 

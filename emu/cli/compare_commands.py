@@ -38,6 +38,10 @@ def compare(
         list[str] | None,
         typer.Option(metavar="TASK,TASK", help="Show it with these tasks swapped."),
     ] = None,
+    seeds: Annotated[
+        int,
+        typer.Option(min=1, help="Scenario only: its seed and those that follow it."),
+    ] = 1,
     json_target: JsonTarget = None,
     out: Annotated[
         Path | None,
@@ -47,8 +51,9 @@ def compare(
     """Compare placements and policies, or recorded runs.
 
     Placements and rate policies of a scenario are compared by simulation, beside the
-    scenario as it is. Runs that differ by their seed only count as repetitions: they
-    make one row, with the 95 % interval of their mean.
+    scenario as it is. Differences are taken seed by seed against the first row; one
+    within its own 95 % interval is a tie. Runs that differ by their seed only make one
+    row.
     """
     if all(path.is_dir() for path in what):
         compare_runs(what, json_target, out)
@@ -57,7 +62,7 @@ def compare(
             "compare one scenario, or run directories", file=str(what[-1])
         )
     else:
-        variants = Variants(policies, placements, move or [], swap or [])
+        variants = Variants(policies, placements, move or [], swap or [], seeds)
         compare_variants(what[0], overrides or [], variants, json_target)
 
 
@@ -69,6 +74,7 @@ class Variants:
     placements: str
     moves: list[str]
     swaps: list[str]
+    seeds: int
 
 
 def compare_runs(paths: list[Path], json_target: str | None, out: Path | None) -> None:
@@ -111,8 +117,9 @@ def compare_variants(
         policies=_listed(options.policies),
         moves=[_pair(text, "=", "--move TASK=MACHINE") for text in options.moves],
         swaps=[_pair(text, ",", "--swap TASK,TASK") for text in options.swaps],
+        seeds=options.seeds,
     )
-    content = [candidate.to_json() for candidate in candidates]
+    content = [candidate.to_json(candidates[0]) for candidate in candidates]
     if emit(json_target, content):
         terminal().print(comparison_table(candidates, job_line(placed.problem.job)))
 

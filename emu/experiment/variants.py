@@ -10,7 +10,7 @@ from emu.errors import PlacementError, ScenarioError
 from emu.placement.neighbours import difference, moved
 from emu.problem import Problem, Profile
 from emu.report import Candidate
-from emu.scenario import at_speed, build_job, load, place, profile_of
+from emu.scenario import at_speed, build_job, load, place, prepare, profile_of
 from emu.scenario.pins import process_of
 from emu.scenario.suggestion import nearest
 from emu.simulation import makespan
@@ -32,6 +32,7 @@ def compare_variants(
     *,
     moves: Pairs = (),
     swaps: Pairs = (),
+    seeds: int = 1,
 ) -> list[Candidate]:
     """Return what every variant of ``base`` is simulated to take.
 
@@ -46,12 +47,32 @@ def compare_variants(
         (task, machine) of every move.
     swaps
         (task, task) of every swap.
+    seeds
+        How many: that of ``base`` and those that follow it.
 
     Raises
     ------
     ScenarioError, PlacementError, DataError
         As loading, placing and realizing say, or when a move cannot be.
     """
+    wanted = placements, policies, moves, swaps
+    found = _variants(base, *wanted)
+    first = base.scenario.seed
+    for seed in range(first + 1, first + seeds):
+        again = prepare(load(base.scenario, {"seed": seed, "expect": None}))
+        pairs = zip(found, _variants(again, *wanted), strict=True)
+        found = [one.beside(other) for one, other in pairs]
+    return found
+
+
+def _variants(
+    base: Experiment,
+    placements: Sequence[str],
+    policies: Sequence[str],
+    moves: Pairs,
+    swaps: Pairs,
+) -> list[Candidate]:
+    """Return what every variant takes with the seed of ``base``."""
     own = base.scenario.placement.policy, base.policy
     candidates = [_candidate(base, base.problem, own[0])]
     for near in _near(base.problem, moves, swaps):
@@ -103,10 +124,11 @@ def _candidate(
     policy = policy or base.policy
     realization = at_speed(base.scenario, problem, base.realization, base.problem)
     expected = Profile(realization.times, realization.volumes)
+    length = makespan(problem, realization, policy, profile=expected)
     return Candidate(
         placement,
         policy,
-        makespan(problem, realization, policy, profile=expected),
+        {base.scenario.seed: length},
         _crossing(problem, realization),
         moves
         or difference(

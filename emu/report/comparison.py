@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from emu.report.statistics import Interval, interval, paired, paired_text
 from emu.report.terminal import plain_table
-from emu.units import format_duration, format_ratio
+from emu.units import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.table import Table
 
@@ -22,23 +23,53 @@ class Candidate:
 
     Parameters
     ----------
-    makespan
-        Seconds.
+    makespans
+        Seconds by seed, of one or more seeds.
     moved
-        Share of the bytes that crossed between machines.
+        Share of the bytes that crossed between machines, with the first seed.
     moves
-        What stands elsewhere than in the scenario as it is.
+        What stands elsewhere than in the scenario as it is, likewise.
     """
 
     placement: str
     policy: str
-    makespan: float
+    makespans: Mapping[int, float]
     moved: float
     moves: tuple[Move, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields by name; seconds and shares."""
-        return asdict(self)
+    @property
+    def spread(self) -> Interval:
+        """Mean over the seeds, seconds, with its interval."""
+        return interval([*self.makespans.values()])
+
+    @property
+    def makespan(self) -> float:
+        """Mean over the seeds, seconds."""
+        return self.spread.mean
+
+    def beside(self, other: Candidate) -> Candidate:
+        """Return the candidate with the makespans of other seeds as well."""
+        return replace(self, makespans={**self.makespans, **other.makespans})
+
+    def to_json(self, first: Candidate) -> dict[str, Any]:
+        """Return the fields by name, in seconds and shares.
+
+        ``change`` is against the first candidate, the mean of the seeds' changes; with
+        half the width of its 95 % interval, and whether that holds 0.
+        """
+        change = paired(self.makespans, first.makespans)
+        return {
+            "placement": self.placement,
+            "policy": self.policy,
+            "makespan": self.makespan,
+            "half": self.spread.half,
+            "seeds": len(self.makespans),
+            "change": change.mean if change else None,
+            "change_half": change.half if change else None,
+            "tie": bool(change and change.tie),
+            "moved": self.moved,
+            "moves": [asdict(move) for move in self.moves],
+        }
 
 
 #: Moves that are listed below the table; beyond, only their number says much.
@@ -46,7 +77,7 @@ _LISTED = 6
 
 
 def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
-    """Return one row per candidate; the change is against the first one.
+    """Return one row per candidate; the change is against the first, seed by seed.
 
     Parameters
     ----------
@@ -58,22 +89,23 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
         "placement",
         "policy",
         ">makespan",
+        ">± (95 %)",
         ">change",
         ">bytes moved",
         ">tasks moved",
     )
-    first = candidates[0].makespan if candidates else 0.0
-    best = min((candidate.makespan for candidate in candidates), default=0.0)
+    best = min((one.makespan for one in candidates), default=0.0)
     for candidate in candidates:
-        change = candidate.makespan / first - 1 if first else 0.0
+        found = candidate.spread
         table.add_row(
             candidate.placement,
             candidate.policy,
-            format_duration(candidate.makespan, 6),
-            format_ratio(change),
+            format_duration(found.mean, 6),
+            format_duration(found.half) if found.half else "",
+            paired_text(paired(candidate.makespans, candidates[0].makespans)),
             f"{candidate.moved:.0%}",
             str(len(candidate.moves)),
-            style="bold" if candidate.makespan == best else "",
+            style="bold" if found.mean == best else "",
         )
     table.caption = "\n".join(
         f"{candidate.placement}: {', '.join(map(str, candidate.moves))}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from emu.report.statistics import interval
+from emu.report.statistics import Interval, interval, paired, paired_text
 from emu.report.terminal import plain_table
 from emu.runs.result import relative_error
 from emu.units import format_duration, format_ratio
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from emu.problem import Schedule
-    from emu.report.statistics import Interval
     from emu.runs.recorded_run import RecordedRun
 
 
@@ -114,21 +113,35 @@ def runs_json(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
 
     Keys ``name``, ``runs``, and per kind of makespan ``mean`` and ``half`` in seconds;
     ``makespan_error`` and ``replay_error`` are those of the means, None where a run
-    lacks one of the two.
+    lacks one of the two. ``change`` holds ``mean``, ``half`` and ``tie`` of the best
+    makespan against the first group, seed by seed; None where no seed is shared.
     """
+    groups = repetitions(runs)
+    first = _by_seed(next(iter(groups.values()), []))
     rows: list[dict[str, Any]] = []
     for name, group in makespans(runs).items():
         found = {kind: interval(values) for kind, values in group.items()}
+        change = paired(_by_seed(groups[name]), first)
         row: dict[str, Any] = {
             "name": name,
             "runs": max(one.count for one in found.values()),
             "makespan_error": _error(found, "predicted"),
             "replay_error": _error(found, "simulated"),
+            "change": change and {**vars(change), "tie": change.tie},
         }
         for kind, one in found.items():
             row[kind] = {"mean": one.mean, "half": one.half}
         rows.append(row)
     return rows
+
+
+def _by_seed(runs: Sequence[RecordedRun]) -> dict[int | None, float]:
+    """Return seed -> mean of the best makespans of its runs."""
+    found: dict[int | None, list[float]] = {}
+    for run in runs:
+        seed = run.manifest.get("scenario", {}).get("seed")
+        found.setdefault(seed, []).append(run.best.makespan)
+    return {seed: interval(values).mean for seed, values in found.items()}
 
 
 def _error(found: dict[str, Interval], beside: str) -> float | None:
@@ -146,6 +159,7 @@ def runs_table(runs: Sequence[RecordedRun]) -> Table:
         ">runs",
         ">emulated",
         ">±",
+        ">change",
         ">predicted",
         ">makespan error",
         ">replay error",
@@ -158,7 +172,14 @@ def runs_table(runs: Sequence[RecordedRun]) -> Table:
             str(row["runs"]),
             format_duration(emulated["mean"], 5) if emulated else "",
             format_duration(emulated["half"]) if emulated and emulated["half"] else "",
+            _change_text(row["change"]),
             format_duration(predicted["mean"], 5) if predicted else "",
             *("" if error is None else format_ratio(error) for error in errors),
         )
     return table
+
+
+def _change_text(change: dict[str, Any] | None) -> str:
+    if change is None:
+        return ""
+    return paired_text(Interval(change["mean"], change["half"], change["count"]))

@@ -232,6 +232,17 @@ def test_compare_shows_every_pair_of_policy_and_placement() -> None:
     assert rows[2]["moved"] <= rows[0]["moved"]
 
 
+def test_compare_takes_the_same_seeds_for_everybody() -> None:
+    """Nothing in this job is drawn: all seeds change alike."""
+    rows = _json("compare", GOLDEN, "--policies", "oes,fifo", "--seeds", "5")
+
+    assert [row["seeds"] for row in rows] == [5, 5]
+    assert [row["half"] for row in rows] == [0.0, 0.0]
+    change = rows[1]["makespan"] / rows[0]["makespan"] - 1
+    assert change != 0
+    assert (rows[1]["change"], rows[1]["change_half"]) == (pytest.approx(change), 0.0)
+
+
 def test_compare_refuses_an_unknown_policy() -> None:
     result = _run("compare", GOLDEN, "--policies", "oes,mxmin")
 

@@ -10,7 +10,7 @@ import pytest
 import emu
 from emu.errors import DataError
 from emu.report.plots import FIGURES, plot
-from emu.report.statistics import interval
+from emu.report.statistics import interval, paired, paired_text
 from tests.report.recorded import write_run
 
 if TYPE_CHECKING:
@@ -132,6 +132,33 @@ def test_half_a_run_is_drawn(tmp_path: Path) -> None:
 
     assert not any(key.startswith("emulated") for key in groups(tmp_path / "gantt.svg"))
     assert "mean rate of each flow, summed" in texts(tmp_path / "ports.svg")
+
+
+def test_differences_are_taken_draw_by_draw() -> None:
+    """Draws that differ tenfold, and one way that takes some 1 % longer."""
+    base = {0: 1.0, 1: 10.0, 2: 3.0, 3: 7.0}
+    longer = {0: 1.01, 1: 10.11, 2: 3.03, 9: 1.0}
+
+    found = paired(longer, base)
+
+    assert found is not None
+    assert found.count == 3
+    assert found.mean == pytest.approx((0.01 + 0.011 + 0.01) / 3)
+    assert not found.tie
+    assert paired_text(found) == "+1 ± 0.14 %"
+    assert paired({5: 1.0}, base) is None
+    assert paired_text(None) == ""
+
+
+def test_what_is_within_its_interval_is_a_tie() -> None:
+    mixed = paired({0: 1.01, 1: 0.99, 2: 1.02}, {0: 1.0, 1: 1.0, 2: 1.0})
+
+    assert mixed is not None
+    assert mixed.tie
+    assert paired_text(mixed) == "tie (+0.67 ± 3.8 %)"
+    assert not interval([0.01]).tie  # one draw says nothing about others
+    assert paired_text(interval([0.01])) == "+1 %"
+    assert paired_text(paired({0: 0.0}, {0: 0.0})) == "0 %"
 
 
 def test_interval() -> None:

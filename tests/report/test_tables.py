@@ -27,6 +27,7 @@ from emu.report import (
     terminal,
 )
 from emu.report.placement_table import ranges
+from emu.report.sweep_table import sweep_table
 from emu.simulation import simulate
 
 if TYPE_CHECKING:
@@ -80,11 +81,44 @@ def test_placement_shows_used_and_capacity() -> None:
 
 
 def test_comparison_is_against_the_first_row() -> None:
-    rows = [Candidate("ifs", "oes", 10.0, 0.5), Candidate("etp", "oes", 9.0, 0.25)]
+    rows = [
+        Candidate("ifs", "oes", {0: 10.0}, 0.5),
+        Candidate("etp", "oes", {0: 9.0}, 0.25),
+    ]
 
     _, _, first, second = _shown(comparison_table(rows))
     assert first.split() == ["ifs", "oes", "10", "s", "0", "%", "50%", "0"]
     assert second.split() == ["etp", "oes", "9", "s", "-10", "%", "25%", "0"]
+
+
+def test_comparison_pairs_the_seeds() -> None:
+    """Seeds are apart by more than candidates are, which differ by 1 to 2 %."""
+    first = Candidate("ifs", "oes", {0: 10.0, 1: 20.0, 2: 30.0}, 0.5)
+    shorter = Candidate("etp", "oes", {0: 9.9, 1: 19.7, 2: 29.5}, 0.5)
+    alike = Candidate("ifs", "fifo", {0: 10.1, 1: 19.8, 2: 30.2}, 0.5)
+
+    *_, second, third = _shown(comparison_table([first, shorter, alike]))
+    assert "-1.4 ± 0.86 %" in second
+    assert "tie (" in third
+    assert shorter.to_json(first)["tie"] is False
+    assert alike.to_json(first)["tie"] is True
+    assert alike.to_json(first)["seeds"] == 3
+
+
+def test_a_sweep_is_compared_with_its_best_seed_by_seed() -> None:
+    rows = [
+        {
+            "values": {"policy": policy, "seed": seed},
+            "figures": {"makespan": (10.0 + 5 * seed) * factor},
+        }
+        for policy, factors in {"oes": (1, 1), "maxmin": (1.02, 1.03)}.items()
+        for seed, factor in enumerate(factors)
+    ]
+
+    *_, best, other = _shown(sweep_table(rows, ["policy"]))
+    assert best.split()[:3] == ["oes", "12.5", "s"]
+    assert best.split()[-1] == "2"
+    assert other.endswith("tie (+2.5 ± 6.4 %)")
 
 
 @pytest.mark.parametrize(
