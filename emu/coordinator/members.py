@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from emu.network import SilenceWatch
+
 if TYPE_CHECKING:
     from emu.network import ControlConnection, RateBoard
 
@@ -15,12 +17,16 @@ class JoinedAgent:
     """An agent that has joined, with the rate board of its host."""
 
     def __init__(
-        self, name: str, connection: ControlConnection, host: dict[str, Any]
+        self,
+        name: str,
+        connection: ControlConnection,
+        host: dict[str, Any],
+        silence: float,
     ) -> None:
         self.name, self.connection, self.host = name, connection, host
         self.address = connection.peer_address
         self.board: RateBoard | None = None
-        self.last_heard = time.monotonic()
+        self.watch = SilenceWatch(silence, time.monotonic())
         self.gone = False
 
     @override

@@ -26,6 +26,7 @@ from emu.errors import (
 )
 from emu.launch import LocalAgent, describe_end
 from emu.network import (
+    BEAT,
     ControlConnection,
     ControlServer,
     Identity,
@@ -53,8 +54,7 @@ if TYPE_CHECKING:
 
     from emu.coordinator.settings import EmulationSettings
 
-_BEAT = 1.0  # wall seconds between two signs of life
-_SILENCE = 5.0  # wall seconds without one after which an agent counts as cut off
+_INTRODUCTION = 10.0  # wall seconds that who has proved itself has to say what it is
 _CAUSE_SHOWS = 0.5  # wall seconds in which the cause of a failure is reported, too
 _LEAVE = 2.0  # wall seconds that agents have to end their processes and leave
 
@@ -91,7 +91,7 @@ class Membership:
         self._local: LocalAgent | None = None
         self._watching: list[asyncio.Task[None]] = []
         self._left = asyncio.Event()
-        self._standstill = Standstill(_SILENCE)
+        self._standstill = Standstill(settings.silence)
 
     async def __aenter__(self) -> Self:
         settings = self._settings
@@ -120,7 +120,6 @@ class Membership:
             if isinstance(error, OSError):
                 raise RunError(f"cannot start an agent: {error}") from error
             raise
-        self._watch(self._await_silence())
         return self
 
     async def __aexit__(
@@ -253,7 +252,7 @@ class Membership:
     async def _joined(self, connection: ControlConnection, who: Identity) -> None:
         """Take in a connection that has proved who it is, until it ends."""
         try:
-            hello = unpack(await connection.receive(_SILENCE))
+            hello = unpack(await connection.receive(_INTRODUCTION))
         except EmulatorError:
             return  # not one of ours after all; who is missing will be noticed
         if isinstance(hello, AgentHello) and who.role == "agent":
@@ -266,12 +265,17 @@ class Membership:
         self, connection: ControlConnection, hello: AgentHello
     ) -> None:
         if len(self.agents) == (self._settings.agents or 1):
-            connection.send(pack(Stop("every agent of this run has joined already")))
+            unwanted = "every agent of this run has joined already"
+            connection.send(pack(Failed("NotWanted", unwanted, "")))
+            self._note(f"refused an agent from {connection.peer_address}: {unwanted}")
             return
-        agent = JoinedAgent(f"agent {len(self.agents)}", connection, hello.host)
+        agent = JoinedAgent(
+            f"agent {len(self.agents)}", connection, hello.host, self._settings.silence
+        )
         self.agents.append(agent)
         self._mail.put((agent.name, hello))
         beat = asyncio.create_task(self._beat(agent))
+        watching = asyncio.create_task(self._await_silence(agent))
         try:
             await connection.follow(lambda said: self._agent_said(agent, unpack(said)))
         except (WireError, RunError) as error:
@@ -281,9 +285,10 @@ class Membership:
             agent.gone = True
             self._left.set()
             beat.cancel()
+            watching.cancel()
 
     def _agent_said(self, agent: JoinedAgent, message: Message) -> bool:
-        agent.last_heard = time.monotonic()
+        agent.watch.heard(time.monotonic())
         if isinstance(message, ProcessDied):
             self._process_died(message)
         elif isinstance(message, Failed):
@@ -291,13 +296,18 @@ class Membership:
             self._report(Severity.KILLED, NodeLost(text))
         elif not isinstance(message, Beat):
             self._mail.put((agent.name, message))
+        elif message.stood_still:
+            self._note(f"{agent} stood still for {message.stood_still:.1f} s")
         return True
 
     async def _beat(self, agent: JoinedAgent) -> None:
         with contextlib.suppress(EmulatorError):
             while True:
                 agent.connection.send(pack(Beat()))
-                await asyncio.sleep(_BEAT)
+                self._standstill.look()
+                if stood_still := agent.watch.stood_still():
+                    self._note(f"this process stood still for {stood_still:.1f} s")
+                await asyncio.sleep(BEAT)
 
     async def _follow_process(self, process: Process) -> None:
         name = process.name
@@ -363,19 +373,11 @@ class Membership:
         said = f"it said: {lines[-1]}" if lines else "it said nothing"
         return f"{said} (the log is {self._log})"
 
-    async def _await_silence(self) -> None:
-        """Report agents that are cut off; a pause of our own is nobody's silence."""
-        while True:
-            await asyncio.sleep(_BEAT / 2)
-            paused, now = self._standstill.look() > _BEAT, time.monotonic()
-            for agent in self.agents:
-                if paused:
-                    agent.last_heard = now
-                elif not agent.gone and now - agent.last_heard > _SILENCE:
-                    agent.gone = True
-                    text = f"{agent} has been silent for {_SILENCE:g} s of wall time"
-                    error = NodeLost(f"{text} ({self._story()})")
-                    self._report(Severity.KILLED, error)
+    async def _await_silence(self, agent: JoinedAgent) -> None:
+        """Report an agent that is cut off."""
+        how = await agent.watch.silence()
+        agent.gone = True
+        self._report(Severity.KILLED, NodeLost(f"{agent} {how} ({self._story()})"))
 
     async def _all_left(self) -> None:
         """Wait for the agents on other hosts to have ended their processes."""

@@ -222,7 +222,7 @@ class Coordinator:
         edges = len(self._problem.job.edges)
         for number, agent in enumerate(membership.agents):
             mine = [d for d in descriptions if hosts[d["process"]] == number]
-            membership.tell_agent(agent, Launch(edges, mine))
+            membership.tell_agent(agent, Launch(edges, mine, self._settings.silence))
         await membership.open_boards()
         processes = list(self._problem.job.processes)
         listening = await membership.gather(processes, "come up", Listening)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from emu.shaping import FlowEnds
 
+from emu.network import SILENCE
+
 ComputeMode = Literal["timed", "real", "padded"]
 
 
@@ -49,6 +51,8 @@ class EmulationSettings:
         come by then, and senders lead.
     deadline
         Wall seconds that anything may be overdue before the run is given up.
+    silence
+        Wall seconds that agent and coordinator may hear nothing of each other.
     memory_limit
         Real bytes of received payload that one process may hold at a time.
     agents
@@ -69,7 +73,7 @@ class EmulationSettings:
     Raises
     ------
     ValueError
-        When a scale, the deadline or the limit is not positive and finite.
+        When a scale, the deadline, the silence or the limit is not positive and finite.
     """
 
     time_scale: float = 1.0
@@ -77,6 +81,7 @@ class EmulationSettings:
     compute: ComputeMode = "timed"
     flow_ends: FlowEnds = "arrival"
     deadline: float = 30.0
+    silence: float = SILENCE
     memory_limit: float = 4e9
     agents: int = 0
     listen: str = "127.0.0.1"
@@ -86,7 +91,13 @@ class EmulationSettings:
     hosts: Hosts | None = None
 
     def __post_init__(self) -> None:
-        for name in ("time_scale", "byte_scale", "deadline", "memory_limit"):
+        for name in (
+            "time_scale",
+            "byte_scale",
+            "deadline",
+            "silence",
+            "memory_limit",
+        ):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name} is {value}; it must be positive and finite")

@@ -56,6 +56,7 @@ def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSetting
         "compute": emulation.compute,
         "flow_ends": emulation.flow_ends,
         "deadline": emulation.deadline,
+        "silence": emulation.silence,
     }
     if emulation.memory_limit is not None:
         stated["memory_limit"] = emulation.memory_limit

@@ -20,7 +20,16 @@ from emu.errors import (
 )
 from emu.launch.fork import fork_processes, fork_server_end, kill_descendants
 from emu.launch.programs import check_allowed, preloaded, programs_of, with_keys
-from emu.network import Identity, RateBoard, connect_control
+from emu.names import printable
+from emu.network import (
+    BEAT,
+    SILENCE,
+    Identity,
+    RateBoard,
+    SilenceWatch,
+    connect_control,
+    format_address,
+)
 from emu.wire import WireLimits
 from emu.wire.messages import (
     AgentHello,
@@ -43,8 +52,6 @@ if TYPE_CHECKING:
 
     from emu.network import ControlConnection
 
-_BEAT = 1.0  # wall seconds between two signs of life
-_SILENCE = 5.0  # wall seconds without one after which the coordinator counts as gone
 #: A launch tells every process of this host the times and lengths of all iterations.
 _LIMITS = WireLimits(message=1 << 28)
 _GRACE = 1.0  # wall seconds that a node process has to end by itself
@@ -80,7 +87,7 @@ class Agent:
         self._coordinator, self._token = coordinator, token
         self._allow, self._bind, self._patience = frozenset(allow), bind, patience
         self._processes: list[ForkServerProcess] = []
-        self._last_heard = time.monotonic()
+        self._watch = SilenceWatch(SILENCE, time.monotonic())
 
     async def run(self) -> None:
         """Serve one run and return when it is over.
@@ -95,16 +102,20 @@ class Agent:
             token, or wants a program started that is not allowed.
         """
         connection = await self._join()
+        self._watch.heard(time.monotonic())
         beat = asyncio.create_task(self._beat(connection))
+        watching = asyncio.create_task(self._await_silence(connection))
         try:
             launch = await self._order(connection)
             if launch is None:
                 return
+            self._watch.limit = launch.silence
             with contextlib.closing(RateBoard.create(max(launch.edges, 1))) as board:
                 connection.send(pack(BoardReady(board.path)))
                 await self._serve(launch, board, connection)
         finally:
             beat.cancel()
+            watching.cancel()
             await self._end_processes()
             await connection.aclose()
 
@@ -142,20 +153,29 @@ class Agent:
             except (NodeLost, DeadlineExceeded) as error:
                 if time.monotonic() > deadline:
                     raise NodeLost(
-                        f"no coordinator answers at {host}:{port}: {error}"
+                        f"no coordinator answers at {format_address(host, port)}: "
+                        f"{error}"
                     ) from error
                 await asyncio.sleep(0.1)
             else:
                 connection.send(pack(AgentHello(describe_host())))
                 return connection
 
-    @staticmethod
-    async def _order(connection: ControlConnection) -> Launch | None:
-        """Return what to launch, None when the run ended before it began."""
+    async def _order(self, connection: ControlConnection) -> Launch | None:
+        """Return what to launch, None when the run ended before it began.
+
+        Raises
+        ------
+        NodeMisbehaved
+            When the run has no use for this agent.
+        """
         while True:
-            message = unpack(await connection.receive(_SILENCE))
+            message = unpack(await connection.receive())
+            self._watch.heard(time.monotonic())
             if isinstance(message, Stop):
                 return None
+            if isinstance(message, Failed):
+                raise NodeMisbehaved(f"not wanted: {printable(message.text)}")
             if not isinstance(message, Beat):
                 return expect(message, Launch)
 
@@ -212,7 +232,8 @@ class Agent:
             When it falls silent.
         """
         while True:
-            message = unpack(await connection.receive(_SILENCE))
+            message = unpack(await connection.receive())
+            self._watch.heard(time.monotonic())
             if isinstance(message, RateUpdate):
                 publish_lines(board, message)
             elif isinstance(message, Stop):
@@ -223,8 +244,13 @@ class Agent:
     async def _beat(self, connection: ControlConnection) -> None:
         with contextlib.suppress(EmulatorError, OSError):
             while True:
-                connection.send(pack(Beat()))
-                await asyncio.sleep(_BEAT)
+                connection.send(pack(Beat(self._watch.stood_still())))
+                await asyncio.sleep(BEAT)
+
+    async def _await_silence(self, connection: ControlConnection) -> None:
+        how = await self._watch.silence()
+        where = format_address(*self._coordinator)
+        connection.give_up(NodeLost(f"the coordinator at {where} {how}"))
 
     async def _end_processes(self) -> None:
         """Give the processes a moment to end by themselves, then kill them."""

@@ -25,9 +25,12 @@ from emu.network.pacer import Pacer, PacerStatistics, lead_time, pace_at
 from emu.network.pool import BufferPool, PooledBuffer, PoolStatistics
 from emu.network.rate_board import RateBoard
 from emu.network.rx_timestamps import arrival_device
+from emu.network.silence import BEAT, SILENCE, SilenceWatch
 from emu.network.tuning import tune_process, tune_socket
 
 __all__ = [
+    "BEAT",
+    "SILENCE",
     "Alarm",
     "BufferPool",
     "ControlConnection",
@@ -51,6 +54,7 @@ __all__ = [
     "Rejections",
     "RunClock",
     "SendRecord",
+    "SilenceWatch",
     "arrival_device",
     "connect_control",
     "derive_key",

@@ -277,6 +277,10 @@ class ControlConnection(asyncio.BufferedProtocol):
             self._arrived.clear()
             await self._arrived.wait()
 
+    def give_up(self, error: EmulatorError) -> None:
+        """Take the peer for gone, for this reason: whoever waits for it is told."""
+        self._fail(error)
+
     def statistics(self) -> ControlStatistics:
         """Return how much was said."""
         return ControlStatistics(self._sent, self._received, self._high_water)

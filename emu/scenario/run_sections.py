@@ -118,6 +118,9 @@ class EmulationSection(Section):
     """Wall time that ``time_scale: auto`` may take for trials after the first."""
     deadline: Duration = 30.0
     """Wall time after which a wait ends the run with an error."""
+    silence: Annotated[Duration, Field(gt=0)] = 60.0
+    """Wall time without a sign of life after which a host counts as cut off; time in
+    which the one who listens stood still itself does not count."""
     memory_limit: Size | None = None
     """Of bytes in flight, real; more ends the run with an error."""
 

@@ -32,10 +32,14 @@ class AgentHello:
 
 @dataclass(frozen=True)
 class Launch:
-    """Fork these processes; each map is a whole process description."""
+    """Fork these processes; each map is a whole process description.
+
+    ``silence`` is for how many wall seconds the coordinator may say nothing.
+    """
 
     edges: int
     processes: list[Any]
+    silence: float
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,12 @@ class ProcessDied:
 
 @dataclass(frozen=True)
 class Beat:
-    """I am alive. Agent and coordinator send one a second to each other."""
+    """I am alive. Agent and coordinator send one a second to each other.
+
+    ``stood_still``: wall seconds since the last one in which I could not run.
+    """
+
+    stood_still: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,7 @@ class NodeProcess:
         control = await connect_control(
             tuple(self._description["coordinator"]),
             identity=Identity("process", self._name, self._description["key"]),
+            within=float(self._description["deadline"]),
         )
         try:
             control.send(pack(ProcessHello(os.getpid())))

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -156,6 +157,7 @@ def test_interrupt(
 
 SCRIPT = """
 import sys
+import threading
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from tests.coordinator.emulated import Acts, golden
@@ -262,6 +264,49 @@ def test_process_that_never_connects(
     with pytest.raises(DeadlineExceeded, match="s1 did not come up within 4 s"):
         run(problem, realization, tmp_path, deadline=4.0)
     leftovers.note()
+
+
+def test_agent_that_stood_still_for_8_seconds_does_no_harm(
+    tmp_path: Path, leftovers: Leftovers
+) -> None:
+    """5 s of silence ended runs: a loaded host or a suspended laptop was enough."""
+    problem, realization = golden(1)
+
+    def pause() -> None:
+        agent = named(leftovers.note(), "agent")
+        agent.suspend()
+        threading.Timer(8.0, agent.resume).start()
+
+    emulated = run(
+        problem, realization, tmp_path, Acts("began", pause, problem), time_scale=1.0
+    )
+
+    assert emulated.schedule.makespan == pytest.approx(17.0, rel=0.2)
+    assert re.search(
+        r"agent 0 at .* stood still for [78]\.\d s",
+        (tmp_path / "agent.log").read_text(),
+    )
+
+
+def test_silent_agent_ends_the_run_with_its_name_and_how_long(
+    tmp_path: Path, leftovers: Leftovers
+) -> None:
+    problem, realization = golden(3)
+
+    def stop() -> None:
+        named(leftovers.note(), "agent").suspend()
+
+    with pytest.raises(
+        NodeLost, match=r"agent 0 at .* has been silent for 2 s of wall"
+    ):
+        run(
+            problem,
+            realization,
+            tmp_path,
+            Acts("began", stop, problem),
+            time_scale=1.0,
+            silence=2.0,
+        )
 
 
 GARBAGE = {

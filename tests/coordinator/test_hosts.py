@@ -125,6 +125,7 @@ def settings(host: str, time_scale: float) -> EmulationSettings:
         agents=2,
         listen=host,
         token=TOKEN,
+        silence=5.0,
     )
 
 

@@ -85,7 +85,7 @@ def test_rogue_coordinator_starts_nothing_and_learns_nothing() -> None:
     """The hole of old: who had the address had any function called, token and all."""
 
     async def join() -> list[bytes]:
-        orders = said(accepted=True) + said(**pack(Launch(1, [ORDERED])))
+        orders = said(accepted=True) + said(**pack(Launch(1, [ORDERED], 5.0)))
         async with rogue(orders) as (address, got):
             with pytest.raises(NodeMisbehaved, match=r"agent on .* does not trust"):
                 await Agent(address, TOKEN).run()
@@ -98,12 +98,30 @@ def test_rogue_coordinator_starts_nothing_and_learns_nothing() -> None:
     assert not psutil.Process().children()
 
 
+def test_agent_too_many_is_told_so() -> None:
+    async def refuse(connection: ControlConnection, _who: Identity) -> None:
+        connection.send(pack(Failed("NotWanted", "all have joined already", "")))
+        async for _ in connection:
+            pass
+
+    async def join() -> None:
+        server = ControlServer(token=TOKEN, on_connection=refuse)
+        address = await server.start("127.0.0.1")
+        try:
+            await Agent(address, TOKEN).run()
+        finally:
+            await server.aclose()
+
+    with pytest.raises(NodeMisbehaved, match="not wanted: all have joined already"):
+        asyncio.run(asyncio.wait_for(join(), 20))
+
+
 def test_coordinator_with_the_token_starts_only_what_the_owner_allows() -> None:
     said_by_agent: list[Message] = []
     left = asyncio.Event()
 
     async def order(connection: ControlConnection, _who: Identity) -> None:
-        connection.send(pack(Launch(1, [ORDERED])))
+        connection.send(pack(Launch(1, [ORDERED], 5.0)))
         said_by_agent.extend([unpack(fields) async for fields in connection])
         left.set()
 
