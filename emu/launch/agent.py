@@ -18,7 +18,7 @@ from emu.errors import (
     NodeLost,
     NodeMisbehaved,
 )
-from emu.launch.fork import fork_processes, fork_server_end, kill_descendants
+from emu.launch.fork import ForkServer
 from emu.launch.programs import check_allowed, preloaded, programs_of, with_keys
 from emu.names import printable
 from emu.network import (
@@ -48,7 +48,6 @@ from emu.wire.messages import (
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from multiprocessing.context import ForkServerProcess
 
     from emu.network import ControlConnection
 
@@ -86,7 +85,7 @@ class Agent:
     ) -> None:
         self._coordinator, self._token = coordinator, token
         self._allow, self._bind, self._patience = frozenset(allow), bind, patience
-        self._processes: list[ForkServerProcess] = []
+        self._forks: ForkServer | None = None
         self._watch = SilenceWatch(SILENCE, time.monotonic())
 
     async def run(self) -> None:
@@ -116,7 +115,8 @@ class Agent:
         finally:
             beat.cancel()
             watching.cancel()
-            await self._end_processes()
+            if self._forks is not None:
+                await self._forks.aclose(_GRACE)
             await connection.aclose()
 
     async def _serve(
@@ -134,8 +134,7 @@ class Agent:
             await following
         finally:
             following.cancel()
-            if not launching.done():
-                kill_descendants()  # a fork server that imports cannot be asked
+            launching.cancel()
             await asyncio.gather(launching, following, return_exceptions=True)
 
     async def _join(self) -> ControlConnection:
@@ -195,33 +194,24 @@ class Agent:
         try:
             check_allowed(programs, self._allow)
         except NodeMisbehaved as error:
-            with contextlib.suppress(EmulatorError):
-                connection.send(pack(Failed("ProgramRefused", str(error), "")))
+            self._tell(connection, Failed("ProgramRefused", str(error), ""))
             raise
-        # In a thread: the fork server imports for seconds, the heart must beat on.
+        self._forks = ForkServer(
+            lambda name, code: self._tell(connection, ProcessDied(name, code)),
+            lambda how: self._tell(connection, Failed("ForkServerLost", how, "")),
+        )
         try:
-            self._processes = await asyncio.to_thread(
-                fork_processes, descriptions, preloaded(programs)
-            )
-        except (OSError, EOFError) as error:
-            lost = NodeLost(f"cannot fork node processes: {error!r}; see the log")
-            with contextlib.suppress(EmulatorError):
-                connection.send(pack(Failed("ForkServerLost", str(lost), "")))
+            await self._forks.start(descriptions, preloaded(programs))
+        except OSError as error:
+            lost = NodeLost(f"cannot fork node processes: {error}; see the log")
+            self._tell(connection, Failed("ForkServerLost", str(lost), ""))
             raise lost from error
-        loop = asyncio.get_running_loop()
-        for process in self._processes:
-            loop.add_reader(process.sentinel, self._died, process, connection)
 
-    def _died(self, process: ForkServerProcess, connection: ControlConnection) -> None:
-        asyncio.get_running_loop().remove_reader(process.sentinel)
-        process.join(timeout=1)
-        code = process.exitcode
-        lost = fork_server_end(process)
-        died: Message = ProcessDied(process.name, 0 if code is None else code)
-        if lost:
-            died = Failed("ForkServerLost", lost, "")
+    @staticmethod
+    def _tell(connection: ControlConnection, message: Message) -> None:
+        """Tell the coordinator, if it still listens."""
         with contextlib.suppress(EmulatorError, OSError):
-            connection.send(pack(died))
+            connection.send(pack(message))
 
     async def _follow(self, connection: ControlConnection, board: RateBoard) -> None:
         """Do what the coordinator says until it ends the run.
@@ -252,13 +242,6 @@ class Agent:
         where = format_address(*self._coordinator)
         connection.give_up(NodeLost(f"the coordinator at {where} {how}"))
 
-    async def _end_processes(self) -> None:
-        """Give the processes a moment to end by themselves, then kill them."""
-        loop = asyncio.get_running_loop()
-        for process in self._processes:
-            loop.remove_reader(process.sentinel)
-        await asyncio.to_thread(join_or_kill, self._processes, _GRACE)
-
 
 def publish_lines(board: RateBoard, lines: RateUpdate) -> None:
     """Put lines that came by message on the board of this host."""
@@ -269,17 +252,6 @@ def publish_lines(board: RateBoard, lines: RateUpdate) -> None:
         np.frombuffer(lines.rates, "<f8"),
         np.frombuffer(lines.since, "<f8"),
     )
-
-
-def join_or_kill(processes: list[ForkServerProcess], grace: float) -> None:
-    """Wait ``grace`` wall seconds for all processes together, then kill the rest."""
-    deadline = time.monotonic() + grace
-    for process in processes:
-        process.join(max(deadline - time.monotonic(), 0.0))
-    for process in processes:
-        if process.is_alive():
-            process.kill()
-        process.join(1.0)
 
 
 def describe_host() -> dict[str, Any]:

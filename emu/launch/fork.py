@@ -2,105 +2,123 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import ctypes
-import gc
-import importlib
-import multiprocessing
 import os
-import shutil
 import signal
+import socket
 import sys
-import tempfile
-import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
+import msgpack
 
-from emu.launch.programs import RUNTIME
-from emu.launch.signals import die_with_parent
+from emu.launch.orders import LENGTH, packed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from multiprocessing.context import ForkServerProcess
+    from collections.abc import Callable
 
-_TETHER = "emu.launch.tether"
-_PR_SET_NAME = 15
 # One compute thread per process: they share two or four cores with dozens of others,
 # and an OpenMP pool cannot be forked. Read by the libraries when they are imported.
-_ONE_THREAD = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NUMBA_NUM_THREADS",
-)
+_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+}
+_LEAVE = 0.5  # wall seconds that the server has to end when it is let go
 
 
-def fork_processes(
-    descriptions: list[dict[str, Any]], preload: list[str]
-) -> list[ForkServerProcess]:
-    """Fork one process per description and return them, started.
+class ForkServer:
+    """The fork server of an agent, and the processes that it has forked.
 
-    Blocks until the fork server has imported the modules of ``preload``: 0.3 s for a
-    job of timed tasks, 1.5-4 s where torch and dgl are needed.
-
-    Raises
-    ------
-    OSError, EOFError
-        When the fork server has died.
+    Parameters
+    ----------
+    on_end
+        Called with the name of a process that has ended, and its exit status: negative
+        is the number of the signal that killed it.
+    on_lost
+        Called when the server itself has ended, with how.
     """
-    for variable in _ONE_THREAD:
-        os.environ[variable] = "1"
-    os.environ.setdefault("DGLBACKEND", "pytorch")  # or dgl prints that it chose it
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([_TETHER, *preload])
-    processes = []
-    with _scratch():
-        for description in descriptions:
-            process = context.Process(
-                target=_enter, args=(description,), name=description["process"]
+
+    def __init__(
+        self,
+        on_end: Callable[[str, int], None],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        self._on_end, self._on_lost = on_end, on_lost
+        self._alive: set[str] = set()
+        self._changed = asyncio.Event()
+        self._process: asyncio.subprocess.Process | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def start(
+        self, descriptions: list[dict[str, Any]], preload: list[str]
+    ) -> None:
+        """Start the server and order one process per description.
+
+        It imports the modules of ``preload`` first: 0.3 s for a job of timed tasks,
+        1.5-4 s where torch and dgl are needed.
+
+        Raises
+        ------
+        OSError
+            When it cannot be started, or has ended.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "emu.launch.fork_server",
+                stdin=theirs.fileno(),
+                env={"DGLBACKEND": "pytorch", **os.environ, **_ENVIRONMENT},
             )
-            process.start()
-            processes.append(process)
-    return processes
+        reader, self._writer = await asyncio.open_unix_connection(sock=ours)
+        self._alive = {description["process"] for description in descriptions}
+        self._following = asyncio.create_task(self._follow(reader))
+        self._writer.write(packed({"preload": preload}))
+        for description in descriptions:
+            self._writer.write(packed({"fork": description}))
+            await self._writer.drain()
 
+    async def _follow(self, reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, OSError):
+            while True:
+                (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+                note = msgpack.unpackb(await reader.readexactly(length))
+                self._alive.discard(note["ended"])
+                self._changed.set()
+                self._on_end(note["ended"], note["code"])
+        if self._process is not None:
+            how = describe_end(await self._process.wait())
+            self._alive.clear()  # they die with it
+            self._changed.set()
+            self._on_lost(f"the fork server {how}")
 
-def scratch_of(agent: int) -> Path:
-    """Return the directory of the fork server's socket while an agent (pid) forks."""
-    return Path(tempfile.gettempdir()) / f"emu-agent-{agent}"
+    async def aclose(self, grace: float) -> None:
+        """End everybody: processes have ``grace`` wall seconds to do so by themselves.
 
-
-@contextlib.contextmanager
-def _scratch() -> Iterator[None]:
-    """Have multiprocessing put its socket where it goes once everybody is forked.
-
-    By itself it removes it when this process exits in good order, so that a killed
-    agent would leave it behind. There is no public way to choose the place.
-    """
-    path = scratch_of(os.getpid())
-    path.mkdir(mode=0o700, exist_ok=True)
-    config: dict[str, Any] = getattr(multiprocessing.current_process(), "_config", {})
-    config["tempdir"] = str(path)
-    try:
-        yield
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def fork_server_end(process: ForkServerProcess) -> str:
-    """Return how the fork server of a dead process ended, empty if it has not.
-
-    With its fork server a process loses the one who would have told its exit status.
-    """
-    if process.exitcode != 255:
-        return ""
-    for child in psutil.Process().children():
-        with contextlib.suppress(psutil.Error, ChildProcessError):
-            if child.status() == psutil.STATUS_ZOMBIE:
-                code = os.waitstatus_to_exitcode(os.waitpid(child.pid, os.WNOHANG)[1])
-                return f"the fork server {describe_end(code)}"
-    return ""
+        The server takes those along that it has left; the kernel does so where the
+        server is killed.
+        """
+        if self._process is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                while self._alive:
+                    self._changed.clear()
+                    await self._changed.wait()
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
+        if self._writer is not None:
+            self._writer.close()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), _LEAVE)
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()  # it imports, or is stopped
+        await self._process.wait()
 
 
 def describe_end(code: int) -> str:
@@ -111,38 +129,3 @@ def describe_end(code: int) -> str:
         return f"was killed by {signal.Signals(-code).name}"
     except ValueError:
         return f"was killed by signal {-code}"
-
-
-def kill_descendants() -> None:
-    """Kill whatever this process has started, and what that has, by process id."""
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            child.kill()
-
-
-def _enter(description: dict[str, Any]) -> None:
-    """Run the description's runtime in the forked process."""
-    # What the fork server imported is never garbage. To look through it takes 100 ms
-    # where torch is, at any moment of the run, and copies every page.
-    gc.freeze()
-    die_with_parent()  # the fork server, which in turn dies with its agent
-    _name_process(f"emu:{description['process']}")
-    # Ctrl-C is for the coordinator, which then ends its processes one by one.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        module, function = RUNTIME.split(":")
-        code = getattr(importlib.import_module(module), function)(description)
-    except Exception:  # noqa: BLE001 -- whatever it is, its trace goes to the log
-        traceback.print_exc()
-        code = 1
-    if code:
-        # Not sys.exit, which would wait for a program that still computes.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def _name_process(name: str) -> None:
-    """Show ``name`` in ps and top (Linux cuts it at 15 characters)."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import sys
 from typing import TYPE_CHECKING
 
-from emu.launch.fork import describe_end, scratch_of
+from emu.launch.fork import describe_end
 from emu.network import format_address
 
 if TYPE_CHECKING:
@@ -92,5 +91,4 @@ class LocalAgent:
             # Also what an already dead agent left in its group (kill -9 of the agent).
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            shutil.rmtree(scratch_of(self._process.pid), ignore_errors=True)
         await self._process.wait()

@@ -104,9 +104,9 @@ def named(found: list[psutil.Process], name: str) -> psutil.Process:
         command = " ".join(process.cmdline())
         if process.name() == f"emu:{name}":
             return process
-        if name == "agent" and "emu.launch" in command:
+        if name == "agent" and "emu.launch " in command:
             return process
         forked = process.name().startswith("emu:")
-        if name == "fork server" and "forkserver" in command and not forked:
+        if name == "fork server" and "emu.launch.fork_server" in command and not forked:
             return process
     raise LookupError(f"no {name} among {[p.name() for p in found]}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -235,39 +234,3 @@ def test_result_and_error_pass_through() -> None:
     assert run_until_signalled(answer(), str) == 42
     with pytest.raises(NodeLost, match="gone"):
         run_until_signalled(fail(), str)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel does it on Linux")
-def test_tethered_process_dies_with_its_parent() -> None:
-    child = "import emu.launch.tether, time; print('tied', flush=True); time.sleep(60)"
-    parent = (
-        "import subprocess, sys, os, signal\n"
-        f"child = subprocess.Popen([sys.executable, '-c', {child!r}],"
-        " stdout=subprocess.PIPE)\n"
-        "child.stdout.readline()\n"
-        "print(child.pid, flush=True)\n"
-        "os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-
-    async def start() -> int:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", parent, stdout=asyncio.subprocess.PIPE
-        )
-        out, _ = await process.communicate()
-        return int(out)
-
-    child_pid = asyncio.run(start())
-    patience = time.monotonic() + 10
-    while (alive := _alive(child_pid)) and time.monotonic() < patience:
-        time.sleep(0.01)
-
-    assert not alive
-
-
-def _alive(pid: int) -> bool:
-    import psutil
-
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
