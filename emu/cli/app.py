@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
+import os
 import sys
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -14,10 +18,13 @@ from typing_extensions import override
 import emu
 from emu.cli.listing import COMMANDS, GROUPS
 from emu.cli.plain_help import Command, write_paragraphs, write_parameters
-from emu.errors import EmulatorError
+from emu.errors import DataError, EmulatorError
+from emu.interruption import INTERRUPTED, one_line_at_a_signal, tell
 
-#: As shells have it: 128 + SIGINT.
-INTERRUPTED = 130
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_UNWRITABLE = {errno.ENOSPC, errno.EIO, errno.EDQUOT}
 
 
 class Commands(TyperGroup):
@@ -81,7 +88,7 @@ class Commands(TyperGroup):
                 typer.echo(f"emu: {line}", err=True)
             raise typer.Exit(error.exit_code) from error
         except KeyboardInterrupt as error:
-            typer.echo(f"emu: {error}" if str(error) else "emu: interrupted", err=True)
+            tell(str(error) or "interrupted")
             raise typer.Exit(INTERRUPTED) from error
 
 
@@ -119,4 +126,25 @@ def options(
 
 def main() -> None:
     """Run the command that the arguments of this process name."""
-    sys.exit(app())
+    with one_line_at_a_signal(), _told_of_a_full_device():
+        app()
+
+
+@contextlib.contextmanager
+def _told_of_a_full_device() -> Iterator[None]:
+    """End with one line where standard output cannot be written."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.filename is not None or error.errno not in _UNWRITABLE:
+            raise
+        # What is left in the buffer would fail once more at the very end.
+        with Path(os.devnull).open("w") as nothing:
+            os.dup2(nothing.fileno(), sys.stdout.fileno())
+        typer.echo(
+            f"emu: standard output cannot be written: {error.strerror}", err=True
+        )
+        sys.exit(DataError.exit_code)

@@ -13,6 +13,7 @@ import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from emu.atomic_file import whole_file
 from emu.errors import DataError
 
 if TYPE_CHECKING:
@@ -119,19 +120,12 @@ def save(figure: Figure, path: Path) -> None:
     if kind not in FORMATS:
         known = ", ".join(f".{name}" for name in FORMATS)
         raise DataError(f"ends in none of {known}", path=str(path))
-    partial = path.with_name(f".{path.name}.partial")
     # Without a date the same figure is the same file.
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    try:
+    with whole_file(path) as partial:
         figure.savefig(
             partial, format=kind, dpi=200, metadata=undated.get(kind), facecolor="auto"
         )
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise DataError(
-            f"cannot be written: {error.strerror}", path=str(path)
-        ) from error
 
 
 def time_axis(axes: Axes, end: float, name: str = "emulated time") -> None:

@@ -18,16 +18,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.atomic_file import whole_file
 from emu.errors import DataError
 from emu.runs.problem_json import (
     problem_from_json,
@@ -108,23 +107,8 @@ class RunDirectory:
         self._write(name, content.getvalue())
 
     def _write(self, name: str, content: bytes) -> None:
-        target = self.path / name
-        temporary = self.path / f"{name}.partial"
-        try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        except OSError as error:
-            self._refused(temporary, error)
-
-    def _refused(self, temporary: Path, error: OSError) -> None:
-        with contextlib.suppress(OSError):  # the first error is the one to tell
-            temporary.unlink(missing_ok=True)
-        raise DataError(
-            f"cannot write: {error.strerror or error}", path=str(temporary)
-        ) from error
+        with whole_file(self.path / name) as partial:
+            partial.write_bytes(content)
 
 
 def read_json(path: Path) -> Any:

@@ -7,6 +7,7 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from emu.atomic_file import write_atomic
 from emu.errors import DataError
 from emu.report.html import explained, sections
 from emu.report.html.chart_data import chart_data, training_data
@@ -45,14 +46,7 @@ def write_report(run: Path, out: Path | None = None) -> Path:
     if not run.is_dir():
         raise DataError("is not a run directory", path=str(run))
     target = out or run / "report.html"
-    temporary = target.with_name(target.name + ".partial")
-    try:
-        temporary.write_text(report_page(run), encoding="utf-8")
-        temporary.replace(target)
-    except OSError as error:
-        raise DataError(
-            f"cannot be written: {error.strerror or error}", path=str(target)
-        ) from error
+    write_atomic(target, report_page(run))
     return target
 
 

@@ -1,0 +1,131 @@
+"""Signals at any moment of a command: one line, status 130, nothing half-written."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SEARCH = ["place", "golden", "--set", "placement.policy=best"]
+SEARCH += ["--set", "placement.iterations=10000000"]
+SLOW = "import time, sys\nfrom emu.interruption import one_line_at_a_signal\n"
+
+
+def caught(pid: int, number: signal.Signals) -> bool:
+    """Return whether a process has a handler for a signal, by the kernel's word."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    mask = re.search(r"SigCgt:\s*(\w+)", status)
+    return mask is not None and bool(int(mask[1], 16) >> (number - 1) & 1)
+
+
+def interrupt(
+    arguments: list[str], number: signal.Signals, after: float, cwd: Path
+) -> tuple[int, str]:
+    """Send a signal so long after the command can take it; return how it ended."""
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'nodes'}"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while process.poll() is None and not caught(process.pid, signal.SIGTERM):
+        time.sleep(0.001)
+    time.sleep(after)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    return process.returncode, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("part", range(4))
+def test_signal_at_start_up_and_in_the_search(
+    part: int, number: signal.Signals, tmp_path: Path
+) -> None:
+    after = (part + np.random.default_rng([part, number]).random()) * 0.5
+    code, said = interrupt(["-m", "emu", *SEARCH], number, after, tmp_path)
+
+    assert (code, said) == (130, f"emu: interrupted by {number.name}\n")
+    assert not list(tmp_path.rglob("*"))
+
+
+def script(tmp_path: Path, body: str) -> list[str]:
+    path = tmp_path / "script.py"
+    path.write_text(f"{SLOW}with one_line_at_a_signal():\n{body}")
+    return [str(path)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_file_that_is_being_written_is_not_left_half(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    body = """
+    from pathlib import Path
+    from emu.atomic_file import whole_file
+    with whole_file(Path("report.html")) as partial:
+        partial.write_text("half")
+        time.sleep(60)
+"""
+    code, said = interrupt(script(tmp_path, body), number, 0.3, tmp_path)
+
+    assert (code, said) == (130, f"emu: interrupted by {number.name}\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
+
+
+def test_library_that_makes_another_error_of_it(tmp_path: Path) -> None:
+    body = """
+    try:
+        time.sleep(60)
+    except BaseException as error:
+        raise SystemError("returned a result with an exception set") from error
+"""
+    code, said = interrupt(script(tmp_path, body), signal.SIGINT, 0.1, tmp_path)
+
+    assert (code, said) == (130, "emu: interrupted by SIGINT\n")
+
+
+def test_library_that_swallows_it_is_ended_with_its_files(tmp_path: Path) -> None:
+    body = """
+    from pathlib import Path
+    from emu.atomic_file import whole_file
+    with whole_file(Path("report.html")) as partial:
+        partial.write_text("half")
+        while True:
+            try:
+                time.sleep(60)
+            except KeyboardInterrupt:
+                pass
+"""
+    code, said = interrupt(script(tmp_path, body), signal.SIGTERM, 0.3, tmp_path)
+
+    assert (code, said) == (130, "emu: interrupted by SIGTERM\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["policies"], ["--help"]])
+def test_full_device_is_told_in_one_line(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "emu", *arguments],
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'nodes'}"},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert ended.returncode == 3
+    assert ended.stderr == (
+        "emu: standard output cannot be written: No space left on device\n"
+    )
