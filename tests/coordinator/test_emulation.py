@@ -245,7 +245,7 @@ def test_a_coordinator_that_stood_still_is_named(
 
     pauses = Acts("task g0 0", stand_still, problem)
     with pytest.raises(RunError) as caught:
-        run(problem, realization, tmp_path, pauses, time_scale=0.2)
+        run(problem, realization, tmp_path, pauses, time_scale=0.2, silence=5.0)
 
     assert re.search(
         r"the coordinator, this process, stood still for 7\.\d s.*iteration",
