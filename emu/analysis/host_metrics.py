@@ -48,7 +48,7 @@ class HostFigures:
     def stall(self) -> float:
         """The longest that anything may have stood still and caught up, wall seconds.
 
-        What is told late, is sent late, and is read late adds up.
+        What is notified late, is sent late, and is read late adds up.
         """
         return (
             self.max_stale

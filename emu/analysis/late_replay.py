@@ -2,8 +2,8 @@
 
 The scheduler of the simulator is that of the run. Given the lateness of every task and
 flow, it repeats the run: the order that changed, the flow that waited behind a late
-one, and the slack that took it up are all in it. What comes late is told to it as a
-longer task, since a late flow delays only the tasks that need it
+one, and the slack that took it up are all in it. What comes late is a longer
+task to it, since a late flow delays only the tasks that need it
 (`emu.coordinator.scheduler_driver`). The repetition is exact but for flows that wait
 for a late one on their edge.
 

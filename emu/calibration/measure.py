@@ -193,7 +193,7 @@ class _Measurement:
             _ = edge.send(n, {"x": self._body[:size]}, shaped=True)
             since = time.monotonic()
             board.publish([1], [n], [0.0], [rate], since)
-            edge.told(since)
+            edge.notify(since)
             while time.monotonic() < since + 0.7 * seconds:
                 beside.append(await self._round_trip())
             ended = await self._peer.arrival(1, n)

@@ -1,4 +1,4 @@
-"""What every node process is told: the problem cut into process descriptions.
+"""What every node process is given: the problem cut into process descriptions.
 
 Pure: descriptions are msgpack-able maps, decided before anything is started.
 """

@@ -57,38 +57,38 @@ _LEAD = 0.1
 _RUNNING = "running"
 #: Wall seconds between two looks at the deadlines while nothing happens.
 _LOOK = 0.25
-#: What is not sure before its time is settled so many wall seconds after it: what ended
-#: before it has mostly been told by then. At 0, 0.3 and 1 ms the errors of four drawn
-#: scenarios, and their flows' finishes, were the same within their spread.
+#: What is not safe before its time is settled so many wall seconds after it: what ended
+#: before it has mostly been reported by then. At 0, 0.3 and 1 ms the errors of four
+#: drawn scenarios, and their flows' finishes, were the same within their spread.
 _HEARD = 0.0003
-#: What is sure is settled and told so many wall seconds before its time at most, and
-#: half of it at the least, so that who is told hears of several things at once.
+#: What is safe is settled and published so many wall seconds before its time at most,
+#: and half of it at the least, so that one message brings several things.
 _AHEAD = 0.05
 
 
 class Observer:
-    """What somebody who looks on is told; does nothing unless overridden."""
+    """What observers of a run are notified of; does nothing unless overridden."""
 
     def listening(self, host: str, port: int, token: str) -> None:
-        """Hear where agents can join, and what they must show."""
+        """Note where agents can join, and what they must show."""
 
     def joined(self, processes: int) -> None:
-        """Hear that so many processes have joined."""
+        """Note that so many processes have joined."""
 
     def began(self, seconds: float) -> None:
-        """Hear that all were ready after so many wall seconds; run time 0 is now."""
+        """Note that all were ready after so many wall seconds; run time 0 is now."""
 
     def task_started(self, message: RunTask) -> None:
-        """Hear that a task was told to start."""
+        """Note that the order to start a task was sent."""
 
     def task_ended(self, message: TaskEnded) -> None:
-        """Hear that a task ended."""
+        """Note that a task ended."""
 
     def flow_ended(self, message: FlowEnded) -> None:
-        """Hear that a flow ended."""
+        """Note that a flow ended."""
 
     def decided(self, decisions: Decisions) -> None:
-        """Hear what the scheduler decided."""
+        """Note what the scheduler decided."""
 
 
 @contextlib.contextmanager

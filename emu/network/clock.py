@@ -1,4 +1,4 @@
-"""Run time and wall time, and an alarm that rings when it was told to.
+"""Run time and wall time, and an alarm that rings at the time that was set.
 
 Wall time is CLOCK_MONOTONIC of this host; run time is emulated seconds since the start
 barrier. uvloop rounds its timers to whole milliseconds (0.4 ms fires at once, 1.6 ms

@@ -86,7 +86,7 @@ class _Queued:
     queued: float  # wall time at which the payload was there
     since: float = math.nan  # of the newest line that was seen
     informed: float = math.nan  # wall time at which it was seen first
-    told: float = -math.inf  # wall time from which a line holds that there is
+    notified: float = -math.inf  # wall time from which a line holds that there is
     first: float = math.nan  # wall time before its first bytes left
     last: float = math.nan  # and before its last
 
@@ -165,10 +165,10 @@ class OutEdge:
             self._begin()
         return left
 
-    def told(self, since: float) -> None:
+    def notify(self, since: float) -> None:
         """Look at the board: there is, or soon will be, a line from run time since."""
         if self._queue and self._queue[0].shaped and self._pacer is not None:
-            self._queue[0].told = self._pacer.to_wall(since)
+            self._queue[0].notified = self._pacer.to_wall(since)
             self._pacer.look(self)
 
     def advance(self, now: float) -> float:
@@ -205,7 +205,7 @@ class OutEdge:
             line,
             now,
             outgoing.volume,
-            told=queued.told > (line.since if line is not None else -math.inf),
+            notified=queued.notified > (line.since if line is not None else -math.inf),
             sending=outgoing.volume - outgoing.body_sent > pacer.depth.tail,
             looks=pacer.looks,
             depth=pacer.depth,

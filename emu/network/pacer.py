@@ -29,7 +29,7 @@ _MOST = 0.020
 _LEAD = 3
 #: Shortest time between two looks, near a flow's end.
 _SHORTEST = 0.0005
-#: Longest while there is nothing to send: only in case, since senders are told.
+#: Longest while there is nothing to send: only in case, since senders are notified.
 _IDLE = 0.1
 
 

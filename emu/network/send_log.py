@@ -15,7 +15,7 @@ _MOST = 15_000
 
 
 class SendLog:
-    """Rows of edge, iteration and what `note` is told."""
+    """Rows of edge, iteration and what `note` takes."""
 
     def __init__(self) -> None:
         self._rows: deque[tuple[float, ...]] = deque(maxlen=_MOST)

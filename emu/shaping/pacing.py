@@ -19,7 +19,7 @@ FlowEnds: TypeAlias = Literal["arrival", "fluid"]
 #: The fluid has reached the volume when this share of it is missing: a scheduler that
 #: clips ``served`` at the volume must not leave the last bytes waiting on a rounding.
 ROUNDING = 1e-9
-#: By how much a rate may grow before its sender is told.
+#: By how much a rate may grow before its sender is notified.
 RISE = 2.0
 
 
@@ -129,7 +129,7 @@ def next_look(
     now: float,
     volume: int,
     *,
-    told: bool,
+    notified: bool,
     sending: bool,
     looks: Looks,
     depth: Depth,
@@ -138,8 +138,8 @@ def next_look(
 
     A line seen late costs nothing unless the fluid ends before it is seen. Who waits
     for a rate, or gets `RISE` times the lowest that was on the board since it was last
-    told, is told; so at half of the time that is left at the present rate nothing has
-    been missed.
+    notified, is notified; so at half of the time that is left at the present rate
+    nothing has been missed.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def next_look(
         Seconds, on the line's clock.
     volume
         Bytes.
-    told
+    notified
         Whether there is a newer line that cannot be seen yet: lines and messages go to
         another host by two ways.
     sending
@@ -165,7 +165,7 @@ def next_look(
         begin = line.since - depth.lead_time
     if end <= now:
         return now
-    if told:
+    if notified:
         return min(end, now + looks.shortest)
     if now < begin < math.inf:  # nothing may go yet
         return min(begin, now + looks.idle)

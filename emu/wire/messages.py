@@ -140,7 +140,7 @@ class WakeSender:
 
 @dataclass(frozen=True)
 class TaskEnded:
-    """(task, iteration) ended at run time ``end``, or will: told once its work is done.
+    """(task, iteration) ended at run time ``end``, or will: sent when its work is done.
 
     ``edges``, ``volumes``: the out-edges that send, and their emulated bytes;
     ``busy``, ``cpu``: wall and CPU seconds of computation; ``late``: how long after its
@@ -163,7 +163,7 @@ class TaskEnded:
 class FlowEnded:
     """The last byte of (edge, iteration) arrived at run time ``time``.
 
-    The flow ends then, or with its fluid if that is later: who looks on is told that.
+    The flow ends then, or with its fluid if that is later, as observers hear.
     """
 
     edge: int

@@ -35,7 +35,7 @@ class EdgeSpec:
 
 
 def edge_brief(edge: dict[str, Any]) -> EdgeSpec:
-    """Return what a program is told of an edge."""
+    """Return what a program knows of an edge."""
     return EdgeSpec(
         edge=edge["edge"],
         peer=edge["peer"],
@@ -46,7 +46,7 @@ def edge_brief(edge: dict[str, Any]) -> EdgeSpec:
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """What a program is told of its task: credit edges are not among its edges."""
+    """What a program knows of its task: credit edges are not among its edges."""
 
     name: str
     kind: str

@@ -53,7 +53,7 @@ from emu_nodes.program import Program, TaskSpec, edge_brief
 from emu_nodes.results import frame_messages, result_parts
 from emu_nodes.sleep_until import WallClockTimer
 from emu_nodes.task_runner import TaskContext, TaskRunner
-from emu_nodes.warm_up import warm_up_scheduler
+from emu_nodes.warm_up import warm_up_process
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -68,7 +68,7 @@ def main(description: dict[str, Any]) -> int:
     """Run the process of a specification; return its exit status."""
     try:
         return uvloop.run(NodeProcess(description).run())
-    except Exception:  # noqa: BLE001 -- the coordinator has been told, or is gone
+    except Exception:  # noqa: BLE001 -- the coordinator knows, or is gone
         traceback.print_exc()
         return 1
 
@@ -99,7 +99,7 @@ class NodeProcess:
         Raises
         ------
         EmulatorError
-            What ended it early; the coordinator has been told if it can be reached.
+            What ended it early; the coordinator knows if it can be reached.
         """
         tuning = {**tune_process(), "arrivals": arrival_device()}
         self._failure = asyncio.get_running_loop().create_future()
@@ -163,10 +163,10 @@ class NodeProcess:
         programs, _ = await asyncio.gather(
             self._load(), self._meet(control, server, pacer)
         )
-        await warm_up_scheduler(self._compute)
+        await warm_up_process(self._compute)
         offset = await control.measure_offset()
         control.send(pack(Ready({**tuning, "pacer": pacer.device})))
-        begin = await self._told(control, Begin, "the start of iteration 0")
+        begin = await self._next(control, Begin, "the start of iteration 0")
         self._clock = RunClock(
             begin.start_wall, self._description["time_scale"], offset
         )
@@ -181,7 +181,7 @@ class NodeProcess:
             control.send(pack(frames))
         await self._hand_over(control, counted)
 
-    async def _told(self, control: ControlConnection, kind: type[T], what: str) -> T:
+    async def _next(self, control: ControlConnection, kind: type[T], what: str) -> T:
         """Return the coordinator's next message, which is of this kind.
 
         It may wait as long as others may take, twice: its own deadline comes first.
@@ -207,7 +207,7 @@ class NodeProcess:
         DeadlineExceeded
             When a peer does not; names it and the edge.
         """
-        peers = await self._told(control, Peers, "the addresses of its peers")
+        peers = await self._next(control, Peers, "the addresses of its peers")
         await self._connect(peers, pacer)
         within = float(self._description["deadline"])
         try:
@@ -304,7 +304,7 @@ class NodeProcess:
             compute=self._compute,
             timer=timer,
             clock=self._clock,
-            tell=lambda message: control.send(pack(message)),
+            report=lambda message: control.send(pack(message)),
             track=self._track,
             byte_scale=float(self._description["byte_scale"]),
             patience=float(self._description["deadline"]),
@@ -336,7 +336,7 @@ class NodeProcess:
         following.result()
 
     def _ordered(self, message: Message) -> bool:
-        """Do as told; return whether there is more to come."""
+        """Obey; return whether there is more to come."""
         if isinstance(message, RunTask):
             if message.task not in self._runners:
                 raise MalformedFrame(f"task {message.task} is not run here")
@@ -345,7 +345,7 @@ class NodeProcess:
             if not self._outputs.keys() >= set(message.edges):
                 raise MalformedFrame(f"edges {message.edges}: not all leave from here")
             for edge, since in zip(message.edges, message.since, strict=True):
-                self._outputs[edge].told(since)
+                self._outputs[edge].notify(since)
         elif isinstance(message, Stop):
             raise NodeLost(f"the run was stopped: {message.reason}")
         else:
@@ -377,7 +377,7 @@ class NodeProcess:
                 control.send(pack(part))
         control.send(pack(Outcome(statistics)))
         with contextlib.suppress(NodeLost, DeadlineExceeded):
-            await self._told(control, Stop, "the end of the run")
+            await self._next(control, Stop, "the end of the run")
 
     def _statistics(
         self, server: DataServer, pacer: Pacer, host_metrics: HostMetrics

@@ -27,7 +27,7 @@ class TaskContext:
     ----------
     compute
         The one compute thread of the process.
-    tell
+    report
         Sends a message to the coordinator.
     track
         Takes over a coroutine that must be awaited, or the process fails.
@@ -45,7 +45,7 @@ class TaskContext:
     compute: Executor
     timer: WallClockTimer
     clock: RunClock
-    tell: Callable[[Message], None]
+    report: Callable[[Message], None]
     track: Callable[[Any], None]
     byte_scale: float
     patience: float
@@ -82,7 +82,7 @@ class TaskRunner:
         the order came; only when its real work is not done by then does it end later.
         Its time is the profiled one, or the CPU time of the work over the speed of the
         emulated machine: neither depends on the time scale.
-        Its end is told when its work is done: the coordinator keeps it until that time,
+        Its end is reported when its work is done: the coordinator keeps it until then,
         and no payload goes before its flow is given a rate.
         """
         around, n = self._around, order.iteration
@@ -151,7 +151,7 @@ class TaskRunner:
         payloads: dict[int, Payload],
     ) -> None:
         edges = [e for e in self._outputs if self._sends(e, order.iteration)]
-        self._around.tell(
+        self._around.report(
             TaskEnded(
                 task=self.task,
                 iteration=order.iteration,

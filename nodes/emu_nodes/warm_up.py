@@ -38,11 +38,11 @@ _ROUNDS = 8
 _BYTES = 1 << 18
 _RATE = 1e9  # bytes per second: a round takes 0.3 ms
 _WITHIN = (
-    30.0  # wall seconds, on a host where a hundred processes warm_up_scheduler at once
+    30.0  # wall seconds, on a host where a hundred processes warm_up_process at once
 )
 
 
-async def warm_up_scheduler(compute: Executor) -> None:
+async def warm_up_process(compute: Executor) -> None:
     """Do what the run will do: compute, hold, send by a board, receive, report.
 
     Raises
@@ -51,7 +51,7 @@ async def warm_up_scheduler(compute: Executor) -> None:
         When this host has no loopback address that can be connected to.
     """
     timer = WallClockTimer()
-    inbox, pool = Inbox("rehearsal"), BufferPool()
+    inbox, pool = Inbox("warm-up"), BufferPool()
     board = RateBoard.create(1)
     pacer = Pacer(board)
     payload = {"x": np.zeros(_BYTES, dtype=np.uint8)}
@@ -64,7 +64,7 @@ async def warm_up_scheduler(compute: Executor) -> None:
                 await timer.until(time.monotonic() + 1e-4)
                 left = edge.send(n, payload, shaped=n % 4 > 0, checksum=n > 0)
                 board.publish([0], [n], [0.0], [_RATE], clock.now())
-                edge.told(0.0)
+                edge.notify(0.0)
                 (await inbox.get(0, n, within=_WITHIN)).release()
                 await left
     finally:

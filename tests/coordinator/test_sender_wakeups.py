@@ -67,7 +67,13 @@ def test_who_is_told_of_what_rises_ends_late_by_a_shortest_look_at_most(
     now, looked = lines[0].since, 0
     while fluid_end(seen := [x for x in lines if x.since <= now][-1], volume) > now:
         due = next_look(
-            seen, now, volume, told=False, sending=sending, looks=LOOKS, depth=NO_LEAD
+            seen,
+            now,
+            volume,
+            notified=False,
+            sending=sending,
+            looks=LOOKS,
+            depth=NO_LEAD,
         )
         now = min([due, *(since for since in told if since > now)])
         looked += 1

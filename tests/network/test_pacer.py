@@ -58,7 +58,7 @@ class Shaped:
         """Put lines on the board and tell the senders, as the coordinator does."""
         self.board.publish(edges, iterations, served, rates, since)
         for edge in edges:
-            self.edges[edge].told(since)
+            self.edges[edge].notify(since)
 
     @property
     def edge(self) -> OutEdge:
@@ -171,13 +171,13 @@ async def test_who_is_told_of_a_rate_sees_it_at_once() -> None:
         _ = run.edge.send(0, block(100), shaped=True)
         since = run.clock.now()
         run.board.publish([1], [0], [0.0], [1e12], since)
-        run.edge.told(since)
+        run.edge.notify(since)
         assert run.edge.statistics().frames == 1
         await arrived(run, 0, 100)
 
         _ = run.edge.send(1, block(100), shaped=True)
         since = run.clock.now()
-        run.edge.told(since)
+        run.edge.notify(since)
         looks = run.pacer.statistics().wakes
         await until(lambda: run.pacer.statistics().wakes > looks + 20)
         run.board.publish([1], [1], [0.0], [1e12], since)

@@ -80,7 +80,7 @@ class Stage:
             compute=self.compute,
             timer=self.timer,
             clock=self.clock,
-            tell=self.told.append,
+            report=self.told.append,
             track=lambda _: None,
             byte_scale=16.0,
             patience=patience,

@@ -61,7 +61,7 @@ def test_before_its_time_a_line_lets_go_what_was_served_and_the_lead() -> None:
     assert allowance(line, 0.999, 1000, 10**6, DEPTH) == 4000 + 16384
     assert look(line, 0.95, 10**6) == pytest.approx(0.048)
     assert look(line, 0.5, 10**6) == pytest.approx(LOOKS.idle)
-    assert look(line, 0.5, 10**6, told=True) == pytest.approx(0.0005)
+    assert look(line, 0.5, 10**6, notified=True) == pytest.approx(0.0005)
 
 
 def look(
@@ -69,12 +69,12 @@ def look(
     now: float,
     volume: int,
     *,
-    told: bool = False,
+    notified: bool = False,
     sending: bool = True,
 ) -> float:
     """Return the seconds until the next look."""
     at = next_look(
-        line, now, volume, told=told, sending=sending, looks=LOOKS, depth=DEPTH
+        line, now, volume, notified=notified, sending=sending, looks=LOOKS, depth=DEPTH
     )
     return at - now
 
@@ -128,7 +128,7 @@ def test_who_waits_for_a_rate_looks_only_in_case() -> None:
 def test_who_was_told_of_a_rate_looks_until_it_is_there() -> None:
     stopped = RateSegment(0, 50.0, 0.0, 1.0)
 
-    soon = [look(line, 5.0, 100, told=True) for line in (None, stopped)]
+    soon = [look(line, 5.0, 100, notified=True) for line in (None, stopped)]
 
     assert soon == pytest.approx([0.0005] * 2)
 

@@ -85,7 +85,7 @@ def sending(pipe: Connection, board_path: str, quantum: float) -> None:
         while (order := await ask()) is not None:
             if isinstance(order, list):
                 for edge in order:
-                    out[edge].told(0.0)
+                    out[edge].notify(0.0)
                 continue
             edge, iteration, size = order
             _ = out[edge].send(iteration, payload_of(body, size), shaped=True)
