@@ -66,6 +66,10 @@ GROUPS: dict[str, dict[str, Listed]] = {
         "agent": Listed(
             "run_commands", "Join a run on another host as one of its hosts."
         ),
+        "lab": Listed(
+            "lab_commands",
+            "Run your own programs on emulated machines with kernel NICs.",
+        ),
     },
     "Look at a run": {
         "report": Listed("report_commands", "Write report.html, which opens offline."),

@@ -21,8 +21,8 @@ from emu.machines.nic import Sharing, plan_nic
 from emu.machines.requests import LARGEST
 
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Mapping, Sequence
+    from signal import Signals
     from types import TracebackType
 
 #: The limited network, and the one for control messages: behind a full NIC queue of 20
@@ -324,11 +324,23 @@ class Lab:
             holder.ended.clear()
         return found
 
-    def signal(self, program: Program, number: signal.Signals) -> None:
+    def signal(self, program: Program, number: Signals) -> None:
         """Signal a program and what it started in its session."""
         if program.code is None:
             holder = self._holders[self._index[program.machine]]
             holder.ask(do="signal", number=program.number, signal_number=int(number))
+
+    def signal_all(self, number: Signals) -> None:
+        """Signal every program that has not ended."""
+        for program in self._programs:
+            self.signal(program, number)
+
+    @property
+    def process(self) -> int:
+        """Process id of what holds the machines; every program is below it."""
+        if self._keeper is None:
+            raise RunError("the lab has not been started")
+        return self._keeper.pid
 
     def traffic(self) -> dict[str, dict[str, int]]:
         """Return bytes and packets that crossed each NIC, as the switch counted them.

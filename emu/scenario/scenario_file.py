@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from emu.errors import ScenarioError, ScenarioErrors
 from emu.scenario.consistency import consistency_errors, misspelt_keys
 from emu.scenario.document import Document, parse_document, read_document
+from emu.scenario.lab_section import LabFile
 from emu.scenario.overrides import apply_overrides
 from emu.scenario.preparation import preparation_errors
 from emu.scenario.scenario import Scenario
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 #: Values that are paths.
 _PATHS: tuple[Trail, ...] = (("profile",), ("job", "dataset", "directory"))
 
+#: Keys of a lab file; a scenario has others beside them.
+LAB_KEYS = ("cluster", "lab")
 #: What stands in for a section that is wrong, while the others are looked at.
 _STAND_INS: dict[str, Any] = {
     "cluster": {"machines": [{"nic": "1 B/s"}]},
@@ -71,6 +74,23 @@ def load(
         document = Document(source.name, source.to_json())
         return _good(_changed(document, overrides, Path()), timed=timed)
     return _good(_read(source, overrides), timed=timed)
+
+
+def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
+    """Return the machines and programs of a lab file; a scenario's cluster will do.
+
+    Raises
+    ------
+    ScenarioError
+        Every error of the file: file, line, key, what was found, what would be right.
+    """
+    document = _read(source, overrides)
+    data = {key: document.data[key] for key in LAB_KEYS if key in document.data}
+    try:
+        return LabFile.model_validate(data)
+    except ValidationError as caught:
+        errors = _located(document, _told(caught, data, []))
+        raise errors[0] if len(errors) == 1 else ScenarioErrors(errors) from caught
 
 
 def loads(text: str, overrides: Overrides = (), *, name: str = "scenario") -> Scenario:

@@ -1,0 +1,78 @@
+"""``emu lab``: the user's own programs on emulated machines."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from emu.cli.app import app
+from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
+from emu.errors import RunError
+from emu.experiment.lab_run import open_lab, run_lab
+from emu.machines import missing_needs
+from emu.report.lab_tables import lab_tables
+from emu.report.terminal import terminal
+from emu.runs.run_directory import RunDirectory
+from emu.scenario.scenario_file import load_lab
+
+if TYPE_CHECKING:
+    from emu.machines import Lab
+
+
+@app.command()
+def lab(
+    file: ScenarioFile,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- COMMAND]", help="Runs on every machine; not the file's."
+        ),
+    ] = None,
+    overrides: Overrides = None,
+    runs: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where the run directory goes.")
+    ] = Path("runs"),
+    shell: Annotated[
+        str, typer.Option(metavar="MACHINE", help="Open a shell there instead.")
+    ] = "",
+    json_target: JsonTarget = None,
+) -> None:
+    """Run your own programs on emulated machines with kernel NICs.
+
+    Every machine is a host of its own: address, host name, processes, shared memory.
+    Its NIC carries the payload rate that the file states, in real time.
+    """
+    described = load_lab(file, overrides or [])
+    if needs := missing_needs():
+        raise RunError("; ".join(needs))
+    if shell:
+        raise typer.Exit(_shell(open_lab(described), shell))
+    directory = RunDirectory.create(f"{Path(file).stem}-lab", runs)
+    console = terminal(sys.stderr)
+    result = run_lab(described, directory, command or [], watch=console.print)
+    if emit(json_target, result):
+        terminal().print(lab_tables(result))
+    console.print(f"written to {directory.path}/")
+    if result["failed"]:
+        failed = result["failed"]
+        console.print(
+            f"{failed['program']} failed first, on {failed['machine']}: its output is "
+            f"{directory.path}/{failed['program']}-{failed['machine']}.log"
+        )
+        code = failed["code"]
+        raise typer.Exit(code if code > 0 else 128 - code)
+
+
+def _shell(machines: Lab, name: str) -> int:
+    """Open a shell in a machine; return its exit code."""
+    with machines as opened:
+        if name not in {machine.name for machine in opened.machines}:
+            known = ", ".join(machine.name for machine in opened.machines)
+            raise RunError(f"{name} is no machine; there are {known}")
+        program = opened.start(name, ["sh", "-i"], stdin=0, output=1)
+        while program.code is None:
+            opened.wait(1.0)
+        return program.code

@@ -1,0 +1,112 @@
+"""What runs where in a lab: commands and environments with their places filled in.
+
+Pure: the rules by which ``{rank}`` and its like become text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_PLACE = re.compile(r"\{([a-z][a-zA-Z0-9_ .-]*)\}")
+#: Port of ``MASTER_ADDR``, as torch has it.
+MASTER_PORT = 29500
+
+
+@dataclass(frozen=True)
+class LabProgram:
+    """A program of a lab file.
+
+    Parameters
+    ----------
+    machines
+        Names of those that run it, in the order of its ranks.
+    run
+        Shell command with places.
+    environment
+        Likewise.
+    """
+
+    name: str
+    machines: tuple[str, ...]
+    run: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Started:
+    """One program on one machine, ready to be started."""
+
+    program: str
+    machine: str
+    command: tuple[str, ...]
+    environment: dict[str, str]
+
+
+def fill(text: str, places: Mapping[str, str]) -> str:
+    """Return the text with every ``{place}`` filled in.
+
+    Raises
+    ------
+    ValueError
+        When it names a place that there is none of; says which there are.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in places:
+            known = ", ".join(f"{{{name}}}" for name in places)
+            raise ValueError(f"{match[0]} is no place; there are {known}")
+        return places[match[1]]
+
+    return _PLACE.sub(value, text)
+
+
+def starts(
+    programs: Sequence[LabProgram], addresses: Mapping[str, str], hosts_file: str
+) -> list[Started]:
+    """Return what is to be started, in order.
+
+    Every program gets ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and ``MASTER_PORT`` as
+    torch reads them, unless it states them.
+
+    Parameters
+    ----------
+    addresses
+        IPv4 address of every machine, in the order of the machines.
+    hosts_file
+        Path of a file with one address per line, in the same order.
+
+    Raises
+    ------
+    ValueError
+        As `fill`; names the program.
+    """
+    found = []
+    for program in programs:
+        for rank, machine in enumerate(program.machines):
+            places = {
+                "rank": str(rank),
+                "machine": machine,
+                "machines": str(len(program.machines)),
+                "hosts file": hosts_file,
+            } | {f"address of {name}": at for name, at in addresses.items()}
+            environment = {
+                "RANK": str(rank),
+                "WORLD_SIZE": str(len(program.machines)),
+                "MASTER_ADDR": addresses[program.machines[0]],
+                "MASTER_PORT": str(MASTER_PORT),
+            }
+            try:
+                environment |= {
+                    key: fill(value, places)
+                    for key, value in program.environment.items()
+                }
+                command = ("sh", "-c", fill(program.run, places))
+            except ValueError as error:
+                raise ValueError(f"program {program.name}: {error}") from error
+            found.append(Started(program.name, machine, command, environment))
+    return found

@@ -1,0 +1,86 @@
+"""What runs where in a lab, and what its places become."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from emu.errors import ScenarioError
+from emu.machines.programs import LabProgram, fill, starts
+from emu.scenario.scenario_file import load_lab
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ADDRESSES = {"fast0": "10.77.0.1", "slow0": "10.77.0.2"}
+
+
+def test_every_machine_gets_its_rank_and_the_address_of_the_first() -> None:
+    program = LabProgram(
+        "trainer",
+        ("slow0", "fast0"),
+        "train --rank {rank} of {machines} on {machine}",
+        {"STORE": "{address of fast0}:7000", "HOSTS": "{hosts file}"},
+    )
+
+    first, second = starts([program], ADDRESSES, "/run/hosts.txt")
+
+    assert first.command[-1] == "train --rank 0 of 2 on slow0"
+    assert second.command[-1] == "train --rank 1 of 2 on fast0"
+    assert second.environment == {
+        "RANK": "1",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "10.77.0.2",
+        "MASTER_PORT": "29500",
+        "STORE": "10.77.0.1:7000",
+        "HOSTS": "/run/hosts.txt",
+    }
+
+
+def test_what_is_stated_is_not_overwritten() -> None:
+    program = LabProgram("one", ("fast0",), "true", {"RANK": "7"})
+
+    assert starts([program], ADDRESSES, "")[0].environment["RANK"] == "7"
+
+
+def test_braces_of_shells_and_json_are_left_alone() -> None:
+    text = """echo ${HOME} '{"a": 1}' {1..3}"""
+
+    assert fill(text.replace("${HOME}", "$HOME"), {}) == text.replace(
+        "${HOME}", "$HOME"
+    )
+
+
+def test_an_unknown_place_is_named_with_those_that_there_are() -> None:
+    program = LabProgram("one", ("fast0",), "run {ranks}")
+
+    with pytest.raises(
+        ValueError, match=r"program one: \{ranks\} is no place.*\{rank\}"
+    ):
+        starts([program], ADDRESSES, "")
+
+
+@pytest.mark.parametrize(
+    ("lab", "said"),
+    [
+        (
+            "{programs: [{name: a, on: [m9], run: x}]}",
+            "a is on m9, which is no machine",
+        ),
+        ("{programs: [{name: a, run: x}], until: b}", "b is no program; there are a"),
+        ("{programs: [{name: a}]}", "lab.programs"),
+        ("{sharing: some}", "lab.sharing"),
+        ("{mtu: 10}", "lab.mtu"),
+    ],
+)
+def test_bad_labs_are_refused(lab: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "lab.yaml"
+    path.write_text(f"cluster: {{machines: [{{name: m0, nic: 1 MB/s}}]}}\nlab: {lab}\n")
+
+    with pytest.raises(ScenarioError, match=said):
+        load_lab(path)
+
+
+def test_the_cluster_of_a_scenario_will_do() -> None:
+    assert [m.name for m in load_lab("golden").to_cluster().machines] == ["m0", "m1"]
