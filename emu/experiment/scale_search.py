@@ -11,6 +11,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from emu.analysis.verdict import round_up
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -148,7 +150,7 @@ class ScaleSearch:
         return min(held, key=lambda trial: trial.time_scale, default=None), worst
 
     def _rounded(self, scale: float) -> float:
-        return max(float(f"{scale:.2g}"), _SHORTEST / self.makespan)
+        return round_up(max(scale, _SHORTEST / self.makespan))
 
 
 @dataclass(frozen=True)
@@ -172,8 +174,11 @@ class ScaleChoice:
 
     def to_json(self) -> dict[str, Any]:
         """Return the trials in the form of result.json."""
-        held = self.taken is not None
-        return {"held": held, "trials": [t.to_json() for t in self.trials]}
+        return {
+            "time_scale": self.time_scale,
+            "held": self.taken is not None,
+            "trials": [trial.to_json() for trial in self.trials],
+        }
 
     def beside(
         self, expected: float, wall: float, result: dict[str, Any]

@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.table import Table
 
 from emu.analysis.optimality_gap import optimality_line
+from emu.report.scale_tables import chosen_row
 from emu.units import format_duration, format_rate, format_ratio, format_size
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def headline(result: dict[str, Any]) -> Table:
         f"wall time, after {format_duration(startup['seconds'], 2)} to start; "
         f"processes hold {memory}",
     )
+    if "auto_scale" in result:
+        chosen_row(table, result["auto_scale"])
     return table
 
 

@@ -54,6 +54,21 @@ def trials_table(trials: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
+def chosen_row(table: Table, chosen: Mapping[str, Any]) -> None:
+    """Add how the time scale was chosen, and what its trial predicted, to a table."""
+    predicted, actual = chosen["predicted"], chosen["actual"]
+    text = f"chosen by {len(chosen['trials'])} trials; late flows {_late(actual)}"
+    if chosen["held"]:
+        text += f", {_late(predicted)} in the trial"
+    else:
+        text += "; untried, as no trial met the aims"
+    table.add_row("time scale", f"{chosen['time_scale']:g}", text)
+
+
+def _late(figures: Mapping[str, float]) -> str:
+    return f"{100 * figures['late_flows']:.2g} %"
+
+
 def trial_line(trial: Mapping[str, Any]) -> str:
     """Return one line on a trial that has just ended."""
     return (
