@@ -164,8 +164,8 @@ class _Auditor:
         self._source = np.array([edge.source for edge in edges], dtype=np.int64)
         self._destination = np.array([e.destination for e in edges], dtype=np.int64)
         self._lag = np.array([edge.lag for edge in edges], dtype=np.int64)
-        last = self._job.iterations - self._lag[:, None]
-        self._sent = np.arange(self._job.iterations) < last
+        counts = np.array(self._job.flow_counts, dtype=np.int64)
+        self._sent = np.arange(self._job.iterations) < counts[:, None]
 
     def check_shapes(self, volumes: Floats | None) -> None:
         tasks = len(self._job.tasks), self._job.iterations
@@ -187,7 +187,9 @@ class _Auditor:
         """(5), (6): every iteration of every task ran, from time 0 on."""
         start, end = self._schedule.task_start, self._schedule.task_end
         ran = np.isfinite(start) & np.isfinite(end)
-        names = [self._task(j, n) for j, n in np.argwhere(~ran)]
+        rounds = np.array(self._job.rounds, dtype=np.int64)[:, None]
+        wanted = np.arange(self._job.iterations) < rounds
+        names = [self._task(j, n) for j, n in np.argwhere(~ran & wanted)]
         yield (
             len(names),
             [Violation("(6)", w, 1, "iterations", f"{w} did not run") for w in names],

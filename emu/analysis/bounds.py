@@ -127,10 +127,12 @@ def _earliest_ready(layout: Layout, times: Floats, volumes: Floats) -> Floats:
     ended = np.zeros((tasks, iterations))
     for n in range(iterations):
         for task in layout.order:
+            if n >= layout.rounds[task]:
+                continue
             start = ended[task, n - 1] if n > 0 else 0.0
             for i in range(layout.in_start[task], layout.in_start[task + 1]):
                 edge = layout.in_edge[i]
-                if n >= layout.lag[edge]:
+                if layout.lag[edge] <= n < layout.lag[edge] + layout.sent[edge]:
                     start = max(start, arrived[edge, n - layout.lag[edge]])
             ended[task, n] = start + times[task, n]
             for i in range(layout.out_start[task], layout.out_start[task + 1]):
@@ -150,8 +152,8 @@ def _flows_of(
 ) -> tuple[Floats, Floats, Floats]:
     """Return head, size and tail, in seconds, of every flow over ``port``."""
     crossing = np.array([port in hops for hops in problem.hops], dtype=bool)
-    lags = np.array([edge.lag for edge in problem.job.edges], dtype=np.int64)
-    sent = np.arange(size.shape[1]) + lags[:, None] < problem.job.iterations
+    counts = np.array(problem.job.flow_counts, dtype=np.int64)
+    sent = np.arange(size.shape[1]) < counts[:, None]
     chosen = crossing[:, None] & sent & (size > 0)
     return before[chosen], size[chosen], after[chosen]
 

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+
 from emu.analysis.link_contention import LinkContention
 
 if TYPE_CHECKING:
@@ -132,8 +134,10 @@ class _Walk:
 
     def links(self) -> Iterator[Link]:
         """Yield the links, the last one first."""
-        last = int(self._schedule.task_end[:, -1].argmax())
-        after = _Part(last, -1, self._job.iterations - 1)
+        rounds = np.array(self._job.rounds, dtype=np.int64)
+        ends = self._schedule.task_end[np.arange(rounds.size), rounds - 1]
+        last = int(ends.argmax())
+        after = _Part(last, -1, self._job.rounds[last] - 1)
         part: _Part | None = after
         cursor = self._schedule.makespan
         while part is not None:
@@ -192,7 +196,7 @@ class _Walk:
         for position in self._into[task]:
             edge = self._job.edges[position]
             sent = iteration - edge.lag
-            if sent < 0:
+            if not self._job.sends(position, sent):
                 continue
             if self._hops[position]:
                 arrived = float(self._schedule.flow_end[position, sent])

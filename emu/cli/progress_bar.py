@@ -45,7 +45,7 @@ class ProgressLine(Observer):
             transient=True,
             disable=not console.is_terminal,
         )
-        steps = len(job.tasks) * job.iterations
+        steps = sum(job.rounds)
         self._bar: TaskID = self._progress.add_task(
             "starting", total=steps, figures=f"{len(job.processes)} processes"
         )

@@ -131,7 +131,7 @@ class Deadlines:
 
     def _waiting(self, task: int) -> str:
         name, n = self._problem.job.tasks[task].name, self._next[task]
-        if n == self._problem.job.iterations:
+        if n == self._problem.job.rounds[task]:
             return f"task {name} after its last iteration {n - 1}"
         return f"task {name} before iteration {n}"
 

@@ -52,6 +52,7 @@ def describe_edge(problem: Problem, edge: int, *, incoming: bool) -> dict[str, A
         "peer_kind": peer.kind,
         "peer_process": peer.process_name,
         "lag": there.lag,
+        "sent": job.flow_counts[edge],
         "shaped": bool(problem.hops[edge]),
     }
 
@@ -83,7 +84,7 @@ def describe_task(
         "kind": subject.kind,
         "program": subject.program,
         "settings": dict(subject.settings),
-        "iterations": job.iterations,
+        "iterations": job.rounds[task],
         "speed": float(problem.speeds[task]),
         "times": None if times is None else [float(t) for t in times[task]],
         "inputs": edges[True],

@@ -66,9 +66,8 @@ class Recorder:
 
     def realization(self) -> Realization:
         """Return the measured times and volumes, to replay in a simulation."""
-        return Realization(
-            np.maximum(self.task_end - self.task_start, 0.0), self._volumes
-        )
+        times = np.nan_to_num(self.task_end - self.task_start)
+        return Realization(np.maximum(times, 0.0), self._volumes)
 
     def perturbed(self) -> Realization:
         """Return times and volumes that have what came late in them.
@@ -84,12 +83,13 @@ class Recorder:
         could = np.zeros_like(self.task_settled)
         could[:, 1:] = self.task_settled[:, :-1]
         for e, edge in enumerate(job.edges):
-            count = max(job.iterations - edge.lag, 0)
+            count = job.flow_counts[e]
             handed = self.task_settled[edge.source, :count]
             ends = np.where(shaped[e, :count], there[e, :count], handed)
-            into = could[edge.destination, edge.lag :]
+            into = could[edge.destination, edge.lag : edge.lag + count]
             np.maximum(into, ends, out=into)
-        return Realization(np.maximum(self.task_settled - could, 0.0), self._volumes)
+        times = np.nan_to_num(self.task_settled - could)
+        return Realization(np.maximum(times, 0.0), self._volumes)
 
     def schedule(self) -> Schedule:
         """Return the finished run as a Schedule.
@@ -118,7 +118,7 @@ class Recorder:
         ready, start, end = (np.full(shape, np.nan) for _ in range(3))
         for e, edge in enumerate(job.edges):
             free = 0.0
-            for n in range(max(job.iterations - edge.lag, 0)):
+            for n in range(job.flow_counts[e]):
                 ready[e, n] = self.task_end[edge.source, n]
                 start[e, n] = max(ready[e, n], free)
                 end[e, n] = start[e, n]

@@ -348,8 +348,8 @@ class Coordinator:
             if time.monotonic() > deadline:
                 raise DeadlineExceeded(
                     f"{', '.join(sorted(missing))} did not hand over results within "
-                    f"{self._settings.deadline:g} s of wall time after the last "
-                    f"iteration {self._problem.job.iterations - 1}"
+                    f"{self._settings.deadline:g} s of wall time after their last "
+                    "iteration"
                 )
         return results.arrays(), statistics, frames
 

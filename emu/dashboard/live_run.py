@@ -212,8 +212,7 @@ class LiveRun:
 
     def _status(self) -> Status:
         job, now = self.problem.job, self._now()
-        machines = [machine.name for machine in self.problem.cluster.machines]
-        running = self._phase == "running"
+        ended = zip(self._done.tolist(), job.rounds, strict=True)
         return Status(
             scenario=self._scenario,
             policy=self._policy,
@@ -221,8 +220,10 @@ class LiveRun:
             processes=self._processes,
             run_time=now,
             iterations=job.iterations,
-            iterations_ended=int(self._done.min()),
-            steps=len(job.tasks) * job.iterations,
+            iterations_ended=min(
+                (done for done, most in ended if done < most), default=job.iterations
+            ),
+            steps=sum(job.rounds),
             steps_ended=int(self._done.sum()),
             running=[
                 RunningTask(task=job.tasks[task].name, iteration=n, since=since)
@@ -230,17 +231,7 @@ class LiveRun:
             ],
             active_flows=len(self._active),
             flows=self._flows(now),
-            ports=[
-                Port(
-                    port=link.name,
-                    machine=machines[link.machine] if link.direction else "",
-                    direction=link.direction,
-                    capacity=link.capacity,
-                    rate=max(float(self._port_rate[port]), 0.0) if running else 0.0,
-                    bytes=float(self._arrived[port]),
-                )
-                for port, link in enumerate(self.problem.links)
-            ],
+            ports=self._ports(),
             figures=self._mean_figures(),
             delay=self._delay,
             max_delay=self._max_delay,
@@ -250,6 +241,21 @@ class LiveRun:
             outcome=self._outcome,
             error=self._error,
         )
+
+    def _ports(self) -> list[Port]:
+        machines = [machine.name for machine in self.problem.cluster.machines]
+        running = self._phase == "running"
+        return [
+            Port(
+                port=link.name,
+                machine=machines[link.machine] if link.direction else "",
+                direction=link.direction,
+                capacity=link.capacity,
+                rate=max(float(self._port_rate[port]), 0.0) if running else 0.0,
+                bytes=float(self._arrived[port]),
+            )
+            for port, link in enumerate(self.problem.links)
+        ]
 
     def _flows(self, now: float) -> list[ActiveFlow]:
         job = self.problem.job

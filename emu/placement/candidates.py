@@ -100,32 +100,52 @@ def _without_transfers(
     arrays: JobArrays, times: Floats
 ) -> tuple[Floats, Floats, float]:
     """Return head and tail of every edge and the makespan if transfers were free."""
-    tasks, iterations = times.shape
-    end = np.zeros((tasks, iterations))
-    rest = np.zeros((tasks, iterations))  # from the start of (j, n) to the makespan
-    for n in range(iterations):
+    end, rest = _earliest_ends(arrays, times), _longest_rests(arrays, times)
+    head = np.zeros(arrays.source.size)
+    tail = np.zeros(arrays.source.size)
+    for edge in range(arrays.source.size):
+        target = arrays.destination[edge]
+        head[edge] = end[arrays.source[edge], 0]
+        tail[edge] = rest[target, arrays.rounds[target] - 1]
+    return head, tail, end.max()
+
+
+@compiled
+def _earliest_ends(arrays: JobArrays, times: Floats) -> Floats:
+    """Return the end of every (task, iteration); 0 of those that are not there."""
+    end = np.zeros(times.shape)
+    for n in range(times.shape[1]):
         for j in arrays.order:
+            if n >= arrays.rounds[j]:
+                continue
             start = end[j, n - 1] if n > 0 else 0.0
             for i in range(arrays.in_start[j], arrays.in_start[j + 1]):
                 edge = arrays.in_edge[i]
-                if n >= arrays.lag[edge]:
-                    start = max(start, end[arrays.source[edge], n - arrays.lag[edge]])
+                sent = n - arrays.lag[edge]
+                if 0 <= sent < arrays.sent[edge]:
+                    start = max(start, end[arrays.source[edge], sent])
             end[j, n] = start + times[j, n]
+    return end
+
+
+@compiled
+def _longest_rests(arrays: JobArrays, times: Floats) -> Floats:
+    """Return the time from the start of every (task, iteration) to the makespan."""
+    tasks, iterations = times.shape
+    rest = np.zeros((tasks, iterations + 1))
     for n in range(iterations - 1, -1, -1):
         for j in arrays.order[::-1]:
-            after = rest[j, n + 1] if n + 1 < iterations else 0.0
+            if n >= arrays.rounds[j]:
+                continue
+            after = rest[j, n + 1]
             for i in range(arrays.out_start[j], arrays.out_start[j + 1]):
                 edge = arrays.out_edge[i]
-                if n + arrays.lag[edge] < iterations:
+                if n < arrays.sent[edge]:
                     after = max(
                         after, rest[arrays.destination[edge], n + arrays.lag[edge]]
                     )
             rest[j, n] = times[j, n] + after
-    return (
-        end[arrays.source, 0].copy(),
-        rest[arrays.destination, iterations - 1].copy(),
-        end[:, iterations - 1].max(),
-    )
+    return rest
 
 
 @compiled

@@ -85,9 +85,7 @@ def sent_bytes(job: Job, realization: Realization) -> NDArray[np.float64]:
     """
     return np.array(
         [
-            0.0
-            if edge.credit
-            else realization.volumes[e, : max(0, job.iterations - edge.lag)].sum()
+            0.0 if edge.credit else realization.volumes[e, : job.flow_counts[e]].sum()
             for e, edge in enumerate(job.edges)
         ]
     )

@@ -44,6 +44,8 @@ class Task:
         Import path ``module:Class`` of what the node process runs.
     settings
         What the program is told about this task beyond its edges; msgpack-able.
+    iterations
+        How often it runs, None for as often as the job; never more often.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Task:
     process: str = ""
     program: str = "emu_nodes.timed:Timed"
     settings: Mapping[str, Any] = field(default_factory=dict)
+    iterations: int | None = None
 
     @property
     def process_name(self) -> str:
@@ -67,7 +70,7 @@ class Edge:
     Parameters
     ----------
     lag
-        (destination, n) needs (source, n - lag); 0 or more.
+        (destination, n) needs (source, n - lag), if there is one; 0 or more.
     credit
         True for an edge that bounds run-ahead and carries no bytes, ever: no
         connection is opened for it and it is satisfied the moment its source ends.
@@ -81,7 +84,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Job:
-    """Tasks, edges and the number of iterations.
+    """Tasks, edges and the number of iterations, the most that any task has.
 
     Parameters
     ----------
@@ -106,6 +109,9 @@ class Job:
             raise ValueError("a job needs at least one task")
         if self.iterations < 1:
             raise ValueError(f"a job of {self.iterations} iterations has nothing to do")
+        for task in self.tasks:
+            if task.iterations is not None and task.iterations < 1:
+                raise ValueError(f"task {task.name} has {task.iterations} iterations")
         for name, count in Counter(task.name for task in self.tasks).items():
             if count > 1:
                 raise ValueError(f"task {name} occurs {count} times")
@@ -165,6 +171,30 @@ class Job:
         for position, task in enumerate(self.tasks):
             members.setdefault(task.process_name, []).append(position)
         return {process: tuple(tasks) for process, tasks in members.items()}
+
+    @cached_property
+    def rounds(self) -> tuple[int, ...]:
+        """Iterations of every task."""
+        most = self.iterations
+        return tuple(
+            most if task.iterations is None else min(task.iterations, most)
+            for task in self.tasks
+        )
+
+    @cached_property
+    def flow_counts(self) -> tuple[int, ...]:
+        """Iterations of its source that every edge sends: those that are needed.
+
+        What nobody in the job would receive is not sent: with lag 1 the source's last
+        iteration sends nothing (constraint (6) has no iteration N).
+        """
+        return tuple(
+            max(
+                0,
+                min(self.rounds[edge.source], self.rounds[edge.destination] - edge.lag),
+            )
+            for edge in self.edges
+        )
 
     @cached_property
     def edge_names(self) -> tuple[str, ...]:
@@ -233,9 +263,5 @@ class Job:
         return tuple(e for e, edge in enumerate(self.edges) if edge.source == task)
 
     def sends(self, edge: int, iteration: int) -> bool:
-        """Tell whether ``edge`` carries anything for ``iteration`` of its source.
-
-        What nobody in the job would receive is not sent: with lag 1 the source's last
-        iteration sends nothing (constraint (6) has no iteration N).
-        """
-        return 0 <= iteration < self.iterations - self.edges[edge].lag
+        """Tell whether ``edge`` carries ``iteration``: see `flow_counts`."""
+        return 0 <= iteration < self.flow_counts[edge]

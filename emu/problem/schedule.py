@@ -46,7 +46,7 @@ class Schedule:
     problem
         What was run.
     task_start, task_end
-        Seconds, shape (tasks, iterations).
+        Seconds, shape (tasks, iterations); NaN where a task has fewer (`Job.rounds`).
     flow_ready, flow_start, flow_end
         Seconds, shape (edges, iterations), iteration of the source; ready when the
         source ended, start when the flow before it on the edge ended too. NaN where
@@ -76,8 +76,8 @@ class Schedule:
 
     @property
     def makespan(self) -> float:
-        """End of the last task of the last iteration, seconds (objective (15))."""
-        return float(np.max(self.task_end[:, -1]))
+        """End of the last task, seconds (objective (15))."""
+        return float(np.nanmax(self.task_end))
 
     def flows(self) -> NDArray[np.int64]:
         """Return (edge, iteration) of every flow between machines, shape (flows, 2)."""
@@ -95,10 +95,16 @@ class Schedule:
         job = self.problem.job
         tasks = [
             {"task": task.name, "iteration": n, "start": start, "end": end}
-            for task, starts, ends in zip(
-                job.tasks, self.task_start.tolist(), self.task_end.tolist(), strict=True
+            for task, rounds, starts, ends in zip(
+                job.tasks,
+                job.rounds,
+                self.task_start.tolist(),
+                self.task_end.tolist(),
+                strict=True,
             )
-            for n, (start, end) in enumerate(zip(starts, ends, strict=True))
+            for n, (start, end) in enumerate(
+                zip(starts[:rounds], ends[:rounds], strict=True)
+            )
         ]
         edge, iteration = self.flows().T
         columns = (self.flow_ready, self.flow_start, self.flow_end, self.flow_bytes)

@@ -80,14 +80,14 @@ def _panel(
     colour: dict[str, str],
     name: str,
 ) -> None:
-    tasks = schedule.problem.job.tasks
+    tasks, rounds = schedule.problem.job.tasks, schedule.problem.job.rounds
     for kind, shade in colour.items():
         of_kind = [j for j, task in enumerate(tasks) if task.kind == kind]
         boxes = [
             _boxes(
-                schedule.task_start[j],
-                schedule.task_end[j],
-                np.full(schedule.task_end.shape[1], rows["task", j] - _FILLED / 2),
+                schedule.task_start[j, : rounds[j]],
+                schedule.task_end[j, : rounds[j]],
+                np.full(rounds[j], rows["task", j] - _FILLED / 2),
                 _FILLED,
             )
             for j in of_kind

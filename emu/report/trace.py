@@ -155,7 +155,7 @@ class _Group:
             pid = self._pid(self._machine_of[j])
             yield _meta("thread_name", pid, j + 1, name=f"{task.name} ({task.kind})")
             yield _meta("thread_sort_index", pid, j + 1, sort_index=j + 1)
-            for n in range(self._job.iterations):
+            for n in range(self._job.rounds[j]):
                 args = {"task": task.name, "iteration": n}
                 bar = self._task_bar(j, n)
                 yield _bar(f"{task.name} {n}", task.kind, bar, args)
@@ -203,8 +203,10 @@ class _Group:
 
     def _handoffs(self) -> Iterator[Event]:
         """Yield the arrows of what never crosses a NIC, credits included."""
-        for edge, hops in zip(self._job.edges, self._problem.hops, strict=True):
-            for n in range(0 if hops else self._job.iterations - edge.lag):
+        for edge, hops, sent in zip(
+            self._job.edges, self._problem.hops, self._job.flow_counts, strict=True
+        ):
+            for n in range(0 if hops else sent):
                 yield from self._arrow_between(
                     self._task_bar(edge.source, n),
                     self._task_bar(edge.destination, n + edge.lag),

@@ -125,7 +125,7 @@ def _tasks(schedule: Schedule) -> pd.DataFrame:
             "start": schedule.task_start.ravel(),
             "end": schedule.task_end.ravel(),
         }
-    )
+    ).dropna(subset=["end"])
 
 
 def _flows(schedule: Schedule) -> pd.DataFrame:

@@ -37,6 +37,7 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
                 "process": task.process_name,
                 "demands": dict(task.demands),
                 "pinned": task.pinned,
+                "iterations": task.iterations,
                 "machine": machine,
             }
             for task, machine in zip(
@@ -99,6 +100,7 @@ def problem_from_json(data: Any, path: str) -> Problem:
                     process=task["process"],
                     demands=task["demands"],
                     pinned=task["pinned"],
+                    iterations=task.get("iterations"),
                 )
                 for task in data["tasks"]
             ),
@@ -158,8 +160,9 @@ def schedule_from_json(problem: Problem, data: dict[str, Any], path: str) -> Sch
         raise DataError(
             f"not a schedule of this problem: {error}", path=path
         ) from error
-    if np.isnan(end).any():
-        task, iteration = np.argwhere(np.isnan(end))[0]
+    ran = np.arange(job.iterations) < np.array(job.rounds, dtype=np.int64)[:, None]
+    if np.isnan(end[ran]).any():
+        task, iteration = np.argwhere(np.isnan(end) & ran)[0]
         raise DataError(
             f"task {job.tasks[task].name} iteration {iteration} is missing", path=path
         )
@@ -180,7 +183,7 @@ def _hand_over(problem: Problem, task_end: Any, *flow_times: Any) -> None:
     ready, began, over, size = flow_times
     job = problem.job
     for e, edge in enumerate(job.edges):
-        sent = max(job.iterations - edge.lag, 0)
+        sent = job.flow_counts[e]
         if not problem.hops[e]:
             for times in (ready, began, over):
                 times[e, :sent] = task_end[edge.source, :sent]

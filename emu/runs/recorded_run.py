@@ -248,8 +248,8 @@ def realization_of(schedule: Schedule) -> Realization:
         alike = np.array([other == kind for other in kinds], dtype=bool)
         if (alike & remote).any() and (alike & ~remote).any():
             volumes[alike & ~remote] = volumes[alike & remote].mean(axis=0)
-    times = np.maximum(schedule.task_end - schedule.task_start, 0.0)
-    return Realization(times, volumes)
+    times = np.nan_to_num(schedule.task_end - schedule.task_start)
+    return Realization(np.maximum(times, 0.0), volumes)
 
 
 def _object(path: Path) -> dict[str, Any]:
@@ -269,10 +269,10 @@ def _schedule(problem: Problem, path: Path) -> Schedule:
     """
     made = schedule_from_json(problem, _object(path), str(path))
     job = problem.job
-    if np.isnan(made.task_start).any():
+    ran = np.arange(job.iterations) < np.array(job.rounds, dtype=np.int64)[:, None]
+    if np.isnan(made.task_start[ran]).any():
         raise DataError("lacks the start of a task", path=str(path))
-    for e, edge in enumerate(job.edges):
-        sent = max(job.iterations - edge.lag, 0)
+    for e, sent in enumerate(job.flow_counts):
         if np.isnan(made.flow_end[e, :sent]).any():
             lost = int(np.isnan(made.flow_end[e, :sent]).argmax())
             raise DataError(

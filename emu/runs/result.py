@@ -31,10 +31,12 @@ def task_rows(
     """
     table: dict[str, dict[str, float]] = {}
     kinds = np.array([task.kind for task in problem.job.tasks])
+    rounds = np.array(problem.job.rounds, dtype=np.int64)
+    ran = np.arange(problem.job.iterations) < rounds[:, None]
     for kind in dict.fromkeys(kinds):
-        rows = kinds == kind
+        rows = (kinds == kind)[:, None] & ran
         table[str(kind)] = {
-            "tasks": int(rows.sum()),
+            "tasks": int((kinds == kind).sum()),
             "mean_seconds": float(times[rows].mean()),
             "max_seconds": float(times[rows].max()),
             "max_late_seconds": float(late[rows].max()),

@@ -83,17 +83,20 @@ def _job(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 def _custom(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
     counts = Counter(task.name for task in job.tasks)
+    own: dict[str, int] = {}
     for position, task in enumerate(job.tasks):
         trail: Trail = ("job", "tasks", position)
         if counts[task.name] > 1:
             yield (*trail, "name"), f"{task.name!r} occurs {counts[task.name]} times"
-        yield from _enough(task.time, job.iterations, (*trail, "time"))
+        own[task.name] = task.iterations or job.iterations
+        yield from _enough(task.time, own[task.name], (*trail, "time"))
     for position, flow in enumerate(job.flows):
         trail = ("job", "flows", position)
         for key, name in (("from", flow.source), ("to", flow.destination)):
             if name not in counts:
                 yield (*trail, key), f"no task {name!r}, {nearest(name, counts)}"
-        yield from _enough(flow.volume, job.iterations, (*trail, "volume"))
+        needed = own.get(flow.source, job.iterations)
+        yield from _enough(flow.volume, needed, (*trail, "volume"))
 
 
 def _enough(

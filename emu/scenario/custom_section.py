@@ -36,6 +36,8 @@ class CustomTaskSection(Section):
     """What the task needs of its machine."""
     pin: Name | None = None
     """The machine that the task must stand on; without it placement decides."""
+    iterations: Count | None = None
+    """Times that the task runs; default is ``job.iterations``."""
 
 
 class FlowSection(Section):
@@ -57,7 +59,7 @@ class CustomJobSection(Section):
     system: Literal["custom"]
     """Kind of job."""
     iterations: Count = Field(examples=[20])
-    """Times that every task runs."""
+    """Times that every task runs that does not say otherwise."""
     tasks: tuple[CustomTaskSection, ...] = Field(min_length=1)
     """The tasks."""
     flows: tuple[FlowSection, ...] = ()
@@ -69,7 +71,12 @@ class CustomJobSection(Section):
     def _tasks(self) -> list[CustomTask]:
         return [
             CustomTask(
-                task.name, task.time, task.kind, task.demands.amounts(), task.pin
+                task.name,
+                task.time,
+                task.kind,
+                task.demands.amounts(),
+                task.pin,
+                task.iterations,
             )
             for task in self.tasks
         ]

@@ -43,7 +43,9 @@ class JobArrays(NamedTuple):
     Parameters
     ----------
     iterations
-        N of the paper.
+        N of the paper: the most of any task.
+    rounds, sent
+        Iterations of every task, and of its source that every edge sends.
     policy
         `Policy.code`.
     by_flow
@@ -67,6 +69,8 @@ class JobArrays(NamedTuple):
     iterations: int
     policy: int
     by_flow: bool
+    rounds: Ints
+    sent: Ints
     source: Ints
     destination: Ints
     lag: Ints
@@ -102,6 +106,8 @@ class Layout(NamedTuple):
 
     iterations: int
     policy: int
+    rounds: Ints
+    sent: Ints
     source: Ints
     destination: Ints
     lag: Ints
@@ -153,6 +159,8 @@ def job_arrays(job: Job, cluster: Cluster, policy: int, *, by_flow: bool) -> Job
         job.iterations,
         policy,
         by_flow,
+        np.array(job.rounds, dtype=np.int64),
+        np.array(job.flow_counts, dtype=np.int64),
         source,
         destination,
         np.array([edge.lag for edge in job.edges], dtype=np.int64),
@@ -260,6 +268,8 @@ def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
     return Layout(
         iterations=job.iterations,
         policy=job.policy,
+        rounds=job.rounds,
+        sent=job.sent,
         source=job.source,
         destination=job.destination,
         lag=job.lag,

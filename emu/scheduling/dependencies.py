@@ -5,8 +5,8 @@
   its edge has ended too.
 - Within a machine, and on a credit edge, delivery is instant. A flow without bytes
   ends the moment it would become active and never counts in a degree.
-- What nobody would receive is not sent: iteration n goes over an edge only if
-  n + lag < N.
+- What nobody would receive is not sent, and what nobody sends is not waited for:
+  (j, n) needs (j', n - lag) if both have such an iteration.
 
 - A flow ends when its fluid has and its last byte is there. Where nothing is sent that
   is one, see `all_arrived`.
@@ -55,7 +55,10 @@ def _await_inputs(layout: Layout, state: State, task: int) -> None:
     missing = 0
     for i in range(layout.in_start[task], layout.in_start[task + 1]):
         edge = layout.in_edge[i]
-        if state.delivered[edge] + layout.lag[edge] <= iteration:
+        if (
+            state.delivered[edge] + layout.lag[edge] <= iteration
+            and state.delivered[edge] < layout.sent[edge]
+        ):
             missing += 1
     state.missing[task] = missing
 
@@ -88,11 +91,11 @@ def end_task(layout: Layout, state: State, task: int, now: float) -> None:
     logged = state.log.task_end.shape[1] > 0
     if logged:
         state.log.task_end[task, iteration] = now
-    if state.started[task] < layout.iterations and state.missing[task] == 0:
+    if state.started[task] < layout.rounds[task] and state.missing[task] == 0:
         _wake(state, task)
     for i in range(layout.out_start[task], layout.out_start[task + 1]):
         edge = layout.out_edge[i]
-        if iteration + layout.lag[edge] >= layout.iterations:
+        if iteration >= layout.sent[edge]:
             continue
         state.ready[edge] += 1
         if state.log.flow_ready.shape[1] > 0:

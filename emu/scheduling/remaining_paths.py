@@ -60,16 +60,18 @@ def longest_paths(
     after_flow = np.zeros((volumes.shape[0], iterations))
     for n in range(iterations - 1, -1, -1):
         for task in layout.order[::-1]:
+            if n >= layout.rounds[task]:
+                continue
             longest = from_task[task, n + 1] if n + 1 < iterations else 0.0
             for i in range(layout.out_start[task], layout.out_start[task + 1]):
                 edge = layout.out_edge[i]
                 arrival = n + layout.lag[edge]
-                if arrival >= iterations:
+                if n >= layout.sent[edge]:
                     continue
                 path = from_task[layout.destination[edge], arrival]
                 if layout.group[edge] >= 0:
                     rate = alone(layout, layout.group[edge])
-                    if arrival + 1 < iterations:
+                    if n + 1 < layout.sent[edge]:
                         behind = volumes[edge, (n + 1) % columns] / rate
                         path = max(path, behind + after_flow[edge, n + 1])
                     after_flow[edge, n] = path

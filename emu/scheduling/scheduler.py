@@ -341,7 +341,7 @@ class Scheduler:
     @property
     def finished(self) -> bool:
         """Whether every iteration of every task ended."""
-        return bool((self._state.ended == self._job.iterations).all())
+        return bool((self._state.ended == self._layout.rounds).all())
 
     def _check(self, end: End) -> None:
         if not math.isfinite(end.time):

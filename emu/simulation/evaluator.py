@@ -52,7 +52,7 @@ def nic_bound(arrays: JobArrays, machine_of: Ints, volumes: Floats) -> float:
         first, end = route_between(arrays, source, destination)
         if first < end:
             volume = 0.0
-            for iteration in range(arrays.iterations - arrays.lag[edge]):
+            for iteration in range(arrays.sent[edge]):
                 volume += volumes[edge, iteration]
             for i in range(first, end):
                 load[port_at(arrays, i, source, destination)] += volume

@@ -130,6 +130,6 @@ def run(
 @inlined
 def _checked(layout: Layout, ended: Ints, makespan: float) -> float:
     for task in range(ended.size):
-        if ended[task] < layout.iterations:
+        if ended[task] < layout.rounds[task]:
             return math.nan
     return makespan

@@ -161,7 +161,7 @@ def _run(
     times, volumes = plain(realization.times), plain(realization.volumes)
     end = run(layout, state, times, volumes, math.inf, step, recorder)
     if math.isnan(end):
-        stuck = np.flatnonzero(state.ended < job.iterations)
+        stuck = np.flatnonzero(state.ended < layout.rounds)
         names = ", ".join(job.tasks[task].name for task in stuck[:8])
         raise SchedulingError(f"nothing would ever start {names}")
     return end, state, recorder

@@ -29,7 +29,11 @@ _VOLUMES = np.array([0.0, 1.0, 5.0, 10.0, 10.0, 40.0])
 
 
 def random_problem(
-    rng: np.random.Generator, *, ties: bool = True, links: bool = False
+    rng: np.random.Generator,
+    *,
+    ties: bool = True,
+    links: bool = False,
+    own: bool = False,
 ) -> tuple[Problem, Realization]:
     """Return a random problem of up to 4 machines, 8 tasks and 6 iterations.
 
@@ -39,6 +43,8 @@ def random_problem(
         Whether times and volumes come from a few round numbers, some of them 0.
     links
         Whether machines are joined by shared links as well, and may have no NIC.
+    own
+        Whether tasks have numbers of iterations of their own.
     """
     machines, tasks = int(rng.integers(1, 5)), int(rng.integers(1, 9))
     iterations = int(rng.integers(1, 7))
@@ -52,7 +58,14 @@ def random_problem(
                 lag = max(lag, 1)  # edges without lag run forward: no cycle
             edges.append(Edge(source, destination, lag, credit=rng.random() < 0.1))
     job = Job(
-        tuple(Task(f"t{j}", f"kind{j % 3}") for j in range(tasks)),
+        tuple(
+            Task(
+                f"t{j}",
+                f"kind{j % 3}",
+                iterations=int(rng.integers(1, iterations + 1)) if own else None,
+            )
+            for j in range(tasks)
+        ),
         tuple(edges),
         iterations,
     )
@@ -96,11 +109,13 @@ def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     return Cluster(tuple(machines), shared, tuple(routes))
 
 
-def problems(*, links: bool = False) -> st.SearchStrategy[tuple[Problem, Realization]]:
+def problems(
+    *, links: bool = False, own: bool = False
+) -> st.SearchStrategy[tuple[Problem, Realization]]:
     """Return a strategy for `random_problem`."""
     return st.builds(
         lambda seed, ties: random_problem(
-            np.random.default_rng(seed), ties=ties, links=links
+            np.random.default_rng(seed), ties=ties, links=links, own=own
         ),
         st.integers(0, 2**32 - 1),
         st.booleans(),

@@ -25,13 +25,14 @@ _MOST_BYTES = 2.0**62
 
 @dataclass(frozen=True)
 class CustomTask:
-    """One task of a custom job; ``time`` in seconds."""
+    """One task of a custom job; ``time`` in seconds, ``iterations`` of its own."""
 
     name: str
     time: PerIteration
     kind: str = "task"
     demands: Mapping[str, float] = field(default_factory=dict)
     pinned: str | None = None
+    iterations: int | None = None
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,21 @@ class CustomFlow:
     lag: int = 0
 
 
-def _rows(values: Sequence[PerIteration], iterations: int) -> NDArray[np.float64]:
-    rows = np.empty((len(values), iterations))
-    for row, value in zip(rows, values, strict=True):
-        if isinstance(value, tuple) and len(value) < iterations:
-            raise ValueError(f"{len(value)} values for {iterations} iterations")
-        row[:] = value[:iterations] if isinstance(value, tuple) else value
+def _rows(values: Sequence[PerIteration], counts: Sequence[int]) -> NDArray[np.float64]:
+    """Return a row per value, as long as the longest, 0 beyond its own count."""
+    rows = np.zeros((len(values), max(counts, default=0)))
+    for row, value, count in zip(rows, values, counts, strict=True):
+        if isinstance(value, tuple) and len(value) < count:
+            raise ValueError(f"{len(value)} values for {count} iterations")
+        row[:count] = value[:count] if isinstance(value, tuple) else value
     return rows
+
+
+def _counts(tasks: Sequence[CustomTask], iterations: int) -> dict[str, int]:
+    return {
+        task.name: iterations if task.iterations is None else task.iterations
+        for task in tasks
+    }
 
 
 def custom_job(
@@ -66,6 +75,8 @@ def custom_job(
 
     Parameters
     ----------
+    iterations
+        Of every task that states none of its own.
     window
         Credit window K, None for unlimited.
     byte_scale
@@ -84,9 +95,13 @@ def custom_job(
         for name in (flow.source, flow.destination):
             if name not in positions:
                 raise ValueError(f"a flow names task {name}, which is not there")
+    rounds = _counts(tasks, iterations)
+    most = max(rounds.values(), default=iterations)
     payload: dict[str, list[list[int]]] = {task.name: [] for task in tasks}
     if byte_scale is not None:
-        volumes = _rows([flow.volume for flow in flows], iterations)
+        volumes = _rows(
+            [flow.volume for flow in flows], [rounds[flow.source] for flow in flows]
+        )
         real = np.rint(np.minimum(volumes * byte_scale, _MOST_BYTES)).astype(np.int64)
         for flow, row in zip(flows, real.tolist(), strict=True):
             payload[flow.source].append(row)
@@ -97,6 +112,7 @@ def custom_job(
             demands=task.demands,
             pinned=task.pinned,
             settings={"payload_bytes": payload[task.name]} if byte_scale else {},
+            iterations=None if rounds[task.name] == most else rounds[task.name],
         )
         for task in tasks
     )
@@ -105,7 +121,7 @@ def custom_job(
         for flow in flows
     )
     credits_ = credit_edges(built, edges, window)
-    return Job(built, edges + credits_, iterations, settings=settings or {})
+    return Job(built, edges + credits_, most, settings=settings or {})
 
 
 def custom_realization(
@@ -118,7 +134,12 @@ def custom_realization(
     ValueError
         When there are fewer values than iterations, or a value is negative or NaN.
     """
-    times = _rows([task.time for task in tasks], job.iterations)
+    times = np.zeros((len(tasks), job.iterations))
     volumes = np.zeros((len(job.edges), job.iterations))
-    volumes[: len(flows)] = _rows([flow.volume for flow in flows], job.iterations)
+    sources = [job.rounds[edge.source] for edge in job.edges[: len(flows)]]
+    for array, rows in (
+        (times, _rows([task.time for task in tasks], job.rounds)),
+        (volumes, _rows([flow.volume for flow in flows], sources)),
+    ):
+        array[: rows.shape[0], : rows.shape[1]] = rows
     return Realization(times, volumes)

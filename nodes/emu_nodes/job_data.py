@@ -54,6 +54,6 @@ def tensor(payload: Payload, name: str, sender: EdgeSpec) -> NDArray[Any]:
     return payload[name]
 
 
-def sends(brief: TaskSpec, output: EdgeSpec, iteration: int) -> bool:
+def sends(output: EdgeSpec, iteration: int) -> bool:
     """Tell whether an out-edge carries anything for ``iteration``, as ``Job.sends``."""
-    return iteration < brief.iterations - output.lag
+    return iteration < output.sent

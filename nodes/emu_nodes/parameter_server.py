@@ -62,7 +62,7 @@ class ParameterServer:
         return {
             worker.edge: payload
             for worker in self._brief.outputs
-            if sends(self._brief, worker, iteration)
+            if sends(worker, iteration)
         }
 
     def report(self) -> dict[str, float]:

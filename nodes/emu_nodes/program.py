@@ -26,12 +26,15 @@ class EdgeSpec:
         Name and kind of the task at the other end.
     lag
         The destination's iteration n gets what the source produced in n - lag.
+    sent
+        Iterations of the source that it carries, from the first on.
     """
 
     edge: int
     peer: str
     peer_kind: str
     lag: int
+    sent: int
 
 
 def edge_brief(edge: dict[str, Any]) -> EdgeSpec:
@@ -41,6 +44,7 @@ def edge_brief(edge: dict[str, Any]) -> EdgeSpec:
         peer=edge["peer"],
         peer_kind=edge["peer_kind"],
         lag=edge["lag"],
+        sent=edge["sent"],
     )
 
 

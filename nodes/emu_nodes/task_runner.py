@@ -93,7 +93,7 @@ class TaskRunner:
         arrived = {
             edge: await self._arrival(edge, n - int(there["lag"]))
             for edge, there in self._inputs.items()
-            if n >= there["lag"]
+            if 0 <= n - there["lag"] < there["sent"]
         }
         inputs = {edge: dict(delivery.payload) for edge, delivery in arrived.items()}
         loop = asyncio.get_running_loop()
@@ -169,7 +169,7 @@ class TaskRunner:
         )
 
     def _sends(self, edge: int, iteration: int) -> bool:
-        return iteration + int(self._outputs[edge]["lag"]) < self._iterations
+        return iteration < int(self._outputs[edge]["sent"])
 
     def _send(self, iteration: int, payloads: dict[int, Payload]) -> None:
         """Queue every payload at its edge; small ones of no bytes are not shaped."""

@@ -56,7 +56,7 @@ class Timed:
         return {
             output.edge: {"bytes": self._window(output.edge, iteration, row)}
             for output, row in zip(self._brief.outputs, self._rows, strict=True)
-            if sends(self._brief, output, iteration)
+            if sends(output, iteration)
         }
 
     def _window(self, edge: int, iteration: int, row: list[int]) -> NDArray[np.uint8]:

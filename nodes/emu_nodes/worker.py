@@ -68,7 +68,7 @@ class Worker:
         return {
             server.edge: {"gradient": self._gradient[first:last]}
             for server, (first, last) in shards
-            if sends(self._brief, server, iteration)
+            if sends(server, iteration)
         }
 
     def _take_parameters(self, version: int, inputs: Mapping[int, Payload]) -> None:

@@ -89,7 +89,9 @@ def problem_of(case: Case) -> tuple[Problem, Realization]:
 
 
 def _task(stated: dict[str, Any]) -> Task:
-    return Task(stated["name"], stated.get("kind", "task"))
+    return Task(
+        stated["name"], stated.get("kind", "task"), iterations=stated.get("rounds")
+    )
 
 
 def _rows(stated: list[Any], iterations: int) -> Any:

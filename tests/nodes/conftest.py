@@ -55,13 +55,21 @@ def brief_of(job: Job, position: int) -> TaskSpec:
             edge = job.edges[number]
             peer = job.tasks[edge.source if into else edge.destination]
             if not edge.credit:
-                found.append(EdgeSpec(number, peer.name, peer.kind, edge.lag))
+                found.append(
+                    EdgeSpec(
+                        number,
+                        peer.name,
+                        peer.kind,
+                        edge.lag,
+                        job.flow_counts[number],
+                    )
+                )
         return tuple(found)
 
     return TaskSpec(
         name=task.name,
         kind=task.kind,
-        iterations=job.iterations,
+        iterations=job.rounds[position],
         inputs=briefs(job.in_edges(position), into=True),
         outputs=briefs(job.out_edges(position), into=False),
         settings=task.settings,

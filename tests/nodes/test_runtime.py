@@ -61,8 +61,8 @@ DESCRIPTION: dict[str, Any] = {
     "iterations": 3,
     "times": [0.02, 0.02, 0.02],
     "speed": 1.0,
-    "inputs": [{"edge": 3, "lag": 1, "peer": "p0"}],
-    "outputs": [{"edge": 7, "lag": 0, "peer": "p0", "shaped": True}],
+    "inputs": [{"edge": 3, "lag": 1, "sent": 2, "peer": "p0"}],
+    "outputs": [{"edge": 7, "lag": 0, "sent": 3, "peer": "p0", "shaped": True}],
 }
 
 
@@ -172,7 +172,7 @@ async def test_program_that_forgets_an_edge_is_named() -> None:
 
 
 async def test_last_iterations_of_a_lagged_edge_send_nothing() -> None:
-    outputs = [{"edge": 7, "lag": 1, "peer": "p0", "shaped": True}]
+    outputs = [{"edge": 7, "lag": 1, "sent": 2, "peer": "p0", "shaped": True}]
     stage = Stage(outputs=outputs)
     stage.deliver(1)
     told = await stage.run(2, start=0.0)

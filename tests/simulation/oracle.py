@@ -93,6 +93,20 @@ def hops_of(problem: Problem) -> list[tuple[int, ...]]:
     return found
 
 
+def own(problem: Problem, task: int) -> int:
+    """Return how many iterations a task has."""
+    stated = problem.job.tasks[task].iterations
+    return problem.job.iterations if stated is None else stated
+
+
+def needed(problem: Problem, e: int, n: int) -> bool:
+    """Tell whether iteration n of an edge's source is there, and needed by somebody."""
+    edge = problem.job.edges[e]
+    return 0 <= n < own(problem, edge.source) and n + edge.lag < own(
+        problem, edge.destination
+    )
+
+
 def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
     job = problem.job
     capacity = [*links(problem).values()]
@@ -103,7 +117,7 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
     while True:
         while _one_step(problem, realization, out, active, path_after, now):
             pass
-        if len(out.task_end) == len(job.tasks) * job.iterations:
+        if len(out.task_end) == sum(own(problem, j) for j in range(len(job.tasks))):
             break
         flows = list(active.values())
         if not out.rates or set(active) != set(out.rates[-1][1]):
@@ -168,8 +182,8 @@ def _something_is_sent(
     flows = [
         (e, n)
         for e, edge in enumerate(problem.job.edges)
-        for n in range(problem.job.iterations - edge.lag)
-        if (edge.source, n) in out.task_end
+        for n in range(problem.job.iterations)
+        if needed(problem, e, n) and (edge.source, n) in out.task_end
     ]
     names = [task.name for task in problem.job.tasks]
     for e, n in flows:
@@ -197,15 +211,16 @@ def _something_is_sent(
 
 def _something_starts(problem: Problem, out: Outcome, now: float) -> bool:
     job = problem.job
-    for j, n in ((j, n) for j in range(len(job.tasks)) for n in range(job.iterations)):
+    iterations = [(j, n) for j in range(len(job.tasks)) for n in range(own(problem, j))]
+    for j, n in iterations:
         if (j, n) in out.task_start or (n > 0 and (j, n - 1) not in out.task_end):
             continue
-        needed = [
+        inputs = [
             (e, n - edge.lag)
             for e, edge in enumerate(job.edges)
-            if edge.destination == j and n >= edge.lag
+            if edge.destination == j and needed(problem, e, n - edge.lag)
         ]
-        if all(event in out.flow_end for event in needed):
+        if all(event in out.flow_end for event in inputs):
             out.task_start[j, n] = now
             return True
     return False
@@ -223,11 +238,11 @@ def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, f
 
     @cache
     def task(j: int, n: int) -> float:
-        if n == job.iterations:
+        if n >= own(problem, j):
             return 0.0
         paths = [task(j, n + 1)]
         for e, edge in enumerate(job.edges):
-            if edge.source == j and n + edge.lag < job.iterations:
+            if edge.source == j and needed(problem, e, n):
                 paths.append(alone(e) + flow(e, n))
         return times[j] + max(paths)
 
@@ -235,14 +250,15 @@ def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, f
     def flow(e: int, n: int) -> float:
         arrival = n + job.edges[e].lag
         path = task(job.edges[e].destination, arrival)
-        if hops[e] and arrival + 1 < job.iterations:
+        if hops[e] and needed(problem, e, n + 1):
             path = max(path, alone(e) + flow(e, n + 1))
         return path
 
     return {
         (e, n): flow(e, n)
-        for e, edge in enumerate(job.edges)
-        for n in range(job.iterations - edge.lag)
+        for e in range(len(job.edges))
+        for n in range(job.iterations)
+        if needed(problem, e, n)
     }
 
 

@@ -55,8 +55,8 @@ def test_random_problems(
 
 
 @pytest.mark.parametrize("policy", RULES)
-@given(drawn=problems(links=True))
-def test_random_problems_with_shared_links(
+@given(drawn=problems(links=True, own=True))
+def test_random_problems_with_links_and_own_iterations(
     oracle: ModuleType, policy: str, drawn: tuple[Problem, Realization]
 ) -> None:
     assert_equal(oracle, *drawn, policy)
@@ -85,6 +85,9 @@ def test_the_flat_simulator_agrees_with_the_oracle(
 def test_two_thousand_jobs(oracle: ModuleType, policy: str) -> None:
     for seed in range(2000):
         problem, realization = random_problem(
-            np.random.default_rng(seed), ties=seed % 2 == 0, links=seed % 3 == 0
+            np.random.default_rng(seed),
+            ties=seed % 2 == 0,
+            links=seed % 3 == 0,
+            own=seed % 5 == 0,
         )
         assert_equal(oracle, problem, realization, policy)

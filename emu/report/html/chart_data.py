@@ -70,15 +70,15 @@ def chart_data(run: RecordedRun) -> dict[str, Any]:
 
 def run_bars(name: str, schedule: Schedule) -> dict[str, Any]:
     """Return the bars, chain and curves of one schedule."""
-    tasks, iterations = schedule.task_start.shape
+    task, iteration = np.nonzero(~np.isnan(schedule.task_end))
     return {
         "name": name,
         "makespan": schedule.makespan,
         "tasks": {
-            "row": packed(np.repeat(np.arange(tasks), iterations), "u4"),
-            "iteration": packed(np.tile(np.arange(iterations), tasks), "u4"),
-            "start": packed(schedule.task_start.ravel(), "f4"),
-            "end": packed(schedule.task_end.ravel(), "f4"),
+            "row": packed(task, "u4"),
+            "iteration": packed(iteration, "u4"),
+            "start": packed(schedule.task_start[task, iteration], "f4"),
+            "end": packed(schedule.task_end[task, iteration], "f4"),
         },
         "flows": _flow_bars(schedule),
         "chain": [
