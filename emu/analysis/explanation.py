@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from emu.analysis.critical_path import Cause, critical_path
 from emu.analysis.divergence import ELSEWHERE, divergences
+from emu.analysis.task_moves import NO_MOVES, task_moves
 from emu.analysis.what_if import Change, changes_of, edge_kind, rank
 from emu.analysis.what_if_placement import placement_changes
 from emu.simulation import simulate
@@ -18,6 +19,7 @@ from emu.simulation import simulate
 if TYPE_CHECKING:
     from emu.analysis.critical_path import CriticalPath, Link
     from emu.analysis.divergence import Drift
+    from emu.analysis.task_moves import TaskMoves
     from emu.analysis.what_if import Improvement
     from emu.problem import Problem, Realization, Schedule
 
@@ -36,8 +38,12 @@ class Explanation:
     simulated, apart
         For an emulated schedule the simulation of its own times and volumes, and how
         the two drift apart along the chain; None and empty for a simulated one.
+    realization
+        Its times and volumes.
     improvements
         What would help, best first. Gains are against `replayed_makespan`.
+    moves
+        Single moves and swaps of tasks, best first; gains as of the improvements.
     notes
         What a reader has to know, such as parts of the run that are missing.
     """
@@ -47,6 +53,8 @@ class Explanation:
     simulated: Schedule | None
     apart: tuple[Drift, ...]
     improvements: tuple[Improvement, ...]
+    realization: Realization
+    moves: TaskMoves = NO_MOVES
     notes: tuple[str, ...] = ()
 
     @override
@@ -84,6 +92,7 @@ class Explanation:
                 }
                 for link in self.chain.links
             ],
+            "moves": [move.to_json() for move in self.moves.found],
             "improvements": [
                 {
                     "kind": improvement.change.kind,
@@ -126,16 +135,20 @@ def explain(
     chain = critical_path(schedule)
     replayed = simulate(schedule.problem, realization, policy) if emulated else None
     improvements: list[Improvement] = []
+    moves = NO_MOVES
     if helpful:
         base = Change("", "as it is", schedule.problem, realization, policy)
         changes = [*changes_of(base, chain), *placement_changes(base)]
         improvements = rank(base, changes)
+        moves = task_moves(base)
     return Explanation(
         schedule=schedule,
         chain=chain,
         simulated=replayed,
         apart=divergences(schedule, replayed, chain) if replayed is not None else (),
         improvements=tuple(improvements),
+        realization=realization,
+        moves=moves,
         notes=notes,
     )
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from emu.analysis.what_if import affordable
 from emu.errors import PlacementError
 from emu.placement import SearchOptions, place, search
 from emu.problem import Cluster, Problem, Profile
-from emu.scheduling import RATE_POLICIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 #: the paper's testbed 2,000 take 0.2 s. With 117 processes that many took 23 s for each
 #: of four searches; the 300 that are left take 2.
 CANDIDATES, FLOWS = 2000, 4_000_000
-#: What a flow counts for under rules that look at every flow at each event: with 1, the
-#: report of a run of 4 s with 1,814 flows under ``mrtf`` took a minute.
-_BY_FLOW = 10
 _ITERATIONS = 20
 _POLICIES = ("ifs", "distdgl", "best")
 
@@ -59,9 +56,8 @@ def _shape(machine: Machine) -> tuple[object, ...]:
 def _options(job: Job, rates: str) -> SearchOptions:
     """Return the settings of a search that a report can wait for."""
     iterations = min(job.iterations, _ITERATIONS)
-    each = _BY_FLOW if RATE_POLICIES[rates].by_flow else 1
-    affordable = FLOWS // max(len(job.edges) * iterations * each, 1)
-    candidates = min(max(affordable, 1), CANDIDATES)
+    shorter = replace(job, iterations=iterations)
+    candidates = affordable(shorter, rates, FLOWS, CANDIDATES)
     return SearchOptions(transfers=candidates, iterations=iterations, policy=rates)
 
 

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 import emu
+from emu.analysis.optimality_gap import placement_gap, placement_line
 from emu.cli.app import app
-from emu.cli.options import JsonTarget, Overrides, emit
+from emu.cli.options import JsonTarget, Overrides, emit, seconds
 from emu.report import terminal
 from emu.report.explanation_tables import SHOWN, explanation_tables
 
@@ -24,6 +25,13 @@ def explain(
     top: Annotated[
         int, typer.Option(metavar="N", min=0, help="Improvements to show.")
     ] = SHOWN,
+    bound_time: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="How long to look for a lower bound over all placements at most.",
+        ),
+    ] = "5 s",
     *,
     helpful: Annotated[
         bool,
@@ -35,7 +43,19 @@ def explain(
     A scenario is simulated. For a run directory it also says where emulation and
     simulation parted.
     """
+    limit = seconds(bound_time, "--bound-time")
     known = emu.load_run(what) if what.is_dir() else emu.load(what, overrides or [])
     explanation = emu.explain(known, helpful=helpful)
-    if emit(json_target, explanation.to_json()):
-        terminal().print(explanation_tables(explanation, top))
+    console = terminal(quiet=json_target == "-")
+    console.print(explanation_tables(explanation, top))
+    content, schedule = explanation.to_json(), explanation.schedule
+    if helpful:
+        gap = placement_gap(
+            schedule.problem,
+            explanation.realization,
+            explanation.replayed_makespan,
+            seconds=limit,
+        )
+        console.print(f"\n{placement_line(gap)}", soft_wrap=True)
+        content |= gap
+    emit(json_target, content)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.text import Text
 
 from emu.analysis.explanation import apart_rows, cause_rows, port_rows
+from emu.analysis.task_moves import pasted
 from emu.report.job_line import job_line
-from emu.report.terminal import plain_table
+from emu.report.terminal import WIDTH, plain_table
 from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
@@ -17,7 +19,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from emu.analysis.explanation import Explanation
+    from emu.problem import Problem
 
+#: Moves that are shown; the JSON form has all.
+MOVES_SHOWN = 5
 #: Improvements that are shown; the JSON form has all.
 SHOWN = 15
 
@@ -30,7 +35,10 @@ def explanation_tables(explanation: Explanation, shown: int = SHOWN) -> Renderab
     shown
         Rows of what would help.
     """
-    parts: list[RenderableType] = [headline(explanation), "", causes(explanation)]
+    parts: list[RenderableType] = [headline(explanation), ""]
+    if explanation.moves.feasible:
+        parts += [task_moves(explanation, shown), *best_placement(explanation), ""]
+    parts.append(causes(explanation))
     if any(link.port >= 0 for link in explanation.chain.links):
         parts += ["", ports(explanation)]
     if explanation.simulated is not None:
@@ -53,6 +61,53 @@ def headline(explanation: Explanation) -> Text:
         "when the one before ends"
     )
     return text
+
+
+def task_moves(explanation: Explanation, shown: int = MOVES_SHOWN) -> Table:
+    """Return the single moves and swaps that help, best first."""
+    table = plain_table(
+        "Which task should move?", "change", ">makespan", ">gain", "why"
+    )
+    base = explanation.replayed_makespan or 1.0
+    moves = explanation.moves
+    helping = moves.helping(base)
+    for move in helping[: min(shown, MOVES_SHOWN)]:
+        table.add_row(
+            str(move.near),
+            format_duration(move.makespan, 6),
+            shorter(move.gain / base),
+            move.why,
+        )
+    table.caption = f"{len(helping)} of {len(moves.found)} moves and swaps help"
+    if moves.feasible > len(moves.found):
+        table.caption += f"; of {moves.feasible:,} those with the lowest bounds"
+    table.caption_justify = "left"
+    return table
+
+
+def best_placement(explanation: Explanation) -> list[RenderableType]:
+    """Return the placement of the best move, ready to paste; nothing if none helps."""
+    helping = explanation.moves.helping(explanation.replayed_makespan)
+    return [Text(placement_text(move.problem), style="dim") for move in helping[:1]]
+
+
+def placement_text(problem: Problem) -> str:
+    """Return where ``problem`` stands as the lines of a scenario file."""
+    section = pasted(problem)
+    stated = [f"{name}: {on}" for name, on in section["tasks"].items()]
+    tasks = textwrap.fill(
+        f"  tasks: {{{', '.join(stated)}}}",
+        WIDTH,
+        subsequent_indent=" " * 4,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return f"placement:\n  policy: {section['policy']}\n{tasks}"
+
+
+def shorter(share: float) -> str:
+    """Return ``5.3 % shorter``."""
+    return f"{100 * share:.2g} % shorter"
 
 
 def causes(explanation: Explanation) -> Table:

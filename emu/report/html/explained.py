@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING, Any
 
+from emu.analysis.critical_path import critical_path
 from emu.analysis.divergence import divergences
-from emu.analysis.explanation import apart_rows, explain
+from emu.analysis.explanation import apart_rows
+from emu.analysis.optimality_gap import placement_gap, placement_line
+from emu.analysis.task_moves import task_moves
+from emu.analysis.what_if import Change, changes_of, rank
+from emu.analysis.what_if_placement import placement_changes
+from emu.report.explanation_tables import placement_text, shorter
 from emu.report.html.markup import table
 from emu.units import format_duration, format_ratio
 
@@ -14,10 +21,51 @@ if TYPE_CHECKING:
 
 #: Flows between machines above which the page does not look for what would help.
 MOST_FLOWS = 30_000
+#: How long a report looks for a lower bound over all placements.
+BOUND_SECONDS = 2.0
 #: Improvements that are shown; ``emu explain`` has all.
 SHOWN = 10
 #: Shares of the makespan below which a difference is rounding.
 _NOTHING = 1e-9
+
+
+def which_task(run: RecordedRun | None) -> str:
+    """Return the moves and swaps of single tasks that help, and the best placement.
+
+    Empty without a run, and where simulating takes too long.
+
+    Raises
+    ------
+    DataError
+        When no schedule of the run could be read.
+    """
+    if run is None or len(run.best.flows()) > MOST_FLOWS:
+        return ""
+    base = Change("", "as it is", run.best.problem, run.realization, run.policy)
+    moves = task_moves(base)
+    makespan = moves.found[0].makespan + moves.found[0].gain if moves.found else 0.0
+    helping = moves.helping(makespan)
+    gap = placement_gap(base.problem, base.realization, makespan, seconds=BOUND_SECONDS)
+    left = f"<p>{escape(placement_line(gap))}.</p>"
+    if not helping:
+        said = f"None of {len(moves.found)} moves and swaps of single tasks helps."
+        return f"<p>{said}</p>{left}"
+    rows = [
+        [
+            str(move.near),
+            format_duration(move.makespan, 6),
+            shorter(move.gain / makespan),
+            move.why,
+        ]
+        for move in helping[:SHOWN]
+    ]
+    text = escape(placement_text(helping[0].problem))
+    return (
+        table(["change", ">makespan", ">gain", "why"], rows)
+        + "<details><summary>The placement after the first one</summary>"
+        + f"<pre>{text}</pre></details>"
+        + left
+    )
 
 
 def would_help(run: RecordedRun) -> str:
@@ -34,11 +82,11 @@ def would_help(run: RecordedRun) -> str:
             f"<p>Not looked for: the run has {flows:,} flows, more than {MOST_FLOWS:,}."
             " <code>emu explain</code> takes the time it needs.</p>"
         )
-    found = explain(
-        run.best, run.realization, run.policy, emulated=run.emulated is not None
-    )
-    base = found.replayed_makespan
-    helping = [i for i in found.improvements if i.gain > _NOTHING * base]
+    base = Change("", "as it is", run.best.problem, run.realization, run.policy)
+    chain = critical_path(run.best)
+    found = rank(base, [*changes_of(base, chain), *placement_changes(base)])
+    makespan = found[0].makespan + found[0].gain if found else 0.0
+    helping = [i for i in found if i.gain > _NOTHING * makespan]
     if not helping:
         return "<p>Nothing that was tried.</p>"
     return table(
@@ -47,7 +95,7 @@ def would_help(run: RecordedRun) -> str:
             [
                 improvement.change.what,
                 format_duration(improvement.makespan, 6),
-                format_ratio(-improvement.gain / base),
+                format_ratio(-improvement.gain / makespan),
             ]
             for improvement in helping[:SHOWN]
         ],

@@ -104,6 +104,8 @@ def _body(
     reasons = part("verdict", lambda: sections.verdict_reasons(result.get("verdict")))
     parts.append(section("doubt", "How far this run can be believed", reasons))
     if data["runs"]:
+        moves = part("schedule", lambda: explained.which_task(recorded))
+        parts.append(section("moves", "Which task should move?", moves, note=_MOVES))
         parts.append(_chart("gantt", "What ran when, and what travelled", _GANTT))
     if recorded is not None and data["runs"]:
         chain = part("critical chain", lambda: sections.chain_table(recorded))
@@ -112,8 +114,7 @@ def _body(
         parts.append(section("helps", "What would help", helps, note=_HELPS))
         apart = part("schedule", lambda: explained.parted(recorded))
         apart += part("error budget", lambda: explained.budget(result))
-        title = "Where emulation and simulation parted"
-        parts.append(section("apart", title, apart, note=_APART))
+        parts.append(section("apart", _PARTED, apart, note=_APART))
         parts.append(_chart("ports", "Rate through every NIC and link", _PORTS))
     if data["training"]:
         parts.append(_chart("training", "Training", _TRAINING))
@@ -189,6 +190,10 @@ _GANTT = (
     "is drawn at the port that held it back. Drag to zoom, Shift-drag to move, "
     "Ctrl-wheel to zoom at the pointer, double-click for everything."
 )
+_MOVES = (
+    "Every move of one task and every swap of two that pins and capacities allow, "
+    "simulated with the times and volumes of this run."
+)
 _WHY = (
     "The critical chain goes from the end back to the start, each part beginning the "
     "moment the one before ends, so its parts sum to the makespan."
@@ -197,6 +202,7 @@ _HELPS = (
     "The same run with one thing changed, simulated; the gain is of the simulated "
     "makespan. A change of the placement is found by a short search."
 )
+_PARTED = "Where emulation and simulation parted"
 _APART = (
     "Emulated minus simulated, of the same times and volumes, part by part along the "
     "emulated critical chain; then by what the host did."

@@ -1,0 +1,92 @@
+"""The moves table against plain simulation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from ruamel.yaml import YAML
+
+import emu
+from emu.analysis.task_moves import pasted, task_moves
+from emu.analysis.what_if import Change
+from emu.report.explanation_tables import explanation_tables, placement_text
+from emu.report.terminal import terminal
+from emu.simulation import simulate
+
+if TYPE_CHECKING:
+    from emu.problem import Problem
+    from emu.scenario import Experiment
+
+TESTBED = Path(__file__).parents[2] / "scenarios" / "testbed_products.yaml"
+
+
+@pytest.fixture(scope="module")
+def placed() -> Experiment:
+    return emu.place(emu.load(TESTBED, ["placement.policy=distdgl"]))
+
+
+def _base(placed: Experiment) -> Change:
+    return Change("", "", placed.problem, placed.realization, placed.policy)
+
+
+def test_every_feasible_move_and_swap_of_the_testbed_is_simulated(
+    placed: Experiment,
+) -> None:
+    moves = task_moves(_base(placed))
+    best = moves.found[0]
+
+    assert moves.feasible == len(moves.found) == 81
+    assert [m.makespan for m in moves.found] == sorted(m.makespan for m in moves.found)
+    for move in moves.found[::10]:
+        assert (
+            move.near.placement.violations(placed.problem.job, placed.problem.cluster)
+            == []
+        )
+        again = simulate(move.problem, placed.realization, placed.policy).makespan
+        assert again == move.makespan
+    assert {move.process for move in best.near.moves} == {"ps0", "w1"}
+    assert best.gain / placed.simulate().makespan > 0.05
+    assert best.why.startswith("slow0's NIC no longer sends the mini-batches")
+
+
+def test_what_is_said_of_the_relieved_link_is_true(placed: Experiment) -> None:
+    best = task_moves(_base(placed)).found[0]
+
+    def sent(problem: Problem) -> float:
+        """Return the bytes that samplers on slow0 send elsewhere."""
+        job, at = problem.job, problem.machine_of_task
+        return sum(
+            float(placed.realization.volumes[e].sum())
+            for e, edge in enumerate(job.edges)
+            if job.tasks[edge.source].kind == "sampler"
+            and at[job.tasks[edge.source].name] == "slow0"
+            and at[job.tasks[edge.destination].name] != "slow0"
+        )
+
+    assert sent(placed.problem) > 0
+    assert sent(best.problem) == 0
+
+
+def test_the_placement_can_be_pasted(placed: Experiment) -> None:
+    best = task_moves(_base(placed)).found[0]
+    text = placement_text(best.problem)
+    section = YAML(typ="safe").load(text)["placement"]
+    again = emu.place(emu.load(TESTBED, {"placement": section}))
+
+    assert section == pasted(best.problem)
+    assert again.problem.placement == best.problem.placement
+    assert again.simulate().makespan == best.makespan
+
+
+def test_explain_begins_with_the_moves(placed: Experiment, tmp_path: Path) -> None:
+    explanation = emu.explain(placed)
+    with (tmp_path / "shown.txt").open("w+") as shown:
+        terminal(shown).print(explanation_tables(explanation))
+        shown.seek(0)
+        text = shown.read()
+
+    assert text.index("Which task should move?") < text.index("Why this long")
+    assert "5.2 % shorter" in text
+    assert explanation.to_json()["moves"][0]["why"]
