@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -93,3 +94,24 @@ def test_the_end_of_the_stream_and_nothing_yet(pair: Pair) -> None:
     select.select([receiver], [], [], 10)
 
     assert reader.receive(view)[0] == 0
+
+
+@pytest.mark.parametrize("taken", [1, 2])
+def test_clocks_are_read_again_when_the_core_was_taken_in_between(
+    taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the second or the third reading of a clock 5 ms go by, once."""
+    readings, true = 0, 100.0
+
+    def read() -> float:
+        nonlocal readings, true
+        true += 0.005 if readings == taken else 1e-7
+        readings += 1
+        return true
+
+    clocks = SimpleNamespace(monotonic=read, time_ns=lambda: round(read() * 1e9))
+    monkeypatch.setattr(arrivals, "time", clocks)
+    now, real = arrivals.both_clocks()
+
+    assert now - real * 1e-9 == pytest.approx(0, abs=1e-6)
+    assert readings == 6
