@@ -33,7 +33,7 @@ def both_clocks() -> tuple[float, int]:
 
     A process that loses its core between the two would count what came as older, or
     younger, by as long: on two cores with 12 ready processes by over 1 ms for 12 of
-    some 800 frames. So they are read again until nothing came in between.
+    some 120 frames. So they are read again until nothing came in between.
     """
     now, real = 0.0, 0
     for _ in range(_TRIES):
