@@ -27,6 +27,10 @@ clean:
 # torch first and alone: plain pip then takes the build that is at hand, and dgl
 # finds it installed. The constraints pin every version that was tried together.
 $(STAMP): pyproject.toml .constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing. Install it \
+(Debian, Ubuntu: apt install python3.11-venv; Fedora: dnf install python3.11; macOS: \
+brew install python@3.11; anywhere: uv python install 3.11), or name one: \
+make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint .constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint .constraints.txt --editable '.[dev]'

@@ -15,7 +15,7 @@ SOURCES = sorted(
     for path in (ROOT / package).rglob("*.py")
 )
 TOP_LEVEL = {"pyproject.toml", "emu", "nodes", "tests", "scenarios", "tools"}
-TOP_LEVEL |= {"Makefile", "LICENSE"}
+TOP_LEVEL |= {"Makefile", "LICENSE", "CITATION.cff", "Dockerfile", "docs"}
 MAX_LINES, MAX_FUNCTION = 400, 40
 SAYING_NOTHING = {"utils", "util", "helpers", "common", "misc", "base", "manager"}
 

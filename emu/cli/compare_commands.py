@@ -40,7 +40,9 @@ def compare(
     ] = None,
     seeds: Annotated[
         int,
-        typer.Option(min=1, help="Scenario only: its seed and those that follow it."),
+        typer.Option(
+            metavar="N", min=1, help="Scenario only: its seed and those that follow it."
+        ),
     ] = 1,
     json_target: JsonTarget = None,
     out: Annotated[

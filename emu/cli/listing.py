@@ -55,7 +55,8 @@ GROUPS: dict[str, dict[str, Listed]] = {
     },
     "Run it, over sockets": {
         "doctor": Listed(
-            "doctor_commands", "Measure this host, and say what it can emulate."
+            "doctor_commands",
+            "Measure this host: what a run is made of, piece by piece.",
         ),
         "run": Listed(
             "run_commands", "Run a scenario over sockets; compare with the prediction."

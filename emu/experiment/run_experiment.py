@@ -159,7 +159,7 @@ def summary(
     predicted: Schedule,
     time_scale: float,
 ) -> dict[str, Any]:
-    """Return the content of result.json; the README documents its keys."""
+    """Return the content of result.json; docs/results.md documents its keys."""
     problem, emulated = experiment.problem, run.schedule
     curve = training_curve(run.reports)
     return {

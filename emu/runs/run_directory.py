@@ -10,7 +10,7 @@
 - ``training.csv``    run time, task, iteration and figures (loss) per training step
 - ``processes.json``  hosts, what was tuned there, and what every process counted
 - ``result.json``     the numbers, and the emulated schedule: makespan, tasks, flows;
-                      written last, its keys are documented in README and stable
+                      written last, its keys are in docs/results.md, and stable
 - ``agent.log``       what the processes printed
 - ``trace.json``      the run and its simulation for Perfetto
 - ``report.html``     the picture, from all of the above; made by ``emu report`` again

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.documents import words_of
 from tests.integration.scenarios import GOLDEN, bursts, emu, tiny_training, written
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ def test_a_run_is_written_told_and_audited(tmp_path: Path) -> None:
     told = json.loads((tmp_path / "out.json").read_text())
     assert told == json.loads((run / "result.json").read_text())
     assert told["replayed_makespan"] == 17.0
+    documented = words_of("docs/results.md")
+    for keys in (told, told["verdict"], told["transport"], *told["flows"][:1]):
+        assert keys.keys() - documented == set()
 
     audited = emu("audit", run, "--tolerance", "5 s", cwd=tmp_path)
     assert audited.returncode == 0, audited.stderr
