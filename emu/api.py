@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from emu.analysis.audit import PUNCTUALITY, ROUNDING
 from emu.analysis.audit import audit as audit_schedule
 from emu.analysis.explanation import explain as explain_schedule
 from emu.problem import Schedule
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
     from emu.analysis.explanation import Explanation
     from emu.report import Candidate
 
-#: Seconds by which a simulated time may be off: rounding.
-ROUNDING = 1e-6
-#: Wall seconds by which an emulated time may be off. Senders lead or lag their fluid
-#: by a few ms: at most 7 ms among 387 flows of 23 processes on two busy cores.
-PUNCTUALITY = 0.01
 #: Share by which bytes and rates may be off.
 EXACTNESS = 1e-6
 
@@ -226,6 +222,9 @@ def audit(
 ) -> AuditReport:
     """Check a schedule, simulated or emulated, against the paper's constraints.
 
+    An emulated run is also compared with what its scenario states and its processes
+    measured, and its guards are asked again.
+
     Parameters
     ----------
     tolerance
@@ -239,6 +238,10 @@ def audit(
         When no schedule of the run can be read.
     """
     allowed = usual_tolerance(what) if tolerance is None else tolerance
+    if not isinstance(what, Schedule) and what.emulated is not None:
+        from emu.runs.to_audit import run_to_audit  # noqa: PLC0415 - brings sockets
+
+        return run_to_audit(what).audit(allowed, relative)
     schedule = what if isinstance(what, Schedule) else what.best
     return audit_schedule(schedule, tolerance=allowed, relative=relative)
 

@@ -1,6 +1,6 @@
 """How far from the best can a schedule be? Lower bounds and Theorem 1 of the paper.
 
-Every bound holds for any execution and flow schedule of the placed job, (5)-(14):
+Every bound holds for any execution and flow schedule of the placed job, (5)-(15):
 
 - *NIC load*: a port needs its bytes divided by its capacity;
 - *critical path*: a chain of tasks and flows, each flow as fast as if it were alone

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import emu
-import emu.api
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, emit
-from emu.errors import DataError, ExpectationMissed, ScenarioError
+from emu.errors import ExpectationMissed, ScenarioError
 from emu.report import audit_table, terminal
-from emu.runs.result_file import read_result
+from emu.runs.to_audit import read_to_audit
 from emu.units import DURATION, RATIO, format_duration
 
 if TYPE_CHECKING:
-    from emu.problem import Schedule
-    from emu.runs.recorded_run import RecordedRun
+    from emu.analysis.audit import AuditReport
+    from emu.runs.to_audit import ToAudit
 
 
 @app.command()
@@ -38,54 +36,49 @@ def audit(
     relative: Annotated[
         str, typer.Option(metavar="SHARE", help="How far bytes and rates may be off.")
     ] = "0.0001 %",
+    scenario: Annotated[
+        Path | None,
+        typer.Option(
+            help="Scenario that states times and volumes; default is the run's copy."
+        ),
+    ] = None,
     json_target: JsonTarget = None,
 ) -> None:
-    """Check a schedule against the paper's constraints.
+    """Check a schedule, simulated or emulated, against the paper's (5)-(15).
 
-    They are (5) to (14) of the DGTP paper. The schedule may be simulated or emulated.
+    Times and volumes are compared with those of its scenario, and of an emulated run
+    with what its processes measured; its guards are asked again.
     """
     try:
         stated = None if tolerance is None else DURATION.parse(tolerance)
         share = RATIO.parse(relative)
     except ValueError as error:
         raise ScenarioError(str(error), file="--tolerance or --relative") from error
-    name, made = _read(result)
-    allowed = emu.api.usual_tolerance(made) if stated is None else stated
-    report = emu.audit(made, tolerance=allowed, relative=share)
+    subject = read_to_audit(result, scenario)
+    allowed = subject.tolerance if stated is None else stated
+    report = subject.audit(allowed, share)
     content = {
         "tolerance": allowed,
         "relative": share,
         "checked": report.checked,
         "violations": [asdict(violation) for violation in report.violations],
+        "guards": [finding.to_json() for finding in report.findings],
+        "not_compared": subject.silent,
     }
     if emit(json_target, content):
-        console = terminal()
-        console.print(audit_table(report))
-        verdict = "keeps" if report.passed else "breaks"
-        console.print(
-            f"\n{name}: {verdict} (5)-(14) to within "
-            f"{format_duration(allowed)} and {share:.2g}"
-        )
+        _print(subject, report, allowed, share)
     if not report.passed:
-        raise ExpectationMissed(
-            f"{len(report.violations)} violations, first: {report.violations[0]}"
-        )
+        broken = [*map(str, report.violations), *map(str, report.findings)]
+        raise ExpectationMissed(f"{len(broken)} violations, first: {broken[0]}")
 
 
-def _read(path: Path) -> tuple[str, Schedule | RecordedRun]:
-    """Return the name of a run or result, and what holds its schedule.
-
-    Raises
-    ------
-    DataError
-        When it cannot be read, or is a run without an emulated schedule.
-    """
-    directory = path if path.is_dir() else path.parent
-    whole = path.is_dir() or path.name == "result.json"
-    if not (whole and (directory / "problem.json").exists()):
-        scenario, schedule = read_result(path)
-        return scenario.name, schedule
-    run = emu.load_run(directory)
-    if run.emulated is None:
-        raise DataError("; ".join(run.missing), path=str(directory))
-    return run.name, run
+def _print(subject: ToAudit, report: AuditReport, allowed: float, share: float) -> None:
+    console = terminal()
+    console.print(audit_table(report))
+    for line in (*subject.silent, *(f"guard {finding}" for finding in report.findings)):
+        console.print(f"\n{line}", highlight=False)
+    verdict = "keeps" if report.passed else "breaks"
+    console.print(
+        f"\n{subject.name}: {verdict} (5)-(15) to within "
+        f"{format_duration(allowed)} and {share:.2g}"
+    )

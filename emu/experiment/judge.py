@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from emu.analysis.critical_path import critical_path
 from emu.analysis.error_budget import error_budget, send_rows
-from emu.analysis.guards import Evidence, examine
+from emu.analysis.guards import examine
 from emu.analysis.host_metrics import host_figures
 from emu.analysis.late_replay import host_effect, sensitivity
 from emu.analysis.lateness import chain_lateness
 from emu.analysis.verdict import decide
-from emu.network import pace_at
+from emu.runs.to_audit import gathered
 
 if TYPE_CHECKING:
-    from emu.analysis.host_metrics import HostFigures
+    from emu.analysis.guards import Evidence
     from emu.coordinator.outcome import EmulatedRun
     from emu.coordinator.settings import EmulationSettings
     from emu.problem import Schedule
@@ -52,7 +52,7 @@ def judgement(
         processes=len(problem.job.processes),
         compute=settings.compute,
         sensitivity=sensitivity(run.realization, policy, experiment.expected, replayed),
-        findings=examine(evidence(experiment, settings, run, figures)),
+        findings=examine(evidence(experiment, settings, run)),
     )
     rows = send_rows(counted["flows"] for counted in run.statistics.values())
     budget = error_budget(emulated, replayed, rows, chain)
@@ -60,26 +60,19 @@ def judgement(
 
 
 def evidence(
-    experiment: Experiment,
-    settings: EmulationSettings,
-    run: EmulatedRun,
-    figures: HostFigures,
+    experiment: Experiment, settings: EmulationSettings, run: EmulatedRun
 ) -> Evidence:
-    """Return what the guards look at."""
-    looks, depth = pace_at(settings.time_scale, settings.flow_ends)
+    """Return what the guards look at; measured work may not undercut its CPU time."""
     times = experiment.realization.times
     if settings.compute == "real":
         times = run.cpu / experiment.problem.speeds[:, None]
-    return Evidence(
-        schedule=run.schedule,
-        sent=run.sent,
-        received=run.received,
-        statistics=run.statistics,
+    return gathered(
+        run.schedule,
+        run.sent,
+        run.received,
+        run.statistics,
         time_scale=settings.time_scale,
         byte_scale=settings.byte_scale,
-        lead=depth.lead_time,
-        lead_bytes=depth.lead_bytes,
-        stale=figures.max_stale,
-        stall=figures.stall + looks.longest,
+        flow_ends=settings.flow_ends,
         times=times,
     )

@@ -19,7 +19,7 @@ from emu.experiment.judge import judgement
 from emu.experiment.kernel_network import check_network, emulate_on_kernel
 from emu.machines import Sharing
 from emu.network import pace_at
-from emu.runs.array_files import write_realization
+from emu.runs.array_files import write_frames, write_realization
 from emu.runs.result import (
     VERSION,
     flow_error,
@@ -265,6 +265,7 @@ def write_down(
     if run.schedule.rates is not None:
         directory.write_rates(run.schedule.rates)
     write_realization(directory.path, run.realization)
+    write_frames(directory.path, run.sent, run.received)
     directory.write_lines("training.csv", training_lines(run))
     directory.write_json("result.json", result)
 

@@ -1,4 +1,4 @@
-"""The arrays of a run directory: rates.npz and realization.npz."""
+"""The arrays of a run directory: rates.npz, realization.npz and frames.npz."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import numpy as np
 from emu.errors import DataError
 from emu.problem import RateHistory, Realization
 from emu.runs.run_directory import RunDirectory
+from emu.wire.frame_rows import FRAME_ROWS
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from emu.problem import Job
 
@@ -48,6 +51,31 @@ def read_realization(job: Job, path: Path) -> Realization:
     except ValueError as error:
         raise DataError(f"cannot be used: {error}", path=str(path)) from error
     return realization
+
+
+def write_frames(run: Path, sent: NDArray[np.void], received: NDArray[np.void]) -> None:
+    """Write frames.npz: every frame by its sender and by its receiver.
+
+    Raises
+    ------
+    DataError
+        When the disk refuses.
+    """
+    RunDirectory(run).write_arrays("frames.npz", sent=sent, received=received)
+
+
+def read_frames(path: Path) -> tuple[NDArray[np.void], NDArray[np.void]]:
+    """Return the rows of `emu.wire.frame_rows` by senders and by receivers.
+
+    Raises
+    ------
+    DataError
+        When the file is missing, cut short, or holds other rows.
+    """
+    arrays = _arrays(path, "sent", "received")
+    if any(array.dtype != FRAME_ROWS for array in arrays.values()):
+        raise DataError("holds no rows of frames", path=str(path))
+    return arrays["sent"], arrays["received"]
 
 
 def read_rates(job: Job, path: Path) -> RateHistory:

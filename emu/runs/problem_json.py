@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +20,11 @@ from emu.problem import (
     Schedule,
     Task,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
 VERSION = 1
 
@@ -146,16 +152,19 @@ def schedule_from_json(problem: Problem, data: dict[str, Any], path: str) -> Sch
             job.iterations,
         ),
     )
-    start, end = np.full(task_shape, np.nan), np.full(task_shape, np.nan)
-    ready, began, over, size = (np.full(edge_shape, np.nan) for _ in range(4))
     try:
-        for row in data["tasks"]:
-            at = job.index(row["task"]), row["iteration"]
-            start[at], end[at] = row["start"], row["end"]
-        for row in data["flows"]:
-            at = job.edge_positions[edge_name(row)], row["iteration"]
-            ready[at], began[at], over[at] = row["ready"], row["start"], row["end"]
-            size[at] = row["bytes"]
+        start, end = filled(
+            task_shape,
+            data["tasks"],
+            lambda row: job.index(row["task"]),
+            ("start", "end"),
+        )
+        ready, began, over, size = filled(
+            edge_shape,
+            data["flows"],
+            lambda row: remote_edge(problem, row),
+            ("ready", "start", "end", "bytes"),
+        )
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise DataError(
             f"not a schedule of this problem: {error}", path=path
@@ -176,6 +185,52 @@ def edge_name(row: dict[str, Any]) -> str:
     Files of before edges had names state the two tasks alone, of one edge.
     """
     return str(row["edge"] if "edge" in row else f"{row['from']}->{row['to']}")
+
+
+def remote_edge(problem: Problem, row: dict[str, Any]) -> int:
+    """Return the position of the edge of a row of ``flows``.
+
+    Raises
+    ------
+    KeyError
+        When the job has no such edge.
+    ValueError
+        When nothing of it crosses a link.
+    """
+    name = edge_name(row)
+    edge = problem.job.edge_positions[name]
+    if not problem.hops[edge]:
+        raise ValueError(f"flow {name} stays on one machine")
+    return edge
+
+
+def filled(
+    shape: tuple[int, int],
+    rows: list[dict[str, Any]],
+    position: Callable[[dict[str, Any]], int],
+    keys: tuple[str, ...],
+) -> list[NDArray[np.float64]]:
+    """Return one array per key, NaN where no row says anything.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        When a row is not of the job, occurs twice, or holds what is no number.
+    """
+    arrays = [np.full(shape, np.nan) for _ in keys]
+    seen = set()
+    for row in rows:
+        place = position(row), row["iteration"]
+        if type(place[1]) is not int or not 0 <= place[1] < shape[1]:
+            raise ValueError(f"iteration {place[1]!r} of {row} is none of the job's")
+        if place in seen:
+            raise ValueError(f"a row occurs twice: {row}")
+        seen.add(place)
+        for array, key in zip(arrays, keys, strict=True):
+            if type(row[key]) not in (int, float) or not math.isfinite(row[key]):
+                raise ValueError(f"{key} is {row[key]!r} in {row}")
+            array[place] = row[key]
+    return arrays
 
 
 def _hand_over(problem: Problem, task_end: Any, *flow_times: Any) -> None:

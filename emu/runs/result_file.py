@@ -10,21 +10,16 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
 
 from emu.errors import DataError
 from emu.problem import Placement, Problem, Schedule
-from emu.runs.problem_json import edge_name
+from emu.runs.problem_json import filled, remote_edge
 from emu.runs.renamed_keys import with_new_keys
 from emu.scenario.scenario import Scenario
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 
 def result_of(
@@ -80,7 +75,7 @@ def _schedule(scenario: Scenario, content: dict[str, Any]) -> Schedule:
     job = replace(job, iterations=iterations)
     placed = [cluster.index(content["placement"][task.name]) for task in job.tasks]
     problem = Problem(cluster, job, Placement(tuple(placed)))
-    start, end = _filled(
+    start, end = filled(
         (len(job.tasks), iterations),
         content["tasks"],
         lambda entry: job.index(entry["task"]),
@@ -89,10 +84,10 @@ def _schedule(scenario: Scenario, content: dict[str, Any]) -> Schedule:
     if np.isnan(start).any():
         task, iteration = np.argwhere(np.isnan(start))[0]
         raise ValueError(f"task {job.tasks[task].name} lacks iteration {iteration}")
-    ready, begun, done, size = _filled(
+    ready, begun, done, size = filled(
         (len(job.edges), iterations),
         content["flows"],
-        lambda entry: job.edge_positions[edge_name(entry)],
+        lambda entry: remote_edge(problem, entry),
         ("ready", "start", "end", "bytes"),
     )
     for position, edge in enumerate(job.edges):
@@ -106,20 +101,3 @@ def _schedule(scenario: Scenario, content: dict[str, Any]) -> Schedule:
                 times[position, :sent] = handed
             size[position, :sent] = 0.0
     return Schedule(problem, start, end, ready, begun, done, size)
-
-
-def _filled(
-    shape: tuple[int, int],
-    entries: list[dict[str, Any]],
-    row: Callable[[dict[str, Any]], int],
-    keys: tuple[str, ...],
-) -> list[NDArray[np.float64]]:
-    """Return one array per key, NaN where no entry says anything."""
-    arrays = [np.full(shape, np.nan) for _ in keys]
-    for entry in entries:
-        place = row(entry), int(entry["iteration"])
-        if not np.isnan(arrays[0][place]):
-            raise ValueError(f"an entry occurs twice: {entry}")
-        for array, key in zip(arrays, keys, strict=True):
-            array[place] = float(entry[key])
-    return arrays

@@ -262,7 +262,7 @@ def test_audit_finds_nothing_in_a_simulation(tmp_path: Path) -> None:
     result = _run("audit", str(target))
 
     assert result.exit_code == 0
-    assert "keeps (5)-(14)" in result.stdout
+    assert "keeps (5)-(15)" in result.stdout
     assert _run("audit", str(tmp_path)).exit_code == 0  # as a run directory
 
 

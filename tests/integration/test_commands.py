@@ -47,7 +47,7 @@ def test_a_run_is_written_told_and_audited(tmp_path: Path) -> None:
 
     audited = emu("audit", run, "--tolerance", "5 s", cwd=tmp_path)
     assert audited.returncode == 0, audited.stderr
-    assert "keeps (5)-(14)" in audited.stdout
+    assert "keeps (5)-(15)" in audited.stdout
 
     for task in told["tasks"]:
         if task["task"] == "w0":

@@ -31,7 +31,7 @@ UNPUNCTUAL = 0.1
 
 
 def audited(run: Carried) -> None:
-    """Check the written schedule, with its rates, against (5)-(14)."""
+    """Check the written schedule, with its rates, against (5)-(15)."""
     recorded = load_run(run.path)
     assert recorded.missing == ()
     assert recorded.emulated is not None

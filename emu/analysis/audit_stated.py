@@ -1,0 +1,250 @@
+"""Whether a schedule's values are numbers, and those that were stated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.analysis.violation import Findings, Violation, flow_name, task_name
+from emu.problem import RateHistory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Job, Schedule
+
+    Floats = NDArray[np.float64]
+
+#: Share of a time that rounding may take: times are sums of many.
+_ROUNDING = 1e-12
+
+
+def impossible_values(schedule: Schedule) -> Iterator[Findings]:
+    """(7), (12): times and bytes of flows are numbers, of flows that are sent only."""
+    job = schedule.problem.job
+    count = job.iterations - np.array([edge.lag for edge in job.edges], dtype=np.int64)
+    sent = np.arange(job.iterations) < count[:, None]
+    remote = np.array([bool(hops) for hops in schedule.problem.hops], dtype=bool)
+    columns = {
+        "ready": schedule.flow_ready,
+        "start": schedule.flow_start,
+        "end": schedule.flow_end,
+        "bytes": schedule.flow_bytes,
+    }
+    for column, values in columns.items():
+        constraint = "(12)" if column == "bytes" else "(7)"
+        bad = sent & remote[:, None] & ~(np.isfinite(values) & (values >= 0))
+        if column == "end":  # what was not sent is named by its own sentence
+            bad &= ~np.isnan(values)
+        found = [
+            Violation(
+                constraint,
+                flow_name(job, e, n),
+                1,
+                "values",
+                f"{flow_name(job, e, n)} has {values[e, n]} as its {column}",
+            )
+            for e, n in np.argwhere(bad).tolist()
+        ]
+        extra = np.argwhere(~sent & np.isfinite(values)).tolist()
+        found += [
+            Violation(
+                constraint,
+                flow_name(job, e, n),
+                1,
+                "iterations",
+                f"{flow_name(job, e, n)} is not to be sent and has a {column}",
+            )
+            for e, n in extra
+        ]
+        yield values.size, found
+
+
+def task_times(
+    schedule: Schedule,
+    tolerance: float,
+    *,
+    exact: Floats | None,
+    least: Floats | None,
+) -> Iterator[Findings]:
+    """(6): every task takes the time that was measured, and what was stated at least.
+
+    Parameters
+    ----------
+    tolerance
+        Seconds by which a time may be off.
+    exact, least
+        Seconds of (task, iteration); None is not compared.
+    """
+    job = schedule.problem.job
+    took = schedule.task_end - schedule.task_start
+    rounding = _ROUNDING * np.abs(schedule.task_end)
+    for stated, slack, words in (
+        (exact, tolerance + rounding, "takes"),
+        (least, tolerance + rounding, "takes less than its time:"),
+    ):
+        if stated is None:
+            continue
+        off = np.abs(took - stated) if stated is exact else stated - took
+        yield (
+            took.size,
+            [
+                Violation(
+                    "(6)",
+                    task_name(job, j, n),
+                    float(off[j, n]),
+                    "s",
+                    f"{task_name(job, j, n)} {words} {took[j, n]:g} of "
+                    f"{stated[j, n]:g} s",
+                )
+                for j, n in np.argwhere(off > slack).tolist()
+            ],
+        )
+
+
+def readiness(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
+    """(7): a flow is ready when its source ended, and starts no earlier."""
+    job = schedule.problem.job
+    if not job.edges:
+        return
+    ended = schedule.task_end[[edge.source for edge in job.edges]]
+    ready, start = schedule.flow_ready, schedule.flow_start
+    slack = tolerance + _ROUNDING * np.abs(ended)
+    for off, words in (
+        (np.abs(ready - ended), "is not ready when its source ended"),
+        (ready - start, "started before it was ready"),
+    ):
+        yield (
+            ready.size,
+            [
+                Violation(
+                    "(7)",
+                    flow_name(job, e, n),
+                    float(off[e, n]),
+                    "s",
+                    f"{flow_name(job, e, n)} {words}",
+                )
+                for e, n in np.argwhere(off > slack).tolist()
+            ],
+        )
+
+
+def rate_rows(
+    schedule: Schedule, rates: RateHistory, tolerance: float
+) -> Iterator[Findings]:
+    """(12): rates are numbers, in the order of time, of flows that are under way."""
+    job = schedule.problem.job
+    edge, iteration, rate = rates.edge, rates.iteration, rates.rate
+    bad = ~_sound(job, rates)
+    yield (
+        rate.size,
+        [
+            Violation(
+                "(12)",
+                f"rate {i}",
+                1,
+                "values",
+                f"rate {i} is {rate[i]:g} B/s at {rates.time[i]:g} s of edge "
+                f"{edge[i]}, iteration {iteration[i]}",
+            )
+            for i in np.flatnonzero(bad).tolist()
+        ],
+    )
+    yield from _misplaced(schedule, sound(schedule, rates), tolerance)
+
+
+def _misplaced(
+    schedule: Schedule, rates: RateHistory, tolerance: float
+) -> Iterator[Findings]:
+    """(12): rates belong to flows that are sent, while these are under way."""
+    job, time = schedule.problem.job, rates.time
+    edge, iteration, rate = rates.edge, rates.iteration, rates.rate
+    start, end = (
+        schedule.flow_start[edge, iteration],
+        schedule.flow_end[edge, iteration],
+    )
+    carried = rate > 0
+    remote = np.array([bool(hops) for hops in schedule.problem.hops], dtype=bool)
+    back = np.zeros(time.size)
+    back[1:] = np.maximum.accumulate(time)[:-1] - time[1:]
+    for off, words in (
+        (np.where(carried, start - time, 0.0), "before it started"),
+        (np.where(carried, time - end, 0.0), "after it ended"),
+        (np.where(~remote[edge] | np.isnan(end), np.inf, 0.0), "and is not sent"),
+        (back, "in a row that is not in the order of time"),
+    ):
+        slack = tolerance + _ROUNDING * np.abs(time)
+        yield (
+            time.size,
+            [
+                Violation(
+                    "(12)",
+                    flow_name(job, int(edge[i]), int(iteration[i])),
+                    float(off[i]),
+                    "s",
+                    f"{flow_name(job, int(edge[i]), int(iteration[i]))} has a rate "
+                    f"{words}, at {time[i]:g} s",
+                )
+                for i in np.flatnonzero(off > slack).tolist()
+            ],
+        )
+
+
+def sound(schedule: Schedule, rates: RateHistory) -> RateHistory:
+    """Return the rows that are rates of flows of the job."""
+    kept = _sound(schedule.problem.job, rates)
+    return RateHistory(
+        rates.time[kept], rates.edge[kept], rates.iteration[kept], rates.rate[kept]
+    )
+
+
+def _sound(job: Job, rates: RateHistory) -> NDArray[np.bool_]:
+    kept = np.isfinite(rates.rate) & (rates.rate >= 0) & np.isfinite(rates.time)
+    kept &= (rates.edge >= 0) & (rates.edge < len(job.edges))
+    kept &= (rates.iteration >= 0) & (rates.iteration < job.iterations)
+    return kept
+
+
+def first_stores(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
+    """(5): graph stores that wait for nobody begin with the run."""
+    job = schedule.problem.job
+    waiting = {edge.destination for edge in job.edges if edge.lag == 0}
+    stores = [
+        j
+        for j, task in enumerate(job.tasks)
+        if task.kind == "graph_store" and j not in waiting
+    ]
+    late = schedule.task_start[stores, 0]
+    yield (
+        len(stores),
+        [
+            Violation(
+                "(5)",
+                task_name(job, stores[i], 0),
+                float(late[i]),
+                "s",
+                f"{task_name(job, stores[i], 0)} started after the run began",
+            )
+            for i in np.flatnonzero(late > tolerance).tolist()
+        ],
+    )
+
+
+def makespan_of(
+    schedule: Schedule, stated: float | None, tolerance: float
+) -> Iterator[Findings]:
+    """(15): the makespan is the end of the last task."""
+    if stated is None:
+        return
+    last = float(np.nanmax(schedule.task_end))
+    off = abs(stated - last)
+    broken = not off <= tolerance + _ROUNDING * abs(last)  # NaN is broken too
+    sentence = (
+        f"the makespan is said to be {stated:g} s, the last task ends at {last:g} s"
+    )
+    amount = off if np.isfinite(off) else last
+    found = [Violation("(15)", "the makespan", amount, "s", sentence)]
+    yield 1, found if broken else []

@@ -1,0 +1,260 @@
+"""What an audit compares a run or a result file with: what was stated and measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.analysis.audit import PUNCTUALITY, ROUNDING, audit
+from emu.analysis.guards import Evidence, examine
+from emu.analysis.host_metrics import host_figures
+from emu.errors import DataError, ScenarioError
+from emu.network import pace_at
+from emu.runs.array_files import read_frames
+from emu.runs.recorded_run import load_run
+from emu.runs.result_file import read_result
+from emu.runs.run_directory import read_json
+from emu.scenario import Scenario, build_job, load, realize
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from emu.analysis.audit import AuditReport
+    from emu.problem import Realization, Schedule
+    from emu.runs.recorded_run import RecordedRun
+    from emu.shaping import FlowEnds
+
+    Floats = NDArray[np.float64]
+
+
+#: Files that an audit must be able to read where they are.
+_COMPARED = ("manifest.json", "result.json", "rates.npz", "realization.npz")
+
+
+@dataclass(frozen=True, eq=False)
+class ToAudit:
+    """A schedule, and what it must agree with; None is not compared.
+
+    Parameters
+    ----------
+    tolerance
+        Seconds by which its times may usually be off.
+    policy
+        Rate policy that made it.
+    times, least_times, volumes, makespan
+        As `emu.analysis.audit.audit` takes them.
+    evidence
+        What the processes of an emulated run reported, for its guards.
+    silent
+        One sentence per thing that could not be compared.
+    """
+
+    name: str
+    schedule: Schedule
+    tolerance: float
+    policy: str
+    makespan: float | None
+    times: Floats | None = None
+    least_times: Floats | None = None
+    volumes: Floats | None = None
+    evidence: Evidence | None = None
+    silent: tuple[str, ...] = ()
+
+    def audit(self, tolerance: float, relative: float) -> AuditReport:
+        """Return what is broken of (5)-(15), and what the guards find.
+
+        Raises
+        ------
+        ValueError
+            When a tolerance is negative.
+        """
+        report = audit(
+            self.schedule,
+            tolerance=tolerance,
+            relative=relative,
+            times=self.times,
+            least_times=self.least_times,
+            volumes=self.volumes,
+            makespan=self.makespan,
+        )
+        if self.evidence is None:
+            return report
+        return replace(report, findings=examine(self.evidence))
+
+
+def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
+    """Return a run directory or result file with all that it must agree with.
+
+    Parameters
+    ----------
+    scenario
+        File that states times and volumes, instead of the copy in the run.
+
+    Raises
+    ------
+    DataError
+        When it cannot be read, or is not whole.
+    ScenarioError
+        When ``scenario`` cannot be used.
+    """
+    stated = None if scenario is None else load(scenario, [])
+    directory = path if path.is_dir() else path.parent
+    whole = path.is_dir() or path.name == "result.json"
+    if whole and (directory / "problem.json").exists():
+        return run_to_audit(load_run(directory), stated)
+    own, schedule = read_result(path)
+    realization, silent = _realized(stated or own, schedule, str(path))
+    return ToAudit(
+        own.name,
+        schedule,
+        ROUNDING,
+        str(own.schedule.policy),
+        _makespan(read_json(path / "result.json" if path.is_dir() else path)),
+        times=None if realization is None else realization.times,
+        volumes=None if realization is None else realization.volumes,
+        silent=tuple(silent),
+    )
+
+
+def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
+    """Return the emulated schedule of a run with all that it must agree with.
+
+    Parameters
+    ----------
+    stated
+        Says times and volumes, instead of the copy in the run.
+
+    Raises
+    ------
+    DataError
+        When a part of the run is missing or torn.
+    """
+    schedule = run.emulated
+    torn = [s for s in run.missing if s.startswith(_COMPARED) and "is missing" not in s]
+    if schedule is None or torn:
+        raise DataError("; ".join(run.missing), path=str(run.path))
+    emulation = run.manifest.get("emulation", {})
+    time_scale = float(emulation.get("time_scale", 1.0))
+    byte_scale = float(emulation.get("byte_scale", 1.0))
+    own = stated
+    if own is None and run.manifest:
+        own = Scenario.model_validate(run.manifest["scenario"])
+    realization, silent = (
+        None,
+        ["manifest.json is missing: nothing says what to expect"],
+    )
+    if own is not None:
+        realization, silent = _realized(own, schedule, str(run.path))
+    least = volumes = None
+    if realization is not None and emulation.get("compute") != "real":
+        least = realization.times
+    if realization is not None and own is not None and own.profile is None:
+        volumes = np.rint(realization.volumes * byte_scale) / byte_scale
+    elif run.measured is not None:
+        volumes = run.measured.volumes
+    if schedule.rates is None:
+        silent.append("there are no rates: flows are judged by their ends alone")
+    evidence = _evidence(run, schedule, time_scale, byte_scale, least)
+    if evidence is None:
+        silent.append("frames.npz is missing: the guards cannot be asked again")
+    return ToAudit(
+        run.name,
+        schedule,
+        PUNCTUALITY / time_scale,
+        run.policy,
+        _makespan(run.result),
+        times=None if run.measured is None else run.measured.times,
+        least_times=least,
+        volumes=volumes,
+        evidence=evidence,
+        silent=tuple(silent),
+    )
+
+
+def _evidence(
+    run: RecordedRun,
+    schedule: Schedule,
+    time_scale: float,
+    byte_scale: float,
+    times: Floats | None,
+) -> Evidence | None:
+    """Return what the processes of a run reported; None for runs of an earlier emu."""
+    if not (run.path / "frames.npz").exists():
+        return None
+    return gathered(
+        schedule,
+        *read_frames(run.path / "frames.npz"),
+        read_json(run.path / "processes.json")["statistics"],
+        time_scale=time_scale,
+        byte_scale=byte_scale,
+        flow_ends=run.manifest.get("emulation", {}).get("flow_ends", "fluid"),
+        times=times,
+    )
+
+
+def _makespan(content: Mapping[str, Any]) -> float:
+    try:
+        return float(content["makespan"])
+    except (KeyError, TypeError, ValueError):
+        return float("nan")
+
+
+def _realized(
+    scenario: Scenario, schedule: Schedule, path: str
+) -> tuple[Realization | None, list[str]]:
+    """Return the times and volumes that a scenario states, or why not.
+
+    Raises
+    ------
+    DataError
+        When they are of a job of another shape.
+    """
+    try:
+        realization = realize(scenario, build_job(scenario))
+    except (DataError, ScenarioError) as error:
+        return None, [f"times and volumes are not compared: {error}"]
+    try:
+        realization.check_shapes(schedule.problem.job)
+    except ValueError as error:
+        raise DataError(f"is not of its scenario: {error}", path=path) from error
+    return realization, []
+
+
+def gathered(
+    schedule: Schedule,
+    sent: NDArray[np.void],
+    received: NDArray[np.void],
+    statistics: Mapping[str, Mapping[str, Any]],
+    *,
+    time_scale: float,
+    byte_scale: float,
+    flow_ends: FlowEnds,
+    times: Floats | None,
+) -> Evidence:
+    """Return what the guards look at; the parameters are those of `Evidence`.
+
+    Parameters
+    ----------
+    flow_ends
+        As in `emu.network.pace_at`: whether senders may lead.
+    """
+    looks, depth = pace_at(time_scale, flow_ends)
+    figures = host_figures(statistics)
+    return Evidence(
+        schedule=schedule,
+        sent=sent,
+        received=received,
+        statistics=statistics,
+        time_scale=time_scale,
+        byte_scale=byte_scale,
+        lead=depth.lead_time,
+        lead_bytes=depth.lead_bytes,
+        stale=figures.max_stale,
+        stall=figures.stall + looks.longest,
+        times=times,
+    )
