@@ -37,7 +37,7 @@ _MOST_EDGES = 4096
 
 
 def check_network(scenario: Scenario) -> None:
-    """Refuse kernel NICs under a rate policy that they do not carry out.
+    """Refuse kernel NICs where something is to keep to rates that nobody assigns.
 
     Raises
     ------
@@ -45,7 +45,15 @@ def check_network(scenario: Scenario) -> None:
         Names the key.
     """
     policy = scenario.schedule.policy
-    if scenario.emulation.network == "kernel" and policy not in SHARED_BY_KERNEL:
+    if scenario.emulation.network != "kernel":
+        return
+    if scenario.emulation.flow_ends == "fluid":
+        raise ScenarioError(
+            "is fluid, but on kernel NICs no rate says when a flow would end: state "
+            "arrival, or network: userspace",
+            key="emulation.flow_ends",
+        )
+    if policy not in SHARED_BY_KERNEL:
         raise ScenarioError(
             f"is {policy}, but kernel NICs share by themselves, max-min: state "
             "maxmin, or network: userspace",
