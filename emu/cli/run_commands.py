@@ -103,7 +103,8 @@ def run(
     """Run a scenario over sockets; compare with the prediction.
 
     Agents on other hosts join with ``emu agent HOST:PORT``; the token that admits them
-    is taken from the environment variable EMU_TOKEN on both sides. A dashboard stays
+    is taken from the environment variable EMU_TOKEN on both sides; trials of
+    time_scale: auto run on this host alone. A dashboard stays
     after the run until Ctrl-C where somebody watches (standard error is a terminal);
     an open page keeps the run in any case.
     """

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from emu.scenario import Scenario
 
 #: Wall seconds of a trial's iterations, about: a start takes 0.7 s, and a standstill of
-#: 10 ms is to be less than a percent.
-_LENGTH = 1.5
+#: 10 ms is to be half of a percent.
+_LENGTH = 2.0
 #: Iterations of a trial at least, where there is time for them: the first starts empty.
 _USUAL = 2
 

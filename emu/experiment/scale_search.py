@@ -23,9 +23,9 @@ _MARGIN = 0.5
 _STEPS = 2.0, 8.0
 #: Neighbouring scales that are nearer than this factor are not told apart.
 _NEAR = 1.5
-#: Wall seconds of a run at least: of a shorter one a single standstill of a host is
-#: percents, and nobody waits for a second.
-_SHORTEST = 1.0
+#: Wall seconds of a run at least: of a shorter one, a single standstill of 10 ms is
+#: more than half of the 1 % that is asked for, and whether one comes is chance.
+_SHORTEST = 2.0
 #: Wall seconds per end of a task or flow at which trials begin, on one core. Any number
 #: does: a wrong one costs trials, not exactness.
 _BEGINNING = 4e-3

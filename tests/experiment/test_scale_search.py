@@ -81,8 +81,8 @@ def test_an_aim_that_is_far_off_is_left_in_larger_steps() -> None:
     assert SEARCH.next([on_a_host(1.0, 4.0)]) == 4.0
 
 
-def test_no_run_is_shorter_than_a_second() -> None:
-    assert SEARCH.first(ends=1, cores=2) == 0.01
+def test_no_run_is_shorter_than_two_seconds() -> None:
+    assert SEARCH.first(ends=1, cores=2) == 0.02
     assert SEARCH.first(ends=100_000, cores=2) == 2.0
 
 
