@@ -60,6 +60,7 @@ class LiveRun:
         self._verdict: str | None = None
         self._error: str | None = None
         tasks, edges = len(problem.job.tasks), len(problem.job.edges)
+        self._rounds = np.asarray(problem.job.rounds)
         self._done = np.zeros(tasks, dtype=np.int64)
         self._over = np.full(edges, -1, dtype=np.int64)
         self._running: dict[int, tuple[int, float]] = {}
@@ -82,7 +83,7 @@ class LiveRun:
         """Note what the run came to; ``result`` is the content of result.json."""
         with self._lock:
             self._fold()
-            self._phase = "ended"
+            self._phase, self._processes = "ended", 0
             shown = {key: float(result[key]) for key in Outcome.model_fields}
             self._outcome = Outcome(**shown)
             verdict = result.get("verdict")
@@ -94,7 +95,7 @@ class LiveRun:
         """Note that the run could not be finished, and why."""
         with self._lock:
             self._fold()
-            self._phase, self._error = "failed", error
+            self._phase, self._error, self._processes = "failed", error, 0
             self._sample()
 
     def status(self) -> Status:
@@ -140,10 +141,17 @@ class LiveRun:
                     self._processes = processes
                 case _:
                     raise TypeError(f"the tape holds {what!r}")
+        self._notice_end()
         if self._phase == "running":
             self._advance(self._now())
             if self._clock() - self._sampled_at >= SAMPLE:
                 self._sample()
+
+    def _notice_end(self) -> None:
+        """End with the last task: simulations and the verdict follow, not the run."""
+        if self._phase == "running" and (self._done >= self._rounds).all():
+            self._phase, self._processes = "ended", 0
+            self._sample()
 
     def _hear(self, heard: float, happened: float) -> None:
         """Advance to an event; the fastest one so far tells where run time 0 is."""

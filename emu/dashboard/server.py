@@ -62,12 +62,16 @@ class Pages:
         """Send every viewer what is new, four times a second, for ever."""
         while True:
             await asyncio.sleep(SAMPLE)
-            status = self._live.status()
-            update = {"status": status.model_dump(), "report": self._has_report()}
-            # One that does not read fills its buffer; it must not hold up the others.
-            await asyncio.gather(
-                *(self._tell(viewer, update) for viewer in list(self._viewers))
-            )
+            await self.tell_all()
+
+    async def tell_all(self) -> None:
+        """Send every viewer what is new."""
+        status = self._live.status()
+        update = {"status": status.model_dump(), "report": self._has_report()}
+        # One that does not read fills its buffer; it must not hold up the others.
+        await asyncio.gather(
+            *(self._tell(viewer, update) for viewer in list(self._viewers))
+        )
 
     async def _tell(
         self, viewer: web.WebSocketResponse, update: dict[str, Any]
@@ -108,7 +112,8 @@ class Pages:
         return hmac.compare_digest(shown.encode(), self._token.encode())
 
     async def _page(self, _: web.Request) -> web.Response:
-        return web.Response(text=page(self._live), content_type="text/html")
+        text = page(self._live, str(self._directory / "report.html"))
+        return web.Response(text=text, content_type="text/html")
 
     async def _socket(self, request: web.Request) -> web.WebSocketResponse:
         origin = request.headers.get("Origin")
@@ -153,12 +158,19 @@ class Pages:
         return (self._directory / "report.html").is_file()
 
 
-def page(live: LiveRun) -> str:
-    """Return the page: self-contained but for its WebSocket."""
+def page(live: LiveRun, report: str = "report.html") -> str:
+    """Return the page: self-contained but for its WebSocket.
+
+    Parameters
+    ----------
+    report
+        Where the report of the finished run is going to be.
+    """
     ours = files("emu.dashboard") / "assets"
     charts = files("emu.report.html") / "assets"
     problem = live.problem
     facts = {
+        "report": report,
         "machines": [machine.name for machine in problem.cluster.machines],
         "tasks": [
             {"name": task.name, "kind": task.kind, "machine": machine}

@@ -112,6 +112,7 @@ class Dashboard:
             telling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await telling
+            await self._pages.tell_all()  # that the run has ended, where its report is
         except OSError as error:
             self._failure = error
             self._loop = None

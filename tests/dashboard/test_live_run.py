@@ -136,3 +136,25 @@ def test_the_terminal_table_fits_and_shows_every_machine() -> None:
     assert "m0" in text
     assert "m1" in text
     assert max(map(len, text.splitlines())) <= 100
+
+
+def test_nothing_is_counted_after_the_last_task_ended() -> None:
+    """The replay, the prediction and the verdict take wall time of their own."""
+    replay = Replay()
+    makespan = replay.schedule.makespan
+    replay.until(makespan + 30.0)
+    status = replay.live.status()
+    assert (status.phase, status.run_time, status.processes) == ("ended", makespan, 0)
+    replay.live.ended(replay.result())
+    replay.until(makespan + 60.0)
+    status = replay.live.status()
+    assert (status.phase, status.run_time, status.processes) == ("ended", makespan, 0)
+    assert replay.live.history_json()["end"] == makespan
+
+
+def test_a_failed_run_has_no_processes() -> None:
+    replay = Replay()
+    replay.until(3.0)
+    assert replay.live.status().processes > 0
+    replay.live.failed("a process died")
+    assert replay.live.status().processes == 0

@@ -176,6 +176,10 @@ function connect() {
   socket.addEventListener("close", () => {
     if (last && (last.phase === "ended" || last.phase === "failed")) {
       byId("phase").textContent += " (emu has left; this page keeps the run)";
+      if (!byId("report").hidden) {
+        byId("report").removeAttribute("href");
+        byId("report").textContent = `report: ${facts.report}`;
+      }
     } else {
       byId("phase").textContent = "connection lost, trying again";
       setTimeout(connect, 1000);
