@@ -19,3 +19,13 @@ def printable(text: str, limit: int = SHOWN) -> str:
         c if c.isprintable() else c.encode("unicode_escape").decode() for c in text
     )
     return shown if len(shown) <= limit else f"{shown[: limit - 3]}..."
+
+
+def for_script(text: str) -> str:
+    """Return JSON as a script element may hold it: nothing in it ends the element."""
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def for_label(text: str) -> str:
+    """Return the text as the value of a Prometheus label, between its quotes."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -55,7 +55,7 @@ def once(scenario_file: str, viewers: int | None) -> dict[str, Any]:
             observer = live.tape
             for _ in range(viewers):
                 threading.Thread(
-                    target=lambda: asyncio.run(view(f"{page.url}ws", heard)),
+                    target=lambda: asyncio.run(view(page.at("ws"), heard)),
                     daemon=True,
                 ).start()
         began = time.process_time()

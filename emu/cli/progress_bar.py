@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import TYPE_CHECKING, Self
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
@@ -67,10 +68,14 @@ class ProgressLine(Observer):
     @override
     def listening(self, host: str, port: int, token: str) -> None:
         if self._agents:
+            # One that was given is known there; logs of CI would keep it.
+            given = token == os.environ.get("EMU_TOKEN")
+            secret = "EMU_TOKEN=$EMU_TOKEN" if given else f"EMU_TOKEN={token}"
             self._progress.console.print(
                 f"waiting for {self._agents} agents, on each host run:\n"
-                f"    EMU_TOKEN={token} emu agent {format_address(host, port)}",
+                f"    {secret} emu agent {format_address(host, port)}",
                 soft_wrap=True,
+                markup=False,
             )
 
     @override

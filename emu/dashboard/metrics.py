@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from emu.names import for_label
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -97,10 +99,6 @@ def _metric(
         return ""
     lines = [f"# HELP emu_{name} {text}.", f"# TYPE emu_{name} {kind}"]
     for labels, value in samples:
-        inside = ",".join(f'{key}="{_quoted(v)}"' for key, v in labels.items())
+        inside = ",".join(f'{key}="{for_label(v)}"' for key, v in labels.items())
         lines.append(f"emu_{name}{f'{{{inside}}}' if inside else ''} {value:.17g}")
     return "\n".join(lines) + "\n"
-
-
-def _quoted(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from emu.dashboard.history import NOTHING
 from emu.dashboard.live_run import SAMPLE
 from emu.dashboard.metrics import CONTENT_TYPE, metrics
 from emu.dashboard.status import Status
+from emu.names import for_script
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -24,7 +26,12 @@ if TYPE_CHECKING:
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+#: Pages carry their own script and style, and talk to nobody but this server.
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
 #: A viewer that takes longer than this for one update is dropped, wall seconds.
 _PATIENCE = 5.0
 
@@ -35,9 +42,8 @@ class Pages:
     Parameters
     ----------
     token
-        What a request must show as ``?token=`` or bearer; empty asks for nothing, but
-        then only requests that name a loopback host are answered, so that no page from
-        elsewhere can read the run through a name that points here.
+        What a request must show as ``?token=`` or bearer: other users of this computer
+        reach its loopback addresses too, and so do pages open in a browser.
     directory
         Run directory, whose report.html is served once it is there.
     """
@@ -96,6 +102,7 @@ class Pages:
             response = await handler(request)
             if not response.prepared:
                 response.headers["Cache-Control"] = "no-store"
+                response.headers["Content-Security-Policy"] = _POLICY
                 response.headers["Referrer-Policy"] = "no-referrer"
                 response.headers["X-Content-Type-Options"] = "nosniff"
             return response
@@ -103,13 +110,14 @@ class Pages:
         return guard
 
     def _admitted(self, request: web.Request) -> bool:
-        if not self._token:
-            return request.url.host in _LOOPBACK
         shown = request.query.get("token", "")
         kind, _, bearer = request.headers.get("Authorization", "").partition(" ")
         if kind.lower() == "bearer":
             shown = bearer
-        return hmac.compare_digest(shown.encode(), self._token.encode())
+        # A header may hold bytes that are no UTF-8.
+        return hmac.compare_digest(
+            shown.encode(errors="surrogateescape"), self._token.encode()
+        )
 
     async def _page(self, _: web.Request) -> web.Response:
         text = page(self._live, str(self._directory / "report.html"))
@@ -185,7 +193,7 @@ def page(live: LiveRun, report: str = "report.html") -> str:
     parts = {
         "style": (charts / "report.css").read_text("utf-8")
         + (ours / "dashboard.css").read_text("utf-8"),
-        "facts": json.dumps(facts).replace("<", "\\u003c"),
+        "facts": for_script(json.dumps(facts)),
         "script": "\n".join(
             [
                 (charts / "scale.js").read_text("utf-8"),
@@ -194,7 +202,6 @@ def page(live: LiveRun, report: str = "report.html") -> str:
             ]
         ),
     }
+    # In one go: what is put in may hold braces of its own.
     text = (ours / "dashboard.html").read_text("utf-8")
-    for name, content in parts.items():
-        text = text.replace(f"{{{{{name}}}}}", content)
-    return text
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], text)

@@ -17,14 +17,13 @@ from aiohttp import web
 
 from emu.dashboard.server import Pages
 from emu.errors import ScenarioError
+from emu.network import format_address
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
     from emu.dashboard.live_run import LiveRun
-
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Dashboard:
@@ -33,10 +32,10 @@ class Dashboard:
     Parameters
     ----------
     host, port
-        Where; port 0 takes any free one. A host other than loopback draws a token
-        unless one is given.
+        Where; port 0 takes any free one.
     token
-        What viewers must show, see `Pages`.
+        What viewers must show, see `Pages`; drawn if none is given, and part of the
+        address then.
 
     Raises
     ------
@@ -53,10 +52,9 @@ class Dashboard:
         port: int = 0,
         token: str = "",
     ) -> None:
-        if host not in _LOOPBACK and not token:
-            token = secrets.token_urlsafe(16)
-        self._pages = Pages(live, token, directory)
-        self._host, self._port, self._token = host, port, token
+        self._drawn = "" if token else secrets.token_urlsafe(16)
+        self._pages = Pages(live, token or self._drawn, directory)
+        self._host, self._port = host, port
         self._up = threading.Event()
         self._failure: OSError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -67,17 +65,23 @@ class Dashboard:
 
     @property
     def url(self) -> str:
-        """Where the page is, with the token that it needs."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        query = f"?token={self._token}" if self._token else ""
-        return f"http://{host}:{self._port}/{query}"
+        """Where the page is; see `at`."""
+        return self.at("")
+
+    def at(self, path: str) -> str:
+        """Return the address of a page, with the token if it was drawn.
+
+        Who gave a token knows it: it does not go into terminals and their logs.
+        """
+        query = f"?token={self._drawn}" if self._drawn else ""
+        return f"http://{format_address(self._host, self._port)}/{path}{query}"
 
     def __enter__(self) -> Self:
         self._thread.start()
         self._up.wait()
         if self._failure is not None:
             raise ScenarioError(
-                f"cannot listen on {self._host}:{self._port}: "
+                f"cannot listen on {format_address(self._host, self._port)}: "
                 f"{self._failure.strerror or self._failure}",
                 file="--dashboard",
             ) from self._failure

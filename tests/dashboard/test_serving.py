@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -40,25 +42,47 @@ async def test_status_is_of_its_schema(
     replay = Replay()
     replay.until(3.0)
     with Dashboard(replay.live, tmp_path) as dashboard:
-        code, status = await answer(client, f"{dashboard.url}api/status")
-        _, schema = await answer(client, f"{dashboard.url}api/schema")
-        _, text = await answer(client, f"{dashboard.url}metrics")
+        code, status = await answer(client, dashboard.at("api/status"))
+        _, schema = await answer(client, dashboard.at("api/schema"))
+        _, text = await answer(client, dashboard.at("metrics"))
     assert code == 200
     assert Status.model_validate(status).run_time == 3.0
     assert set(schema["properties"]) == set(status)
     assert "emu_run_time_seconds 3\n" in text
 
 
-async def test_only_loopback_names_are_answered_without_a_token(
+@pytest.mark.parametrize("host", ["evil.example", "[", "a:b:c", "", "x\xff", "]:9"])
+@pytest.mark.parametrize("token", ["Bearer \xff", "Bearer", "Basic x", "\udcff", ""])
+async def test_odd_requests_are_refused_not_failed(
+    host: str, token: str, tmp_path: Path
+) -> None:
+    """Raw, since no client sends them: each is answered with a status of 4xx."""
+    with Dashboard(Replay().live, tmp_path) as dashboard:
+        parts = urlsplit(dashboard.url)
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        request = f"GET /api/status HTTP/1.1\r\nHost: {host}\r\n"
+        request += f"Authorization: {token}\r\nConnection: close\r\n\r\n"
+        writer.write(request.encode("latin-1", errors="replace"))
+        said = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+
+    assert said.split()[1].startswith(b"4")
+
+
+async def test_loopback_asks_for_the_token_too(
     client: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
     with Dashboard(Replay().live, tmp_path) as dashboard:
-        url = f"{dashboard.url}api/status"
-        assert (await answer(client, url, {"Host": "evil.example"}))[0] == 403
+        url = dashboard.at("api/status")
+        assert (await answer(client, url.partition("?")[0]))[0] == 403
         assert (await answer(client, url))[0] == 200
+        async with client.get(dashboard.url) as response:
+            policy = response.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
         elsewhere = {"Origin": "http://evil.example"}
         with pytest.raises(aiohttp.WSServerHandshakeError):
-            await client.ws_connect(f"{dashboard.url}ws", headers=elsewhere)
+            await client.ws_connect(dashboard.at("ws"), headers=elsewhere)
 
 
 async def test_other_addresses_ask_for_a_token(
@@ -75,6 +99,10 @@ async def test_other_addresses_ask_for_a_token(
         assert (await answer(client, f"{bare}metrics", bearer))[0] == 200
 
 
+def test_token_that_was_given_is_not_in_the_address(tmp_path: Path) -> None:
+    assert "secret" not in Dashboard(Replay().live, tmp_path, token="secret").url  # noqa: S106
+
+
 def test_a_taken_port_is_a_clear_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -87,7 +115,7 @@ async def test_viewers_hear_the_same_whenever_they_come(
 ) -> None:
     replay = Replay()
     with Dashboard(replay.live, tmp_path) as dashboard:
-        async with client.ws_connect(f"{dashboard.url}ws") as early:
+        async with client.ws_connect(dashboard.at("ws")) as early:
             heard = (await early.receive_json())["history"]
             assert heard["time"] == []
             heard["rates"] = [[] for _ in range(4)]
@@ -105,9 +133,9 @@ async def test_viewers_hear_the_same_whenever_they_come(
                         heard["rates"][port].append(rate)
                 if said["status"]["phase"] == "ended" and not samples["time"]:
                     break
-            async with client.ws_connect(f"{dashboard.url}ws") as late:
+            async with client.ws_connect(dashboard.at("ws")) as late:
                 assert (await late.receive_json())["history"] == heard
-        _, history = await answer(client, f"{dashboard.url}api/history")
+        _, history = await answer(client, dashboard.at("api/history"))
         assert history == heard
 
 

@@ -1,0 +1,27 @@
+"""What the progress line says of how agents join."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from emu.cli.progress_bar import ProgressLine
+from emu.testing import two_machine_example
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_token_of_the_environment_is_not_printed(
+    monkeypatch: pytest.MonkeyPatch,
+    given: bool,  # noqa: FBT001 -- a parameter of the test
+) -> None:
+    monkeypatch.delenv("EMU_TOKEN", raising=False)
+    if given:
+        monkeypatch.setenv("EMU_TOKEN", "of-this-run")
+    text = io.StringIO()
+    line = ProgressLine(two_machine_example(1)[0].job, Console(file=text), agents=2)
+    line.listening("::1", 7001, "of-this-run")
+
+    assert ("of-this-run" in text.getvalue()) != given
+    assert "emu agent [::1]:7001" in text.getvalue()
