@@ -6,8 +6,40 @@ This is the one place that knows what each place cannot take.
 
 from __future__ import annotations
 
+from typing import Any
+
 #: Characters of a text from outside that a line of ours shows.
 SHOWN = 300
+
+
+def checked_name(text: Any) -> str:
+    """Return the name of a machine, a task, a link, a scenario or a data set.
+
+    Raises
+    ------
+    ValueError
+        When a line could not show it as it is.
+    """
+    if not isinstance(text, str) or not text.strip() or len(text) > SHOWN:
+        raise ValueError(f"a name is a text of 1 to {SHOWN} characters")
+    if not text.isprintable():
+        raise ValueError(f"{printable(text)!r} holds what cannot be printed")
+    return text
+
+
+def file_part(text: str) -> str:
+    """Return what stands for a name in the name of a file: no path leads out of it.
+
+    Letters, digits, dot, dash and underscore stay; at most 100 of them.
+    """
+    kept = "".join(c if c.isalnum() or c in "-._" else "_" for c in text)
+    encoded = kept.lstrip(".").encode()[:100]
+    return encoded.decode(errors="ignore") or "_"
+
+
+def for_terminal(text: str) -> str:
+    """Return the text with its lines, and without control sequences."""
+    return "\n".join(printable(line, limit=len(line) * 10) for line in text.split("\n"))
 
 
 def printable(text: str, limit: int = SHOWN) -> str:

@@ -20,6 +20,7 @@ from emu.cli.listing import COMMANDS, GROUPS
 from emu.cli.plain_help import Command, write_paragraphs, write_parameters
 from emu.errors import DataError, EmulatorError
 from emu.interruption import INTERRUPTED, one_line_at_a_signal, tell
+from emu.names import for_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +86,7 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except EmulatorError as error:
             for line in str(error).splitlines():
-                typer.echo(f"emu: {line}", err=True)
+                typer.echo(f"emu: {for_terminal(line)}", err=True)
             raise typer.Exit(error.exit_code) from error
         except KeyboardInterrupt as error:
             tell(str(error) or "interrupted")

@@ -44,7 +44,7 @@ def place(
     console.print(placement_table(problem))
     console.print(
         f"\n{experiment.scenario.name}: makespan "
-        f"[bold]{format_duration(makespan, 10)}[/bold], "
+        f"{format_duration(makespan, 10)}, "
         f"{job_line(problem.job, experiment.policy)}"
     )
     if experiment.placed is not None and experiment.placed.candidates:

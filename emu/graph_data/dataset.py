@@ -16,6 +16,7 @@ from emu.graph_data.prepared import PreparedArrays, prepare_arrays
 from emu.graph_data.raw_graph import CHUNK
 from emu.graph_data.sampling import Structure
 from emu.graph_data.sources import cache_home, find_source
+from emu.names import file_part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -170,7 +171,7 @@ def open_dataset(
     source = find_source(name, scale=scale, seed=seed, root=root)
     content = f"{_LAYOUT} {sorted(asdict(spec).items())} {source.fingerprint}"
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
-    folder = cache_home() / "prepared" / f"{name}-{key}"
+    folder = cache_home() / "prepared" / f"{file_part(name)}-{key}"
     return Dataset(
         prepare_arrays(folder, lambda partial: _write(partial, source.load(), spec))
     )

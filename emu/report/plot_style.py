@@ -77,6 +77,7 @@ def style(*, dark: bool) -> Iterator[None]:
         "svg.fonttype": "none",  # text stays text: searchable, and small files
         "svg.hashsalt": "emu",  # the same figure is the same file
         "pdf.fonttype": 42,
+        "text.parse_math": False,  # a name may hold dollars
     }
     with mpl.rc_context(settings):
         yield

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from emu.analysis.optimality_gap import optimality_line
 from emu.report.scale_tables import chosen_row
@@ -223,6 +224,6 @@ def ports_table(result: dict[str, Any]) -> Table:
             format_rate(row["bytes_per_second"]),
             format_size(row["bytes"]),
             f"{100 * row['used']:.0f} %",
-            f"[blue]{bar}[/]",
+            Text(bar, style="blue"),
         )
     return table

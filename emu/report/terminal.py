@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+from typing_extensions import override
+
+from emu.names import for_terminal
 
 if TYPE_CHECKING:
     from typing import IO
+
+    from rich.text import Text
 
 #: Columns; wider tables wrap badly in logs and side-by-side editors.
 WIDTH = 100
@@ -24,7 +29,17 @@ def terminal(file: IO[str] | None = None, *, quiet: bool = False) -> Console:
     """
     console = Console(file=file, highlight=False, soft_wrap=False)
     width = min(console.width, WIDTH) if console.is_terminal else WIDTH
-    return Console(file=file, width=width, highlight=False, quiet=quiet)
+    return _Literal(file=file, width=width, highlight=False, markup=False, quiet=quiet)
+
+
+class _Literal(Console):
+    """Shows every text as it is: names are input, and may look like markup."""
+
+    @override
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return the text without what a terminal would take for orders."""
+        options["markup"] = options["emoji"] = False
+        return super().render_str(for_terminal(text), **options)
 
 
 def plain_table(title: str, *columns: str) -> Table:

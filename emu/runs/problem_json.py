@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import DataError
+from emu.names import checked_name
 from emu.problem import (
     Cluster,
     Edge,
@@ -101,7 +102,7 @@ def problem_from_json(data: Any, path: str) -> Problem:
         job = Job(
             tasks=tuple(
                 Task(
-                    name=task["name"],
+                    name=checked_name(task["name"]),
                     kind=task["kind"],
                     process=task["process"],
                     demands=task["demands"],
@@ -125,8 +126,14 @@ def problem_from_json(data: Any, path: str) -> Problem:
 def _cluster(data: dict[str, Any]) -> Cluster:
     """Return the cluster; files of before there were links have none."""
     return Cluster(
-        tuple(Machine(**machine) for machine in data["machines"]),
-        tuple(Link(**link) for link in data.get("links", ())),
+        tuple(
+            Machine(**machine | {"name": checked_name(machine["name"])})
+            for machine in data["machines"]
+        ),
+        tuple(
+            Link(**link | {"name": checked_name(link["name"])})
+            for link in data.get("links", ())
+        ),
         tuple(
             Route(tuple(route["from"]), tuple(route["to"]), tuple(route["through"]))
             for route in data.get("routes", ())

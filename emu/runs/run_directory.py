@@ -28,6 +28,7 @@ import numpy as np
 
 from emu.atomic_file import whole_file
 from emu.errors import DataError
+from emu.names import file_part
 from emu.runs.problem_json import (
     problem_from_json,
     problem_to_json,
@@ -63,7 +64,9 @@ class RunDirectory:
         """
         stamp = time.strftime("%Y%m%d-%H%M%S")
         for attempt in range(100):
-            path = parent / (f"{name}-{stamp}" + (f"-{attempt}" if attempt else ""))
+            path = (
+                parent / f"{file_part(name)}-{stamp}{f'-{attempt}' if attempt else ''}"
+            )
             try:
                 path.mkdir(parents=True)
             except FileExistsError:

@@ -12,8 +12,8 @@ from emu.scenario.quantities import (
     Count,
     Duration,
     Few,
+    FileName,
     FilePath,
-    Name,
     Positive,
     Seed,
     Window,
@@ -32,7 +32,7 @@ def _named(found: Any) -> Any:
 class DatasetSection(Section):
     """The graph to train on."""
 
-    name: Name = Field(examples=["products-like"])
+    name: FileName = Field(examples=["products-like"])
     """``products-like``, ``reddit-like``, ``papers100m-like`` (made up, seeded),
     ``ogbn-products``, ``ogbn-papers100M``, or a folder of npz graphs."""
     scale: Positive = 1.0

@@ -18,6 +18,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from emu.names import checked_name
 from emu.units import DURATION, RATE, RATIO, SIZE, Quantity
 
 if TYPE_CHECKING:
@@ -153,7 +154,9 @@ Positive: TypeAlias = Annotated[
     float, Strict(), Field(gt=0, allow_inf_nan=False, le=1e12)
 ]
 Fraction: TypeAlias = Annotated[float, Strict(), Field(ge=0, le=1)]
-Name: TypeAlias = Annotated[str, Strict(), Field(min_length=1, max_length=100)]
+Name: TypeAlias = Annotated[
+    str, Strict(), Field(min_length=1, max_length=100), AfterValidator(checked_name)
+]
 #: A path; those of a file are relative to the file, those of --set to where it runs.
 FilePath: TypeAlias = Annotated[str, Strict(), Field(min_length=1, max_length=4096)]
 #: Names that become parts of file names and of ``g0->s0#2``.
