@@ -37,7 +37,7 @@ def simulate(
         console.print()
     makespan = format_duration(schedule.makespan, 10)
     console.print(
-        f"{experiment.scenario.name}: makespan [bold]{makespan}[/bold], "
+        f"{experiment.scenario.name}: makespan {makespan}, "
         f"{job_line(problem.job, experiment.policy)}, "
         f"{len(schedule.flows()):,} flows"
     )

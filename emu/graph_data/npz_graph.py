@@ -6,14 +6,13 @@ Nothing pickled is ever read: keys that hold objects are left alone.
 from __future__ import annotations
 
 import hashlib
-import zipfile
-import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.errors import DataError
 from emu.graph_data.raw_graph import RawGraph, Source, build_structure, random_split
+from emu.input_file import one_error, open_input, read_arrays
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +23,10 @@ _KEYS = (
     "adj_indices", "adj_indptr", "adj_shape",
     "attr_data", "attr_indices", "attr_indptr", "attr_shape", "labels",
 )  # fmt: skip
+
+
+#: Longer features are no feature vectors; rows of them are made dense.
+_WIDEST = 1 << 20
 
 
 def npz_source(path: Path, *, seed: int) -> Source:
@@ -40,15 +43,23 @@ def npz_source(path: Path, *, seed: int) -> Source:
         When the file cannot be read.
     """
     try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        with open_input(path) as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DataError(error.strerror or "cannot be read", path=str(path)) from error
-    return Source(f"npz {digest}", lambda: _load(path, seed))
+
+    def load() -> RawGraph:
+        with one_error(path):
+            return _load(path, seed)
+
+    return Source(f"npz {digest}", load)
 
 
 def _load(path: Path, seed: int) -> RawGraph:
-    arrays = _arrays(path)
-    vertices = int(arrays["adj_shape"][0])
+    arrays = read_arrays(path, _KEYS)
+    vertices, width = int(arrays["adj_shape"][0]), int(arrays["attr_shape"][1])
+    if not 0 < width <= _WIDEST:
+        raise DataError(f"has features of length {width}", path=str(path))
     _check_rows(arrays, "adj", vertices, path)
     _check_rows(arrays, "attr", vertices, path)
     labels = arrays["labels"].astype(np.int32)
@@ -73,18 +84,6 @@ def _load(path: Path, seed: int) -> RawGraph:
         rows=lambda start, stop: _dense_rows(arrays, start, stop),
         origin=str(path),
     )
-
-
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        # Opened here: np.load would leave a damaged file open.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            missing = [key for key in _KEYS if key not in file.files]
-            if missing:
-                raise DataError(f"holds no {', '.join(missing)}", path=str(path))
-            return {key: file[key] for key in _KEYS}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"is damaged: {error}", path=str(path)) from error
 
 
 def _check_rows(

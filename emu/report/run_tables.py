@@ -139,7 +139,7 @@ def verdict_rows(table: Table, verdict: dict[str, Any]) -> None:
     colour = {"trusted": "green", "degraded": "yellow"}.get(verdict["trust"], "red")
     table.add_row(
         "verdict",
-        f"[{colour}]{verdict['trust']}[/]",
+        Text(str(verdict["trust"]), style=colour),
         f"the host moved the end by {format_ratio(verdict['error'])}, "
         f"{100 * verdict['max_error']:g} % may be",
     )

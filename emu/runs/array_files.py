@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from emu.errors import DataError
+from emu.input_file import read_arrays
 from emu.problem import RateHistory, Realization
 from emu.runs.run_directory import RunDirectory
 from emu.wire.frame_rows import FRAME_ROWS
@@ -44,7 +44,7 @@ def read_realization(job: Job, path: Path) -> Realization:
     DataError
         When it is missing, cut short, or not of ``job``.
     """
-    arrays = _arrays(path, "times", "volumes")
+    arrays = read_arrays(path, ("times", "volumes"))
     try:
         realization = Realization(arrays["times"], arrays["volumes"])
         realization.check_shapes(job)
@@ -72,7 +72,7 @@ def read_frames(path: Path) -> tuple[NDArray[np.void], NDArray[np.void]]:
     DataError
         When the file is missing, cut short, or holds other rows.
     """
-    arrays = _arrays(path, "sent", "received")
+    arrays = read_arrays(path, ("sent", "received"))
     if any(array.dtype != FRAME_ROWS for array in arrays.values()):
         raise DataError("holds no rows of frames", path=str(path))
     return arrays["sent"], arrays["received"]
@@ -86,7 +86,7 @@ def read_rates(job: Job, path: Path) -> RateHistory:
     DataError
         When it is missing, cut short, or names flows that ``job`` does not have.
     """
-    arrays = _arrays(path, "time", "edge", "iteration", "rate")
+    arrays = read_arrays(path, ("time", "edge", "iteration", "rate"))
     try:
         rates = RateHistory(
             time=arrays["time"].astype(np.float64),
@@ -103,14 +103,3 @@ def read_rates(job: Job, path: Path) -> RateHistory:
     if not known.all():
         raise DataError("names flows that the job does not have", path=str(path))
     return rates
-
-
-def _arrays(path: Path, *names: str) -> dict[str, Any]:
-    try:
-        # numpy leaves a file that it opened itself open when it is torn.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in names}
-    except FileNotFoundError as error:
-        raise DataError("is missing", path=str(path)) from error
-    except (OSError, EOFError, KeyError, ValueError, BadZipFile) as error:
-        raise DataError(f"cannot be read: {error}", path=str(path)) from error

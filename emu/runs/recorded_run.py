@@ -11,6 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from emu.errors import DataError
+from emu.input_file import one_error
 from emu.problem import RateHistory, Realization, Schedule
 from emu.runs.array_files import read_rates, read_realization
 from emu.runs.problem_json import problem_from_json, schedule_from_json
@@ -158,12 +159,14 @@ def load_run(path: str | Path) -> RecordedRun:
     path = Path(path)
     if not path.is_dir():
         raise DataError("is not a run directory", path=str(path))
-    problem = _problem(path / "problem.json")
+    with one_error(path / "problem.json"):
+        problem = _problem(path / "problem.json")
     missing: list[str] = []
 
     def tried(name: str, read: Callable[[Path], Part]) -> Part | None:
         try:
-            return read(path / name)
+            with one_error(path / name):
+                return read(path / name)
         except DataError as error:
             missing.append(f"{name} {error.problem}")
             return None

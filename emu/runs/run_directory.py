@@ -28,6 +28,7 @@ import numpy as np
 
 from emu.atomic_file import whole_file
 from emu.errors import DataError
+from emu.input_file import read_text
 from emu.names import file_part
 from emu.runs.problem_json import (
     problem_from_json,
@@ -123,10 +124,10 @@ def read_json(path: Path) -> Any:
         When it is missing, cut short or not JSON.
     """
     try:
-        return json.loads(path.read_text())
+        return json.loads(read_text(path))
     except FileNotFoundError as error:
         raise DataError("is missing", path=str(path)) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot be read: {error}", path=str(path)) from error
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from io import StringIO
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,7 +18,8 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scalarbool import ScalarBoolean
 
-from emu.errors import ScenarioError
+from emu.errors import DataError, ScenarioError
+from emu.input_file import read_text
 
 #: Keys and list positions from the top of the file down to a value.
 Trail: TypeAlias = tuple[str | int, ...]
@@ -26,6 +28,9 @@ Trail: TypeAlias = tuple[str | int, ...]
 # workload B's size would have 60,000 values in YAML.
 _MOST_VALUES = 200_000
 _DEEPEST = 40
+_MOST_BYTES = 1 << 25
+#: YAML is parsed at some 100 kB per second.
+_MOST_YAML = 300_000
 
 
 @dataclass
@@ -83,9 +88,11 @@ def read_document(path: str | Path) -> Document:
     """
     file = str(path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_text(Path(path), _MOST_BYTES)
     except OSError as error:
         raise ScenarioError(f"cannot be read: {error.strerror}", file=file) from error
+    except DataError as error:
+        raise ScenarioError(error.problem, file=file) from error
     except UnicodeDecodeError as error:
         raise ScenarioError("is not text in UTF-8", file=file) from error
     return parse_document(text, file)
@@ -112,14 +119,35 @@ def parse_document(text: str, file: str) -> Document:
 def _read_json(file: str, text: str) -> Document:
     try:
         data = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 0)
         problem = f"is not JSON: {getattr(error, 'msg', 'nested too deep')}"
         raise ScenarioError(problem, file=file, line=line) from error
+    _count(data, file)
     return Document(file, _as_mapping(file, data))
 
 
+def _count(data: Any, file: str) -> None:
+    """Refuse what would take longer to check than anybody waits."""
+    level, values = [data], 0
+    for _ in range(_DEEPEST):
+        values += len(level)
+        if values > _MOST_VALUES:
+            break
+        held = [
+            one.values() if isinstance(one, dict) else one
+            for one in level
+            if isinstance(one, dict | list)
+        ]
+        level = [*chain.from_iterable(held)]
+    if level:
+        raise ScenarioError("has too many values or levels", file=file)
+
+
 def _read_yaml(file: str, text: str) -> Document:
+    if len(text) > _MOST_YAML:
+        problem = f"has {len(text)} characters of YAML, at most {_MOST_YAML} are read"
+        raise ScenarioError(f"{problem}; write it as JSON (.json)", file=file)
     try:
         loaded = YAML(pure=True).load(StringIO(text))
     except MarkedYAMLError as error:

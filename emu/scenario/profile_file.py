@@ -16,6 +16,7 @@ import numpy as np
 
 from emu.atomic_file import write_atomic
 from emu.errors import DataError
+from emu.input_file import one_error, read_text
 from emu.problem import Profile
 
 if TYPE_CHECKING:
@@ -116,12 +117,17 @@ def read_profile(path: str | Path) -> ProfileFile:
         When it cannot be read, is of another version, or is damaged: a value that is
         not finite and positive or zero, rows of different lengths, no tasks.
     """
+    with one_error(path):
+        return _read(path)
+
+
+def _read(path: str | Path) -> ProfileFile:
     file = str(path)
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(read_text(Path(path)))
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror}", path=file) from error
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"is not a profile: {error}", path=file) from error
     if not isinstance(content, dict) or content.get("version") != VERSION:
         found = content.get("version") if isinstance(content, dict) else content

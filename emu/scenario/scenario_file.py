@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from emu.errors import ScenarioError, ScenarioErrors
+from emu.input_file import one_error
 from emu.scenario.consistency import consistency_errors, misspelt_keys
 from emu.scenario.document import Document, parse_document, read_document
 from emu.scenario.lab_section import LabFile
@@ -36,6 +38,9 @@ _PATHS: tuple[Trail, ...] = (("profile",), ("job", "dataset", "directory"))
 
 #: Keys of a lab file; a scenario has others beside them.
 LAB_KEYS = ("cluster", "lab")
+#: Errors of one file that are told; whoever has more mends these first.
+_MOST_ERRORS = 200
+
 #: What stands in for a section that is wrong, while the others are looked at.
 _STAND_INS: dict[str, Any] = {
     "cluster": {"machines": [{"nic": "1 B/s"}]},
@@ -73,7 +78,8 @@ def load(
     if isinstance(source, Scenario):
         document = Document(source.name, source.to_json())
         return _good(_changed(document, overrides, Path()), timed=timed)
-    return _good(_read(source, overrides), timed=timed)
+    with one_error(source, partial(ScenarioError, file=str(source))):
+        return _good(_read(source, overrides), timed=timed)
 
 
 def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
@@ -108,7 +114,8 @@ def loads(text: str, overrides: Overrides = (), *, name: str = "scenario") -> Sc
     ScenarioError
         As `load`.
     """
-    return _good(_changed(parse_document(text, name), overrides, Path()))
+    with one_error(name, partial(ScenarioError, file=name)):
+        return _good(_changed(parse_document(text, name), overrides, Path()))
 
 
 def _good(document: Document, *, timed: bool = True) -> Scenario:
@@ -129,11 +136,12 @@ def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioErr
     ScenarioError
         When it cannot be read or parsed at all.
     """
-    document = _read(path, overrides)
-    scenario, errors = _checked(document)
-    if scenario is None or errors:
-        return errors
-    return _located(document, preparation_errors(scenario))
+    with one_error(path, partial(ScenarioError, file=str(path))):
+        document = _read(path, overrides)
+        scenario, errors = _checked(document)
+        if scenario is None or errors:
+            return errors
+        return _located(document, preparation_errors(scenario))
 
 
 def _checked(
@@ -147,9 +155,9 @@ def _checked(
     except ValidationError as caught:
         found += _told(caught, data, found)
     wrong = {str(trail[0]) for trail, _ in found if trail}
-    partial = scenario or _without(data, wrong)
-    if partial is not None:
-        found += consistency_errors(partial, wrong, timed=timed)
+    usable = scenario or _without(data, wrong)
+    if usable is not None:
+        found += consistency_errors(usable, wrong, timed=timed)
     return scenario, _located(document, found)
 
 
@@ -213,7 +221,7 @@ def _told(
     """Return the validation errors in our words, without those that only follow."""
     known = {trail for trail, _ in misspelt}
     told: dict[Trail, str] = {}
-    for error in caught.errors():
+    for error in caught.errors()[:_MOST_ERRORS]:
         trail = trail_of(error, data)
         # A list whose items are wrong is said to be too short as well.
         follows = error["type"] == "too_short" and bool(error["input"])

@@ -1,0 +1,179 @@
+"""Files that lie, never end, or are damaged: one error of ours, soon."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emu.errors import DataError, ScenarioError
+from emu.graph_data.npz_graph import npz_source
+from emu.input_file import read_arrays
+from emu.runs.array_files import read_realization
+from emu.scenario import find_errors
+from emu.testing import two_machine_example
+from tools.fuzz import loaders
+
+ROOT = Path(__file__).parents[2]
+FILES = {"npz": 1500, "profile": 1500, "workload": 400, "run": 400, "scenario": 40}
+
+
+@pytest.mark.parametrize("name", list(FILES))
+def test_mutated_files_are_read_or_refused(name: str, tmp_path: Path) -> None:
+    """Anything that is no error of ours ends the test, with the file in ``keep``."""
+    loader, rng = loaders(tmp_path)[name], np.random.default_rng(19)
+    outcomes = {loader.try_one(rng) for _ in range(FILES[name])}
+
+    assert "read" in outcomes
+    assert outcomes & {"DataError", "ScenarioError"}
+
+
+def member(shape: tuple[int, ...], body: bytes) -> bytes:
+    """Return an npy file that claims a shape."""
+    stream = io.BytesIO()
+    header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, header)
+    return stream.getvalue() + body
+
+
+def archive(path: Path, **members: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, content in members.items():
+            packed.writestr(f"{name}.npy", content)
+    return path
+
+
+def taken(what: Any) -> int:
+    """Return by how many bytes the peak of memory grew."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(DataError, match="claims"):
+        what()
+    return 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+
+
+@pytest.mark.parametrize("shape", [(1 << 32,), (1 << 16, 1 << 16), (1 << 62, 4), (3,)])
+def test_shape_that_lies_takes_no_memory(
+    shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    path = archive(tmp_path / "a.npz", times=member(shape, bytes(16)))
+
+    assert taken(lambda: read_arrays(path, ["times"])) < 1 << 24
+
+
+def test_archive_that_unpacks_to_gigabytes_takes_no_memory(tmp_path: Path) -> None:
+    """Of old 980 kB inflated to 7.45 GiB; 200 MB show the same."""
+    count = 25_000_000
+    path = archive(tmp_path / "a.npz", times=member((count,), bytes(8 * count)))
+
+    assert path.stat().st_size < 1 << 20
+    assert taken(lambda: read_arrays(path, ["times"])) < 1 << 24
+
+
+def test_graph_of_absurd_width_is_refused(tmp_path: Path) -> None:
+    good = loaders(tmp_path)["npz"].folder / "graph.npz"
+    with np.load(good) as file:
+        arrays = {name: file[name] for name in file.files}
+    arrays["attr_shape"] = np.array([8, 1 << 40])
+    np.savez(good, allow_pickle=False, **arrays)
+    with pytest.raises(DataError, match="features of length"):
+        npz_source(good, seed=0).load()
+
+
+def test_good_arrays_of_any_type_are_read(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    arrays: dict[str, Any] = {
+        "a": rng.random((3, 4)),
+        "b": rng.integers(0, 9, 5, dtype=np.int8),
+        "c": np.array(7),
+        "d": np.zeros((0, 3)),
+        "e": np.asfortranarray(rng.random((5, 2))),
+        "f": rng.random(4) > 0.5,
+    }
+    for save in (np.savez, np.savez_compressed):
+        save(tmp_path / "a.npz", allow_pickle=False, **arrays)
+        found = read_arrays(tmp_path / "a.npz", list(arrays))
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(found[name], array)
+            assert found[name].dtype == array.dtype
+
+
+def test_pickled_objects_are_not_read(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", a=np.array([{}], dtype=object))
+    with pytest.raises(DataError):
+        read_arrays(tmp_path / "a.npz", ["a"])
+
+
+def test_pipe_is_no_file(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.npz"
+    os.mkfifo(pipe)
+    problem, _ = two_machine_example(1)
+    with pytest.raises(DataError, match="no regular file"):
+        read_realization(problem.job, pipe)
+    with pytest.raises(DataError, match="no regular file"):
+        npz_source(pipe, seed=0)
+    scenario = tmp_path / "pipe.yaml"
+    os.mkfifo(scenario)
+    with pytest.raises(ScenarioError, match="no regular file"):
+        find_errors(scenario)
+
+
+def keys(count: int) -> str:
+    return "".join(f"key{n}: 1\n" for n in range(count))
+
+
+ANYTHING = {
+    "100,000 keys.yaml": keys(100_000),
+    "20,000 keys.yaml": keys(20_000),
+    "100,000 keys.json": json.dumps({f"key{n}": 1 for n in range(100_000)}),
+    "long text.yaml": "name: " + "x" * 50_000_000,
+    "long text.json": json.dumps({"name": "x" * 50_000_000}),
+    "deep.yaml": "[" * 5000,
+    "deep.json": "[" * 100_000,
+    "wide.json": json.dumps({"cluster": [[]] * 1_000_000}),
+    "machines.json": json.dumps(
+        {
+            "cluster": {"machines": [{"memroy": 1}] * 30_000},
+            "job": {"system": "custom", "iterations": 1, "tasks": []},
+        }
+    ),
+    "number.yaml": "name: " + "9" * 100_000,
+    "aliases.yaml": "a: &a [x, x]\n"
+    + "".join(
+        f"{chr(98 + n)}: &{chr(98 + n)} [*{chr(97 + n)}, *{chr(97 + n)}]\n"
+        for n in range(20)
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(ANYTHING))
+def test_validate_ends_soon_on_anything(name: str, tmp_path: Path) -> None:
+    """In CPU time beside that of a good file: this host may be busy."""
+    file = tmp_path / name
+    file.write_text(ANYTHING[name])
+    begun = time.process_time()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    ended = subprocess.run(
+        [sys.executable, "-m", "emu", "validate", str(file)],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'nodes'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    took = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    print(f"{name}: {took + time.process_time() - begun:.1f} s of CPU time")  # noqa: T201
+
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+    assert ended.stderr.startswith("emu: ")
+    assert took < 15
