@@ -148,6 +148,8 @@ def _claimed_bytes(member: Any) -> int:
         (2, 0): np.lib.format.read_array_header_2_0,
     }[version]
     shape, _, dtype = read_header(member)
+    if dtype.hasobject:
+        raise ValueError("it holds objects, which are never unpickled")
     count = 1
     for extent in shape:
         count *= int(extent)

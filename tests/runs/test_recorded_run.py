@@ -148,7 +148,7 @@ def test_a_run_without_realization_is_whole(tmp_path: Path) -> None:
     assert emu.load_run(run).missing == ()
 
     (run / "realization.npz").write_bytes(b"PK")
-    assert emu.load_run(run).missing[0].startswith("realization.npz cannot be read")
+    assert emu.load_run(run).missing[0].startswith("realization.npz is damaged")
 
 
 def test_realization_of_another_job_is_refused(tmp_path: Path) -> None:
