@@ -39,13 +39,15 @@ def audit(
     scenario: Annotated[
         Path | None,
         typer.Option(
-            help="Scenario that states times and volumes; default is the run's copy."
+            metavar="FILE",
+            help="Scenario that states times and volumes; default is the run's copy.",
         ),
     ] = None,
     json_target: JsonTarget = None,
 ) -> None:
-    """Check a schedule, simulated or emulated, against the paper's (5)-(15).
+    """Check a schedule against the paper's constraints.
 
+    They are (5) to (15) of the DGTP paper. The schedule may be simulated or emulated.
     Times and volumes are compared with those of its scenario, and of an emulated run
     with what its processes measured; its guards are asked again.
     """

@@ -13,7 +13,11 @@ from emu.errors import ScenarioError
 from emu.units import DURATION
 
 ScenarioFile: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="FILE", help="Scenario (YAML) or workload (JSON).")
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="Scenario (YAML), workload (JSON), or NAME of a shipped one.",
+    ),
 ]
 Overrides: TypeAlias = Annotated[
     list[str] | None,

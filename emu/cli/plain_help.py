@@ -67,7 +67,7 @@ class Command(TyperCommand):
         arguments = [p for p in self.params if isinstance(p, TyperArgument)]
         names = [p.metavar or (p.name or "").upper() for p in arguments]
         shown = [
-            name if argument.required else f"[{name}]"
+            name if argument.required or name[0] == "[" else f"[{name}]"
             for name, argument in zip(names, arguments, strict=True)
         ]
         return ["[OPTIONS]", *shown]
