@@ -14,14 +14,19 @@ from typing_extensions import override
 
 from emu.analysis import audit_stated
 from emu.analysis.link_load import fluid_bytes, peak_loads, worst_interval
-from emu.analysis.violation import Findings, Violation, flow_name, task_name
+from emu.analysis.violation import (
+    Finding,
+    Findings,
+    Violation,
+    flow_name,
+    task_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from emu.analysis.guards import Finding
     from emu.problem import RateHistory, Schedule
 
     Floats = NDArray[np.float64]

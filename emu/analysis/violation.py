@@ -1,10 +1,11 @@
-"""One broken constraint, and the names of what can break one."""
+"""What is found: broken constraints, and what a guard says when it fires."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from typing_extensions import override
 
 if TYPE_CHECKING:
@@ -43,6 +44,38 @@ class Violation:
     def __str__(self) -> str:
         """Return constraint, sentence and amount in one line."""
         return f"{self.constraint} {self.sentence}: {self.amount:g} {self.unit}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a guard says when it fires.
+
+    Parameters
+    ----------
+    guard
+        Its name.
+    at
+        The first instant, emulated seconds; NaN where it is the run as a whole.
+    sentence
+        What cannot be, with the amounts.
+    remedy
+        What would help, where something would.
+    """
+
+    guard: str
+    at: float
+    sentence: str
+    remedy: str = ""
+
+    @override
+    def __str__(self) -> str:
+        """Return the guard's name, the instant and the sentence in one line."""
+        when = "" if np.isnan(self.at) else f" at {self.at:.6g} s"
+        return f"{self.guard}{when}: {self.sentence}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form of result.json: ``at`` is None for the run as a whole."""
+        return asdict(self) | {"at": None if np.isnan(self.at) else self.at}
 
 
 def task_name(job: Job, task: int, iteration: int) -> str:

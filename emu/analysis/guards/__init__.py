@@ -5,7 +5,8 @@ code with the scheduler: nothing here imports `emu.scheduling` or `emu.simulatio
 import-linter sees to it. A guard that fires makes the run untrusted.
 """
 
-from emu.analysis.guards.evidence import Evidence, Finding
+from emu.analysis.guards.evidence import Evidence
 from emu.analysis.guards.examine import examine
+from emu.analysis.violation import Finding
 
 __all__ = ["Evidence", "Finding", "examine"]

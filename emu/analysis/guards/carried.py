@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.analysis.guards.evidence import Finding
+from emu.analysis.violation import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,12 +1,11 @@
-"""What guards look at, and what they say."""
+"""What guards look at."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from typing_extensions import override
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,38 +18,6 @@ if TYPE_CHECKING:
 
 #: Wall seconds by which the clocks of two hosts, or two readings of one, may differ.
 CLOCKS = 0.001
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a guard says when it fires.
-
-    Parameters
-    ----------
-    guard
-        Its name.
-    at
-        The first instant, emulated seconds; NaN where it is the run as a whole.
-    sentence
-        What cannot be, with the amounts.
-    remedy
-        What would help, where something would.
-    """
-
-    guard: str
-    at: float
-    sentence: str
-    remedy: str = ""
-
-    @override
-    def __str__(self) -> str:
-        """Return the guard's name, the instant and the sentence in one line."""
-        when = "" if np.isnan(self.at) else f" at {self.at:.6g} s"
-        return f"{self.guard}{when}: {self.sentence}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the form of result.json: ``at`` is None for the run as a whole."""
-        return asdict(self) | {"at": None if np.isnan(self.at) else self.at}
 
 
 @dataclass(frozen=True, eq=False)

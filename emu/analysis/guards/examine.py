@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from emu.analysis.guards.carried import enough_carried
 from emu.analysis.guards.link_bytes import link_bytes
 from emu.analysis.guards.order import cause, order
+from emu.analysis.guards.schedule import constraints, lower_bounds
 
 if TYPE_CHECKING:
-    from emu.analysis.guards.evidence import Evidence, Finding
+    from emu.analysis.guards.evidence import Evidence
+    from emu.analysis.violation import Finding
 
-GUARDS = (enough_carried, link_bytes, order, cause)
+GUARDS = (enough_carried, link_bytes, order, cause, constraints, lower_bounds)
 
 
 def examine(evidence: Evidence) -> tuple[Finding, ...]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.analysis.guards.bucket import Overflow, of_flows, of_windows
-from emu.analysis.guards.evidence import CLOCKS, Finding
+from emu.analysis.guards.evidence import CLOCKS
+from emu.analysis.violation import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

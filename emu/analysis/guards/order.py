@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.analysis.guards.evidence import CLOCKS, Finding
+from emu.analysis.guards.evidence import CLOCKS
+from emu.analysis.violation import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
