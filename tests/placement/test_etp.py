@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -212,3 +213,30 @@ def test_infeasible_and_bad_options() -> None:
     for options in bad:
         with pytest.raises(ValueError, match=next(iter(options))):
             EtpOptions(**options)
+
+
+def test_the_best_of_many_chains_is_the_result() -> None:
+    """And the history is that of all chains: it ends with what the result takes."""
+    job, cluster = paper_testbed()
+    profile = profile_of(job)
+    gained = 0
+    for seed in range(6):
+        alone, many = (
+            search_etp(
+                job,
+                cluster,
+                profile,
+                seed=seed,
+                options=EtpOptions(transfers=40, iterations=2, chains=chains),
+            )
+            for chains in (1, 4)
+        )
+        assert many.history[-1][1] == many.makespan
+        drawn = common_draws(profile, seed, 2)
+        short = Problem(cluster, replace(job, iterations=2), many.placement)
+        assert makespan(short, drawn) == many.makespan
+        assert many.makespan is not None
+        assert alone.makespan is not None
+        gained += many.makespan < alone.makespan
+
+    assert gained, "some chain must have been better than the first"

@@ -165,3 +165,19 @@ def test_edges_between_the_same_tasks_have_names_of_their_own() -> None:
 
     assert job.edge_names == ("a->b", "b->a", "a->b#2")
     assert job.edge_positions["a->b#2"] == 2
+
+
+def test_ranks_follow_the_names_with_numbers_as_numbers() -> None:
+    """By destination, then source, then lag; w2 is before w10."""
+    tasks = tuple(Task(name, "any") for name in ("w10", "w2", "g1", "w2b", "g1.x"))
+    edges = (Edge(2, 0), Edge(2, 1, 1), Edge(2, 1), Edge(4, 1), Edge(2, 3))
+
+    assert Job(tasks, edges, 1).edge_ranks == (4, 1, 0, 2, 3)
+
+
+def test_ranks_do_not_depend_on_the_order_of_tasks_and_edges() -> None:
+    one = Job((Task("a", "x"), Task("b", "x")), (Edge(0, 1), Edge(1, 0, 1)), 1)
+    other = Job((Task("b", "x"), Task("a", "x")), (Edge(0, 1, 1), Edge(1, 0)), 1)
+
+    assert one.edge_ranks == (1, 0)
+    assert other.edge_ranks == (0, 1)

@@ -180,3 +180,20 @@ def test_amazon_computers_reaches_its_known_accuracy(settings: dict[str, Any]) -
     parameters, _ = reference_training(settings, 200)
 
     assert evaluate(settings, parameters)["test"] >= 0.89
+
+
+def test_first_weights_are_xavier_uniform_with_the_gain_of_relu(
+    settings: dict[str, Any],
+) -> None:
+    """Glorot and Bengio (2010): uniform within gain * sqrt(6 / (in + out))."""
+    dataset = open_for(settings)
+    flat, end = initial_parameters(settings, dataset), 0
+    for shape in layer_shapes(layer_widths(settings, dataset)):
+        part = np.abs(flat[end : end + int(np.prod(shape))])
+        end += part.size
+        if len(shape) == 1:
+            assert not part.any()
+            continue
+        bound = np.sqrt(2) * np.sqrt(6 / sum(shape))
+        assert 0.97 * bound < part.max() <= bound
+        assert part.mean() == pytest.approx(bound / 2, rel=0.1)

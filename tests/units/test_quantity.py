@@ -185,3 +185,22 @@ def test_formats_for_people() -> None:
     assert RATE.exact(6.25e9) == "50 Gbit/s"
     assert SIZE.exact(3e9) == "3 GB"
     assert DURATION.parse(DURATION.exact(1 / 3)) == 1 / 3
+
+
+@pytest.mark.parametrize(
+    ("prefix", "factor"),
+    [
+        ("", 1), ("k", 10**3), ("K", 10**3), ("M", 10**6), ("G", 10**9), ("T", 10**12),
+        ("Ki", 2**10), ("Mi", 2**20), ("Gi", 2**30), ("Ti", 2**40),
+    ],
+)  # fmt: skip
+def test_every_prefix_is_its_power(prefix: str, factor: int) -> None:
+    assert SIZE.parse(f"3 {prefix}B") == 3 * factor
+    assert RATE.parse(f"3 {prefix}B/s") == 3 * factor
+    assert RATE.parse(f"16 {prefix}bit/s") == 2 * factor
+
+
+def test_less_than_nothing_by_a_sign_only_is_written_as_nothing() -> None:
+    for quantity, unit in ((DURATION, "s"), (SIZE, "B"), (RATE, "B/s")):
+        text = quantity.exact(quantity.parse(f"-0 {unit}"))
+        assert text == quantity.exact(quantity.parse(f"0 {unit}"))

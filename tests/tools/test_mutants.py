@@ -1,0 +1,77 @@
+"""The campaign of small faults: its table, and that it tells killed from alive."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tools.mutation.campaign import Fault, attempt, faults, planted
+
+ROOT = Path(__file__).parents[2]
+FAULT = Fault(
+    file="emu/sums.py",
+    old="one + other",
+    new="one - other",
+    means="sums are differences",
+    tests=("tests/test_sums.py",),
+)
+
+
+def test_the_table_is_large_and_says_what_could_see_each() -> None:
+    table = faults()
+    packages = {fault.file.split("/")[1] for fault in table}
+
+    assert len(table) >= 60
+    assert len({(fault.file, fault.old) for fault in table}) == len(table)
+    assert all(fault.old != fault.new and fault.means for fault in table)
+    assert {"launch", "cli", "report", "placement", "scheduling"} <= packages
+    for fault in table:
+        assert (ROOT / fault.file).exists(), fault.file
+        assert all((ROOT / test).exists() for test in fault.tests), fault.tests
+
+
+def test_a_fault_needs_one_place() -> None:
+    assert planted("return one + other\n", FAULT) == "return one - other\n"
+    assert planted("return other\n", FAULT) is None
+    assert planted("one + other, one + other", FAULT) is None
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """Return a product of one function and its test."""
+    (tmp_path / "emu").mkdir()
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "emu/sums.py").write_text(
+        "def total(one: int, other: int) -> int:\n    return one + other\n"
+    )
+    (tmp_path / "tests/test_sums.py").write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {str(tmp_path / 'emu')!r})\n"
+        "from sums import total\n"
+        "def test_total(): assert total(2, 0) == 2\n"
+        "def test_more(): assert total(2, 1) >= 2\n"
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("new", "fate", "seen_by"),
+    [
+        ("one - other", "killed", "tests/test_sums.py::test_more"),
+        ("one + 2 * other", "alive", ""),
+        ("one +", "killed", "tests/test_sums.py"),
+    ],
+)
+def test_fates(copy: Path, new: str, fate: str, seen_by: str) -> None:
+    before = (copy / FAULT.file).read_text()
+
+    found = attempt(copy, replace(FAULT, new=new))
+
+    assert (found.fate, found.seen_by) == (fate, seen_by)
+    assert (copy / FAULT.file).read_text() == before
+
+
+def test_a_text_that_is_gone_is_no_kill(copy: Path) -> None:
+    assert attempt(copy, replace(FAULT, old="one * other")).fate == "gone"
