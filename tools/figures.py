@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Draw figures 6-9 of the DGTP paper as this project reproduces them.
+"""Draw figures 6-9 of the DGTP paper as seen here, and where placement pays.
 
-    python tools/figures.py [--quick] [--study search] [--out DIRECTORY]
+    python tools/figures.py [--quick] [--study sweeps|map] [--out DIRECTORY]
 
-Every set of machines is drawn as in the paper, and drawn again until the job fits. On
-each, ETP, the improved search (for the same time) and DistDGL place the job once;
-then every contender runs at every batch size and peak-to-mean ratio. Writes figures
-(SVG and PNG), the CSV behind them, the tables and a manifest into a run directory. The
-full study (20 draws) took 10 minutes on two cores; ``--quick`` makes 3 draws, and
-``--transfers 3000`` shortens the searches.
+Every set of machines is drawn as in the paper, and drawn again until the job fits,
+under both readings of its cores; every second one also with NICs that differ by
+direction. On each, ETP, the improved search (for the same time) and DistDGL place the
+job once; then every contender runs at every batch size and peak-to-mean ratio. The map
+draws clusters by kind instead. Writes figures (SVG), the CSV behind them, report.md and
+a manifest; what a run into the same directory has found is not computed again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import json
 import os
 import sys
 import time
+from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,55 +29,87 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
+from emu.atomic_file import write_atomic
 from tools.paper_figures.contest import ITERATIONS, Draw, Duel, Span, warm
 from tools.paper_figures.drawing import (
     FIGURES,
-    draw_duels,
+    comparison_table,
+    draw_map,
     draw_sweep,
     duel_table,
     verdict_table,
 )
-from tools.paper_figures.findings import by_series, verdicts, write_means, write_rows
-from tools.paper_figures.reading import CHOICES, REASONS
-from tools.paper_figures.settings import LOGICAL_PER_CORE, SETTINGS, Setting
+from tools.paper_figures.findings import (
+    Series,
+    by_series,
+    comparisons,
+    verdicts,
+    write_rows,
+)
+from tools.paper_figures.landscape import CELLS, Cell, Gain, draw_gain
+from tools.paper_figures.settings import LOGICAL_PER_CORE, SETTINGS
 from tools.paper_figures.traffic import REFERENCE_BATCH, BatchPool, sampled_pools
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 BATCHES = (250, 500, REFERENCE_BATCH, 2000)
 RATIOS = (1.2, 2.0, 3.0)
 FULL, QUICK = 20, 3
-WIDTH = 100  # columns of the tables in report.md
 
-Found = tuple[Duel, list[Span]]
+Pools = dict[int, BatchPool]
+Kind = tuple[str, str]  # reading of the cores, and how NICs are drawn
+Case = tuple[str, str, str, int]  # setting, reading, NICs, number
 
 
-def one_draw(
-    options: argparse.Namespace, name: str, number: int, pools: dict[int, BatchPool]
-) -> Found:
-    """Place the job on one set of machines and simulate it, unless ``search``."""
-    setting = SETTINGS[name]
-    draw = Draw(setting, number, pools, options.transfers, options.demands)
-    spans: list[Span] = []
-    if options.study != "search":
+def kept(path: Path, find: Callable[[], Any]) -> Any:
+    """Return the content of a JSON file, which is made of what ``find`` returns."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, json.dumps(find()))
+    return json.loads(path.read_text())
+
+
+def one_draw(out: Path, case: Case, pools: Pools, transfers: int) -> dict[str, Any]:
+    """Place the job on one set of machines and simulate it at every point."""
+    name, reading, nics, number = case
+
+    def find() -> dict[str, Any]:
+        draw = Draw(SETTINGS[name], number, pools, transfers, reading, nics)
+        spans: list[Span] = []
         for batch in BATCHES:
             spans += draw.spans("batch", batch, batch, None)
         for ratio in RATIOS:
             spans += draw.spans("pmr", ratio, REFERENCE_BATCH, ratio)
-    return draw.duel, spans
+        return {"duel": asdict(draw.duel), "spans": [asdict(span) for span in spans]}
+
+    rows: dict[str, Any] = kept(
+        out / "draws" / f"{name}-{reading}-{nics}-{number}.json", find
+    )
+    return rows
 
 
-def prepared(setting: Setting) -> dict[int, BatchPool]:
-    """Sample the graph of a setting and compile the searches."""
-    pools = sampled_pools(setting, BATCHES)
-    warm(setting, pools[REFERENCE_BATCH])
-    return pools
+def one_gain(out: Path, cell: Cell, number: int, pools: Pools) -> dict[str, Any]:
+    """Place the job on one cluster of the map."""
+    name = "-".join(f"{value:g}" for value in (*cell, number))
+    rows: dict[str, Any] = kept(
+        out / "map" / f"{name}.json", lambda: asdict(draw_gain(cell, number, pools))
+    )
+    return rows
 
 
-def all_draws(options: argparse.Namespace, console: Console) -> Iterator[Found]:
-    """Yield what every draw shows, in the order they end; papers100M begins."""
-    settings = [SETTINGS[name] for name in sorted(options.setting)]
+def cases(options: argparse.Namespace) -> Iterator[Case]:
+    """Yield what is to be drawn, evenly over settings, readings and NICs."""
+    for number in range(options.draws):
+        for name in sorted(options.setting):
+            for reading in LOGICAL_PER_CORE:
+                yield name, reading, "symmetric", number
+            if number % 2 == 0:
+                yield name, "cores", "asymmetric", number
+
+
+def found(options: argparse.Namespace, console: Console) -> Iterator[dict[str, Any]]:
+    """Yield what every draw shows, in the order they end."""
     columns = "{task.description:32}", BarColumn(), MofNCompleteColumn()
     with (
         Progress(*columns, TimeRemainingColumn(), console=console) as progress,
@@ -83,36 +117,76 @@ def all_draws(options: argparse.Namespace, console: Console) -> Iterator[Found]:
     ):
         bar = progress.add_task("graphs, compilation", total=None)
         # Forked workers inherit what has been compiled here.
-        pools = {setting.name: prepared(setting) for setting in settings}
-        jobs = [
-            workers.submit(one_draw, options, setting.name, number, pools[setting.name])
-            for setting in settings
-            for number in range(options.draws)
-        ]
+        pools = {
+            name: sampled_pools(SETTINGS[name], BATCHES) for name in options.setting
+        }
+        jobs = []
+        for name in options.setting:
+            warm(SETTINGS[name], pools[name][REFERENCE_BATCH])
+        if options.study != "map":
+            jobs += [
+                workers.submit(
+                    one_draw, options.out, case, pools[case[0]], options.transfers
+                )
+                for case in cases(options)
+            ]
+        if options.study != "sweeps" and "products" in options.setting:
+            jobs += [
+                workers.submit(one_gain, options.out, cell, number, pools["products"])
+                for number in range(options.draws)
+                for cell in CELLS
+            ]
         progress.update(bar, description="sets of machines", total=len(jobs))
         for job in as_completed(jobs):
             yield job.result()
             progress.advance(bar)
 
 
-def write(folder: Path, duels: list[Duel], spans: list[Span]) -> None:
-    """Write CSV, figures and tables, and print the tables."""
+def write_sweeps(folder: Path, duels: list[Duel], spans: list[Span]) -> Iterator[str]:
+    """Write CSV and figures; yield the tables."""
     write_rows(folder / "searches.csv", duels)
-    draw_duels(duels, folder)
-    tables = [duel_table(duels)]
-    if spans:
-        series = by_series(spans)
-        write_rows(folder / "runs.csv", spans)
-        write_means(folder / "means.csv", series)
-        for number, (setting, sweep) in FIGURES.items():
-            if (setting, sweep, "DGTP") in series:
-                draw_sweep(number, series, folder)
-        tables.insert(0, verdict_table(verdicts(series)))
-    Console(width=WIDTH).print(*tables, sep="\n")
-    with (folder / "report.md").open("w") as file:
-        file.write("# The simulation study of the DGTP paper\n\n```text\n")
-        Console(file=file, width=WIDTH).print(*tables, sep="\n")
-        file.write(f"```\n\n{CHOICES}\n{REASONS}")
+    write_rows(folder / "runs.csv", spans)
+    series: dict[Kind, Series] = {
+        kind: by_series(span for span in spans if (span.demands, span.nics) == kind)
+        for kind in dict.fromkeys((span.demands, span.nics) for span in spans)
+    }
+    readings = {r: series[r, n] for r, n in series if n == "symmetric"}
+    for number, (setting, _) in FIGURES.items():
+        if any(span.setting == setting for span in spans):
+            draw_sweep(number, readings, folder)
+    yield verdict_table({name: verdicts(own) for name, own in readings.items()})
+    for setting in dict.fromkeys(span.setting for span in spans):
+        yield f"{setting}, batch {REFERENCE_BATCH}:\n\n" + comparison_table(
+            {
+                f"{reading}, {nics}": comparisons(own, setting, REFERENCE_BATCH)
+                for (reading, nics), own in series.items()
+            }
+        )
+    yield duel_table([duel for duel in duels if duel.nics == "symmetric"])
+
+
+def write_map(folder: Path, gains: list[Gain]) -> None:
+    """Write the map, and the CSV behind it."""
+    write_rows(folder / "map.csv", gains)
+    cells: dict[Cell, list[Gain]] = defaultdict(list)
+    for gain in gains:
+        cells[Cell(gain.spread, gain.room, gain.batch, gain.pmr)].append(gain)
+    draw_map(cells, folder)
+
+
+def write(folder: Path, rows: list[dict[str, Any]]) -> str:
+    """Write all that was found; return the report."""
+    duels = [Duel(**row["duel"]) for row in rows if "duel" in row]
+    spans = [Span(**span) for row in rows for span in row.get("spans", ())]
+    gains = [Gain(**row) for row in rows if "duel" not in row]
+    duels.sort(key=lambda duel: (duel.setting, duel.demands, duel.nics, duel.draw))
+    spans.sort(key=lambda span: (span.setting, span.sweep, span.x, span.draw))
+    tables = list(write_sweeps(folder, duels, spans)) if spans else []
+    if gains:
+        write_map(folder, gains)
+    report = "\n\n".join(tables) + "\n"
+    write_atomic(folder / "report.md", report)
+    return report
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
@@ -120,18 +194,12 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} draws")
     parser.add_argument("--draws", type=int, help=f"sets of machines, {FULL} if full")
-    parser.add_argument("--study", choices=["all", "search"], default="all")
+    parser.add_argument("--study", choices=["all", "sweeps", "map"], default="all")
     parser.add_argument(
         "--setting", choices=list(SETTINGS), action="append", help="both if not given"
     )
     parser.add_argument(
         "--transfers", type=int, default=10_000, help="candidates of ETP per cluster"
-    )
-    parser.add_argument(
-        "--demands",
-        choices=list(LOGICAL_PER_CORE),
-        default="cores",
-        help="what a core of a machine is to a demand of logical cores",
     )
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--out", type=Path, help="default: runs/figures-<time>")
@@ -147,14 +215,7 @@ def main(arguments: list[str] | None = None) -> int:
     options, console = parsed(arguments), Console()
     options.out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    duels: list[Duel] = []
-    spans: list[Span] = []
-    for duel, found in all_draws(options, console):
-        duels.append(duel)
-        spans += found
-    duels.sort(key=lambda duel: (duel.setting, duel.draw))
-    spans.sort(key=lambda span: (span.setting, span.sweep, span.x, span.draw))
-    write(options.out, duels, spans)
+    print(write(options.out, list(found(options, console))))
     manifest: dict[str, Any] = {
         "draws": options.draws,
         "settings": options.setting,
@@ -162,12 +223,9 @@ def main(arguments: list[str] | None = None) -> int:
         "batches": BATCHES,
         "ratios": RATIOS,
         "transfers": options.transfers,
-        "demands": options.demands,
-        "cluster_draws": {f"{d.setting} {d.draw}": d.cluster_draws for d in duels},
         "seconds": time.monotonic() - began,
     }
-    (options.out / "manifest.json").write_text(json.dumps(manifest, indent=1))
-    console.print(f"{options.out}, {manifest['seconds']:.0f} s")
+    write_atomic(options.out / "manifest.json", json.dumps(manifest, indent=1))
     return 0
 
 

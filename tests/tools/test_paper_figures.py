@@ -14,20 +14,24 @@ from hypothesis import strategies as st
 
 from tools.paper_figures.contest import Duel, Span
 from tools.paper_figures.drawing import (
-    draw_duels,
+    LINES,
+    comparison_table,
+    draw_map,
     draw_sweep,
     duel_table,
     verdict_table,
 )
 from tools.paper_figures.findings import (
     CLAIMS,
+    PAIRS,
     by_series,
+    comparisons,
     interval,
     saving,
     verdicts,
-    write_means,
     write_rows,
 )
+from tools.paper_figures.landscape import CELLS, Gain
 from tools.paper_figures.settings import (
     GB,
     GBIT,
@@ -61,6 +65,13 @@ def test_machines_are_drawn_within_the_papers_ranges(seed: int, count: int) -> N
         assert 32 * GB <= machine.resources["memory"] <= 128 * GB
         assert 4 <= machine.resources["cpu"] <= 16
         assert 1 <= machine.resources["gpu"] <= 4
+
+
+def test_asymmetric_machines_send_and_receive_at_rates_of_their_own() -> None:
+    machines = draw_cluster(200, np.random.default_rng(0), "asymmetric").machines
+
+    pairs = {(m.bandwidth_in / GBIT, m.bandwidth_out / GBIT) for m in machines}
+    assert pairs == {(a, b) for a in (10, 20, 50) for b in (10, 20, 50)}
 
 
 def test_every_value_of_a_range_occurs() -> None:
@@ -198,6 +209,8 @@ def spans_of(times: dict[str, list[float]], x: float) -> list[Span]:
     return [
         Span(
             setting="products",
+            demands="cores",
+            nics="symmetric",
             draw=draw,
             sweep="batch",
             x=x,
@@ -225,7 +238,7 @@ def test_claims_are_judged_at_the_best_point() -> None:
     assert verdict.mean.mean == pytest.approx(0.2)
     assert (verdict.first, verdict.last) == pytest.approx((0.15, 0.2))
     assert verdict.most == pytest.approx(0.2)
-    assert verdict.ours == pytest.approx(0.5)
+    assert verdict.word == "larger"
 
 
 def test_every_sentence_of_the_paper_is_a_claim() -> None:
@@ -236,23 +249,18 @@ def test_every_sentence_of_the_paper_is_a_claim() -> None:
 
 def test_csv_carries_every_field_and_reads_back(tmp_path: Path) -> None:
     write_rows(tmp_path / "runs.csv", SPANS)
-    write_means(tmp_path / "means.csv", by_series(SPANS))
 
     with (tmp_path / "runs.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(SPANS)
     assert float(rows[0]["training"]) == SPANS[0].training
-    with (tmp_path / "means.csv").open(newline="") as file:
-        means = list(csv.DictReader(file))
-    assert len(means) == 6
-    first = means[0]
-    assert (first["contender"], first["x"], first["draws"]) == ("DGTP", "250.0", "2")
-    assert float(first["mean_s"]) == pytest.approx(8.5)
 
 
 def duel(draw: int) -> Duel:
     return Duel(
         setting="products",
+        demands="cores",
+        nics="symmetric",
         draw=draw,
         cluster_draws=1,
         distdgl=10.0,
@@ -267,17 +275,71 @@ def duel(draw: int) -> Duel:
     )
 
 
-def test_figures_are_drawn_as_svg_and_png(tmp_path: Path) -> None:
-    paths = draw_sweep(6, by_series(SPANS), tmp_path)
-    paths += draw_duels([duel(0), duel(1)], tmp_path)
+@pytest.mark.parametrize(
+    ("saved", "word"),
+    [
+        ([0.10, 0.11, 0.12], "reproduced"),
+        ([0.20, 0.21, 0.22], "larger"),
+        ([0.06, 0.07, 0.08], "smaller"),
+        ([-0.20, 0.00, 0.20], "tie"),
+        ([-0.06, -0.07, -0.08], "the opposite"),
+    ],
+)
+def test_a_claim_is_reproduced_within_a_band_both_ways(
+    saved: list[float], word: str
+) -> None:
+    """The paper says 11 %."""
+    times = {"DGTP": [1 - share for share in saved], "DistDGL": [1.0, 1.0, 1.0]}
 
-    assert [path.name for path in paths] == [
-        "figure_6.svg", "figure_6.png", "search.svg", "search.png",
-    ]  # fmt: skip
-    assert all(path.stat().st_size > 5000 for path in paths)
+    (verdict,) = verdicts(by_series(spans_of(times, 250.0)))
+
+    assert verdict.word == word
 
 
-def test_tables_have_a_row_per_claim_and_what_a_duel_shows() -> None:
-    assert verdict_table(verdicts(by_series(SPANS))).row_count == 1
-    assert duel_table([duel(0), duel(1)]).row_count == 6
+def everybody(x: float) -> list[Span]:
+    times = {"DGTP": [8.0, 9.0, 8.5], "DistDGL": [10.0, 12.0, 10.0]}
+    others = {one for pair in PAIRS for one in pair} | LINES.keys()
+    return spans_of({**dict.fromkeys(others - times.keys(), [9.0] * 3), **times}, x)
+
+
+def test_differences_are_taken_cluster_by_cluster() -> None:
+    found = comparisons(by_series(everybody(1000.0)), "products", 1000.0)
+
+    assert [(c.one, c.other) for c in found] == list(PAIRS)
+    assert found[0].saved.mean == pytest.approx((0.2 + 0.25 + 0.15) / 3)
+    assert (found[0].better, found[0].draws, found[0].saved.word) == (3, 3, "saves")
+
+
+def test_figures_and_map_are_small_and_repeat(tmp_path: Path) -> None:
+    series = by_series([*everybody(250.0), *everybody(500.0)])
+    gains = {
+        cell: [
+            Gain(**cell._asdict(), draw=draw, distdgl=2.0, etp=1.5, search=1.0 + draw)
+            for draw in range(2)
+        ]
+        for cell in CELLS
+    }
+    paths = [
+        draw_sweep(6, {"cores": series, "logical": series}, tmp_path),
+        draw_map(gains, tmp_path),
+    ]
+    before = [path.read_bytes() for path in paths]
+    draw_sweep(6, {"cores": series, "logical": series}, tmp_path)
+
+    assert [path.name for path in paths] == ["figure_6.svg", "map.svg"]
+    assert all(5000 < len(content) < 200_000 for content in before)
+    assert paths[0].read_bytes() == before[0]
+
+
+def test_tables_are_markdown_with_a_column_per_reading() -> None:
+    series = by_series(SPANS)
+    found = {"cores": verdicts(series), "logical": verdicts(series)}
+    lines = verdict_table(found).splitlines()
+
+    assert len(lines) == 3
+    assert lines[2].startswith("| 6 products | DistDGL | 11% | +20.0% ± 0.0% |")
+    assert lines[2].count("|") == lines[0].count("|") == lines[1].count("|")
+    pairs = {"cores": comparisons(by_series(everybody(1.0)), "products", 1.0)}
+    assert len(comparison_table(pairs).splitlines()) == 2 + len(PAIRS)
+    assert len(duel_table([duel(0), duel(1)]).splitlines()) == 2 + 5
     assert duel(0).gain == pytest.approx(0.1)

@@ -34,8 +34,12 @@ BEST = "best"
 #: Contender -> (placement, rate policy).
 CONTENDERS = {
     "DGTP": ("etp", "oes"),
-    "DistDGL": ("distdgl", "fifo"),
+    "DistDGL": ("distdgl", "none"),
+    "DistDGL FIFO": ("distdgl", "fifo"),
+    "DistDGL OES": ("distdgl", "oes"),
+    "DGTP FIFO": ("etp", "fifo"),
     "OMCoflow": ("etp", "omcoflow"),
+    "OMCoflow wc": ("etp", "omcoflow_wc"),
     "MRTF": ("etp", "mrtf"),
     "MRTF exclusive": ("etp", "mrtf_exclusive"),
     "max-min": ("etp", "maxmin"),
@@ -61,6 +65,8 @@ class Span:
 
     Parameters
     ----------
+    demands, nics
+        Reading of the demands for cores, and how NICs were drawn, see `settings`.
     sweep
         ``batch`` or ``pmr``; ``x`` is the value on that axis.
     makespan
@@ -74,6 +80,8 @@ class Span:
     """
 
     setting: str
+    demands: str
+    nics: str
     draw: int
     sweep: str
     x: float
@@ -102,6 +110,8 @@ class Duel:
     """
 
     setting: str
+    demands: str
+    nics: str
     draw: int
     cluster_draws: int
     distdgl: float
@@ -129,8 +139,8 @@ class Draw:
         Batches per batch size; the placements are searched at `REFERENCE_BATCH`.
     transfers
         Candidates of ETP for DGTP's placement.
-    reading
-        Of the demands, see `tools.paper_figures.settings`.
+    reading, nics
+        Of the demands, and how NICs are drawn, see `tools.paper_figures.settings`.
     """
 
     def __init__(
@@ -140,12 +150,14 @@ class Draw:
         pools: Mapping[int, BatchPool],
         transfers: int,
         reading: str,
+        nics: str,
     ) -> None:
         self.setting, self.number, self.pools = setting, number, pools
+        self.reading, self.nics = reading, nics
         self.job: Job = setting.job(ITERATIONS, reading)
         self.cluster: Cluster
         self.cluster, self.draws = feasible_cluster(
-            self.job, generator(setting, number, _CLUSTER)
+            self.job, generator(setting, number, _CLUSTER), nics
         )
         self.placements: dict[str, Placement] = {}
         profile = self.profile(REFERENCE_BATCH)
@@ -176,6 +188,8 @@ class Draw:
         problem = Problem(self.cluster, self.job, distdgl)
         return Duel(
             setting=self.setting.name,
+            demands=self.reading,
+            nics=self.nics,
             draw=self.number,
             cluster_draws=self.draws,
             distdgl=makespan(problem, drawn, "oes"),
@@ -246,6 +260,8 @@ class Draw:
             span = makespan(problem, run, policy, profile=profile)
             yield Span(
                 setting=self.setting.name,
+                demands=self.reading,
+                nics=self.nics,
                 draw=self.number,
                 sweep=sweep,
                 x=x,

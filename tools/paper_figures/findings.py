@@ -1,4 +1,4 @@
-"""From spans to means: intervals, savings, and what the paper says beside them."""
+"""From spans to means: paired savings, their intervals, and the paper's beside them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,25 @@ _STUDENT = {
 }  # fmt: skip
 
 
+#: What lies within its interval of 0.
+TIE = "tie"
+#: A saving is reproduced when it is at most this share of the paper's away from it.
+BAND = 0.2
+
+
 @dataclass(frozen=True)
 class Interval:
     """A mean and the half width of its 95 % interval (Student's t)."""
 
     mean: float
     half: float
+
+    @property
+    def word(self) -> str:
+        """Whether the sign is certain: saves, costs, or a tie."""
+        if abs(self.mean) <= self.half:
+            return TIE
+        return "saves" if self.mean > 0 else "costs"
 
 
 def interval(values: Sequence[float]) -> Interval:
@@ -46,7 +59,7 @@ Series = dict[tuple[str, str, str], dict[float, list[float]]]
 
 
 def by_series(spans: Iterable[Span]) -> Series:
-    """Return training times in the order of the draws."""
+    """Return training times in the order of the draws, of one kind of clusters."""
     found: Series = defaultdict(lambda: defaultdict(list))
     for span in sorted(spans, key=lambda span: (span.x, span.draw)):
         key = span.setting, span.sweep, span.contender
@@ -95,9 +108,6 @@ class Verdict:
         The largest saving of any draw and point.
     first, last
         Mean savings at the smallest and largest x: whether the gain grows.
-    ours
-        Mean saving of the improved search and its policy over the same contender, at
-        its best point.
     """
 
     claim: Claim
@@ -105,14 +115,17 @@ class Verdict:
     most: float
     first: float
     last: float
-    ours: float
 
     @property
     def word(self) -> str:
-        """Whether the claim is reproduced: yes, partly (the sign is certain), or no."""
-        if self.mean.mean >= 0.8 * self.claim.reported:
-            return "yes"
-        return "partly" if self.mean.mean - self.mean.half > 0 else "no"
+        """How the claim fares: reproduced only within `BAND` of it, either way."""
+        if self.mean.word == TIE:
+            return TIE
+        if self.mean.mean < 0:
+            return "the opposite"
+        if abs(self.mean.mean / self.claim.reported - 1) <= BAND:
+            return "reproduced"
+        return "larger" if self.mean.mean > self.claim.reported else "smaller"
 
 
 def saving(new: Sequence[float], old: Sequence[float]) -> list[float]:
@@ -128,14 +141,9 @@ def verdicts(series: Series) -> list[Verdict]:
         if (*place, claim.other) not in series:
             continue
         others = series[*place, claim.other]
-        points = {
-            contender: {
-                x: saving(times, others[x])
-                for x, times in series[*place, contender].items()
-            }
-            for contender in ("DGTP", "ours")
+        dgtp = {
+            x: saving(times, others[x]) for x, times in series[*place, "DGTP"].items()
         }
-        dgtp = points["DGTP"]
         means = {x: statistics.fmean(values) for x, values in dgtp.items()}
         best = max(means, key=means.__getitem__)
         found.append(
@@ -145,9 +153,50 @@ def verdicts(series: Series) -> list[Verdict]:
                 max(max(values) for values in dgtp.values()),
                 means[min(means)],
                 means[max(means)],
-                max(statistics.fmean(values) for values in points["ours"].values()),
             )
         )
+    return found
+
+
+#: What is compared at the reference point: what saves, and on what.
+PAIRS = (
+    ("DGTP", "DistDGL"),
+    ("ours", "DistDGL"),
+    ("ours", "DGTP"),
+    ("DGTP", "DistDGL OES"),
+    ("DGTP", "max-min"),
+    ("DistDGL OES", "DistDGL"),
+    ("DGTP", "DistDGL FIFO"),
+    ("DGTP", "DGTP FIFO"),
+    ("DGTP", "OMCoflow"),
+    ("DGTP", "OMCoflow wc"),
+    ("DGTP", "MRTF"),
+    ("DGTP", "MRTF exclusive"),
+)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What one contender saves on another, cluster by cluster."""
+
+    one: str
+    other: str
+    saved: Interval
+    better: int
+    draws: int
+
+
+def comparisons(series: Series, setting: str, batch: float) -> list[Comparison]:
+    """Return `PAIRS` of a setting at one batch size, flows as sampled."""
+
+    def times(contender: str) -> list[float]:
+        return series[setting, "batch", contender][batch]
+
+    found = []
+    for one, other in PAIRS:
+        saved = saving(times(one), times(other))
+        better = sum(value > 0 for value in saved)
+        found.append(Comparison(one, other, interval(saved), better, len(saved)))
     return found
 
 
@@ -158,20 +207,6 @@ def write_rows(path: Path, rows: Sequence[Any]) -> None:
         writer = csv.DictWriter(file, names)
         writer.writeheader()
         writer.writerows(asdict(row) for row in rows)
-
-
-def write_means(path: Path, series: Series) -> None:
-    """Write mean and interval per (setting, sweep, contender, x) as CSV, seconds."""
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(
-            ["setting", "sweep", "contender", "x", "draws", "mean_s", "half_95_s"]
-        )
-        for (setting, sweep, contender), points in series.items():
-            for x, times in sorted(points.items()):
-                found = interval(times)
-                row = setting, sweep, contender, x, len(times), found.mean, found.half
-                writer.writerow(row)
 
 
 def quantiles(duels: Sequence[Duel]) -> dict[str, tuple[float, float, float]]:

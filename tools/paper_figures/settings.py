@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 GB = 1e9
 GBIT = 1e9 / 8
 NIC_GBITS = (10, 20, 50)
+NICS = ("symmetric", "asymmetric")
 LOGICAL_PER_CORE = {"cores": 2.0, "logical": 1.0}
 
 
@@ -139,10 +140,13 @@ def generator(setting: Setting, draw: int, stream: int) -> np.random.Generator:
     return np.random.default_rng([len(setting.name), draw, stream])
 
 
-def draw_cluster(machines: int, rng: np.random.Generator) -> Cluster:
+def draw_cluster(
+    machines: int, rng: np.random.Generator, nics: str = "symmetric"
+) -> Cluster:
     """Return machines of 32-128 GB, 4-16 cores, 1-4 GPUs and a NIC of 10, 20 or 50.
 
-    Whole numbers, uniform; NICs are the same in both directions.
+    Whole numbers, uniform. NICs are the same in both directions, or ``asymmetric``:
+    each direction is drawn by itself.
     """
     drawn = []
     for m in range(machines):
@@ -152,11 +156,16 @@ def draw_cluster(machines: int, rng: np.random.Generator) -> Cluster:
             "cpu": float(rng.integers(4, 17)),
             "gpu": float(rng.integers(1, 5)),
         }
-        drawn.append(Machine(f"m{m}", nic, nic, resources))
+        out = nic
+        if nics == "asymmetric":
+            out = float(rng.choice(NIC_GBITS)) * GBIT
+        drawn.append(Machine(f"m{m}", nic, out, resources))
     return Cluster(tuple(drawn))
 
 
-def feasible_cluster(job: Job, rng: np.random.Generator) -> tuple[Cluster, int]:
+def feasible_cluster(
+    job: Job, rng: np.random.Generator, nics: str = "symmetric"
+) -> tuple[Cluster, int]:
     """Return machines that hold ``job`` and how many draws that took.
 
     Raises
@@ -166,7 +175,7 @@ def feasible_cluster(job: Job, rng: np.random.Generator) -> tuple[Cluster, int]:
     """
     machines = sum(task.kind == "graph_store" for task in job.tasks)
     for draws in range(1, MOST_DRAWS):
-        cluster = draw_cluster(machines, rng)
+        cluster = draw_cluster(machines, rng, nics)
         # IFS takes a second to say no to 101 tasks; most draws lack cores in all.
         if not _enough_in_all(job, cluster):
             continue
