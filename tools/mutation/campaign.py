@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 TABLE = Path(__file__).with_name("faults.toml")
 #: What tests of the product read.
 COPIED = ("emu", "nodes", "tests", "tools", "scenarios", "docs", "pyproject.toml")
-#: Seconds after which a fault counts as seen: something hangs that did not.
+#: Seconds after which tests are stopped: the fault makes them hang, or others the host.
 PATIENCE = 600.0
-#: Exit codes of pytest: all passed; some failed; nothing was collected.
-PASSED, FAILED, NOTHING = 0, 1, 5
+#: Exit codes of pytest: all passed; nothing was collected. And of what was stopped.
+PASSED, NOTHING, STOPPED = 0, 5, -1
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a fault: ``killed``, ``alive``, or ``gone`` (no such text)."""
+    """What became of a fault: ``killed``, ``alive``, ``hung`` or ``gone`` (no text)."""
 
     fault: Fault
     fate: str
@@ -118,9 +118,8 @@ def attempt(copy: Path, fault: Fault) -> Outcome:
     finally:
         path.write_text(text)
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    if code not in (PASSED, FAILED):
-        seen_by = seen_by or f"pytest ended with {code}"
-    fate = "alive" if code in (PASSED, NOTHING) else "killed"
+    fates = {PASSED: "alive", NOTHING: "alive", STOPPED: "hung"}
+    fate = fates.get(code, "killed")
     return Outcome(fault, fate, seen_by, time.monotonic() - began)
 
 
@@ -147,7 +146,7 @@ def _tested(copy: Path, fault: Fault) -> tuple[int, str]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return FAILED, "nothing: the tests did not end"
+        return STOPPED, ""
     lines = done.stdout.splitlines()
     failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
     return done.returncode, failed[0].split()[1] if failed else ""
