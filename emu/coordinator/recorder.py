@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from array import array
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,8 +14,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.problem import Problem
-    from emu.scheduling import Decisions, RateSegments
+    from emu.scheduling import Decisions
     from emu.wire.messages import FlowEnded, TaskEnded
+
+#: Columns of the rates that are recorded, by their names in `RateSegments`.
+_COLUMNS = {"since": "d", "edge": "q", "iteration": "q", "rate": "d"}
 
 
 class Recorder:
@@ -39,7 +43,8 @@ class Recorder:
         self._volumes = volumes
         self.task_settled = np.full((tasks, iterations), np.nan)
         self._flow_settled = np.full((edges, iterations), np.nan)
-        self._lines: list[RateSegments] = []
+        # 32 bytes per rate; the arrays of each instant were 1 kB per event of a run.
+        self._columns = {name: array(code) for name, code in _COLUMNS.items()}
 
     def decided(self, decisions: Decisions) -> None:
         """Note what the scheduler decided."""
@@ -47,8 +52,9 @@ class Recorder:
             self.task_start[task, iteration] = decisions.time
         for edge, iteration in decisions.flows:
             self._activated[edge, iteration] = decisions.time
-        if len(decisions.lines):
-            self._lines.append(decisions.lines)
+        for name, column in self._columns.items():
+            values = getattr(decisions.lines, name)
+            column.frombytes(np.ascontiguousarray(values, column.typecode).tobytes())
 
     def task_ended(self, message: TaskEnded, settled: float) -> None:
         """Note the end of a task, and when the scheduler settled it."""
@@ -107,7 +113,7 @@ class Recorder:
             flow_start=start,
             flow_end=end,
             flow_bytes=np.where(sent, self._volumes, np.nan),
-            rates=self._rates(),
+            rates=self.rates(),
         )
 
     def _flow_times(
@@ -128,14 +134,9 @@ class Recorder:
                 free = end[e, n]
         return ready, start, end
 
-    def _rates(self) -> RateHistory:
-        def joined(name: str, dtype: type) -> NDArray[Any]:
-            parts = [getattr(lines, name) for lines in self._lines]
-            return np.concatenate([np.empty(0, dtype), *parts])
-
-        return RateHistory(
-            time=joined("since", np.float64),
-            edge=joined("edge", np.int64),
-            iteration=joined("iteration", np.int64),
-            rate=joined("rate", np.float64),
+    def rates(self) -> RateHistory:
+        """Return every rate that was assigned, in the order of time."""
+        since, edge, iteration, rate = (
+            np.array(column) for column in self._columns.values()
         )
+        return RateHistory(time=since, edge=edge, iteration=iteration, rate=rate)
