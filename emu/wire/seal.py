@@ -12,7 +12,7 @@ class Seal:
     """Seals the messages of one direction of one connection, in their order.
 
     A seal is the first half of an HMAC-SHA256 over the number of the message and its
-    bytes: 1.5 us for a message of 100 bytes.
+    bytes: 4 us for a message of 100 bytes, measured beside other work.
 
     Parameters
     ----------
