@@ -219,7 +219,9 @@ def say_what_is_known(scenario: Scenario, json_target: str | None) -> None:
     """Print what the simulation of a scenario says of its run; start nothing."""
     known = dry_run_of(with_byte_scale(scenario)).to_json()
     if emit(json_target, known):
-        terminal().print(dry_run_table(known, scenario.name))
+        window = scenario.job.credit_window
+        name = f"{scenario.name}, credit window {window}"
+        terminal().print(dry_run_table(known, name))
 
 
 @app.command()

@@ -79,6 +79,8 @@ def sweep(
     table = record.write_table(keys)
     if rows:
         varied = list(points[0].values)
+        windows = {str(point.scenario.job.credit_window) for point in points}
+        terminal().print(f"credit window {', '.join(sorted(windows))}")
         terminal().print(sweep_table(rows, varied))
         _draw(rows, varied, directory / "points.svg")
         console.print(f"written to {table} and {directory / 'points.svg'}")

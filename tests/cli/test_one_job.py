@@ -160,3 +160,13 @@ def test_a_pin_to_a_machine_that_is_too_small_names_line_and_key(file: str) -> N
 
     assert result.exit_code == 2
     assert f"{file}:24: placement.tasks.ps0: machine small0 has 3 cpu" in result.stderr
+
+
+def test_a_dry_run_and_a_sweep_say_the_window(file: str, tmp_path: Path) -> None:
+    dry = CliRunner().invoke(app, ["run", file, "--dry-run"])
+    swept = CliRunner().invoke(
+        app, ["sweep", file, "--vary", "seed=1,2", "--out", str(tmp_path / "out")]
+    )
+
+    assert "credit window 4" in dry.stdout
+    assert "credit window 4" in swept.stdout
