@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from emu.analysis import audit_stated
 from emu.analysis.link_load import fluid_bytes, peak_loads, worst_interval
+from emu.analysis.slot_use import slot_faults
 from emu.analysis.violation import (
     Finding,
     Findings,
@@ -145,6 +146,7 @@ def audit(
         ),
         "(13),(14)": tuple(auditor.port_capacity()),
         "(15)": tuple(audit_stated.makespan_of(schedule, makespan, tolerance)),
+        "slots": tuple(auditor.slots()),
     }
     found: list[Violation] = []
     checked: dict[str, int] = {}
@@ -297,6 +299,14 @@ class _Auditor:
             else self._over_at_every_instant(self._schedule.rates)
         )
         yield len(self._problem.capacities), over
+
+    def slots(self) -> Iterator[Findings]:
+        """No more slots are held than there are, and nobody is overtaken."""
+        found = [
+            Violation("slots", *fault)
+            for fault in slot_faults(self._schedule, self._tolerance)
+        ]
+        yield len(self._problem.pools), found
 
     def _over_at_every_instant(self, rates: RateHistory) -> Iterator[Violation]:
         peaks = peak_loads(self._schedule, rates, self._tolerance)

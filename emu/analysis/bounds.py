@@ -9,7 +9,8 @@ Every bound holds for any execution and flow schedule of the placed job, (5)-(15
   be ready, plus their bytes over the capacity, plus the shortest that has to follow
   the last. The sets tried are those of flows ready no earlier than some flow, and
   those with no less to follow than some flow; both earlier bounds of a port are among
-  them.
+  them;
+- *slots*: those who take a slot of a pool hold it at least while they run.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Bounds:
     combined
         The best of these and of every port in context.
     binding
-        What says so: the name of a port, or ``critical path``.
+        What says so: the name of a port, a pool of slots, or ``critical path``.
     degree
         Delta (20): the most flows of one iteration over one link.
     """
@@ -99,6 +100,11 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
         least = max(_in_context(head, size, tail), _in_context(tail, size, head))
         if least > combined:
             combined, binding = least, problem.links[port].name
+    for pool in problem.pools:
+        held = sum(float(times[j, : problem.job.rounds[j]].sum()) for j in pool.takers)
+        if held / pool.slots > combined:
+            machine = problem.cluster.machines[pool.machine].name
+            combined, binding = held / pool.slots, f"{pool.name} of {machine}"
     busiest = int(np.argmax(loads))
     return Bounds(
         nic_load=float(loads[busiest]),

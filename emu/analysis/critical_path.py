@@ -45,6 +45,8 @@ class Cause(StrEnum):
     """A flow was moving, and the next one of its edge was ready behind it."""
     CREDIT = "credit"
     """A task was executing, and the next part waited for it for its credit only."""
+    SLOT = "slot"
+    """A task was executing, and the next part waited for its slot only."""
     GAP = "gap"
     """Nothing of the schedule: messages, wake-ups, clocks. None when simulated."""
 
@@ -205,6 +207,10 @@ class _Walk:
                 ended = float(self._schedule.task_end[edge.source, sent])
                 rank = 3 if edge.credit else 1
                 found.append((ended, rank, _Part(edge.source, -1, sent)))
+        ready = max((time for time, _, _ in found), default=0.0)
+        holder = self._slot_holder(task, iteration, ready)
+        if holder is not None:
+            return holder
         if not found:
             return None
         latest = max(time for time, _, _ in found) - self._same
@@ -214,6 +220,21 @@ class _Walk:
             return part
         wanted = max((time for time, kind, _ in found if kind < 3), default=0.0)
         return _Part(part.task, -1, part.iteration, Cause.CREDIT, wanted)
+
+    def _slot_holder(self, task: int, iteration: int, ready: float) -> _Part | None:
+        """Return whose slot a task got that could have started when it was ready."""
+        made, start = self._schedule, float(self._schedule.task_start[task, iteration])
+        if start <= ready + self._same:
+            return None
+        for pool in made.problem.pools:
+            if task not in pool.takers:
+                continue
+            ends = made.task_end[list(pool.freers)]
+            before = np.where(ends <= start + self._same, ends, -np.inf)
+            if before.max(initial=-np.inf) > ready + self._same:
+                row, n = np.unravel_index(int(before.argmax()), before.shape)
+                return _Part(pool.freers[row], -1, int(n), Cause.SLOT, ready)
+        return None
 
 
 def _gap(after: _Part, start: float, end: float) -> Link:

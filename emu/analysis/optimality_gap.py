@@ -30,7 +30,8 @@ def optimality(
         ``bound`` in seconds; ``bound_by`` a port, or `CRITICAL_PATH`; ``gap`` is
         makespan / bound - 1, None where nothing takes time; ``theorem1`` [1]_ holds
         ``delta`` (20), ``certificate`` (Delta * LP, seconds), ``kept``: whether the
-        policy promises to stay below it, and ``delta_seen`` and ``certificate_seen``,
+        policy promises to stay below it and no task waits for a slot, and
+        ``delta_seen`` and ``certificate_seen``,
         the same with the most flows that were active over one link at a time.
 
     Raises
@@ -53,7 +54,7 @@ def optimality(
             "certificate": found.certificate,
             "delta_seen": seen,
             "certificate_seen": max(seen, 1) * found.critical_path,
-            "kept": policy_named(policy).keeps_theorem,
+            "kept": policy_named(policy).keeps_theorem and not schedule.problem.pools,
         },
     }
 

@@ -50,7 +50,8 @@ def placement_changes(base: Change) -> Iterator[Change]:
 
 def _shape(machine: Machine) -> tuple[object, ...]:
     resources = tuple(sorted(machine.resources.items()))
-    return machine.bandwidth_in, machine.bandwidth_out, resources
+    slots = tuple(sorted(machine.slots.items()))
+    return machine.bandwidth_in, machine.bandwidth_out, resources, slots
 
 
 def _options(job: Job, rates: str) -> SearchOptions:

@@ -94,6 +94,9 @@ class Recorder:
             ends = np.where(shaped[e, :count], there[e, :count], handed)
             into = could[edge.destination, edge.lag : edge.lag + count]
             np.maximum(into, ends, out=into)
+        for pool in schedule.problem.pools:  # the wait for a slot is no work
+            takers = list(pool.takers)
+            could[takers] = np.fmax(could[takers], self.task_start[takers])
         times = np.nan_to_num(self.task_settled - could)
         return Realization(np.maximum(times, 0.0), self._volumes)
 

@@ -125,7 +125,10 @@ class Space:
             demands = tuple(
                 tuple(sorted(self.job.tasks[t].demands.items())) for t in unit.tasks
             )
-            members[unit.kinds, demands].append(position)
+            # Ties for slots go by position: tasks that take some are not alike.
+            takes = tuple(t for t in unit.tasks if self.job.tasks[t].takes)
+            rounds = tuple(self.job.rounds[t] for t in unit.tasks)
+            members[unit.kinds, demands, takes, rounds].append(position)
         return tuple(tuple(units) for units in members.values())
 
     def fits(self, machines: NDArray[np.int64]) -> bool:

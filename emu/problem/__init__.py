@@ -12,6 +12,7 @@ from emu.problem.machine import Machine
 from emu.problem.placement import Placement, Problem
 from emu.problem.profile import Profile, Realization
 from emu.problem.schedule import RateHistory, Schedule
+from emu.problem.slots import Pool
 
 __all__ = [
     "Cluster",
@@ -21,6 +22,7 @@ __all__ = [
     "Links",
     "Machine",
     "Placement",
+    "Pool",
     "Problem",
     "Profile",
     "RateHistory",

@@ -46,6 +46,11 @@ class Task:
         What the program is told about this task beyond its edges; msgpack-able.
     iterations
         How often it runs, None for as often as the job; never more often.
+    takes
+        Pool of its machine that it needs a slot of to start, empty for none.
+    frees
+        Pool that gets a slot back when it ends: None for the one that it takes, empty
+        for none.
     """
 
     name: str
@@ -56,6 +61,13 @@ class Task:
     program: str = "emu_nodes.timed:Timed"
     settings: Mapping[str, Any] = field(default_factory=dict)
     iterations: int | None = None
+    takes: str = ""
+    frees: str | None = None
+
+    @property
+    def gives_back(self) -> str:
+        """The pool that gets a slot back when the task ends, empty for none."""
+        return self.takes if self.frees is None else self.frees
 
     @property
     def process_name(self) -> str:

@@ -24,6 +24,8 @@ class Machine:
     resources
         Capacity per resource name, C_m^r: ``cpu`` and ``gpu`` in pieces, ``memory`` in
         bytes, any further one in its own unit. A resource that is absent is unlimited.
+    slots
+        Number of slots per pool, at least 1; a pool that is absent is unlimited.
     speed
         How many times as fast as the computer that measured them it does real work:
         CPU seconds over it are emulated seconds. Positive and finite.
@@ -32,13 +34,14 @@ class Machine:
     ------
     ValueError
         When a bandwidth or the speed is not positive and finite, or a capacity is
-        negative or NaN.
+        negative or NaN, or a pool has no slots.
     """
 
     name: str
     bandwidth_in: float
     bandwidth_out: float
     resources: Mapping[str, float] = field(default_factory=dict)
+    slots: Mapping[str, int] = field(default_factory=dict)
     speed: float = 1.0
 
     @property
@@ -65,3 +68,6 @@ class Machine:
                 raise ValueError(
                     f"machine {self.name}: capacity of {resource} is {capacity}"
                 )
+        for pool, slots in self.slots.items():
+            if slots < 1:
+                raise ValueError(f"machine {self.name}: pool {pool} has {slots} slots")

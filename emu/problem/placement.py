@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from typing_extensions import override
 
+from emu.problem.slots import Pool, pools_of, slot_violations
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -48,7 +50,8 @@ class Placement:
     def violations(self, job: Job, cluster: Cluster) -> list[str]:
         """Return one sentence per broken constraint of (1)-(3), none if it is feasible.
 
-        Checked are the capacities, the pins, and that a process stands in one place.
+        Checked are the capacities, the pins, that a process stands in one place, and
+        that no more slots are given back on a machine than are taken there.
         """
         found = []
         for machine, used in zip(
@@ -70,7 +73,7 @@ class Placement:
         for process, members in job.processes.items():
             if len({self.machine_of[task] for task in members}) > 1:
                 found.append(f"process {process} stands on several machines")
-        return found
+        return found + slot_violations(cluster, job, self.machine_of)
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,11 @@ class Problem:
         """Speed of the machine of every task, shape (tasks,)."""
         machines = self.cluster.machines
         return np.array([machines[m].speed for m in self.placement.machine_of])
+
+    @cached_property
+    def pools(self) -> tuple[Pool, ...]:
+        """The pools that tasks share slots of."""
+        return pools_of(self.cluster, self.job, self.placement.machine_of)
 
     @property
     def capacities(self) -> NDArray[np.float64]:

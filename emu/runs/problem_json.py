@@ -45,6 +45,8 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
                 "demands": dict(task.demands),
                 "pinned": task.pinned,
                 "iterations": task.iterations,
+                "takes": task.takes,
+                "frees": task.gives_back,
                 "machine": machine,
             }
             for task, machine in zip(
@@ -71,6 +73,7 @@ def _cluster_to_json(cluster: Cluster) -> dict[str, Any]:
                 "bandwidth_in": machine.bandwidth_in,
                 "bandwidth_out": machine.bandwidth_out,
                 "resources": dict(machine.resources),
+                "slots": dict(machine.slots),
                 "speed": machine.speed,
             }
             for machine in cluster.machines
@@ -108,6 +111,8 @@ def problem_from_json(data: Any, path: str) -> Problem:
                     demands=task["demands"],
                     pinned=task["pinned"],
                     iterations=task.get("iterations"),
+                    takes=task.get("takes", ""),
+                    frees=task.get("frees"),
                 )
                 for task in data["tasks"]
             ),

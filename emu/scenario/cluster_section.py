@@ -38,6 +38,9 @@ class MachineSection(Resources):
     seconds over this, where they are measured or profiled. Stated times are not
     changed. A placement search counts with the mean speed of the machines."""
 
+    slots: dict[Name, Few] = Field(default_factory=dict)
+    """Slots per pool that its tasks share; a pool that is absent is unlimited."""
+
     def names(self, position: int) -> list[str]:
         """Return the machines' names; ``position`` counts the machines before."""
         if self.name is None:
@@ -54,6 +57,7 @@ class MachineSection(Resources):
             bandwidth_out=self.nic.outward,
             resources=self.amounts(),
             speed=self.speed,
+            slots=self.slots,
         )
 
 

@@ -99,6 +99,37 @@ def _custom(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
         yield from _enough(flow.volume, needed, (*trail, "volume"))
 
 
+def _slots(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    """Yield slots that are taken or given back where there are none."""
+    if not isinstance(scenario.job, CustomJobSection):
+        return
+    offered = sorted({pool for m in scenario.cluster.machines for pool in m.slots})
+    tasks = scenario.job.tasks
+    taken = {name for task in tasks for name in (task.slot, task.takes) if name}
+    for position, task in enumerate(tasks):
+        trail: Trail = ("job", "tasks", position)
+        if task.slot and (task.takes or task.frees):
+            problem = "slot says both what is taken and freed, write it or takes, frees"
+            yield (*trail, "slot"), problem
+        for key in ("slot", "takes"):
+            name = getattr(task, key)
+            if name and name not in offered:
+                yield (
+                    (*trail, key),
+                    f"no machine has slots of {name!r}, {_known(name, offered)}",
+                )
+        freed = task.given_back()
+        if freed and freed not in taken:
+            yield (
+                (*trail, "frees"),
+                f"no task takes a slot of {freed!r}, {_known(freed, taken)}",
+            )
+
+
+def _known(name: str, among: Collection[str]) -> str:
+    return nearest(name, sorted(among)) if among else "there are no pools"
+
+
 def _enough(
     values: float | tuple[float, ...], iterations: int, trail: Trail
 ) -> Iterator[tuple[Trail, str]]:
@@ -241,5 +272,6 @@ _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"cluster", "job", "placement"}, _structure),
     ({"cluster", "job", "placement"}, _rooms),
     ({"cluster", "job"}, _resources),
+    ({"cluster", "job"}, _slots),
     ({"cluster", "job", "profile"}, _times),
 )

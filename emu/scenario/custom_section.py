@@ -38,6 +38,16 @@ class CustomTaskSection(Section):
     """The machine that the task must stand on; without it placement decides."""
     iterations: Count | None = None
     """Times that the task runs; default is ``job.iterations``."""
+    slot: Name | None = None
+    """Pool of its machine that it holds a slot of while it runs."""
+    takes: Name | None = None
+    """Pool that it needs a slot of to start; at its end it ``frees`` one."""
+    frees: Name | None = None
+    """Pool that gets a slot back at its end, or ``none``; default: what it takes."""
+
+    def given_back(self) -> str | None:
+        """Return the pool that it frees, empty for none, None for what it takes."""
+        return "" if self.frees == "none" else self.frees
 
 
 class FlowSection(Section):
@@ -77,6 +87,8 @@ class CustomJobSection(Section):
                 task.demands.amounts(),
                 task.pin,
                 task.iterations,
+                task.slot or task.takes or "",
+                task.given_back(),
             )
             for task in self.tasks
         ]

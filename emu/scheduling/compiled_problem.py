@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.problem.links import IN, OUT
+from emu.problem.slots import slot_names
 from emu.scheduling.compiled import compiled, inlined
 
 if TYPE_CHECKING:
@@ -64,6 +65,10 @@ class JobArrays(NamedTuple):
         The route between every two machines, as in `emu.problem.Links`.
     capacity
         Bytes per second of every port.
+    taken, freed, slots
+        Names of pools as numbers: the one that every task takes a slot of, and gives
+        one back to, -1 for none; and the slots of every machine, -1 for unlimited,
+        shape (machines, names).
     """
 
     iterations: int
@@ -87,6 +92,9 @@ class JobArrays(NamedTuple):
     route_start: Ints
     route_port: Ints
     capacity: Floats
+    taken: Ints
+    freed: Ints
+    slots: Ints
 
 
 class Layout(NamedTuple):
@@ -102,6 +110,10 @@ class Layout(NamedTuple):
         Ports that the flows of a group cross, one or more.
     port_start, port_group
         Groups that cross a port.
+    takes, frees
+        Pool that every task takes a slot of, and gives one back to, -1 for none.
+    pool_slots
+        Slots of every pool; empty where nothing is limited.
     """
 
     iterations: int
@@ -124,6 +136,9 @@ class Layout(NamedTuple):
     hop: Ints
     port_start: Ints
     port_group: Ints
+    takes: Ints
+    frees: Ints
+    pool_slots: Ints
 
 
 def _lists(owner: Ints, owners: int) -> tuple[Ints, Ints]:
@@ -148,6 +163,18 @@ def _topological(job: Job) -> Ints:
             if waiting[follower] == 0:
                 order.append(follower)
     return np.array(order, dtype=np.int64)
+
+
+def _slots(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints]:
+    names = {name: i for i, name in enumerate(slot_names(job))}
+    taken = [names.get(task.takes, -1) for task in job.tasks]
+    freed = [names.get(task.gives_back, -1) for task in job.tasks]
+    slots = np.full((len(cluster.machines), len(names)), -1, dtype=np.int64)
+    for m, machine in enumerate(cluster.machines):
+        for name, number in machine.slots.items():
+            if name in names:
+                slots[m, names[name]] = number
+    return np.array(taken, np.int64), np.array(freed, np.int64), slots
 
 
 def job_arrays(job: Job, cluster: Cluster, policy: int, *, by_flow: bool) -> JobArrays:
@@ -175,6 +202,7 @@ def job_arrays(job: Job, cluster: Cluster, policy: int, *, by_flow: bool) -> Job
         links.route_start,
         links.route_port,
         links.capacities,
+        *_slots(job, cluster),
     )
 
 
@@ -249,6 +277,26 @@ def _crossings(hop_start: Ints, hop: Ints, ports: int) -> tuple[Ints, Ints]:
 
 
 @compiled
+def _pools(job: JobArrays, machine_of: Ints) -> tuple[Ints, Ints, Ints]:
+    """Return the pool that every task takes of and gives back to, and their slots."""
+    tasks, names = job.taken.size, job.slots.shape[1]
+    takes = np.full(tasks, -1, np.int64)
+    frees = np.full(tasks, -1, np.int64)
+    limited = False
+    for task in range(tasks):
+        machine = machine_of[task]
+        name = job.taken[task]
+        if name >= 0 and job.slots[machine, name] >= 0:
+            takes[task] = machine * names + name
+            limited = True
+        name = job.freed[task]
+        if name >= 0 and job.slots[machine, name] >= 0:
+            frees[task] = machine * names + name
+    pools = job.slots.size if limited else 0
+    return takes, frees, job.slots.ravel()[:pools].copy()
+
+
+@compiled
 def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
     """Return the layout of ``job`` with task j on machine ``machine_of[j]``."""
     group, size, source, destination = _groups(job, machine_of)
@@ -265,6 +313,7 @@ def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
             place = first + i - hop_start[g]
             hop[i] = port_at(job, place, source[g], destination[g])
     port_start, port_group = _crossings(hop_start, hop, job.capacity.size)
+    takes, frees, pool_slots = _pools(job, machine_of)
     return Layout(
         iterations=job.iterations,
         policy=job.policy,
@@ -286,4 +335,7 @@ def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
         hop=hop,
         port_start=port_start,
         port_group=port_group,
+        takes=takes,
+        frees=frees,
+        pool_slots=pool_slots,
     )

@@ -1,6 +1,7 @@
 """Which task starts and which flow becomes active: constraints (5)-(11) of the paper.
 
-- (j, n) starts when (j, n - 1) ended and every in-edge delivered iteration n - lag.
+- (j, n) may start when (j, n - 1) ended and every in-edge delivered iteration n - lag.
+  It does so at once or, where it takes a slot, when its turn comes in the pool.
 - A flow is ready when its source iteration ends, and active when the flow before it on
   its edge has ended too.
 - Within a machine, and on a credit edge, delivery is instant. A flow without bytes
@@ -26,6 +27,7 @@ from emu.scheduling.state import (
     BLOCK,
     GONE,
     OPENED,
+    QUEUED,
     TIE,
     WAITING,
     WOKEN,
@@ -91,6 +93,8 @@ def end_task(layout: Layout, state: State, task: int, now: float) -> None:
     logged = state.log.task_end.shape[1] > 0
     if logged:
         state.log.task_end[task, iteration] = now
+    if layout.pool_slots.size > 0 and layout.frees[task] >= 0:
+        state.free[layout.frees[task]] += 1
     if state.started[task] < layout.rounds[task] and state.missing[task] == 0:
         _wake(state, task)
     for i in range(layout.out_start[task], layout.out_start[task + 1]):
@@ -228,10 +232,60 @@ def settle(layout: Layout, state: State, volumes: Floats, now: float) -> None:
     _open_waiting(layout, state, volumes, now)
     for i in range(state.length[WOKEN]):
         task = state.woken[i]
-        if state.log.task_start.shape[1] > 0:
-            state.log.task_start[task, state.started[task]] = now
-        state.started[task] += 1
-        _await_inputs(layout, state, task)
-        state.begun[state.length[BEGUN]] = task
-        state.length[BEGUN] += 1
+        if layout.pool_slots.size > 0 and layout.takes[task] >= 0:
+            state.queued[state.length[QUEUED]] = task
+            state.length[QUEUED] += 1
+            state.came[task] = now
+        else:
+            _start(layout, state, task, now)
     state.length[WOKEN] = 0
+
+
+@inlined
+def _start(layout: Layout, state: State, task: int, now: float) -> None:
+    if state.log.task_start.shape[1] > 0:
+        state.log.task_start[task, state.started[task]] = now
+    state.started[task] += 1
+    _await_inputs(layout, state, task)
+    state.begun[state.length[BEGUN]] = task
+    state.length[BEGUN] += 1
+
+
+@inlined
+def _is_before(state: State, task: int, other: int) -> bool:
+    """Tell whether ``task`` has come to wait for a slot before ``other``.
+
+    Of those that came at one instant the lower iteration is first, then the task that
+    stands first in the job.
+    """
+    if abs(state.came[task] - state.came[other]) > TIE * state.came[other]:
+        return bool(state.came[task] < state.came[other])
+    if state.started[task] != state.started[other]:
+        return bool(state.started[task] < state.started[other])
+    return task < other
+
+
+@inlined
+def grant_slots(layout: Layout, state: State, now: float) -> bool:
+    """Start the tasks that get a slot, first come first served; tell if there are any.
+
+    To be called when nothing else happens at this instant any more: all that come at
+    one instant are known then.
+    """
+    granted = False
+    while True:
+        place = -1
+        for i in range(state.length[QUEUED]):
+            task = state.queued[i]
+            if state.free[layout.takes[task]] > 0 and (
+                place < 0 or _is_before(state, task, state.queued[place])
+            ):
+                place = i
+        if place < 0:
+            return granted
+        task = state.queued[place]
+        state.length[QUEUED] -= 1
+        state.queued[place] = state.queued[state.length[QUEUED]]
+        state.free[layout.takes[task]] -= 1
+        _start(layout, state, task, now)
+        granted = True

@@ -17,7 +17,7 @@ from emu.scheduling.compiled import compiled, inlined
 from emu.scheduling.rate_changes import RateChanges, changed_segments
 from emu.scheduling.rates import set_rates
 from emu.scheduling.service_clocks import next_end
-from emu.scheduling.state import BEGUN, GONE, OPENED, TIE, State
+from emu.scheduling.state import BEGUN, GONE, OPENED, QUEUED, TIE, State
 
 if TYPE_CHECKING:
     from emu.scheduling.compiled_problem import Floats, Ints, Layout
@@ -156,6 +156,8 @@ def _decide(
     state.length[BEGUN] = 0
     state.length[OPENED] = 0
     progress.settle(layout, state, volumes, now)
+    if state.length[QUEUED] > 0:
+        progress.grant_slots(layout, state, now)
     set_rates(layout, state, now)
     return changed_segments(layout, state, board, now)
 

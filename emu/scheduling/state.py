@@ -88,12 +88,15 @@ class State(NamedTuple):
     served, arrived
         Per edge, one more than the newest flow whose fluid has ended, and whose last
         byte is there: a flow ends when both are.
+    free, queued, came
+        Slots left of every pool; the tasks that wait for one, a list, and when every
+        task came to wait.
     woken, waiting, begun, opened, gone
         Lists, their lengths in ``length``: tasks that may start and edges whose next
         flow may become active at the next settling; tasks that started and flows that
         became active at the last one; edges whose fluid ended at this instant.
     length
-        Lengths of woken, waiting, begun, opened, touched, gone.
+        Lengths of woken, waiting, begun, opened, touched, gone, queued.
     active
         Active flows of every group.
     touched, is_touched, shared
@@ -126,6 +129,9 @@ class State(NamedTuple):
     delivered: Ints
     served: Ints
     arrived: Ints
+    free: Ints
+    queued: Ints
+    came: Floats
     woken: Ints
     waiting: Ints
     begun: Ints
@@ -154,7 +160,7 @@ class State(NamedTuple):
 
 
 # Positions in State.length.
-WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE = range(6)
+WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED = range(7)
 
 
 @compiled
@@ -203,12 +209,15 @@ def new_state(layout: Layout, after: Floats, columns: int) -> State:
         delivered=np.zeros(edges, np.int64),
         served=np.zeros(edges, np.int64),
         arrived=np.zeros(edges, np.int64),
+        free=layout.pool_slots.copy(),
+        queued=np.empty(tasks, np.int64),
+        came=np.empty(tasks),
         woken=np.empty(tasks, np.int64),
         waiting=np.empty(edges, np.int64),
         begun=np.empty(tasks, np.int64),
         opened=np.empty(edges, np.int64),
         gone=np.empty(edges, np.int64),
-        length=np.zeros(6, np.int64),
+        length=np.zeros(7, np.int64),
         active=np.zeros(groups, np.int64),
         touched=np.empty(groups, np.int64),
         is_touched=np.zeros(groups, np.bool_),

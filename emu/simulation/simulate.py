@@ -13,13 +13,14 @@ from emu.scheduling import RATE_POLICIES, policy_named
 from emu.scheduling.compiled_problem import job_arrays, lay_out, plain
 from emu.scheduling.policies import PORTFOLIO, rate_policy
 from emu.scheduling.rates import check_rows, expectation
-from emu.scheduling.state import State, new_state
+from emu.scheduling.state import QUEUED, State, new_state
 from emu.simulation.events import RateRecord, new_recorder, run
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from emu.problem import Problem
+    from emu.scheduling.compiled_problem import Layout
 
 
 def simulate(
@@ -161,7 +162,29 @@ def _run(
     times, volumes = plain(realization.times), plain(realization.volumes)
     end = run(layout, state, times, volumes, math.inf, step, recorder)
     if math.isnan(end):
-        stuck = np.flatnonzero(state.ended < layout.rounds)
-        names = ", ".join(job.tasks[task].name for task in stuck[:8])
-        raise SchedulingError(f"nothing would ever start {names}")
+        raise SchedulingError(_stuck(problem, layout, state))
     return end, state, recorder
+
+
+def _stuck(problem: Problem, layout: Layout, state: State) -> str:
+    """Return what nothing would ever start, and who holds what it waits for."""
+    tasks = problem.job.tasks
+    unfinished = np.flatnonzero(state.ended < layout.rounds)
+    names = ", ".join(tasks[task].name for task in unfinished[:8])
+    text = f"nothing would ever start {names}"
+    waiting = state.queued[: state.length[QUEUED]].tolist()
+    for pool in problem.pools:
+        wanted = [tasks[j].name for j in waiting if j in pool.takers]
+        held = [
+            f"{tasks[j].name} (iteration {state.started[j] - 1})"
+            for j in pool.takers
+            if state.started[j] > state.ended[j]
+            or (state.started[j] > 0 and tasks[j].gives_back != pool.name)
+        ]
+        if wanted:
+            machine = problem.cluster.machines[pool.machine].name
+            text += (
+                f"; {', '.join(wanted)} wait for a slot of {pool.name} on {machine}, "
+                f"held by {', '.join(held) or 'nobody'}"
+            )
+    return text

@@ -7,6 +7,8 @@ and zero volumes are common.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -34,6 +36,7 @@ def random_problem(
     ties: bool = True,
     links: bool = False,
     own: bool = False,
+    slots: bool = False,
 ) -> tuple[Problem, Realization]:
     """Return a random problem of up to 4 machines, 8 tasks and 6 iterations.
 
@@ -45,6 +48,10 @@ def random_problem(
         Whether machines are joined by shared links as well, and may have no NIC.
     own
         Whether tasks have numbers of iterations of their own.
+    slots
+        Whether tasks of a machine share slots.
+    slots
+        Whether tasks of a machine share slots.
     """
     machines, tasks = int(rng.integers(1, 5)), int(rng.integers(1, 9))
     iterations = int(rng.integers(1, 7))
@@ -63,18 +70,14 @@ def random_problem(
                 f"t{j}",
                 f"kind{j % 3}",
                 iterations=int(rng.integers(1, iterations + 1)) if own else None,
+                takes=str(rng.choice(["", "gpu", "cpu"])) if slots else "",
             )
             for j in range(tasks)
         ),
         tuple(edges),
         iterations,
     )
-    cluster = Cluster(
-        tuple(
-            Machine(f"m{m}", float(rng.choice(_RATES)), float(rng.choice(_RATES)))
-            for m in range(machines)
-        )
-    )
+    cluster = _cluster(machines, rng, slots=slots)
     cluster = _with_links(cluster, rng) if links else cluster
     placement = Placement(tuple(map(int, rng.integers(0, machines, tasks))))
     shapes = (tasks, iterations), (len(edges), iterations)
@@ -85,12 +88,28 @@ def random_problem(
     return Problem(cluster, job, placement), Realization(times, volumes)
 
 
+def _cluster(machines: int, rng: np.random.Generator, *, slots: bool) -> Cluster:
+    return Cluster(
+        tuple(
+            Machine(
+                f"m{m}",
+                float(rng.choice(_RATES)),
+                float(rng.choice(_RATES)),
+                slots={"gpu": int(rng.integers(1, 3))} if slots else {},
+            )
+            for m in range(machines)
+        )
+    )
+
+
 def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     """Return the cluster with up to three shared links that some routes cross."""
     count = int(rng.integers(1, 4))
     shared = tuple(Link(f"l{i}", float(rng.choice(_RATES))) for i in range(count))
     machines = [
-        Machine(machine.name, 0.0, 0.0) if rng.random() < 0.2 else machine
+        replace(machine, bandwidth_in=0.0, bandwidth_out=0.0)
+        if rng.random() < 0.2
+        else machine
         for machine in cluster.machines
     ]
     routes = []
@@ -110,12 +129,12 @@ def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
 
 
 def problems(
-    *, links: bool = False, own: bool = False
+    *, links: bool = False, own: bool = False, slots: bool = False
 ) -> st.SearchStrategy[tuple[Problem, Realization]]:
     """Return a strategy for `random_problem`."""
     return st.builds(
         lambda seed, ties: random_problem(
-            np.random.default_rng(seed), ties=ties, links=links, own=own
+            np.random.default_rng(seed), ties=ties, links=links, own=own, slots=slots
         ),
         st.integers(0, 2**32 - 1),
         st.booleans(),

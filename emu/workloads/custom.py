@@ -25,7 +25,10 @@ _MOST_BYTES = 2.0**62
 
 @dataclass(frozen=True)
 class CustomTask:
-    """One task of a custom job; ``time`` in seconds, ``iterations`` of its own."""
+    """One task of a custom job; ``time`` in seconds, ``iterations`` of its own.
+
+    ``takes`` and ``frees`` as in `Task`.
+    """
 
     name: str
     time: PerIteration
@@ -33,6 +36,8 @@ class CustomTask:
     demands: Mapping[str, float] = field(default_factory=dict)
     pinned: str | None = None
     iterations: int | None = None
+    takes: str = ""
+    frees: str | None = None
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,8 @@ def custom_job(
             pinned=task.pinned,
             settings={"payload_bytes": payload[task.name]} if byte_scale else {},
             iterations=None if rounds[task.name] == most else rounds[task.name],
+            takes=task.takes,
+            frees=task.frees,
         )
         for task in tasks
     )

@@ -60,7 +60,12 @@ def problem_of(case: Case) -> tuple[Problem, Realization]:
     positions = {task["name"]: j for j, task in enumerate(stated["tasks"])}
     cluster = Cluster(
         tuple(
-            Machine(name, float(m.get("in", 0)), float(m.get("out", 0)))
+            Machine(
+                name,
+                float(m.get("in", 0)),
+                float(m.get("out", 0)),
+                slots=m.get("slots", {}),
+            )
             for name, m in stated["machines"].items()
         ),
         tuple(Link(name, float(c)) for name, c in stated.get("links", {}).items()),
@@ -90,7 +95,11 @@ def problem_of(case: Case) -> tuple[Problem, Realization]:
 
 def _task(stated: dict[str, Any]) -> Task:
     return Task(
-        stated["name"], stated.get("kind", "task"), iterations=stated.get("rounds")
+        stated["name"],
+        stated.get("kind", "task"),
+        iterations=stated.get("rounds"),
+        takes=stated.get("takes", ""),
+        frees=stated.get("frees"),
     )
 
 

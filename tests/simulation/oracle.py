@@ -52,6 +52,7 @@ class Outcome:
     flow_start: dict[Event, float] = field(default_factory=dict)
     flow_end: dict[Event, float] = field(default_factory=dict)
     rates: list[tuple[float, dict[Event, float]]] = field(default_factory=list)
+    came: dict[Event, float] = field(default_factory=dict)
 
 
 def rounded(value: float) -> float:
@@ -115,7 +116,9 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
     active: dict[Event, Flow] = {}
     now = 0.0
     while True:
-        while _one_step(problem, realization, out, active, path_after, now):
+        while _one_step(
+            problem, realization, out, active, path_after, now
+        ) or _some_get_slots(problem, out, now):
             pass
         if len(out.task_end) == sum(own(problem, j) for j in range(len(job.tasks))):
             break
@@ -220,10 +223,40 @@ def _something_starts(problem: Problem, out: Outcome, now: float) -> bool:
             for e, edge in enumerate(job.edges)
             if edge.destination == j and needed(problem, e, n - edge.lag)
         ]
-        if all(event in out.flow_end for event in inputs):
+        if (j, n) in out.came or not all(event in out.flow_end for event in inputs):
+            continue
+        if slots_of(problem, j, job.tasks[j].takes) is None:
             out.task_start[j, n] = now
-            return True
+        else:
+            out.came[j, n] = now
+        return True
     return False
+
+
+def slots_of(problem: Problem, task: int, pool: str) -> int | None:
+    """Return how many slots the pool has on a task's machine, None for no limit."""
+    machine = problem.cluster.machines[problem.placement.machine_of[task]]
+    return machine.slots.get(pool)
+
+
+def _some_get_slots(problem: Problem, out: Outcome, now: float) -> bool:
+    """Start all whose turn it is, when nothing else happens at this time any more."""
+    job, machine_of = problem.job, problem.placement.machine_of
+    waiting = [event for event in out.came if event not in out.task_start]
+    granted = False
+    for j, n in sorted(waiting, key=lambda event: (out.came[event], event[::-1])):
+        pool = job.tasks[j].takes
+        slots = slots_of(problem, j, pool)
+
+        def here(task: int, name: str, j: int = j, pool: str = pool) -> bool:
+            return name == pool and machine_of[task] == machine_of[j]
+
+        taken = sum(here(t, job.tasks[t].takes) for t, _ in out.task_start)
+        freed = sum(here(t, job.tasks[t].gives_back) for t, _ in out.task_end)
+        if slots is not None and taken - freed < slots:
+            out.task_start[j, n] = now
+            granted = True
+    return granted
 
 
 def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, float]:

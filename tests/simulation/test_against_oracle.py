@@ -62,6 +62,14 @@ def test_random_problems_with_links_and_own_iterations(
     assert_equal(oracle, *drawn, policy)
 
 
+@pytest.mark.parametrize("policy", ["oes", "maxmin", "fifo", "sebf_madd"])
+@given(drawn=problems(links=True, own=True, slots=True))
+def test_random_problems_with_slots(
+    oracle: ModuleType, policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    assert_equal(oracle, *drawn, policy)
+
+
 @pytest.mark.parametrize("policy", ["oes", "maxmin"])
 @given(drawn=problems())
 def test_the_flat_simulator_agrees_with_the_oracle(
@@ -89,5 +97,6 @@ def test_two_thousand_jobs(oracle: ModuleType, policy: str) -> None:
             ties=seed % 2 == 0,
             links=seed % 3 == 0,
             own=seed % 5 == 0,
+            slots=seed % 7 == 0,
         )
         assert_equal(oracle, problem, realization, policy)

@@ -7,14 +7,16 @@ import pytest
 
 from emu.analysis.audit import audit
 from emu.analysis.bounds import bounds
+from emu.scheduling import RATE_POLICIES
 from emu.simulation import makespan, simulate
 from tests.golden.cases import Case, cases, exactly, problem_of
 
 CASES = [
     pytest.param(case, policy, id=f"{case}-{policy}")
-    for file in ("hops",)
+    for file in ("hops", "executors", "jobs", "ring", "p3", "dgcl")
     for case in cases(file)
     for policy in case.results
+    if policy in RATE_POLICIES
 ]
 
 

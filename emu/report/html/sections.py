@@ -125,6 +125,7 @@ _TOLD = {
     Cause.COMPUTE: "the job waited for tasks that compute",
     Cause.TRANSFER: "the job waited for transfers",
     Cause.IN_ORDER: "transfers queued behind earlier ones of their own edge",
+    Cause.SLOT: "tasks waited for slots that others held",
     Cause.CREDIT: "tasks waited for the credit of their consumers",
     Cause.GAP: "nothing of the schedule happened: messages and wake-ups",
 }

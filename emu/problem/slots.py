@@ -1,0 +1,75 @@
+"""Slots that the tasks of one machine share, and the pools that hold them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from emu.problem.cluster import Cluster
+    from emu.problem.job import Job
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The slots of one name on one machine, limited in number.
+
+    Parameters
+    ----------
+    machine
+        Position of the machine.
+    name
+        Of the pool, such as ``gpu``.
+    slots
+        How many there are, at least 1.
+    takers, freers
+        Tasks of this machine that take a slot before they start, and that give one
+        back when they end.
+    """
+
+    machine: int
+    name: str
+    slots: int
+    takers: tuple[int, ...]
+    freers: tuple[int, ...]
+
+
+def pools_of(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> tuple[Pool, ...]:
+    """Return the pools that tasks of a placed job take slots of.
+
+    A pool that a machine lacks is unlimited there, as resources are.
+    """
+    found = []
+    for m, machine in enumerate(cluster.machines):
+        here = [j for j, place in enumerate(machine_of) if place == m]
+        for name, slots in machine.slots.items():
+            takers = tuple(j for j in here if job.tasks[j].takes == name)
+            freers = tuple(j for j in here if job.tasks[j].gives_back == name)
+            if takers or freers:
+                found.append(Pool(m, name, slots, takers, freers))
+    return tuple(found)
+
+
+def slot_violations(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> list[str]:
+    """Return one sentence per pool of which more slots are given back than taken."""
+    found = []
+    for pool in pools_of(cluster, job, machine_of):
+        taken = sum(job.rounds[j] for j in pool.takers)
+        freed = sum(job.rounds[j] for j in pool.freers)
+        if freed > taken:
+            name = cluster.machines[pool.machine].name
+            by = ", ".join(job.tasks[j].name for j in pool.freers[:4])
+            found.append(
+                f"pool {pool.name} of machine {name} gets {freed} slots back from "
+                f"{by}, but {taken} are taken there"
+            )
+    return found
+
+
+def slot_names(job: Job) -> tuple[str, ...]:
+    """Return the names of all pools that tasks take or free, sorted."""
+    names = Counter(name for t in job.tasks for name in (t.takes, t.gives_back) if name)
+    return tuple(sorted(names))

@@ -1,0 +1,156 @@
+"""Slots that tasks share: golden vectors aside, what goes wrong and what is said."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from emu.analysis.audit import audit
+from emu.analysis.bounds import bounds
+from emu.analysis.critical_path import Cause, critical_path
+from emu.analysis.optimality_gap import optimality
+from emu.errors import ScenarioError, SchedulingError
+from emu.scenario import load, prepare
+from emu.simulation import simulate
+from tests.golden.cases import cases, problem_of
+from tests.integration.scenarios import emu, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from emu.problem import Schedule
+
+
+def thread_pool() -> Schedule:
+    (case,) = [case for case in cases("executors") if case.name == "thread_pool"]
+    problem, realization = problem_of(case)
+    return simulate(problem, realization, record_rates=True)
+
+
+def test_audit_finds_a_slot_given_twice() -> None:
+    schedule = thread_pool()
+    assert audit(schedule).passed
+    late = schedule.problem.job.index("t4")
+    schedule.task_start[late, 0] = 0.5  # two of two slots are taken then
+
+    assert [v.constraint for v in audit(schedule).violations] == ["slots"]
+    (found,) = audit(schedule).violations
+    assert found.sentence == "pool threads of m of 2 slots is overdrawn at 0.5 s"
+
+
+def test_audit_finds_who_was_overtaken() -> None:
+    """All come to wait at 6 s for their second iteration; t3 gets a slot at 8 s."""
+    schedule = thread_pool()
+    job = schedule.problem.job
+    late, edge = job.index("t1"), job.edge_positions["end->t1"]
+    assert schedule.task_start[job.index("t3"), 1] == 8.0
+    schedule.flow_end[edge, 0] = schedule.task_start[late, 1] = 6.9
+
+    sentences = [violation.sentence for violation in audit(schedule).violations]
+    assert "t1[1] got a slot of threads before a task that came earlier" in sentences
+
+
+def test_the_chain_names_who_held_the_slot() -> None:
+    schedule = thread_pool()
+    chain = critical_path(schedule)
+    assert chain.seconds == pytest.approx(11.0)
+    waited = [link for link in chain.links if link.cause is Cause.SLOT]
+    names = [schedule.problem.job.tasks[link.task].name for link in waited]
+    assert names
+    assert {*names} <= {"t0", "t1", "t2", "t3", "t4"}
+    assert sum(link.seconds for link in waited) > 3
+
+
+def test_a_pool_is_a_bound_and_no_theorem_is_claimed() -> None:
+    (case,) = [case for case in cases("executors") if case.name == "thread_pool"]
+    problem, realization = problem_of(case)
+    found = bounds(problem, realization)
+    assert found.combined == pytest.approx(21 / 2)  # 21 s of work in two threads
+    assert found.binding == "threads of m"
+    theorem = optimality(simulate(problem, realization), realization, "oes")
+    assert theorem["theorem1"]["kept"] is False
+
+
+def scenario(*tasks: dict[str, Any], slots: Any = 1) -> dict[str, Any]:
+    return {
+        "name": "slots",
+        "cluster": {
+            "machines": [{"name": "m", "nic": "10 B/s", "slots": {"gpu": slots}}]
+        },
+        "job": {
+            "system": "custom",
+            "iterations": 1,
+            "tasks": [{"time": "1 s", **task} for task in tasks],
+            "flows": [{"from": "b", "to": "a2", "volume": "0 B"}],
+            "credit_window": "unlimited",
+        },
+        "placement": {
+            "policy": "explicit",
+            "tasks": {task["name"]: "m" for task in tasks},
+        },
+        "emulation": {"time_scale": 0.05, "byte_scale": 50000},
+    }
+
+
+A2 = {"name": "a2", "frees": "gpu"}
+
+
+def test_everybody_waits_for_a_slot(tmp_path: Path) -> None:
+    """A holds the slot until a2, which waits for b, which waits for the slot."""
+    stated = scenario(
+        {"name": "a", "takes": "gpu", "frees": "none"}, {"name": "b", "slot": "gpu"}, A2
+    )
+    experiment = prepare(load(written(stated, tmp_path)))
+    with pytest.raises(SchedulingError) as caught:
+        simulate(experiment.problem, experiment.realization)
+
+    assert "b wait for a slot of gpu on m, held by a (iteration 0)" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "slots", "key", "story"),
+    [
+        ([{"name": "b", "slot": "gpu"}, {"name": "a2"}], 0,
+         "cluster.machines[0].slots.gpu", "found 0, write 1 or more"),
+        ([{"name": "b", "slot": "cpu"}, {"name": "a2"}], 1,
+         "job.tasks[0].slot", "no machine has slots of 'cpu'"),
+        ([{"name": "b"}, A2], 1,
+         "job.tasks[1].frees", "no task takes a slot of 'gpu'"),
+        ([{"name": "b", "slot": "gpu", "takes": "gpu"}, {"name": "a2"}], 1,
+         "job.tasks[0].slot", "slot says both"),
+    ],
+)  # fmt: skip
+def test_slots_that_cannot_be(
+    tasks: list[dict[str, Any]], slots: int, key: str, story: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        load(written(scenario(*tasks, slots=slots), tmp_path))
+
+    assert caught.value.key == key
+    assert caught.value.problem.startswith(story)
+
+
+def test_slots_do_not_multiply(tmp_path: Path) -> None:
+    stated = scenario({"name": "a", "slot": "gpu"}, {"name": "b"}, A2)
+    ran = emu("simulate", written(stated, tmp_path), cwd=tmp_path)
+
+    assert ran.returncode == 4
+    assert "pool gpu of machine m gets 2 slots back from a, a2" in ran.stderr
+
+
+@pytest.mark.emulation
+@pytest.mark.parametrize("name", ["thread_pool", "remote_functions"])
+def test_slots_over_sockets(name: str, tmp_path: Path) -> None:
+    from emu.coordinator import EmulationSettings, emulate
+    from tests.coordinator.emulated import emulable
+
+    (case,) = [case for case in cases("executors") if case.name == name]
+    problem, realization = problem_of(case)
+    problem = emulable(problem, realization)
+    settings = EmulationSettings(time_scale=0.2, byte_scale=20_000.0, deadline=60.0)
+    run = emulate(problem, "oes", settings, realization, log=tmp_path / "agent.log")
+
+    simulated = simulate(problem, realization)
+    assert run.schedule.makespan == pytest.approx(simulated.makespan, rel=0.01)
+    assert audit(run.schedule, tolerance=0.05, relative=0.05).passed
