@@ -83,13 +83,15 @@ def test_a_process_that_stood_still_makes_a_run_untrusted(
     )
 
 
-def test_overrun_of_a_known_share_is_the_headline(
-    tmp_path: Path, leftovers: Leftovers
-) -> None:
-    """Every task takes 1.209 times what was stated, as on a computer that is busy."""
+def _with_program(
+    program: str, tmp_path: Path, *, speed: float = 1.0, **emulation: Any
+) -> dict[str, Any]:
+    """Run five iterations of a task of 1 s with another program; return the result."""
     document = {
-        "name": "overrun",
-        "cluster": {"machines": [{"name": "m", "count": 2, "nic": "1 MB/s"}]},
+        "name": program,
+        "cluster": {
+            "machines": [{"name": "m", "count": 2, "nic": "1 MB/s", "speed": speed}]
+        },
         "job": {
             "system": "custom",
             "iterations": 5,
@@ -97,21 +99,27 @@ def test_overrun_of_a_known_share_is_the_headline(
             "flows": [{"from": "a", "to": "b", "volume": "1 kB"}],
         },
         "placement": {"policy": "explicit", "tasks": {"a": "m0", "b": "m1"}},
-        "emulation": {"time_scale": 0.2},
+        "emulation": emulation,
     }
-    file = tmp_path / "overrun.json"
+    file = tmp_path / f"{program}.json"
     file.write_text(json.dumps(document))
     experiment = prepare(load(file))
     job = experiment.problem.job
-    slow = dataclasses.replace(job.tasks[0], program="sabotage:Overruns")
-    changed = dataclasses.replace(job, tasks=(slow, job.tasks[1]))
+    other = dataclasses.replace(job.tasks[0], program=f"sabotage:{program}")
+    changed = dataclasses.replace(job, tasks=(other, job.tasks[1]))
     problem = dataclasses.replace(experiment.problem, job=changed)
-    directory = RunDirectory.create("overrun", tmp_path)
-    result = carry_out(
+    return carry_out(
         dataclasses.replace(experiment, problem=problem),
-        emulation_settings(experiment.scenario, allow=("sabotage:Overruns",)),
-        directory,
+        emulation_settings(experiment.scenario, allow=(f"sabotage:{program}",)),
+        RunDirectory.create(program, tmp_path),
     ).result
+
+
+def test_overrun_of_a_known_share_is_the_headline(
+    tmp_path: Path, leftovers: Leftovers
+) -> None:
+    """Every task takes 1.209 times what was stated, as on a computer that is busy."""
+    result = _with_program("Overruns", tmp_path, time_scale=0.2)
 
     assert 0.2 <= result["makespan_error"] <= 0.3
     assert abs(result["replay_error"]) <= 0.02
@@ -122,6 +130,25 @@ def test_overrun_of_a_known_share_is_the_headline(
     rows = [" ".join(line.split()) for line in text.getvalue().splitlines()]
     assert any(row.startswith(f"makespan error {shown}") for row in rows)
     assert (
-        f'data-key="makespan_error">{shown}' in write_report(directory.path).read_text()
+        f'data-key="makespan_error">{shown}'
+        in write_report(next(tmp_path.glob("Overruns-*"))).read_text()
     )
     assert leftovers.note() == []
+
+
+@pytest.mark.parametrize(("time_scale", "speed"), [(3.0, 1.0), (12.0, 1.0), (6.0, 2.0)])
+def test_measured_work_takes_the_same_at_every_time_scale(
+    time_scale: float, speed: float, tmp_path: Path, leftovers: Leftovers
+) -> None:
+    """Five times 30 ms of CPU time, over the speed of the machine."""
+    result = _with_program(
+        "Burns", tmp_path, speed=speed, compute="real", time_scale=time_scale
+    )
+    verdict, expected = result["verdict"], 5 * 0.03 / speed + 0.001
+    leftovers.note()
+
+    assert result["times"] == "measured"
+    # Without what came late: on a busy host the work may not fit, and that is said.
+    assert verdict["on_time_makespan"] == pytest.approx(expected, rel=0.03)
+    if verdict["trust"] == "trusted":
+        assert result["makespan"] == pytest.approx(expected, rel=0.03)

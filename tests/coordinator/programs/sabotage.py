@@ -43,6 +43,17 @@ class Overruns(Timed):
         return super().run(iteration, inputs)
 
 
+class Burns(Timed):
+    """Takes 30 ms of CPU time per iteration, however long that is."""
+
+    @override
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        until = time.thread_time() + 0.03
+        while time.thread_time() < until:
+            pass
+        return super().run(iteration, inputs)
+
+
 class Hangs(Timed):
     """Does not come back from iteration 1."""
 
