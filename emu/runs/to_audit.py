@@ -253,7 +253,6 @@ def gathered(
         time_scale=time_scale,
         byte_scale=byte_scale,
         lead=depth.lead_time,
-        lead_bytes=depth.lead_bytes,
         stale=figures.max_stale,
         stall=figures.stall + looks.longest,
         times=times,

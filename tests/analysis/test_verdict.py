@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.analysis.guards import Finding
-from emu.analysis.guards.link_bytes import port_windows
 from emu.analysis.host_metrics import HostFigures, host_figures
 from emu.analysis.late_replay import HostEffect
 from emu.analysis.lateness import Lateness
@@ -210,7 +209,6 @@ def _counted(traffic: list[dict[str, Any]], **host_metrics: Any) -> dict[str, An
 
 
 def test_figures_of_processes_become_those_of_the_run() -> None:
-    """m0 carries 10 B/s each way; 1000 real bytes per byte: 100 per 10 ms."""
     problem, _ = two_machine_example(2)
     nothing = [_traffic(0.0, {}), _traffic(0.0, {})]
     counted = {name: _counted(nothing) for name in problem.job.processes}
@@ -221,11 +219,8 @@ def test_figures_of_processes_become_those_of_the_run() -> None:
         [_traffic(0.02, {0: 20, 1: 100}), _traffic(0.0, {})], loop_lag_max=0.7
     )
 
-    width, ports = port_windows(problem, counted)
     figures = host_figures(counted)
 
-    assert width == 0.02
-    assert {port: list(carried) for port, carried in ports.items()} == {0: [180, 140]}
     assert figures.stall == pytest.approx(0.02 + 0.01 + 0.7)
     assert np.isfinite(list(figures.to_json().values())).all()
     assert figures.cpu_busy == pytest.approx(0.3)

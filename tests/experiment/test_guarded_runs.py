@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 from emu.coordinator import run as coordinator_run
 from emu.experiment import run_experiment
 from emu.problem import Cluster, Machine, Problem
+from emu.problem.links import Links
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from emu.scheduling import Scheduler
@@ -61,6 +63,22 @@ def test_ports_of_one_and_a_half_times_their_capacity_are_not_trusted(
     assert result["verdict"]["trust"] == "untrusted"
     assert {found["guard"] for found in guards} >= {"link bytes"}
     assert all(found["at"] < 6 for found in guards if found["guard"] == "link bytes")
+
+
+def test_links_read_at_one_and_a_half_times_what_is_stated_are_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mistake in the one place from which scheduler, simulator and bounds read."""
+    honest = vars(Links)["capacities"].func
+    planted = cached_property(lambda links: 1.5 * honest(links))
+    planted.__set_name__(Links, "capacities")
+    monkeypatch.setattr(Links, "capacities", planted)
+
+    result = _result(tmp_path)
+
+    assert result["makespan"] == pytest.approx(28.67, rel=0.05)
+    assert result["verdict"]["trust"] == "untrusted"
+    assert "link bytes" in {found["guard"] for found in result["verdict"]["guards"]}
 
 
 def test_a_run_of_178_bytes_is_not_trusted(tmp_path: Path) -> None:

@@ -71,33 +71,6 @@ def _begin(start: Floats, sent: Floats, capacity: float) -> float:
     return float(start[latest_first[int(np.argmax(excess))]])
 
 
-def of_windows(
-    carried: Floats, width: float, capacity: float, depth: float
-) -> Overflow | None:
-    """Return how the bytes of neighbouring windows overflow a link, None if they fit.
-
-    Parameters
-    ----------
-    carried
-        Bytes of every window, of ``width`` seconds each, the first from time 0.
-    capacity, depth
-        As in `of_flows`.
-    """
-    # The level of a bucket that leaks at capacity: what came minus what leaked, above
-    # the lowest that this has been.
-    net = np.concatenate([[0.0], np.cumsum(carried - capacity * width)])
-    lowest = np.minimum.accumulate(net)
-    level = net - lowest
-    over = np.flatnonzero(level > depth)
-    if not over.size:
-        return None
-    worst = int(np.argmax(level))
-    since = int(np.argmin(net[: worst + 1]))
-    return Overflow(
-        float(over[0] * width), float(level[worst]), since * width, worst * width
-    )
-
-
 def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
     """Return the best of a growing set of intervals, after every step of its growth.
 

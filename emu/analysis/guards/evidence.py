@@ -36,8 +36,6 @@ class Evidence:
         Wall seconds per emulated second, real bytes per emulated byte.
     lead
         Wall seconds by which a last byte may legally be ahead of its flow's end.
-    lead_bytes
-        Real bytes by which a flow may be ahead before that.
     stale
         The longest that a sender did not know of a new rate, wall seconds: it may be
         ahead by what an old one gave.
@@ -58,7 +56,6 @@ class Evidence:
     time_scale: float
     byte_scale: float
     lead: float
-    lead_bytes: int
     stale: float
     stall: float
     times: Floats | None = None

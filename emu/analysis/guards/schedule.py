@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.analysis.audit import PUNCTUALITY, audit
+from emu.analysis.guards.stated import stated_capacities
 from emu.analysis.violation import Finding
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ def earliest_ends(problem: Problem, times: Floats, volumes: Floats) -> Floats:
     times, volumes
         Seconds of (task, iteration), bytes of (edge, iteration).
     """
-    job, capacities = problem.job, problem.capacities
+    job, stated = problem.job, stated_capacities(problem)
+    capacities = [stated[link.name] for link in problem.links]
     narrowest = [
         min((capacities[p] for p in hops), default=np.inf) for hops in problem.hops
     ]

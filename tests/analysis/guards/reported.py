@@ -48,7 +48,6 @@ def reported(
         "time_scale": TIME_SCALE,
         "byte_scale": BYTE_SCALE,
         "lead": 0.0,
-        "lead_bytes": 0,
         "stale": 0.0,
         "stall": 0.0,
         "times": None if realization is None else realization.times,
