@@ -25,7 +25,7 @@ _ROUNDING = 1e-12
 def impossible_values(schedule: Schedule) -> Iterator[Findings]:
     """(7), (12): times and bytes of flows are numbers, of flows that are sent only."""
     job = schedule.problem.job
-    count = job.iterations - np.array([edge.lag for edge in job.edges], dtype=np.int64)
+    count = np.array(job.flow_counts, dtype=np.int64)
     sent = np.arange(job.iterations) < count[:, None]
     remote = np.array([bool(hops) for hops in schedule.problem.hops], dtype=bool)
     columns = {

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.network import clock_of_host
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -137,6 +139,7 @@ def describe_processes(
             "job_settings": job_settings,
             "time_scale": settings.time_scale,
             "byte_scale": settings.byte_scale,
+            "clock": clock_of_host(),
             "source_port": None if settings.hosts is None else FIRST_PORT,
             "flow_ends": settings.flow_ends,
             "deadline": settings.deadline,

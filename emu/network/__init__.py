@@ -13,7 +13,7 @@ from emu.network.authentication import (
     derive_key,
     edge_keys,
 )
-from emu.network.clock import Alarm, RunClock
+from emu.network.clock import Alarm, RunClock, clock_of_host
 from emu.network.connect import open_edge
 from emu.network.control import ControlConnection, ControlStatistics
 from emu.network.control_server import ControlServer, connect_control
@@ -56,6 +56,7 @@ __all__ = [
     "SendRecord",
     "SilenceWatch",
     "arrival_device",
+    "clock_of_host",
     "connect_control",
     "derive_key",
     "edge_keys",

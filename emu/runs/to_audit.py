@@ -142,11 +142,11 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     time_scale = float(emulation.get("time_scale", 1.0))
     byte_scale = float(emulation.get("byte_scale", 1.0))
     own = stated
-    if own is None and run.manifest:
+    if own is None and "scenario" in run.manifest:
         own = Scenario.model_validate(run.manifest["scenario"])
     realization, silent = (
         None,
-        ["manifest.json is missing: nothing says what to expect"],
+        ["manifest.json holds no scenario: nothing says what to expect"],
     )
     if own is not None:
         realization, silent = _realized(own, schedule, str(run.path))

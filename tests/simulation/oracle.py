@@ -9,6 +9,7 @@ active flows has changed.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
@@ -200,7 +201,7 @@ def _something_is_sent(
         volume = float(realization.volumes[e, n])
         if hops and volume > 0:
             # Names of one digit each: their order is that of the letters.
-            rank = names[edge.destination], names[edge.source]
+            rank = natural(names[edge.destination]), natural(names[edge.source])
             active[e, n] = Flow(e, n + edge.lag, rank, hops, volume, volume)
             active[e, n].ready = out.flow_ready[e, n]
             active[e, n].path_after = path_after[e, n]
@@ -328,12 +329,19 @@ def maxmin(flows: list[Flow], capacity: list[float]) -> None:
     water_fill(flows, capacity, lambda _: 1.0)
 
 
+def natural(name: str) -> str:
+    """Return a name whose numbers sort as numbers: w2 before w10."""
+    return re.sub(r"\d+", lambda number: number[0].zfill(9), name)
+
+
 def fifo(flows: list[Flow], capacity: list[float]) -> None:
     queues: dict[int, list[Flow]] = {}
     for flow in flows:
         queues.setdefault(flow.hops[0], []).append(flow)
     heads = [
-        min(queue, key=lambda f: (f.ready, f.turn, f.rank)) for queue in queues.values()
+        # Times that are equal on paper may part by rounding here.
+        min(queue, key=lambda f: (round(f.ready, 10), f.turn, f.rank))
+        for queue in queues.values()
     ]
     water_fill(heads, capacity, lambda _: 1.0)
 
