@@ -53,7 +53,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Link:
-    """One part of a critical chain.
+    """One part of a critical path.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class _Part:
 
 
 def critical_path(schedule: Schedule) -> CriticalPath:
-    """Return the critical chain of ``schedule``, simulated or emulated."""
+    """Return the critical path of ``schedule``, simulated or emulated."""
     return CriticalPath(tuple(_Walk(schedule).links())[::-1])
 
 

@@ -1,6 +1,6 @@
 """Where an emulated schedule parted from the simulation of its own times and volumes.
 
-Both ran the same tasks and flows, so every part of the emulated critical chain has a
+Both ran the same tasks and flows, so every part of the emulated critical path has a
 time in the simulation too. Along the chain the two drift apart part by part, and the
 divergences sum to the difference of the makespans exactly.
 """

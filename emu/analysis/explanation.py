@@ -34,7 +34,7 @@ class Explanation:
     Parameters
     ----------
     schedule, chain
-        What is explained, and its critical chain.
+        What is explained, and its critical path.
     simulated, apart
         For an emulated schedule the simulation of its own times and volumes, and how
         the two drift apart along the chain; None and empty for a simulated one.

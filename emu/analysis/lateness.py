@@ -2,7 +2,7 @@
 
 A flow is due when the rates that it was assigned have carried its bytes; a task when
 its profiled time is over. What comes after that, and what passes between the parts of
-the critical chain, is not of the schedule. Along the chain it sums to what the makespan
+the critical path, is not of the schedule. Along the chain it sums to what the makespan
 would have been shorter by, had the rates been the same.
 
 A flow that is late takes nothing from the others: when its bytes have been served, its
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Lateness:
-    """Seconds by which the critical chain is longer than its schedule.
+    """Seconds by which the critical path is longer than its schedule.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def fluid_ends(schedule: Schedule) -> NDArray[np.float64]:
 def chain_lateness(
     schedule: Schedule, late: NDArray[np.float64], chain: CriticalPath | None = None
 ) -> Lateness:
-    """Return how late the critical chain of an emulated run was, by cause.
+    """Return how late the critical path of an emulated run was, by cause.
 
     Parameters
     ----------

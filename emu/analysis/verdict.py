@@ -2,7 +2,7 @@
 
 The decision rests on evidence, not on symptoms: by how much what came late moved the
 end of the run (`emu.analysis.late_replay`). A host can be busy and keep up, or idle and
-stall for one second. Where the time was lost, the critical chain says
+stall for one second. Where the time was lost, the critical path says
 (`emu.analysis.lateness`); the host's own figures say *why*, and what to do. They decide
 alone only where time was lost that no schedule shows.
 """
@@ -62,7 +62,7 @@ class Verdict:
     effect
         What ``error`` follows from.
     lateness
-        Where on the critical chain time was lost, emulated seconds. Slack and the
+        Where on the critical path time was lost, emulated seconds. Slack and the
         flows beside it take some of that up, so the sum can be more than the effect.
     figures
         Of the host.
@@ -124,7 +124,7 @@ def decide(
     effect
         Of what came late.
     lateness
-        Of its critical chain, emulated seconds.
+        Of its critical path, emulated seconds.
     time_scale
         Wall seconds per emulated second.
     max_error

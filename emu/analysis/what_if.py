@@ -1,6 +1,6 @@
 """What would make a run faster: the same run with one thing changed, simulated anew.
 
-A critical chain says where the time went, not what it would take to get it back: when
+A critical path says where the time went, not what it would take to get it back: when
 one part gets shorter, another chain takes over. So every proposal is simulated.
 """
 

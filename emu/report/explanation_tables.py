@@ -57,7 +57,7 @@ def headline(explanation: Explanation) -> Text:
         text.append(f", simulated {format_duration(explanation.replayed_makespan, 6)}")
     text.append(f", {job_line(explanation.schedule.problem.job)}")
     text.append(
-        f"; the critical chain has {len(explanation.chain.links)} links, each begins "
+        f"; the critical path has {len(explanation.chain.links)} links, each begins "
         "when the one before ends"
     )
     return text

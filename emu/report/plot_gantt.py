@@ -1,4 +1,4 @@
-"""The Gantt chart: what every task and every NIC did, and the critical chain."""
+"""The Gantt chart: what every task and every NIC did, and the critical path."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def gantt(schedules: dict[str, Schedule]) -> Figure:
         time_axis(axes, end)
         axes.label_outer()
     handles = [Patch(color=c, label=kind) for kind, c in colour.items()]
-    handles.append(Patch(fill=False, edgecolor=ink(), label="critical chain"))
+    handles.append(Patch(fill=False, edgecolor=ink(), label="critical path"))
     figure.legend(
         handles=handles, loc="outside upper center", ncols=min(len(handles), 5)
     )
@@ -143,7 +143,7 @@ def _boxes(
 
 
 def _chain(axes: Axes, schedule: Schedule, rows: dict[tuple[str, int], int]) -> None:
-    """Draw the critical chain: around its bars, and down or up where it moves on."""
+    """Draw the critical path: around its bars, and down or up where it moves on."""
     moves: list[tuple[tuple[float, float], tuple[float, float]]] = []
     last: int | None = None
     boxes = []

@@ -151,7 +151,7 @@ def verdict_rows(table: Table, verdict: dict[str, Any]) -> None:
 def budget_table(result: dict[str, Any]) -> Table:
     """Return what the difference between emulation and simulation is made of."""
     table = Table(
-        title="emulated minus simulated, along the critical chain",
+        title="emulated minus simulated, along the critical path",
         box=box.SIMPLE_HEAD,
         title_justify="left",
     )

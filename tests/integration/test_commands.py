@@ -56,7 +56,7 @@ def test_a_run_is_written_told_and_audited(tmp_path: Path) -> None:
     audited = emu("audit", run, "--tolerance", "5 s", cwd=tmp_path)
 
     assert audited.returncode == 6
-    assert "w0[0] started before" in audited.stderr
+    assert "(6) w0[0] takes" in audited.stderr  # it started too early for its end
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ FILES = {
     "problem.json",
     "processes.json",
     "rates.npz",
+    "frames.npz",
     "realization.npz",
     "result.json",
     "simulated.json",

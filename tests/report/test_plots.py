@@ -49,7 +49,7 @@ def test_gantt_has_a_bar_per_task_and_flow(run: Path, tmp_path: Path) -> None:
         assert bars[f"{name}-tasks-worker"] == 3
         flows = sum(n for key, n in bars.items() if key.startswith(f"{name}-flows-"))
         assert flows == 2 * len(made.flows()), "where they leave and where they arrive"
-    assert {"emulated time (s)", "w0", "m1 out", "critical chain"} <= texts(out)
+    assert {"emulated time (s)", "w0", "m1 out", "critical path"} <= texts(out)
 
 
 @pytest.mark.parametrize("figure", FIGURES)

@@ -235,7 +235,7 @@ def test_short_steps_approach_continuous_time() -> None:
     for policy in ("oes", "maxmin"):
         for step in (0.3, 0.07, 0.011, 0.0013):
             late = makespan(problem, realization, policy, step=step) - 115.0
-            # The critical chain has 41 ends, each at most one step late.
+            # The critical path has 41 ends, each at most one step late.
             assert 0 < late <= 41 * step + 1e-9
 
 

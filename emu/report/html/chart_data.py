@@ -28,7 +28,7 @@ CURVE_POINTS = 10_000
 
 
 def chart_data(run: RecordedRun) -> dict[str, Any]:
-    """Return machines, tasks, and per run its bars, critical chain and rate curves.
+    """Return machines, tasks, and per run its bars, critical path and rate curves.
 
     Times are seconds, rates bytes per second. Arrays are packed as `packed` does:
     float32 for times (7 digits, less than a pixel), uint16 and uint32 for positions.

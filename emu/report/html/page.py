@@ -100,7 +100,7 @@ def _body(
     parts = [part("headline", lambda: sections.headline(result))]
     best = None if recorded is None else recorded.emulated or recorded.simulated
     if best is not None:
-        parts.insert(0, part("critical chain", lambda: sections.story(best)))
+        parts.insert(0, part("critical path", lambda: sections.story(best)))
     reasons = part("verdict", lambda: sections.verdict_reasons(result.get("verdict")))
     parts.append(section("doubt", "How far this run can be believed", reasons))
     if data["runs"]:
@@ -108,7 +108,7 @@ def _body(
         parts.append(section("moves", "Which task should move?", moves, note=_MOVES))
         parts.append(_chart("gantt", "What ran when, and what travelled", _GANTT))
     if recorded is not None and data["runs"]:
-        chain = part("critical chain", lambda: sections.chain_table(recorded))
+        chain = part("critical path", lambda: sections.chain_table(recorded))
         parts.append(section("why", "Why this long", chain, note=_WHY))
         helps = part("schedule", lambda: explained.would_help(recorded))
         parts.append(section("helps", "What would help", helps, note=_HELPS))
@@ -186,7 +186,7 @@ def _page(title: str, body: str, data: dict[str, Any]) -> str:
 _GANTT = (
     "Each machine: one lane per task, then its NIC, outgoing and incoming flows. "
     "Upper, strong bars are emulated, lower, pale ones simulated; colours repeat every "
-    "six iterations. The black (white) line is the critical chain, through a flow it "
+    "six iterations. The black (white) line is the critical path, through a flow it "
     "is drawn at the port that held it back. Drag to zoom, Shift-drag to move, "
     "Ctrl-wheel to zoom at the pointer, double-click for everything."
 )
@@ -195,7 +195,7 @@ _MOVES = (
     "simulated with the times and volumes of this run."
 )
 _WHY = (
-    "The critical chain goes from the end back to the start, each part beginning the "
+    "The critical path goes from the end back to the start, each part beginning the "
     "moment the one before ends, so its parts sum to the makespan."
 )
 _HELPS = (
@@ -205,7 +205,7 @@ _HELPS = (
 _PARTED = "Where emulation and simulation parted"
 _APART = (
     "Emulated minus simulated, of the same times and volumes, part by part along the "
-    "emulated critical chain; then by what the host did."
+    "emulated critical path; then by what the host did."
 )
 _PORTS = (
     "Allocated: what the scheduler assigned. Moved: the same, scaled flow by flow to "

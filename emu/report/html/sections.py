@@ -70,7 +70,7 @@ def verdict_reasons(verdict: dict[str, Any] | None) -> str:
 
 
 def chain_table(run: RecordedRun) -> str:
-    """Return what the critical chain spent its time on, emulated beside simulated."""
+    """Return what the critical path spent its time on, emulated beside simulated."""
     schedules = [
         (name, schedule)
         for name, schedule in (("emulated", run.emulated), ("simulated", run.simulated))

@@ -46,7 +46,7 @@ if (chartPlace("gantt")) {
         gantt.mode = mode; gantt.layOut(); view.redraw();
       }, mode === "both"));
   }
-  button(controls, "critical chain", event => {
+  button(controls, "critical path", event => {
     gantt.chain = !gantt.chain;
     event.target.setAttribute("aria-pressed", gantt.chain);
     view.redraw();
