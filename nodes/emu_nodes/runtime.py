@@ -169,9 +169,8 @@ class NodeProcess:
         offset = 0.0 if same else await control.measure_offset()
         control.send(pack(Ready({**tuning, "pacer": pacer.device})))
         begin = await self._next(control, Begin, "the start of iteration 0")
-        self._clock = RunClock(
-            begin.start_wall, self._description["time_scale"], offset
-        )
+        scale = self._description["time_scale"]
+        self._clock = RunClock(begin.start_wall, scale, offset)
         pacer.start(self._clock)
         server.traffic.start(self._clock)
         self._make_runners(programs, control, timer)
