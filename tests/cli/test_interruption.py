@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# ETP counts to its end; ``best`` stops once it has proved the optimum, in 1.7 s here.
-SEARCH = ["place", "golden", "--set", "placement.policy=etp"]
-SEARCH += ["--set", "placement.iterations=10000000"]
+# So many iterations of the job that the search goes on for seconds on any computer.
+SEARCH = ["place", "golden", "--set", "placement.policy=etp", "--set", "expect=null"]
+SEARCH += ["--set", "placement.iterations=10000000", "--set", "job.iterations=600000"]
+SEARCH += ["--set", "placement.simulated_iterations=600000"]
 SLOW = "import time, sys\nfrom emu.interruption import one_line_at_a_signal\n"
 
 
