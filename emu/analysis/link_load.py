@@ -82,7 +82,7 @@ def _crossing(schedule: Schedule, port: int) -> NDArray[np.bool_]:
     return np.array([port in hops for hops in schedule.problem.hops], dtype=bool)
 
 
-def _best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
+def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
     """Return the best of a growing set of intervals, after every step of its growth.
 
     Step i adds an element at ``place[i]``: it brings ``total[i]`` to every interval
@@ -128,7 +128,7 @@ def worst_interval(
     sent = schedule.flow_bytes[flows]
     by_end = np.empty(end.size, dtype=np.int64)
     by_end[np.argsort(end, kind="stable")] = np.arange(end.size)
-    best = _best_sums(by_end, sent, sent - capacity * end)
+    best = best_sums(by_end, sent, sent - capacity * end)
     at = int(np.argmax(best + capacity * start))
     return _excess(start, end, sent, float(start[at]), capacity, tolerance)
 

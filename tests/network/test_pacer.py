@@ -195,6 +195,19 @@ async def test_a_stopped_flow_sends_no_more_than_its_lead() -> None:
         assert run.arrivals == []
 
 
+async def test_nothing_leaves_by_a_line_of_a_time_to_come() -> None:
+    """The line that ends a flow says that all of it is served: from its time on."""
+    async with shaping() as run:
+        _ = run.edge.send(0, block(100_000), shaped=True)
+        ends = run.clock.now() + 1.0
+        run.publish([1], [0], [200_000.0], [0.0], ends)
+        await asyncio.sleep(0.02)
+        left = sum(run.pacer.traffic.to_json()["bytes"])
+
+        assert left == 0 or run.clock.now() >= ends
+        assert await arrived(run, 0, 100_000) >= ends - 1e-6
+
+
 async def test_a_frame_waits_for_the_line_of_its_own_iteration() -> None:
     async with shaping() as run:
         lefts = [run.edge.send(n, block(50_000), shaped=True) for n in range(2)]

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from emu.analysis.link_load import best_sums
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
 
 class Overflow(NamedTuple):
@@ -69,29 +70,3 @@ def _begin(start: Floats, sent: Floats, capacity: float) -> float:
     latest_first = np.argsort(-start, kind="stable")
     excess = np.cumsum(sent[latest_first]) + capacity * start[latest_first]
     return float(start[latest_first[int(np.argmax(excess))]])
-
-
-def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
-    """Return the best of a growing set of intervals, after every step of its growth.
-
-    Step i adds an element at ``place[i]``: it brings ``total[i]`` to every interval
-    that ends there or further right, and makes one possible that ends there, with
-    ``best[i] - total[i]`` on top of the totals. A segment tree over the places, all
-    steps at once, one level after the other.
-    """
-    total, best, node = total.copy(), best.copy(), place
-    step = np.arange(place.size)
-    for _ in range(max(place.size - 1, 0).bit_length()):
-        order = np.argsort(node >> 1, kind="stable")
-        side, above = node[order] & 1, node[order] >> 1
-        first = np.maximum.accumulate(np.where(np.diff(above, prepend=-1), step, 0))
-        sums, tops = [], []
-        for hand in (0, 1):
-            latest = np.maximum.accumulate(np.where(side == hand, step, -1))
-            there = latest >= first
-            sums.append(np.where(there, total[order][latest], 0.0))
-            tops.append(np.where(there, best[order][latest], -np.inf))
-        total[order] = sums[0] + sums[1]
-        best[order] = np.maximum(tops[0], sums[0] + tops[1])
-        node = node >> 1
-    return best
