@@ -62,9 +62,8 @@ def one_line_at_a_signal() -> Iterator[None]:
     except KeyboardInterrupt as interruption:
         tell(str(interruption) or "interrupted")
         sys.exit(INTERRUPTED)
-    except BaseException as error:
-        completed = isinstance(error, SystemExit) and not error.code
-        if not heard or completed:
+    except BaseException:
+        if not heard:
             raise
         tell(f"interrupted by {heard[0]}")
         sys.exit(INTERRUPTED)

@@ -49,8 +49,17 @@ def interrupt(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize(
+    ("part", "number"),
+    [
+        (0, signal.SIGHUP),
+        (0, signal.SIGINT),
+        (1, signal.SIGTERM),
+        (1, signal.SIGHUP),
+        (2, signal.SIGINT),
+        (3, signal.SIGTERM),
+    ],
+)
 def test_signal_at_start_up_and_in_the_search(
     part: int, number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -112,6 +121,19 @@ def test_library_that_swallows_it_is_ended_with_its_files(tmp_path: Path) -> Non
 
     assert (code, said) == (130, "emu: interrupted by SIGTERM\n")
     assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
+
+
+def test_signal_that_a_library_swallows_is_no_success(tmp_path: Path) -> None:
+    body = """
+    try:
+        time.sleep(60)
+    except BaseException:
+        pass
+    sys.exit(0)
+"""
+    code, said = interrupt(script(tmp_path, body), signal.SIGHUP, 0.1, tmp_path)
+
+    assert (code, said) == (130, "emu: interrupted by SIGHUP\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
