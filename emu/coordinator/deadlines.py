@@ -108,7 +108,10 @@ class Deadlines:
             raise DeadlineExceeded(f"waited too long: {self._listed(overdue)}")
 
     def doing(self, process: str) -> str:
-        """Return what the tasks of a process are at, for an error message."""
+        """Return what the tasks of a process are at, for an error message.
+
+        Several are all named, whatever they are at.
+        """
         job = self._problem.job
         members = job.processes.get(process, ())
         at = [
@@ -121,7 +124,10 @@ class Deadlines:
             if ends.source in members or ends.destination in members:
                 verb = "sending" if ends.source in members else "receiving"
                 at.append(f"{verb} {job.edge_names[edge]} of iteration {n}")
-        return self._listed(at or [self._waiting(task) for task in members])
+        doing = self._listed(at or [self._waiting(task) for task in members])
+        if len(members) < 2:
+            return doing
+        return f"tasks {', '.join(job.tasks[t].name for t in members)}: {doing}"
 
     def story(self) -> str:
         """Return who is at what and who waits for whom, by task and iteration."""

@@ -107,7 +107,12 @@ def receive_sizes(
     """
     job = problem.job
     room = min(_RESERVED / len(job.processes), settings.memory_limit / 2)
-    edges = [e for t in members for e in job.in_edges(t) if not job.edges[e].credit]
+    edges = [
+        e
+        for t in members
+        for e in job.in_edges(t)
+        if not job.edges[e].credit and job.edges[e].source not in members
+    ]
     sizes = np.ceil(volumes[edges, :2] * settings.byte_scale).T.ravel()
     sizes = sizes[sizes > 0]
     return [int(size) for size in sizes[np.cumsum(sizes) < room]]

@@ -19,6 +19,7 @@ from emu.network.control import ControlConnection, ControlStatistics
 from emu.network.control_server import ControlServer, connect_control
 from emu.network.data_server import DataServer, DataServerStatistics
 from emu.network.frame_log import FrameLog
+from emu.network.handoff import Handoff
 from emu.network.inbox import Delivery, Inbox, InboxStatistics
 from emu.network.out_edge import OutEdge, OutEdgeStatistics, SendRecord
 from emu.network.pacer import Pacer, PacerStatistics, lead_time, pace_at
@@ -40,6 +41,7 @@ __all__ = [
     "DataServerStatistics",
     "Delivery",
     "FrameLog",
+    "Handoff",
     "Identity",
     "Inbox",
     "InboxStatistics",

@@ -38,8 +38,8 @@ class Task:
         The machine that the task must stand on, or None where placement decides.
     process
         Tasks of the same process share one operating-system process and therefore one
-        machine; empty means a process of its own. Only the first task of a process
-        states its demands.
+        machine, which needs room for the sum of their demands; empty means a process of
+        its own, called as the task.
     program
         Import path ``module:Class`` of what the node process runs.
     settings
@@ -108,7 +108,8 @@ class Job:
     ValueError
         When there are no tasks or iterations, a name occurs twice, an edge points
         nowhere, has a negative lag or is a loop without lag, edges without lag form a
-        cycle, or tasks of one process are pinned to different machines.
+        cycle, tasks of one process are pinned to different machines, or a process is
+        called as a task of another one.
     """
 
     tasks: tuple[Task, ...]
@@ -175,6 +176,11 @@ class Job:
             pins = {self.tasks[t].pinned for t in members} - {None}
             if len(pins) > 1:
                 raise ValueError(f"process {process} is pinned to several machines")
+        for task in self.tasks:
+            if task.process_name != task.name in self.processes:
+                raise ValueError(
+                    f"process {task.name} is called as a task of process {task.process}"
+                )
 
     @cached_property
     def processes(self) -> dict[str, tuple[int, ...]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.problem.links import ImpossibleRoute
 from emu.scenario.cluster_section import MachineSection
-from emu.scenario.custom_section import CustomJobSection
+from emu.scenario.custom_section import CustomJobSection, CustomTaskSection
 from emu.scenario.network_section import network_errors
 from emu.scenario.pins import pin_errors, pinned, pins_too_large
 from emu.scenario.suggestion import nearest
@@ -90,6 +90,7 @@ def _custom(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
             yield (*trail, "name"), f"{task.name!r} occurs {counts[task.name]} times"
         own[task.name] = task.iterations or job.iterations
         yield from _enough(task.time, own[task.name], (*trail, "time"))
+    yield from _processes(job)
     for position, flow in enumerate(job.flows):
         trail = ("job", "flows", position)
         for key, name in (("from", flow.source), ("to", flow.destination)):
@@ -97,6 +98,28 @@ def _custom(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
                 yield (*trail, key), f"no task {name!r}, {nearest(name, counts)}"
         needed = own.get(flow.source, job.iterations)
         yield from _enough(flow.volume, needed, (*trail, "volume"))
+
+
+def _processes(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
+    """Yield tasks of one process with two pins, and names that mean two processes."""
+    process_of = {task.name: task.process or task.name for task in job.tasks}
+    pins: dict[str, CustomTaskSection] = {}
+    for position, task in enumerate(job.tasks):
+        trail: Trail = ("job", "tasks", position)
+        process = process_of[task.name]
+        elsewhere = process_of.get(process, process)
+        if elsewhere != process:
+            problem = f"task {process!r} runs in process {elsewhere!r}, write that one"
+            yield (*trail, "process"), problem
+        if task.pin is None:
+            continue
+        first = pins.setdefault(process, task)
+        if first.pin != task.pin:
+            problem = (
+                f"found {task.pin!r}, but {first.name} of the same process "
+                f"{process!r} must stand on {first.pin}"
+            )
+            yield (*trail, "pin"), problem
 
 
 def _slots(scenario: Scenario) -> Iterator[tuple[Trail, str]]:

@@ -36,6 +36,9 @@ class CustomTaskSection(Section):
     """What the task needs of its machine."""
     pin: Name | None = None
     """The machine that the task must stand on; without it placement decides."""
+    process: TaskName | None = None
+    """Tasks of one process stand on one machine and hand over in its memory; default is
+    a process of its own."""
     iterations: Count | None = None
     """Times that the task runs; default is ``job.iterations``."""
     slot: Name | None = None
@@ -89,6 +92,7 @@ class CustomJobSection(Section):
                 task.iterations,
                 task.slot or task.takes or "",
                 task.given_back(),
+                task.process or "",
             )
             for task in self.tasks
         ]

@@ -27,7 +27,7 @@ _MOST_BYTES = 2.0**62
 class CustomTask:
     """One task of a custom job; ``time`` in seconds, ``iterations`` of its own.
 
-    ``takes`` and ``frees`` as in `Task`.
+    ``takes``, ``frees`` and ``process`` as in `Task`.
     """
 
     name: str
@@ -38,6 +38,7 @@ class CustomTask:
     iterations: int | None = None
     takes: str = ""
     frees: str | None = None
+    process: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ def custom_job(
             iterations=None if rounds[task.name] == most else rounds[task.name],
             takes=task.takes,
             frees=task.frees,
+            process=task.process,
         )
         for task in tasks
     )

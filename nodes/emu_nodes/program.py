@@ -65,7 +65,8 @@ class Program(Protocol):
     """The work of one task.
 
     ``__init__`` loads data and may take its time: the run starts after it. ``process``
-    is shared by all tasks of one process, so that they open a partition only once.
+    is one plain dict for all tasks of a process: what they share, a partition or
+    weights, the first of them puts there.
     """
 
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None: ...
@@ -74,7 +75,9 @@ class Program(Protocol):
         """Return the payload of every out-edge that sends in this iteration.
 
         Called in a compute thread, one call at a time per process. Input arrays are
-        pooled: they are valid during the call only.
+        pooled: they are valid during the call only, and those from a task of the same
+        process are its own, so they cannot be written. What was returned must not be
+        changed afterwards: it may be on its way still.
         """
         ...
 

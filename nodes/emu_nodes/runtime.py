@@ -8,7 +8,6 @@ import dataclasses
 import importlib
 import os
 import resource
-import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -17,25 +16,19 @@ import uvloop
 
 from emu.errors import DeadlineExceeded, EmulatorError, MalformedFrame, NodeLost
 from emu.network import (
-    BufferPool,
-    DataServer,
     Identity,
-    Inbox,
-    OutEdge,
     Pacer,
     RateBoard,
     RunClock,
     arrival_device,
     clock_of_host,
     connect_control,
-    open_edge,
     tune_process,
 )
 from emu.wire.messages import (
     Begin,
     Failed,
     Finish,
-    FlowEnded,
     Listening,
     Message,
     Outcome,
@@ -49,6 +42,7 @@ from emu.wire.messages import (
     pack,
     unpack,
 )
+from emu_nodes.edge_ends import EdgeEnds
 from emu_nodes.host_metrics import HostMetrics
 from emu_nodes.program import Program, TaskSpec, edge_brief
 from emu_nodes.results import frame_messages, result_parts
@@ -81,18 +75,10 @@ class NodeProcess:
         self._description = description
         self._name: str = description["process"]
         self._compute = ThreadPoolExecutor(1, thread_name_prefix="compute")
-        self._pool = BufferPool(int(description["memory_limit"]))
-        self._inbox = Inbox(owner=self._name)
-        self._outputs: dict[int, OutEdge] = {}
         self._runners: dict[int, TaskRunner] = {}
         self._handles: set[asyncio.Future[Any]] = set()
         self._failure: asyncio.Future[None] | None = None
         self._clock: RunClock | None = None
-        self._edge_names = {
-            edge["edge"]: edge["name"]
-            for task in description["tasks"]
-            for edge in (*task["inputs"], *task["outputs"])
-        }
 
     async def run(self) -> int:
         """Serve the run to its end; return the exit status.
@@ -131,9 +117,13 @@ class NodeProcess:
             flow_ends=self._description["flow_ends"],
         )
         timer = WallClockTimer()
-        server = self._server(control)
+        ends = EdgeEnds(
+            self._description,
+            lambda flow: control.send(pack(flow), together=True),
+            self._fail,
+        )
         try:
-            await self._take_part(control, tuning, server, pacer, timer)
+            await self._take_part(control, tuning, ends, pacer, timer)
         except Exception as error:
             # Before the data connections end: peers will blame this process for that.
             with contextlib.suppress(EmulatorError):
@@ -143,9 +133,7 @@ class NodeProcess:
         finally:
             for handle in self._handles:
                 handle.cancel()
-            for edge in self._outputs.values():
-                await edge.aclose()
-            await server.aclose()
+            await ends.aclose()
             timer.close()
             pacer.close()
             board.close()
@@ -154,15 +142,15 @@ class NodeProcess:
         self,
         control: ControlConnection,
         tuning: dict[str, str],
-        server: DataServer,
+        ends: EdgeEnds,
         pacer: Pacer,
         timer: WallClockTimer,
     ) -> None:
-        host, port = await server.start(self._description["bind"])
+        host, port = await ends.server.start(self._description["bind"])
         reached = control.local_address if host in _ANY_ADDRESS else host
         control.send(pack(Listening(reached, port)))
         programs, _ = await asyncio.gather(
-            self._load(), self._meet(control, server, pacer)
+            self._load(ends), self._meet(control, ends, pacer)
         )
         await warm_up_process(self._compute)
         same = clock_of_host() == self._description["clock"] != ""
@@ -172,13 +160,13 @@ class NodeProcess:
         scale = self._description["time_scale"]
         self._clock = RunClock(begin.start_wall, scale, offset)
         pacer.start(self._clock)
-        server.traffic.start(self._clock)
-        self._make_runners(programs, control, timer)
+        ends.start(self._clock)
+        self._make_runners(programs, ends, control, timer)
         with contextlib.closing(HostMetrics()) as host_metrics:
             host_metrics.start()
-            await self._obey(control)
-            counted = self._statistics(server, pacer, host_metrics)
-        for frames in frame_messages(pacer.departures, server.log, self._clock):
+            await self._obey(control, ends)
+            counted = self._statistics(ends, pacer, host_metrics)
+        for frames in frame_messages(pacer.departures, ends.server.log, self._clock):
             control.send(pack(frames))
         await self._hand_over(control, counted)
 
@@ -199,65 +187,21 @@ class NodeProcess:
         return expect(message, kind)
 
     async def _meet(
-        self, control: ControlConnection, server: DataServer, pacer: Pacer
+        self, control: ControlConnection, ends: EdgeEnds, pacer: Pacer
     ) -> None:
-        """Connect every edge, those that leave and those that arrive.
-
-        Raises
-        ------
-        DeadlineExceeded
-            When a peer does not; names it and the edge.
-        """
         peers = await self._next(control, Peers, "the addresses of its peers")
-        await self._connect(peers, pacer)
-        within = float(self._description["deadline"])
-        try:
-            await server.wait_connected(within=within)
-        except DeadlineExceeded:
-            missing = [
-                name
-                for edge, name in self._edge_names.items()
-                if edge in server.keys and edge not in server.connected
-            ]
-            raise DeadlineExceeded(
-                f"{self._name} waited {within:g} s for {', '.join(missing[:5])} "
-                "to connect; iteration 0 cannot start"
-            ) from None
+        await ends.meet(peers.addresses, pacer)
 
-    def _server(self, control: ControlConnection) -> DataServer:
-        edges = [e for t in self._description["tasks"] for e in t["inputs"]]
-        byte_scale = float(self._description["byte_scale"])
-
-        def arrived(edge: int, n: int, wall: float, size: int, shaped: bool) -> None:  # noqa: FBT001 -- the transport's signature
-            if shaped and self._clock is not None:
-                time = self._clock.to_emulated(wall)
-                ended = FlowEnded(edge, n, time, size / byte_scale)
-                control.send(pack(ended), together=True)
-
-        return DataServer(
-            keys={e["edge"]: e["key"] for e in edges},
-            shaped=[e["edge"] for e in edges if e["shaped"]],
-            inbox=self._inbox,
-            pool=self._pool,
-            on_arrival=arrived,
-            on_failure=self._edge_failed,
-            tell=lambda line: print(f"process {self._name}: {line}", file=sys.stderr),  # noqa: T201 -- the agent's log
-        )
-
-    def _edge_failed(self, edge: int, error: EmulatorError) -> None:
-        text = f"flow {self._edge_names[edge]}: {error}"
-        self._fail(type(error)(text))
-
-    async def _load(self) -> dict[int, Program]:
+    async def _load(self, ends: EdgeEnds) -> dict[int, Program]:
         """Make the programs of all tasks, in the compute thread."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._compute, self._make_programs)
+        return await loop.run_in_executor(self._compute, self._make_programs, ends)
 
-    def _make_programs(self) -> dict[int, Program]:
+    def _make_programs(self, ends: EdgeEnds) -> dict[int, Program]:
         shared: dict[str, Any] = {}
         programs = {}
         for size in self._description["reserved"]:
-            self._pool.reserve(size)
+            ends.pool.reserve(size)
         for task in self._description["tasks"]:
             module, name = task["program"].split(":")
             program_class = getattr(importlib.import_module(module), name)
@@ -273,35 +217,18 @@ class NodeProcess:
             programs[task["task"]] = cast("Program", program_class(brief, shared))
         return programs
 
-    async def _connect(self, peers: Peers, pacer: Pacer) -> None:
-        first_port = self._description["source_port"]
-        for task in self._description["tasks"]:
-            for there in task["outputs"]:
-                edge = there["edge"]
-                try:
-                    self._outputs[edge] = await open_edge(
-                        tuple(peers.addresses[there["peer_process"]]),
-                        edge,
-                        key=there["key"],
-                        pacer=pacer,
-                        source_port=first_port + edge if first_port else 0,
-                        within=float(self._description["deadline"]),
-                    )
-                except EmulatorError as error:
-                    text = f"flow {self._edge_names[edge]}: {error}"
-                    raise type(error)(text) from error
-
     def _make_runners(
         self,
         programs: dict[int, Program],
+        ends: EdgeEnds,
         control: ControlConnection,
         timer: WallClockTimer,
     ) -> None:
         if self._clock is None:
             raise RuntimeError("the run has not begun")
         around = TaskContext(
-            inbox=self._inbox,
-            outputs=self._outputs,
+            inbox=ends.inbox,
+            outputs=ends.outputs,
             compute=self._compute,
             timer=timer,
             clock=self._clock,
@@ -315,7 +242,7 @@ class NodeProcess:
             program = programs[task["task"]]
             self._runners[task["task"]] = TaskRunner(task, program, around)
 
-    async def _obey(self, control: ControlConnection) -> None:
+    async def _obey(self, control: ControlConnection, ends: EdgeEnds) -> None:
         """Run tasks as ordered, until the run is finished.
 
         Orders may be hours apart: who waits for them relies on the agent, which hears
@@ -328,7 +255,7 @@ class NodeProcess:
         """
         failure = cast("asyncio.Future[None]", self._failure)
         following = asyncio.ensure_future(
-            control.follow(lambda order: self._ordered(unpack(order)))
+            control.follow(lambda order: self._ordered(unpack(order), ends))
         )
         await asyncio.wait((following, failure), return_when=asyncio.FIRST_COMPLETED)
         if failure.done():
@@ -336,17 +263,17 @@ class NodeProcess:
             failure.result()
         following.result()
 
-    def _ordered(self, message: Message) -> bool:
+    def _ordered(self, message: Message, ends: EdgeEnds) -> bool:
         """Obey; return whether there is more to come."""
         if isinstance(message, RunTask):
             if message.task not in self._runners:
                 raise MalformedFrame(f"task {message.task} is not run here")
             self._track(self._runners[message.task].run(message))
         elif isinstance(message, WakeSender):
-            if not self._outputs.keys() >= set(message.edges):
+            if not ends.connections.keys() >= set(message.edges):
                 raise MalformedFrame(f"edges {message.edges}: not all leave from here")
             for edge, since in zip(message.edges, message.since, strict=True):
-                self._outputs[edge].notify(since)
+                ends.connections[edge].notify(since)
         elif isinstance(message, Stop):
             raise NodeLost(f"the run was stopped: {message.reason}")
         else:
@@ -381,20 +308,15 @@ class NodeProcess:
             await self._next(control, Stop, "the end of the run")
 
     def _statistics(
-        self, server: DataServer, pacer: Pacer, host_metrics: HostMetrics
+        self, ends: EdgeEnds, pacer: Pacer, host_metrics: HostMetrics
     ) -> dict[str, Any]:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return {
-            "received": dataclasses.asdict(server.statistics()),
-            "memory": dataclasses.asdict(self._pool.statistics()),
-            "waiting": dataclasses.asdict(self._inbox.statistics()),
+            **ends.statistics(),
             "pacer": dataclasses.asdict(pacer.statistics()),
             "flows": pacer.log.packed(cast("RunClock", self._clock)),
-            "traffic": [pacer.traffic.to_json(), server.traffic.to_json()],
+            "traffic": [pacer.traffic.to_json(), ends.server.traffic.to_json()],
             "host_metrics": host_metrics.to_json(),
-            "sent": [
-                dataclasses.asdict(edge.statistics()) for edge in self._outputs.values()
-            ],
             "cpu_seconds": usage.ru_utime + usage.ru_stime,
             "peak_memory": usage.ru_maxrss * 1024,
         }

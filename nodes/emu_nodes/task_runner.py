@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from concurrent.futures import Executor
 
-    from emu.network import Delivery, Inbox, OutEdge, RunClock
+    from emu.network import Delivery, Handoff, Inbox, OutEdge, RunClock
     from emu_nodes.program import Payload, Program
     from emu_nodes.sleep_until import WallClockTimer
 
@@ -41,7 +41,7 @@ class TaskContext:
     """
 
     inbox: Inbox
-    outputs: Mapping[int, OutEdge]
+    outputs: Mapping[int, OutEdge | Handoff]
     compute: Executor
     timer: WallClockTimer
     clock: RunClock

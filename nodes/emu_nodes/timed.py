@@ -27,8 +27,9 @@ _POOL = 1 << 20
 class Timed:
     """A task that takes its profiled time and sends bytes of (seed, edge, iteration).
 
-    The bytes are a window into one random pool, repeated up to the longest payload; the
-    window's start is a hash of the key. No payload is ever computed or copied.
+    The bytes are a window into one random pool, repeated up to the longest payload of
+    the process; the window's start is a hash of the key. No payload is ever computed or
+    copied.
 
     Raises
     ------
@@ -36,8 +37,8 @@ class Timed:
         When the settings do not tell the bytes of every out-edge.
     """
 
-    def __init__(self, brief: TaskSpec, _process: dict[str, Any]) -> None:
-        self._brief = brief
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        self._brief, self._process = brief, process
         self._seed: int = brief.job_settings.get("seed", 0)
         rows: list[list[int]] = brief.settings.get("payload_bytes", [])
         if len(rows) != len(brief.outputs):
@@ -47,9 +48,10 @@ class Timed:
             )
         self._rows = rows
         longest = max((max(row, default=0) for row in rows), default=0)
-        rng = np.random.default_rng([self._seed, 6])
-        pool = rng.integers(256, size=_POOL, dtype=np.uint8)
-        self._bytes: NDArray[np.uint8] = np.resize(pool, longest + _POOL)
+        if len(process.get("timed bytes", ())) < longest + _POOL:
+            rng = np.random.default_rng([self._seed, 6])
+            pool = rng.integers(256, size=_POOL, dtype=np.uint8)
+            process["timed bytes"] = np.resize(pool, longest + _POOL)
 
     def run(self, iteration: int, _inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return ``bytes`` for every out-edge that sends in this iteration."""
@@ -61,7 +63,8 @@ class Timed:
 
     def _window(self, edge: int, iteration: int, row: list[int]) -> NDArray[np.uint8]:
         start = int(stream_key(self._seed, edge, iteration)) % _POOL
-        return self._bytes[start : start + row[iteration]]
+        pool: NDArray[np.uint8] = self._process["timed bytes"]
+        return pool[start : start + row[iteration]]
 
     def report(self) -> dict[str, float]:
         """Return nothing."""

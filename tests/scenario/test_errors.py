@@ -81,6 +81,16 @@ job:
 
 # (file, text to replace, replacement, line, key, message)
 BROKEN = [
+    (GOOD, "time: [1 s, 2 s, 1 s]",
+     "time: 1 s, process: p, pin: a}\n    - {name: w0, process: p, pin: b, time: 1 s",
+     12, "job.tasks[2].pin",
+     "found 'b', but s0 of the same process 'p' must stand on a"),
+    (GOOD, "time: [1 s, 2 s, 1 s]",
+     "time: 1 s, process: w0}\n    - {name: w0, process: p, time: 1 s",
+     11, "job.tasks[1].process",
+     "task 'w0' runs in process 'p', write that one"),
+    (GOOD, "graph_store, ", "graph_store, process: s0, ", 16, "placement.tasks.s0",
+     "found 'b', but g0 of the same process is on a"),
     (NET, "qpi, bandwidth: 12 Gbit/s", "qpi, bandwidth: 12", 8,
      "cluster.links[1].bandwidth",
      "a bare number (12) does not say its unit: add one of "),

@@ -1,0 +1,154 @@
+"""The ends of edges that a process holds: connections, and handoffs within it."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import DeadlineExceeded, EmulatorError
+from emu.network import BufferPool, DataServer, Handoff, Inbox, open_edge
+from emu.wire.messages import FlowEnded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from emu.network import OutEdge, Pacer, RunClock
+
+
+class EdgeEnds:
+    """What the tasks of one process receive and send by.
+
+    An edge from another process has a connection, one between two tasks of this
+    process none.
+
+    Parameters
+    ----------
+    description
+        Of the process (`emu.coordinator.process_specs`).
+    report
+        Called with each flow that has arrived once the run has begun.
+    fail
+        Called when a connection broke.
+    """
+
+    def __init__(
+        self,
+        description: dict[str, Any],
+        report: Callable[[FlowEnded], None],
+        fail: Callable[[EmulatorError], None],
+    ) -> None:
+        self._description, self._report, self._fail = description, report, fail
+        self._name: str = description["process"]
+        self._byte_scale = float(description["byte_scale"])
+        self._clock: RunClock | None = None
+        tasks = description["tasks"]
+        self._inputs = [edge for task in tasks for edge in task["inputs"]]
+        self._outputs = [edge for task in tasks for edge in task["outputs"]]
+        self._names = {e["edge"]: e["name"] for e in (*self._inputs, *self._outputs)}
+        self.pool = BufferPool(int(description["memory_limit"]))
+        self.inbox = Inbox(owner=self._name)
+        self.server = self._server()
+        self.connections: dict[int, OutEdge] = {}
+        self.outputs: dict[int, OutEdge | Handoff] = {}
+
+    def _server(self) -> DataServer:
+        return DataServer(
+            keys={e["edge"]: e["key"] for e in self._between_processes(self._inputs)},
+            shaped=[e["edge"] for e in self._inputs if e["shaped"]],
+            inbox=self.inbox,
+            pool=self.pool,
+            on_arrival=self._arrived,
+            on_failure=self._broke,
+            tell=lambda line: print(f"process {self._name}: {line}", file=sys.stderr),  # noqa: T201 -- the agent's log
+        )
+
+    def _between_processes(
+        self, edges: Sequence[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        return [edge for edge in edges if edge["peer_process"] != self._name]
+
+    def _arrived(self, edge: int, n: int, wall: float, size: int, shaped: bool) -> None:  # noqa: FBT001 -- the transport's signature
+        if shaped and self._clock is not None:
+            time = self._clock.to_emulated(wall)
+            self._report(FlowEnded(edge, n, time, size / self._byte_scale))
+
+    def _broke(self, edge: int, error: EmulatorError) -> None:
+        self._fail(type(error)(f"flow {self._names[edge]}: {error}"))
+
+    async def meet(self, addresses: Mapping[str, Sequence[Any]], pacer: Pacer) -> None:
+        """Connect every edge, those that leave and those that arrive.
+
+        Parameters
+        ----------
+        addresses
+            Host and port by process.
+
+        Raises
+        ------
+        DeadlineExceeded
+            When a peer does not; names it and the edge.
+        EmulatorError
+            When a peer refuses; names the edge.
+        """
+        for there in self._between_processes(self._outputs):
+            edge = there["edge"]
+            host, port = addresses[there["peer_process"]]
+            self.connections[edge] = await self._open(there, (host, port), pacer)
+        self.outputs = {
+            edge: self.connections.get(edge)
+            or Handoff(edge, self.inbox, pacer.departures, self.server.log)
+            for edge in (there["edge"] for there in self._outputs)
+        }
+        within = float(self._description["deadline"])
+        try:
+            await self.server.wait_connected(within=within)
+        except DeadlineExceeded:
+            missing = [
+                self._names[edge]
+                for edge in self.server.keys
+                if edge not in self.server.connected
+            ]
+            raise DeadlineExceeded(
+                f"{self._name} waited {within:g} s for {', '.join(missing[:5])} "
+                "to connect; iteration 0 cannot start"
+            ) from None
+
+    async def _open(
+        self, there: dict[str, Any], address: tuple[str, int], pacer: Pacer
+    ) -> OutEdge:
+        first_port = self._description["source_port"]
+        try:
+            return await open_edge(
+                address,
+                there["edge"],
+                key=there["key"],
+                pacer=pacer,
+                source_port=first_port + there["edge"] if first_port else 0,
+                within=float(self._description["deadline"]),
+            )
+        except EmulatorError as error:
+            raise type(error)(f"flow {there['name']}: {error}") from error
+
+    def start(self, clock: RunClock) -> None:
+        """Report arrivals from now on, in run time."""
+        self._clock = clock
+        self.server.traffic.start(clock)
+
+    def statistics(self) -> dict[str, Any]:
+        """Return what was received and sent over connections, and what waited."""
+        return {
+            "received": dataclasses.asdict(self.server.statistics()),
+            "memory": dataclasses.asdict(self.pool.statistics()),
+            "waiting": dataclasses.asdict(self.inbox.statistics()),
+            "sent": [
+                dataclasses.asdict(edge.statistics())
+                for edge in self.connections.values()
+            ],
+        }
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        for edge in self.connections.values():
+            await edge.aclose()
+        await self.server.aclose()
