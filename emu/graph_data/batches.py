@@ -210,6 +210,8 @@ def batch_counts(
         owned=per_store(slice(None)),
         edges=sum(len(source) for source, _ in batch.edges),
         seeds=batch.sizes[-1],
+        outputs=batch.sizes[1],
+        first_edges=len(batch.edges[0][0]),
         frontier_owned=tuple(per_store(slice(n)) for n in batch.sizes[:0:-1]),
         answered=tuple(per_store(reached) for _, reached in batch.edges[::-1]),
     )

@@ -5,7 +5,14 @@ Must not know: scenario files, machines beyond their names, placements, policies
 
 from emu.workloads.credit import credit_edges, window_of
 from emu.workloads.custom import CustomFlow, CustomTask, custom_job, custom_realization
+from emu.workloads.data_parallel import (
+    DataParallelConfig,
+    data_parallel_job,
+    data_parallel_realization,
+)
 from emu.workloads.dgtp import DgtpConfig, dgtp_job, dgtp_times
+from emu.workloads.p3 import PIPELINES, P3Config, Pipeline, p3_job
+from emu.workloads.p3_volumes import SplitModel, p3_realization
 from emu.workloads.volume_formulas import (
     SampleCounts,
     dgtp_volumes,
@@ -14,16 +21,25 @@ from emu.workloads.volume_formulas import (
 )
 
 __all__ = [
+    "PIPELINES",
     "CustomFlow",
     "CustomTask",
+    "DataParallelConfig",
     "DgtpConfig",
+    "P3Config",
+    "Pipeline",
     "SampleCounts",
+    "SplitModel",
     "credit_edges",
     "custom_job",
     "custom_realization",
+    "data_parallel_job",
+    "data_parallel_realization",
     "dgtp_job",
     "dgtp_times",
     "dgtp_volumes",
+    "p3_job",
+    "p3_realization",
     "parameter_count",
     "shard_sizes",
     "window_of",

@@ -37,6 +37,8 @@ class SampleCounts:
         Sum of #E_l over the blocks.
     seeds
         B_s.
+    outputs, first_edges
+        #S_1 and #E_1: destinations and edges of the first layer's block.
     frontier_owned, answered
         Only multi-round sampling, per hop and store: vertices of the hop's frontier
         that the store owns, edges that it answers.
@@ -45,6 +47,8 @@ class SampleCounts:
     owned: tuple[int, ...]
     edges: int
     seeds: int
+    outputs: int = 0
+    first_edges: int = 0
     frontier_owned: tuple[tuple[int, ...], ...] = ()
     answered: tuple[tuple[int, ...], ...] = ()
 

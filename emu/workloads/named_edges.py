@@ -1,0 +1,60 @@
+"""Edges by the names of their tasks, with what their flows carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from emu.problem import Edge, Job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from emu.problem import Task
+
+
+@dataclass(frozen=True)
+class NamedEdge:
+    """An edge by the names of its tasks, with what its flow carries.
+
+    Parameters
+    ----------
+    carries
+        What a formula of volumes calls it; empty for an edge without bytes.
+    place
+        What else the formula needs to know: ranks, the number of a chunk.
+    """
+
+    source: str
+    destination: str
+    lag: int = 0
+    credit: bool = False
+    carries: str = ""
+    place: tuple[int, ...] = ()
+
+
+def named_job(
+    tasks: Iterable[Task],
+    edges: Iterable[NamedEdge],
+    iterations: int,
+    settings: Mapping[str, Any],
+) -> Job:
+    """Return the job of these tasks and edges, in their order.
+
+    Raises
+    ------
+    ValueError
+        As `Job`.
+    """
+    tasks = tuple(tasks)
+    positions = {task.name: position for position, task in enumerate(tasks)}
+    built = tuple(
+        Edge(
+            positions[edge.source],
+            positions[edge.destination],
+            edge.lag,
+            credit=edge.credit,
+        )
+        for edge in edges
+    )
+    return Job(tasks, built, iterations, settings=settings)

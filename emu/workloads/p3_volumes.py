@@ -1,0 +1,128 @@
+"""Times and bytes of a P3 job, as functions of what was sampled (specs, 4a)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from emu.problem import Realization
+from emu.workloads.p3 import PHASES, p3_edges, p3_tasks
+from emu.workloads.ring import ALL_REDUCE, chunk_bytes
+from emu.workloads.volume_formulas import BLOCK_EDGE_BYTES, VERTEX_ID_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from emu.workloads.named_edges import NamedEdge
+    from emu.workloads.p3 import P3Config
+    from emu.workloads.volume_formulas import SampleCounts
+
+
+@dataclass(frozen=True)
+class SplitModel:
+    """Sizes of a model whose first layer is split by columns of the features.
+
+    Parameters
+    ----------
+    feature_length
+        F, rows of the first layer's weights.
+    first_width
+        First-layer weights per feature: 2 h for GraphSAGE.
+    upper
+        Parameters beside them: b_1 and all other layers.
+    pulled_width
+        Length of a row that is pulled.
+    pulls
+        Whose rows are pulled: of the ``outputs`` of layer 1 (#S_1), or of its
+        ``inputs`` (#S_0) where they have to be summed before attention.
+    itemsize
+        Bytes of a number: 4 in float32, 8 in float64.
+    """
+
+    feature_length: int
+    first_width: int
+    upper: int
+    pulled_width: int
+    pulls: Literal["outputs", "inputs"] = "outputs"
+    itemsize: int = 4
+
+    def pulled_bytes(self, counts: SampleCounts) -> int:
+        """Return the bytes of a partial activation, and of its gradient."""
+        rows = counts.inputs if self.pulls == "inputs" else counts.outputs
+        return self.itemsize * rows * self.pulled_width
+
+
+def pushed_bytes(counts: SampleCounts) -> int:
+    """Return the bytes of layer 1's structure: ids and edges of one mini-batch."""
+    return VERTEX_ID_BYTES * counts.inputs + BLOCK_EDGE_BYTES * counts.first_edges
+
+
+def p3_realization(
+    config: P3Config,
+    times: Mapping[str, float],
+    counts: Sequence[Sequence[SampleCounts]],
+    model: SplitModel,
+) -> Realization:
+    """Return seconds and real bytes of a job of `p3_job`.
+
+    Parameters
+    ----------
+    times
+        Kind of task -> seconds; those of layer 1 are for an even share of the columns.
+    counts
+        Of each machine, of each of its mini-batches.
+
+    Raises
+    ------
+    ValueError
+        When a kind of task has no time.
+    """
+    tasks, edges = [*p3_tasks(config)], [*p3_edges(config)]
+    seconds = np.zeros((len(tasks), config.cycles))
+    behind = {
+        "sampler": 0,
+        **dict(zip(PHASES.values(), config.pipeline.behind, strict=True)),
+    }
+    for row, task in zip(seconds, tasks, strict=True):
+        if task.kind == ALL_REDUCE:
+            continue
+        if task.kind not in times:
+            raise ValueError(f"no time for {task.kind}")
+        work = (
+            config.share(task.settings["rank"])
+            if task.kind.startswith("model")
+            else 1.0
+        )
+        first = behind[task.kind]
+        row[first : first + config.batches] = times[task.kind] * work
+    volumes = np.zeros((len(edges), config.cycles))
+    blocks = config.blocks(model.feature_length)
+    for row, edge in zip(volumes, edges, strict=True):
+        if edge.carries:
+            first, values = _bytes_of(edge, config, blocks, counts, model)
+            row[first : first + config.batches] = values
+    return Realization(seconds, volumes)
+
+
+def _bytes_of(
+    edge: NamedEdge,
+    config: P3Config,
+    blocks: Sequence[int],
+    counts: Sequence[Sequence[SampleCounts]],
+    model: SplitModel,
+) -> tuple[int, int | list[int]]:
+    """Return the cycle of the first mini-batch on an edge, and the bytes of each."""
+    if edge.carries == "upper":
+        sent = chunk_bytes(model.upper, model.itemsize, edge.place)
+        return config.pipeline.behind[2], sent
+    if edge.carries == "first_layer":
+        *_, member = edge.place
+        rows = model.first_width * blocks[member]
+        return config.pipeline.depth, chunk_bytes(rows, model.itemsize, edge.place)
+    rank, block, first = edge.place
+    if not blocks[block]:
+        return first, 0
+    formula = pushed_bytes if edge.carries == "push" else model.pulled_bytes
+    return first, [formula(one) for one in counts[rank][: config.batches]]
