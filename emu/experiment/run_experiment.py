@@ -15,6 +15,7 @@ from emu.analysis.lateness import fluid_ends
 from emu.analysis.optimality_gap import optimality
 from emu.coordinator.run import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings
+from emu.errors import ScenarioError
 from emu.experiment.judge import judgement
 from emu.experiment.kernel_network import check_network, emulate_on_kernel
 from emu.machines import Sharing
@@ -48,7 +49,15 @@ def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSetting
     ----------
     overrides
         Fields of `EmulationSettings` that the command line decides; they win.
+
+    Raises
+    ------
+    ScenarioError
+        When there are no programs that could run its job.
     """
+    if scenario.job.system in ("p3", "data_parallel"):
+        problem = f"{scenario.job.system} can be simulated, not run over sockets yet"
+        raise ScenarioError(problem, key="job.system")
     emulation = scenario.emulation
     stated: dict[str, Any] = {
         "time_scale": emulation.stated_time_scale,

@@ -3,10 +3,10 @@
 Must not know: sockets, schedules, training. torch and dgl only inside METIS.
 """
 
-from emu.graph_data.batches import BatchPlan, batch_counts
+from emu.graph_data.batches import ALL_NEIGHBOURS, BatchPlan, batch_counts
 from emu.graph_data.dataset import Dataset, open_dataset, open_for
 from emu.graph_data.partitioning import edge_cut, partition
-from emu.graph_data.realized_volumes import realize_volumes
+from emu.graph_data.realized_volumes import realize_volumes, sampled_counts
 from emu.graph_data.sampling import (
     GrowingBatch,
     SampledBatch,
@@ -19,6 +19,7 @@ from emu.graph_data.sampling import (
 )
 
 __all__ = [
+    "ALL_NEIGHBOURS",
     "BatchPlan",
     "Dataset",
     "GrowingBatch",
@@ -33,6 +34,7 @@ __all__ = [
     "relabel",
     "sample_batch",
     "sample_neighbours",
+    "sampled_counts",
     "stream_key",
     "warm_up",
 ]

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 _SEEDS, _NEIGHBOURS = 1, 2  # separate streams of one job seed
 _ROUNDS = 6
 
+#: A fanout beyond every degree: no sampling, all neighbours are taken.
+ALL_NEIGHBOURS = 10_000_000
+
 
 @numba.njit(cache=True, nogil=True)
 def _permuted(first: int, last: int, count: int, key: np.uint64) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
+from typing_extensions import override
 
 from emu.errors import DataError
 from emu.graph_data.partitioning import partition
@@ -62,6 +63,16 @@ class Dataset:
         self.feature_length: int = facts["feature_length"]
         self.parts: int = facts["parts"]
         self.train_count: int = facts["train"]
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        """Tell whether both are the same prepared form: folders go by content."""
+        return isinstance(other, Dataset) and self.folder == other.folder
+
+    @override
+    def __hash__(self) -> int:
+        """Return the hash of the folder."""
+        return hash(self.folder)
 
     @property
     def folder(self) -> Path:

@@ -1,7 +1,8 @@
-"""Bytes of every flow of a DGTP job, from its samples alone; no feature is touched."""
+"""What the mini-batches of a job weigh, from its samples; no feature is touched."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from emu.graph_data.batches import BatchPlan, batch_counts
@@ -13,6 +14,31 @@ if TYPE_CHECKING:
 
     from emu.graph_data.dataset import Dataset
     from emu.problem import Job
+    from emu.workloads import SampleCounts
+
+
+@lru_cache(maxsize=4)  # one sample weighs what it weighs at every hidden width
+def sampled_counts(
+    dataset: Dataset, plan: BatchPlan, batches: int
+) -> tuple[tuple[SampleCounts, ...], ...]:
+    """Return what every sampler samples, batch by batch.
+
+    Raises
+    ------
+    ValueError
+        When a sampler would have no training vertex.
+    """
+    return tuple(
+        tuple(
+            batch_counts(
+                plan.batch(dataset.structure, dataset.train, sampler, iteration),
+                dataset.owner,
+                dataset.parts,
+            )
+            for iteration in range(batches)
+        )
+        for sampler in range(plan.samplers)
+    )
 
 
 def realize_volumes(job: Job, dataset: Dataset) -> NDArray[np.float64]:
@@ -32,21 +58,10 @@ def realize_volumes(job: Job, dataset: Dataset) -> NDArray[np.float64]:
         When the settings contradict each other, or the job is not DGTP's.
     """
     plan = BatchPlan.from_settings(job.settings)
-    counts = [
-        [
-            batch_counts(
-                plan.batch(dataset.structure, dataset.train, sampler, iteration),
-                dataset.owner,
-                dataset.parts,
-            )
-            for iteration in range(job.iterations)
-        ]
-        for sampler in range(plan.samplers)
-    ]
     model = job.settings["model"]
     return dgtp_volumes(
         job,
-        counts,
+        sampled_counts(dataset, plan, job.iterations),
         feature_length=dataset.feature_length,
         parameters=parameter_count(
             dataset.feature_length, model["hidden"], dataset.classes, model["layers"]

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 from emu.problem.links import ImpossibleRoute
 from emu.scenario.cluster_section import MachineSection
 from emu.scenario.custom_section import CustomJobSection, CustomTaskSection
+from emu.scenario.dgtp_section import DgtpJobSection
 from emu.scenario.network_section import network_errors
+from emu.scenario.p3_errors import replica_errors
 from emu.scenario.pins import pin_errors, pinned, pins_too_large
 from emu.scenario.suggestion import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from emu.scenario.dgtp_section import DgtpJobSection
+    from emu.scenario.dgtp_section import TrainingSection
     from emu.scenario.document import Trail
     from emu.scenario.scenario import Scenario
     from emu.scenario.section import Resources
@@ -77,8 +79,12 @@ def _machines(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 def _job(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     if isinstance(scenario.job, CustomJobSection):
         yield from _custom(scenario.job)
-    else:
+        return
+    yield from _training(scenario.job)
+    if isinstance(scenario.job, DgtpJobSection):
         yield from _dgtp(scenario.job)
+    else:
+        yield from replica_errors(scenario.job, scenario.cluster)
 
 
 def _custom(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
@@ -164,13 +170,19 @@ def _enough(
         yield trail, problem
 
 
-def _dgtp(job: DgtpJobSection) -> Iterator[tuple[Trail, str]]:
-    if len(job.fanouts) != job.model.layers:
+def _training(job: TrainingSection) -> Iterator[tuple[Trail, str]]:
+    if job.fanouts and len(job.fanouts) != job.model.layers:
         problem = (
             f"found {len(job.fanouts)} for a model of {job.model.layers} layers, "
             "write one per layer"
         )
         yield ("job", "fanouts"), problem
+    if (job.iterations is None) == (job.epochs is None):
+        found = "neither" if job.iterations is None else "both"
+        yield ("job",), f"found {found} of iterations and epochs, write one of them"
+
+
+def _dgtp(job: DgtpJobSection) -> Iterator[tuple[Trail, str]]:
     if job.batch_size % job.samplers_per_worker:
         smaller = job.batch_size - job.batch_size % job.samplers_per_worker
         problem = (
@@ -179,9 +191,6 @@ def _dgtp(job: DgtpJobSection) -> Iterator[tuple[Trail, str]]:
             f"write {smaller + job.samplers_per_worker}"
         )
         yield ("job", "batch_size"), problem
-    if (job.iterations is None) == (job.epochs is None):
-        found = "neither" if job.iterations is None else "both"
-        yield ("job",), f"found {found} of iterations and epochs, write one of them"
 
 
 def _resources(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
@@ -290,7 +299,7 @@ def _rooms(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"cluster"}, _machines),
     ({"cluster"}, _cluster_errors),
-    ({"job"}, _job),
+    ({"cluster", "job"}, _job),
     ({"job", "emulation", "expect"}, _expectations),
     ({"cluster", "job", "placement"}, _structure),
     ({"cluster", "job", "placement"}, _rooms),

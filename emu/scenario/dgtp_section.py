@@ -6,7 +6,9 @@ import math
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
+from typing_extensions import override
 
+from emu.graph_data import ALL_NEIGHBOURS
 from emu.scenario.quantities import (
     DEFAULT_WINDOW,
     Count,
@@ -17,12 +19,17 @@ from emu.scenario.quantities import (
     Positive,
     Seed,
     Window,
+    word_or_list,
 )
 from emu.scenario.section import Resources, Section
 from emu.workloads import DgtpConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    Fanouts = tuple[int, ...]
+else:
+    Fanouts = word_or_list("all", Count, {"type": "integer", "minimum": 1})
 
 
 def _named(found: Any) -> Any:
@@ -100,23 +107,93 @@ class TimesSection(Section):
         return {kind: t for kind, t in self if t is not None}
 
 
-class DgtpJobSection(Section):
-    """DGTP: stores -> samplers -> workers -> parameter servers -> workers."""
+class TrainingSection(Section):
+    """What every system that trains on sampled mini-batches states."""
 
-    system: Literal["dgtp"]
+    system: str
     """Kind of job."""
     dataset: Annotated[DatasetSection, BeforeValidator(_named)] = Field(
         examples=["products-like"]
     )
     """A name, or ``{name: ..., scale: ..., seed: ...}``."""
-    partitioner: Literal["metis", "hash"] = "metis"
-    """Which store owns which vertex."""
     model: ModelSection
     """What is trained."""
-    fanouts: tuple[Count, ...] = Field(min_length=1, examples=[[5, 10, 15]])
-    """Neighbours sampled per hop; as dgl orders them, the last is for the seeds."""
+    fanouts: Fanouts = Field(examples=[[5, 10, 15]])
+    """Neighbours sampled per hop; as dgl orders them, the last is for the seeds.
+    ``all`` samples none: every neighbour is taken."""
     batch_size: Count = Field(examples=[100])
     """Seeds per worker and iteration, shared evenly by its samplers."""
+    iterations: Count | None = None
+    """Mini-batches of each worker; either this or ``epochs``."""
+    epochs: Count | None = None
+    """Passes over the training vertices."""
+    epoch: Literal["replicate", "shard"] = "replicate"
+    """Whether each sampler walks the whole training set (the paper) or its share."""
+    credit_window: Window = DEFAULT_WINDOW
+    """Batches that may be under way: the first task of batch n waits for the worker's
+    batch n - K; ``unlimited`` for no limit."""
+    optimizer: Annotated[OptimizerSection, BeforeValidator(_named)] = OptimizerSection()
+    """``adam``, ``sgd`` or ``{name: ..., lr: ...}``."""
+    precision: Literal["float32", "float64"] = "float32"
+    """Of features and parameters."""
+
+    @property
+    def sampler_batch(self) -> int:
+        """Seeds per sampler and iteration, B_s."""
+        return self.batch_size
+
+    def samplers(self, machines: Sequence[str]) -> int:
+        """Return the number of samplers: one per machine."""
+        return len(machines)
+
+    def count_batches(self, train_vertices: int, machines: Sequence[str]) -> int:
+        """Return ``iterations``, or how many ``epochs`` take.
+
+        ``replicate``: epochs * ceil(train / B_s); ``shard``: each sampler walks its
+        whole share of the training set (specs, A4).
+
+        Parameters
+        ----------
+        machines
+            Names of those of the cluster.
+        """
+        if self.epochs is None:
+            return self.iterations or 1
+        walked = train_vertices
+        if self.epoch == "shard":
+            walked //= self.samplers(machines)
+        return self.epochs * max(1, math.ceil(walked / self.sampler_batch))
+
+    def training_settings(self, compute: str, seed: int) -> dict[str, Any]:
+        """Return what node programs are told, of these keys."""
+        dataset = self.dataset
+        every = [ALL_NEIGHBOURS] * self.model.layers
+        return {
+            "dataset": {
+                "name": dataset.name,
+                "scale": dataset.scale,
+                "seed": seed if dataset.seed is None else dataset.seed,
+                "normalise": dataset.normalise,
+                "root": dataset.directory or "",
+            },
+            "model": self.model.model_dump(),
+            "fanouts": list(self.fanouts) or every,
+            "batch_size": self.batch_size,
+            "optimizer": self.optimizer.model_dump(),
+            "precision": self.precision,
+            "epoch": self.epoch,
+            "compute": compute,
+            "seed": seed,
+        }
+
+
+class DgtpJobSection(TrainingSection):
+    """DGTP: stores -> samplers -> workers -> parameter servers -> workers."""
+
+    system: Literal["dgtp"]
+    """Kind of job."""
+    partitioner: Literal["metis", "hash"] = "metis"
+    """Which store owns which vertex."""
     workers: Few = 1
     """Workers of the job."""
     samplers_per_worker: Few = 1
@@ -127,45 +204,25 @@ class DgtpJobSection(Section):
     """Resources per process of each kind."""
     times: TimesSection = TimesSection()
     """Profiled times; a ``profile`` replaces them."""
-    iterations: Count | None = None
-    """Either this or ``epochs``."""
-    epochs: Count | None = None
-    """Passes over the training vertices."""
-    epoch: Literal["replicate", "shard"] = "replicate"
-    """Whether each sampler walks the whole training set (the paper) or its share."""
-    credit_window: Window = DEFAULT_WINDOW
-    """Stores wait for the end of their workers' iteration n - K; ``unlimited`` for no
-    limit."""
     sampling: Literal["oneshot", "multiround"] = "oneshot"
     """Whether stores know the whole structure, or are asked hop by hop."""
-    optimizer: Annotated[OptimizerSection, BeforeValidator(_named)] = OptimizerSection()
-    """``adam``, ``sgd`` or ``{name: ..., lr: ...}``."""
-    precision: Literal["float32", "float64"] = "float32"
-    """Of features and parameters."""
 
     @property
+    @override
     def sampler_batch(self) -> int:
         """Seeds per sampler and iteration, B_s."""
         return self.batch_size // self.samplers_per_worker
 
-    def count_iterations(self, train_vertices: int) -> int:
-        """Return ``iterations``, or how many ``epochs`` take.
-
-        ``replicate``: epochs * ceil(train / B_s); ``shard``: each sampler walks its
-        whole share of the training set (specs, A4).
-        """
-        if self.epochs is None:
-            return self.iterations or 1
-        walked = train_vertices
-        if self.epoch == "shard":
-            walked //= self.workers * self.samplers_per_worker
-        return self.epochs * max(1, math.ceil(walked / self.sampler_batch))
+    @override
+    def samplers(self, machines: Sequence[str]) -> int:
+        """Return the number of samplers, of all workers."""
+        return self.workers * self.samplers_per_worker
 
     def config(
         self,
         machines: Sequence[str],
         *,
-        iterations: int,
+        batches: int,
         window: int | None,
         compute: str,
         seed: int,
@@ -177,7 +234,7 @@ class DgtpJobSection(Section):
             workers=self.workers,
             samplers_per_worker=self.samplers_per_worker,
             parameter_servers=self.parameter_servers,
-            iterations=iterations,
+            iterations=batches,
             hops=self.model.layers,
             sampling=self.sampling,
             window=window,
@@ -186,28 +243,13 @@ class DgtpJobSection(Section):
         )
 
     def _settings(self, stores: int, compute: str, seed: int) -> dict[str, Any]:
-        dataset = self.dataset
         return {
-            "dataset": {
-                "name": dataset.name,
-                "scale": dataset.scale,
-                "seed": seed if dataset.seed is None else dataset.seed,
-                "normalise": dataset.normalise,
-                "root": dataset.directory or "",
-            },
+            **self.training_settings(compute, seed),
             "partitioner": self.partitioner,
-            "model": self.model.model_dump(),
-            "fanouts": list(self.fanouts),
-            "batch_size": self.batch_size,
             "sampler_batch_size": self.sampler_batch,
             "parts": stores,
             "workers": self.workers,
             "samplers_per_worker": self.samplers_per_worker,
             "parameter_servers": self.parameter_servers,
-            "optimizer": self.optimizer.model_dump(),
             "sampling": self.sampling,
-            "precision": self.precision,
-            "epoch": self.epoch,
-            "compute": compute,
-            "seed": seed,
         }

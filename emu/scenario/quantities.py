@@ -162,3 +162,30 @@ FilePath: TypeAlias = Annotated[str, Strict(), Field(min_length=1, max_length=40
 #: Names that become parts of file names and of ``g0->s0#2``.
 TaskName: TypeAlias = Annotated[Name, Field(pattern=r"^[^\s/\\>#]+$")]
 FileName: TypeAlias = Annotated[Name, Field(pattern=r"^[^/\\]+$")]
+
+
+def word_or_list(word: str, item: Any, schema: dict[str, Any]) -> Any:
+    """Return the type of a list of ``item`` for which ``word`` may stand: empty then.
+
+    Parameters
+    ----------
+    schema
+        JSON Schema of an item.
+    """
+
+    def parse(found: object) -> object:
+        if found == word:
+            return ()
+        if found in ([], ()):
+            raise ValueError(f"found an empty list, write numbers, or {word}")
+        if isinstance(found, str):
+            raise ValueError(f"found {found!r}, write a list or {word}")  # noqa: TRY004 - pydantic collects ValueErrors
+        return found
+
+    listed = {"type": "array", "items": schema, "minItems": 1}
+    return Annotated[
+        tuple[item, ...],
+        BeforeValidator(parse),
+        PlainSerializer(lambda values: list(values) or word, return_type=Any),
+        WithJsonSchema({"anyOf": [listed, {"const": word}]}),
+    ]

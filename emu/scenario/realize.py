@@ -6,16 +6,18 @@ this file, and a data set is opened only where its numbers are needed.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from emu.errors import ScenarioError
-from emu.graph_data import open_for, realize_volumes
+from emu.graph_data import open_for
 from emu.problem import Profile, Realization
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.profile_file import read_profile
-from emu.workloads import dgtp_times
+from emu.scenario.realize_training import check_columns, realize_training
+from emu.workloads import P3Config
 
 if TYPE_CHECKING:
     from emu.problem import Job, Problem
@@ -85,10 +87,12 @@ def realize(scenario: Scenario, job: Job) -> Realization:
         if task.kind not in times:
             problem = "found neither this time nor a profile, write for example 20 ms"
             raise ScenarioError(problem, key=f"job.times.{task.kind}")
-    volumes = realize_volumes(job, open_for(job.settings))
-    return Realization(
-        dgtp_times(job, times), volumes / scenario.emulation.stated_byte_scale
-    )
+    config = scenario.to_config(job.settings.get("batches", job.iterations))
+    dataset = open_for(job.settings)
+    if isinstance(config, P3Config):
+        check_columns(config, dataset, scenario.to_cluster())
+    found = realize_training(config, job, times, dataset)
+    return replace(found, volumes=found.volumes / scenario.emulation.stated_byte_scale)
 
 
 def profile_of(

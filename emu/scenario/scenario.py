@@ -9,7 +9,8 @@ from typing_extensions import override
 
 from emu.scenario.cluster_section import ClusterSection
 from emu.scenario.custom_section import CustomJobSection
-from emu.scenario.dgtp_section import DgtpJobSection
+from emu.scenario.dgtp_section import DgtpJobSection, TrainingSection
+from emu.scenario.p3_section import DataParallelJobSection, P3JobSection
 from emu.scenario.pins import pinned
 from emu.scenario.quantities import FileName, FilePath, Seed, text_schema
 from emu.scenario.run_sections import (
@@ -20,10 +21,11 @@ from emu.scenario.run_sections import (
 )
 from emu.scenario.section import Section
 from emu.units import RATE
-from emu.workloads import dgtp_job
+from emu.workloads import training_job
 
 if TYPE_CHECKING:
     from emu.problem import Cluster, Job
+    from emu.workloads import TrainingConfig
 
 
 class Scenario(Section):
@@ -33,7 +35,10 @@ class Scenario(Section):
     """Of the run directory; default is the name of the file."""
     cluster: ClusterSection
     """The emulated machines."""
-    job: Annotated[DgtpJobSection | CustomJobSection, Field(discriminator="system")]
+    job: Annotated[
+        DgtpJobSection | P3JobSection | DataParallelJobSection | CustomJobSection,
+        Field(discriminator="system"),
+    ]
     """What is run."""
     placement: PlacementSection = PlacementSection()
     """Which task stands on which machine."""
@@ -52,7 +57,7 @@ class Scenario(Section):
     def __repr__(self) -> str:
         """Return the name, the cluster's size and the policies."""
         length = f"{self.job.iterations} iterations"
-        if isinstance(self.job, DgtpJobSection) and self.job.epochs is not None:
+        if isinstance(self.job, TrainingSection) and self.job.epochs is not None:
             length = f"{self.job.epochs} epochs"
         return (
             f"<Scenario {self.name}: {len(self.cluster.named())} machines, "
@@ -88,21 +93,40 @@ class Scenario(Section):
         return pinned(job, self.placement.tasks) if pins else job
 
     def _unpinned_job(self, train_vertices: int) -> Job:
-        stated = self.job.credit_window
-        window = None if stated == "unlimited" else stated
         if isinstance(self.job, CustomJobSection):
             byte_scale = self.emulation.stated_byte_scale
-            return self.job.build(window=window, byte_scale=byte_scale, seed=self.seed)
+            return self.job.build(
+                window=self.window, byte_scale=byte_scale, seed=self.seed
+            )
         if self.job.epochs is not None and train_vertices < 1:
             raise ValueError("epochs are counted in training vertices: how many?")
-        config = self.job.config(
+        machines = [name for name, _ in self.cluster.named()]
+        config = self.to_config(self.job.count_batches(train_vertices, machines))
+        return training_job(config)
+
+    @property
+    def window(self) -> int | None:
+        """Credit window K, None for unlimited."""
+        stated = self.job.credit_window
+        return None if stated == "unlimited" else stated
+
+    def to_config(self, batches: int) -> TrainingConfig:
+        """Return the shape of a training job of so many mini-batches per worker.
+
+        Raises
+        ------
+        ValueError
+            When it has none: a job of system custom, groups that are not equal.
+        """
+        if isinstance(self.job, CustomJobSection):
+            raise ValueError("a custom job trains nothing")  # noqa: TRY004 - of the job
+        return self.job.config(
             [name for name, _ in self.cluster.named()],
-            iterations=self.job.count_iterations(train_vertices),
-            window=window,
+            batches=batches,
+            window=self.window,
             compute=self.emulation.compute,
             seed=self.seed,
         )
-        return dgtp_job(config)
 
     def to_json(self) -> dict[str, Any]:
         """Return the resolved scenario, loadable again and then equal."""
@@ -121,12 +145,13 @@ def json_schema() -> dict[str, Any]:
         ("RackSection", "uplink"): text_schema(RATE, "40 Gbit/s"),
         ("RouteSection", "from"): {"type": "string"},
         ("RouteSection", "to"): {"type": "string"},
-        ("DgtpJobSection", "dataset"): {
+    }
+    for system in ("DgtpJobSection", "P3JobSection", "DataParallelJobSection"):
+        shorthands[system, "dataset"] = {
             "type": "string",
             "examples": ["products-like"],
-        },
-        ("DgtpJobSection", "optimizer"): {"enum": ["adam", "sgd"]},
-    }
+        }
+        shorthands[system, "optimizer"] = {"enum": ["adam", "sgd"]}
     for (section, key), short in shorthands.items():
         properties = schema["$defs"][section]["properties"]
         properties[key] = {"anyOf": [short, properties[key]]}

@@ -35,6 +35,7 @@ _RENAMED = {
     "expect.fidelity": "replay_error",
     "expect.prediction": "makespan_error",
 }
+_SYSTEMS = ("dgtp", "p3", "data_parallel", "custom")
 _BOUNDS = {
     "greater_than": ("gt", "more than {}"),
     "greater_than_equal": ("ge", "{} or more"),
@@ -56,7 +57,7 @@ def trail_of(error: ErrorDetails, data: object) -> Trail:
     ``nic: 50 Gbit/s``; neither is in the file.
     """
     steps = [step for step in error["loc"] if step != "[key]"]
-    if len(steps) > 1 and steps[0] == "job" and steps[1] in ("dgtp", "custom"):
+    if len(steps) > 1 and steps[0] == "job" and steps[1] in _SYSTEMS:
         del steps[1]
     if error["type"].startswith("union_tag"):
         steps.append("system")
@@ -133,7 +134,7 @@ _SPECIAL: dict[str, Callable[[ErrorDetails, Mapping[str, Any]], str]] = {
     "missing": lambda error, _: _missing(error),
     "value_error": lambda _, context: str(context["error"]),
     "union_tag_not_found": lambda *_: (
-        "the key 'system' is missing, write system: dgtp or system: custom"
+        "the key 'system' is missing, write system: dgtp, p3, data_parallel or custom"
     ),
     "union_tag_invalid": _unknown_system,
     "literal_error": _unknown_word,

@@ -13,6 +13,7 @@ from emu.workloads.data_parallel import (
 from emu.workloads.dgtp import DgtpConfig, dgtp_job, dgtp_times
 from emu.workloads.p3 import PIPELINES, P3Config, Pipeline, p3_job
 from emu.workloads.p3_volumes import SplitModel, p3_realization
+from emu.workloads.training import TrainingConfig, training_job
 from emu.workloads.volume_formulas import (
     SampleCounts,
     dgtp_volumes,
@@ -30,6 +31,7 @@ __all__ = [
     "Pipeline",
     "SampleCounts",
     "SplitModel",
+    "TrainingConfig",
     "credit_edges",
     "custom_job",
     "custom_realization",
@@ -42,5 +44,6 @@ __all__ = [
     "p3_realization",
     "parameter_count",
     "shard_sizes",
+    "training_job",
     "window_of",
 ]

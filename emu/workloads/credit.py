@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
 
 def window_of(job: Job) -> int | None:
-    """Return the credit window K that the credit edges of ``job`` keep; None: none."""
-    return min((edge.lag for edge in job.edges if edge.credit), default=None)
+    """Return the credit window K that the credit edges of ``job`` keep; None: none.
+
+    Those without lag order the steps of a ring.
+    """
+    lags = (edge.lag for edge in job.edges if edge.credit and edge.lag > 0)
+    return min(lags, default=None)
 
 
 def _reachable(start: int, followers: list[list[int]]) -> set[int]:

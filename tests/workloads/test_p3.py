@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import pytest
@@ -26,6 +26,7 @@ from tests.golden.cases import Case, cases, exactly
 if TYPE_CHECKING:
     from emu.problem import Job
 
+Push: TypeAlias = Literal["derived", "shipped"]
 TIMES = {
     "sampler": 1.0,
     "model_forward": 2.0,
@@ -107,9 +108,7 @@ def sent(realization: Realization, job: Job) -> float:
     return float(realization.volumes[chosen].sum())
 
 
-def p3_bytes(
-    machines: int, hidden: int, push: Literal["derived", "shipped"] = "derived"
-) -> float:
+def p3_bytes(machines: int, hidden: int, push: Push = "derived") -> float:
     """Return what crosses for one mini-batch of each machine, the ring apart."""
     names = tuple(f"m{m}" for m in range(machines))
     config = P3Config(names, batches=1, pipeline=PIPELINES["none"], push=push)
@@ -129,7 +128,7 @@ def test_the_papers_arithmetic() -> None:
     assert pulled / 2**20 == pytest.approx(4.52, abs=0.005)
 
 
-CROSSOVERS: dict[Literal["derived", "shipped"], dict[int, int]] = {
+CROSSOVERS: dict[Push, dict[int, int]] = {
     "derived": {2: 191, 4: 95, 8: 48},
     "shipped": {2: 173, 4: 78, 8: 30},
 }
@@ -143,7 +142,7 @@ CROSSOVERS: dict[Literal["derived", "shipped"], dict[int, int]] = {
         for machines, hidden in found.items()
     ],
 )
-def test_crossover_by_bytes(machines: int, push: str, hidden: int) -> None:
+def test_crossover_by_bytes(machines: int, push: Push, hidden: int) -> None:
     """Of the features 1/N are local under a hash partition."""
     features = INPUTS * 100 * 4 * (machines - 1) / machines
 
