@@ -98,8 +98,15 @@ def read_text(path: Path, most: int = MOST_TEXT) -> str:
         return file.read(most).decode("utf-8")
 
 
-def read_arrays(path: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
+def read_arrays(
+    path: Path, names: Collection[str], *, optional: bool = False
+) -> dict[str, NDArray[Any]]:
     """Return arrays of an npz file; nothing pickled is read.
+
+    Parameters
+    ----------
+    optional
+        Whether arrays may be missing.
 
     Raises
     ------
@@ -110,6 +117,9 @@ def read_arrays(path: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
     with one_error(path):
         try:
             with open_input(path) as file, zipfile.ZipFile(file) as archive:
+                if optional:
+                    there = {name.removesuffix(".npy") for name in archive.namelist()}
+                    names = [name for name in names if name in there]
                 return _members(archive, names, os.fstat(file.fileno()).st_size, path)
         except FileNotFoundError as error:
             raise DataError("is missing", path=str(path)) from error

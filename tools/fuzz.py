@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.errors import EmulatorError
-from emu.graph_data.npz_graph import npz_source
+from emu.graph_data.readers.npz_file import npz_source
 from emu.problem import Profile
 from emu.runs.array_files import read_rates, read_realization, write_realization
 from emu.runs.problem_json import problem_to_json

@@ -35,6 +35,12 @@ GROUPS: dict[str, dict[str, Listed]] = {
         "schema": Listed(
             "scenario_commands", "Print the JSON Schema of scenario files, for editors."
         ),
+        "import": Listed(
+            "data_commands", "Bring a graph of your own in, for job.dataset: NAME."
+        ),
+        "data": Listed(
+            "data_commands", "List graphs, or clear what was imported and prepared."
+        ),
         "policies": Listed("rule_commands", "Explain every rate policy in two lines."),
         "placements": Listed(
             "rule_commands", "Explain every placement policy in two lines."

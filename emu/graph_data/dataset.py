@@ -6,17 +6,22 @@ import contextlib
 import hashlib
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from typing_extensions import override
 
 from emu.errors import DataError
-from emu.graph_data.partitioning import partition
-from emu.graph_data.prepared import PreparedArrays, prepare_arrays
-from emu.graph_data.raw_graph import CHUNK
+from emu.graph_data.partitioning import AS_IMPORTED, partition
+from emu.graph_data.prepared import (
+    PreparedArrays,
+    cache_home,
+    prepare_arrays,
+    write_arrays,
+    write_header,
+)
 from emu.graph_data.sampling import Structure
-from emu.graph_data.sources import cache_home, find_source
+from emu.graph_data.sources import find_source
 from emu.names import file_part
 
 if TYPE_CHECKING:
@@ -158,8 +163,8 @@ def open_dataset(
     Parameters
     ----------
     name
-        A synthetic preset (``products-like``, ...), an OGB name, or the folder of an
-        npz graph.
+        A synthetic preset (``products-like``, ...), an OGB name, the folder of an npz
+        graph, or what `import_graph` has called one.
     scale
         Share of the published vertices; synthetic presets only.
     seed
@@ -216,25 +221,24 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
                 f"vertex {unlabelled[0]} is in the split and has no label",
                 path=graph.origin,
             )
-    owner = partition(graph.structure, spec.parts, spec.partitioner, seed=spec.seed)
+    owner = _assigned(graph, spec)
     local = np.empty(len(owner), np.int64)
     for part in range(spec.parts):
         members = owner == part
         local[members] = np.arange(int(members.sum()))
-    arrays = {
-        "indptr": graph.structure.indptr,
-        "indices": graph.structure.indices,
-        "labels": graph.labels,
-        "train": graph.train,
-        "valid": graph.valid,
-        "test": graph.test,
-        "owner": owner,
-        "local": local,
-    }
-    for name, array in arrays.items():
-        with (folder / f"{name}.npy").open("wb") as file:
-            _write_header(file, array.dtype, array.shape)
-            file.write(np.ascontiguousarray(array).data)
+    write_arrays(
+        folder,
+        {
+            "indptr": graph.structure.indptr,
+            "indices": graph.structure.indices,
+            "labels": graph.labels,
+            "train": graph.train,
+            "valid": graph.valid,
+            "test": graph.test,
+            "owner": owner,
+            "local": local,
+        },
+    )
     _write_features(folder, graph, owner, spec)
     return {
         **asdict(spec),
@@ -246,18 +250,23 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
     }
 
 
-def _write_header(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-    """Begin an npy file; what follows is written as any bytes are.
-
-    np.save tells a full disk as "123718 requested and 60384 written", and storing into
-    a mapped file ends the process with SIGBUS.
-    """
-    header = {
-        "descr": np.lib.format.dtype_to_descr(dtype),
-        "fortran_order": False,
-        "shape": shape,
-    }
-    np.lib.format.write_array_header_1_0(file, header)
+def _assigned(graph: RawGraph, spec: DatasetSpec) -> NDArray[np.int32]:
+    """Return the part of every vertex."""
+    if spec.partitioner != AS_IMPORTED:
+        return partition(graph.structure, spec.parts, spec.partitioner, seed=spec.seed)
+    if graph.owner is None:
+        raise DataError(
+            f"partitioner: {AS_IMPORTED} needs a graph that was imported with its "
+            "parts (a DistDGL folder)",
+            path=graph.origin,
+        )
+    if int(graph.owner.max()) + 1 != spec.parts:
+        raise DataError(
+            f"was imported in {int(graph.owner.max()) + 1} parts, the job has "
+            f"{spec.parts} graph stores, one per machine",
+            path=graph.origin,
+        )
+    return graph.owner
 
 
 def _write_features(
@@ -269,23 +278,13 @@ def _write_features(
             path = folder / f"features_{part}.npy"
             file = open_files.enter_context(path.open("wb"))
             shape = int((owner == part).sum()), graph.feature_length
-            _write_header(file, np.dtype(np.float32), shape)
+            write_header(file, np.dtype(np.float32), shape)
             files.append(file)
-        for start in range(0, len(owner), CHUNK):
-            rows = graph.rows(start, min(start + CHUNK, len(owner)))
-            _check_finite(rows, start, graph.origin)
+        for vertices, read in graph.slices():
+            rows = read
             if spec.normalise:
                 length = np.linalg.norm(rows, axis=1, keepdims=True)
                 rows = rows / np.maximum(length, np.finfo(np.float32).tiny)
             for part, file in enumerate(files):
-                mine = rows[owner[start : start + CHUNK] == part]
+                mine = rows[owner[vertices] == part]
                 file.write(mine.astype(np.float32, copy=False).data)
-
-
-def _check_finite(rows: NDArray[np.float32], start: int, origin: str) -> None:
-    if not np.isfinite(rows).all():
-        row, column = np.argwhere(~np.isfinite(rows))[0]
-        raise DataError(
-            f"feature {column} of vertex {start + row} is {rows[row, column]}",
-            path=origin,
-        )

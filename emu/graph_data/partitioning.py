@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from emu.graph_data.sampling import Structure
 
 PARTITIONERS = ("metis", "hash")
+#: The parts that a graph was imported with; nothing is to be computed.
+AS_IMPORTED = "imported"
 
 
 def partition(

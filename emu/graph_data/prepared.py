@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,12 +22,18 @@ from isal import isal_zlib
 from emu.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import BinaryIO
 
     from numpy.typing import NDArray
 
 _MANIFEST = "manifest.json"
+
+
+def cache_home() -> Path:
+    """Return emu's folder in the user's cache directory (XDG)."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "emu"
 
 
 def file_checksum(path: Path) -> int:
@@ -51,6 +58,8 @@ class PreparedArrays:
     ----------
     folder
         Made by `prepare_arrays`.
+    remedy
+        What makes it again once it is deleted.
 
     Raises
     ------
@@ -58,8 +67,8 @@ class PreparedArrays:
         When the manifest is missing or damaged, or a file has the wrong size.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, remedy: str = "it will be made again") -> None:
+        self.folder, self._remedy = folder, remedy
         manifest = folder / _MANIFEST
         try:
             content = json.loads(manifest.read_bytes())
@@ -68,6 +77,7 @@ class PreparedArrays:
                 raise self._damage(manifest, "its content changed")
             self.facts: dict[str, Any] = body["facts"]
             self._files: dict[str, dict[str, int]] = body["files"]
+            self.checksum: int = content["crc32"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise self._damage(manifest, str(error)) from error
         for name, expected in self._files.items():
@@ -78,10 +88,19 @@ class PreparedArrays:
 
     def _damage(self, path: Path, what: str) -> DataError:
         return DataError(
-            f"prepared data is damaged ({what}); delete {self.folder} and it will be "
-            "made again",
+            f"prepared data is damaged ({what}); delete {self.folder} and "
+            f"{self._remedy}",
             path=str(path),
         )
+
+    def holds(self, name: str) -> bool:
+        """Tell whether there is an array of that name."""
+        return f"{name}.npy" in self._files
+
+    @property
+    def size(self) -> int:
+        """Bytes of all arrays."""
+        return sum(file["bytes"] for file in self._files.values())
 
     def array(self, name: str) -> NDArray[Any]:
         """Map an array read-only after comparing it with its checksum.
@@ -98,6 +117,28 @@ class PreparedArrays:
             return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
         except (OSError, ValueError, KeyError) as error:
             raise self._damage(path, str(error)) from error
+
+
+def write_header(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    """Begin an npy file; what follows is written as any bytes are.
+
+    np.save tells a full disk as "123718 requested and 60384 written", and storing into
+    a mapped file ends the process with SIGBUS.
+    """
+    header = {
+        "descr": np.lib.format.dtype_to_descr(dtype),
+        "fortran_order": False,
+        "shape": shape,
+    }
+    np.lib.format.write_array_header_1_0(file, header)
+
+
+def write_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays as npy files."""
+    for name, array in arrays.items():
+        with (folder / f"{name}.npy").open("wb") as file:
+            write_header(file, array.dtype, array.shape)
+            file.write(np.ascontiguousarray(array).data)
 
 
 def _body_checksum(body: dict[str, Any]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -12,7 +12,7 @@ from emu.errors import DataError
 from emu.graph_data.sampling import Structure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -26,12 +26,14 @@ class RawGraph:
     labels
         int32, shape (vertices,); -1 where there is none.
     train, valid, test
-        Distinct vertex ids, int64, sorted.
+        Distinct vertex ids, int64, sorted; all empty where a split is yet to be drawn.
     rows
         ``rows(start, stop)`` returns the features of these vertices, float32, shape
         (stop - start, feature_length); asked in slices of `CHUNK` rows.
     origin
         The file or generator that the features come from, for messages.
+    owner
+        Part of every vertex, int32, where the graph comes partitioned.
     """
 
     structure: Structure
@@ -43,6 +45,27 @@ class RawGraph:
     feature_length: int
     rows: Callable[[int, int], NDArray[np.float32]]
     origin: str
+    owner: NDArray[np.int32] | None = None
+
+    def slices(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+        """Yield the features in slices of vertices.
+
+        Raises
+        ------
+        DataError
+            When one of them is not finite; says which.
+        """
+        vertices = self.structure.vertices
+        for start in range(0, vertices, CHUNK):
+            stop = min(start + CHUNK, vertices)
+            rows = self.rows(start, stop)
+            if not np.isfinite(rows).all():
+                row, column = np.argwhere(~np.isfinite(rows))[0]
+                raise DataError(
+                    f"feature {column} of vertex {start + row} is {rows[row, column]}",
+                    path=self.origin,
+                )
+            yield slice(start, stop), rows
 
 
 @dataclass(frozen=True)
@@ -159,3 +182,18 @@ def random_split(
         np.sort(order[first:second]),
         np.sort(order[second:third]),
     )
+
+
+def split_at_random(graph: RawGraph, seed: int) -> RawGraph:
+    """Return a graph without a split with one: 60, 20 and 20 % of what has a label.
+
+    A graph that has one is returned as it is.
+    """
+    if len(graph.train):
+        return graph
+    labelled = np.flatnonzero(graph.labels >= 0)
+    train, valid = int(0.6 * len(labelled)), int(0.2 * len(labelled))
+    shares = train, valid, len(labelled) - train - valid
+    parts = random_split(len(labelled), shares, np.random.default_rng([seed, 3]))
+    first, second, third = (labelled[part] for part in parts)
+    return replace(graph, train=first, valid=second, test=third)

@@ -41,7 +41,8 @@ class DatasetSection(Section):
 
     name: FileName = Field(examples=["products-like"])
     """``products-like``, ``reddit-like``, ``papers100m-like`` (made up, seeded),
-    ``ogbn-products``, ``ogbn-papers100M``, or a folder of npz graphs."""
+    ``ogbn-products``, ``ogbn-papers100M``, a folder of npz graphs, or what ``emu
+    import`` has called one."""
     scale: Positive = 1.0
     """Size of a made-up graph, as a share of the published one."""
     seed: Seed | None = None
@@ -192,8 +193,9 @@ class DgtpJobSection(TrainingSection):
 
     system: Literal["dgtp"]
     """Kind of job."""
-    partitioner: Literal["metis", "hash"] = "metis"
-    """Which store owns which vertex."""
+    partitioner: Literal["metis", "hash", "imported"] = "metis"
+    """Which store owns which vertex; ``imported``: as the parts that the graph came
+    with (a DistDGL folder)."""
     workers: Few = 1
     """Workers of the job."""
     samplers_per_worker: Few = 1

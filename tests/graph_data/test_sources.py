@@ -72,7 +72,7 @@ def test_the_split_is_whole_and_seeded(npz: Any) -> None:
         ({"adj_indices": [1, 2, -1, 4]}, "edge 2 names vertex -1"),
         ({"attr_indices": [0, 1, 1, 2, 0, 3]}, "leave the 3 columns at entry 5"),
         ({"adj_indptr": [0, 1, 2, 3, 4, 3]}, "adj_indptr does not fit"),
-        ({"labels": [0, 1]}, "labels do not fit 5"),
+        ({"labels": [0, 1]}, "2 labels and features of 5"),
     ],
 )
 def test_wrong_values_are_named(
@@ -192,7 +192,7 @@ def test_ogbn_papers_is_read_from_its_npz(tmp_path: Path, *, compressed: bool) -
 
 
 def test_a_stored_member_is_mapped_not_read(tmp_path: Path) -> None:
-    from emu.graph_data.ogb_graph import _member
+    from emu.graph_data.readers.ogb_folder import _member
 
     folder = ogbn_papers(tmp_path, compressed=False)
 

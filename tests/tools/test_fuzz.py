@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError, ScenarioError
-from emu.graph_data.npz_graph import npz_source
+from emu.graph_data.readers.npz_file import npz_source
 from emu.input_file import read_arrays
 from emu.runs.array_files import read_realization
 from emu.scenario import find_errors

@@ -1,0 +1,275 @@
+"""Graphs of the user's own, brought into one layout and kept under a name.
+
+A folder per graph below `imports_home`: ``indptr``, ``indices`` (in-neighbours, both
+directions of every edge), ``features``, ``labels``, and its split and parts where it
+came with some, as npy files. The manifest holds checksums and the origin.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.errors import DataError
+from emu.graph_data.prepared import (
+    PreparedArrays,
+    cache_home,
+    prepare_arrays,
+    write_arrays,
+    write_header,
+)
+from emu.graph_data.raw_graph import RawGraph, Source, split_at_random
+from emu.graph_data.readers.dgl_file import partition_json, read_dgl, read_partitions
+from emu.graph_data.readers.found_graph import SPLIT, FeatureRows, FoundGraph
+from emu.graph_data.readers.npz_file import read_npz
+from emu.graph_data.readers.ogb_folder import ogb_source
+from emu.graph_data.readers.text_table import read_edges, read_numbers, read_words
+from emu.graph_data.readers.torch_file import read_torch
+from emu.graph_data.sampling import Structure
+from emu.input_file import one_error, open_input
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_READERS: dict[str, Callable[[Path], FoundGraph]] = {
+    ".npz": read_npz,
+    ".pt": read_torch,
+    ".pth": read_torch,
+    ".bin": read_dgl,
+    ".dgl": read_dgl,
+}
+MANIFEST = "manifest.json"
+
+
+def imports_home() -> Path:
+    """Return the folder of imported graphs."""
+    return cache_home() / "data"
+
+
+def import_graph(
+    path: Path,
+    name: str,
+    *,
+    features: Path | None = None,
+    feature_length: int | None = None,
+    labels: Path | None = None,
+    classes: int | None = None,
+) -> PreparedArrays:
+    """Bring a graph into the cache under a name, for ``job.dataset``.
+
+    Parameters
+    ----------
+    path
+        An edge list (csv, tsv, txt, also gz), npz, a ``Data`` of PyTorch Geometric
+        (pt), a graph of dgl (bin), a folder of OGB or of DistDGL's partitions.
+    features, labels
+        A row per vertex, npy or text, instead of what the file holds.
+    feature_length, classes
+        To make up features or labels, seeded, where there are none: volumes and times
+        are those of real ones, but nothing can be learnt from them.
+
+    Raises
+    ------
+    DataError
+        When something cannot be read, or does not fit together.
+    """
+    folder = imports_home() / name
+    if folder.exists():
+        raise DataError(f"is there already; first: emu data clear {name}", path=name)
+    if not path.exists():
+        raise DataError("there is no such file or folder", path=str(path))
+    with one_error(path):
+        graph, notes = _read(path, features, feature_length, labels, classes)
+        return prepare_arrays(
+            folder, lambda partial: _write(partial, graph, path, notes)
+        )
+
+
+def imported_source(folder: Path, *, seed: int) -> Source:
+    """Return an imported graph.
+
+    Parameters
+    ----------
+    seed
+        Of the random split where the graph came without one.
+
+    Raises
+    ------
+    DataError
+        When it is damaged.
+    """
+    kept = open_imported(folder)
+    return Source(
+        f"imported {kept.checksum}", lambda: split_at_random(_load(kept), seed)
+    )
+
+
+def open_imported(folder: Path) -> PreparedArrays:
+    """Open an imported graph.
+
+    Raises
+    ------
+    DataError
+        When it is damaged.
+    """
+    return PreparedArrays(folder, "import the graph again")
+
+
+def _read(
+    path: Path,
+    features: Path | None,
+    feature_length: int | None,
+    labels: Path | None,
+    classes: int | None,
+) -> tuple[RawGraph, list[str]]:
+    description = partition_json(path) if path.is_dir() else None
+    if path.is_dir() and description is None:
+        if not (path / "raw").is_dir():
+            problem = (
+                "is neither a folder of OGB (raw/) nor of DistDGL (part-0 in json)"
+            )
+            raise DataError(problem, path=str(path))
+        return ogb_source(path).load(), []
+    rows = _feature_rows(features) if features else None
+    words = _rows(labels, read_words) if labels else None
+    notes: list[str] = []
+    if description is not None:
+        found = read_partitions(description)
+    elif path.suffix in _READERS:
+        found = _READERS[path.suffix](path)
+    else:
+        stated = [len(words)] if words is not None else []
+        stated += [rows.vertices] if rows else []
+        found, notes = _edge_list(path, min(stated, default=None))
+    found = replace(
+        found,
+        features=rows or found.features,
+        labels=words if words is not None else found.labels,
+    )
+    return _made_up(found, feature_length, classes, notes).checked(), notes
+
+
+def _edge_list(path: Path, vertices: int | None) -> tuple[FoundGraph, list[str]]:
+    """Return the graph of an edge list; ids with gaps are numbered anew, in order."""
+    ends = read_edges(path, vertices)
+    notes, found = [], None  # rows say how many, if there are any
+    if vertices is None:
+        ids, numbered = np.unique(ends, return_inverse=True)
+        if len(ids) and ids[-1] >= len(ids):
+            notes = [f"{len(ids)} ids up to {ids[-1]} were numbered anew, in order"]
+        ends, found = numbered.reshape(ends.shape), len(ids)
+    loops = int((ends[0] == ends[1]).sum())
+    notes += [f"{loops} self-loops were left out"] if loops else []
+    return FoundGraph(ends[0], ends[1], str(path), vertices=found), notes
+
+
+def _made_up(
+    found: FoundGraph, feature_length: int | None, classes: int | None, notes: list[str]
+) -> FoundGraph:
+    counts = [len(found.labels)] if found.labels is not None else []
+    counts += [found.features.vertices] if found.features else []
+    counts += [found.vertices] if found.vertices else []
+    vertices = max(counts, default=0) or _highest(found) + 1
+    if feature_length is not None and found.features is None:
+        notes.append(f"features of length {feature_length} are made up")
+
+        def rows(start: int, stop: int) -> NDArray[np.float32]:
+            rng = np.random.default_rng([start, 7])
+            return rng.standard_normal((stop - start, feature_length), np.float32)
+
+        found = replace(found, features=FeatureRows(vertices, feature_length, rows))
+    if classes is not None and found.labels is None:
+        notes.append(f"labels of {classes} classes are made up")
+        drawn = np.random.default_rng(8).integers(classes, size=vertices)
+        found = replace(found, labels=drawn)
+    return found
+
+
+def _highest(found: FoundGraph) -> int:
+    return max(
+        int(ends.max(initial=-1)) for ends in (found.sources, found.destinations)
+    )
+
+
+def _feature_rows(path: Path) -> FeatureRows:
+    return FeatureRows.dense(_rows(path, read_numbers), str(path))
+
+
+def _rows(path: Path, read_text: Callable[[Path], NDArray[Any]]) -> NDArray[Any]:
+    with one_error(path):
+        try:
+            if path.suffix != ".npy":
+                return read_text(path)
+            with open_input(path):  # no pipe
+                return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        except FileNotFoundError as error:
+            raise DataError("there is no such file", path=str(path)) from error
+
+
+def _write(
+    folder: Path, graph: RawGraph, path: Path, notes: list[str]
+) -> dict[str, Any]:
+    arrays = {
+        "indptr": graph.structure.indptr,
+        "indices": graph.structure.indices,
+        "labels": graph.labels,
+    }
+    if len(graph.train):
+        arrays |= {part: getattr(graph, part) for part in SPLIT}
+    if graph.owner is not None:
+        arrays["owner"] = graph.owner
+    write_arrays(folder, arrays)
+    shape = graph.structure.vertices, graph.feature_length
+    with (folder / "features.npy").open("wb") as file:
+        write_header(file, np.dtype(np.float32), shape)
+        for _, rows in graph.slices():
+            file.write(np.ascontiguousarray(rows, np.float32).data)
+    return {
+        "origin": str(path.resolve()),
+        "notes": notes,
+        "vertices": graph.structure.vertices,
+        "edges": len(graph.structure.indices),
+        "classes": graph.classes,
+        "feature_length": graph.feature_length,
+        "train": len(graph.train),
+        "parts": int(graph.owner.max()) + 1 if graph.owner is not None else 0,
+    }
+
+
+def _load(kept: PreparedArrays) -> RawGraph:
+    nothing = np.empty(0, np.int64)
+    split = {p: kept.array(p) if kept.holds(p) else nothing for p in SPLIT}
+    features = kept.array("features")
+    return RawGraph(
+        Structure(kept.array("indptr"), kept.array("indices")),
+        kept.array("labels"),
+        **split,
+        classes=kept.facts["classes"],
+        feature_length=kept.facts["feature_length"],
+        rows=lambda start, stop: np.asarray(features[start:stop]),
+        origin=str(kept.folder),
+        owner=kept.array("owner") if kept.holds("owner") else None,
+    )
+
+
+def clear_imported(name: str) -> int:
+    """Remove an imported graph; return its bytes.
+
+    Raises
+    ------
+    DataError
+        When there is none of that name.
+    """
+    folder = imports_home() / name
+    if not (folder / MANIFEST).exists():
+        raise DataError("no graph was imported under this name", path=name)
+    freed = sum(path.stat().st_size for path in folder.iterdir())
+    shutil.rmtree(folder)
+    folder.with_suffix(".lock").unlink(missing_ok=True)
+    return freed

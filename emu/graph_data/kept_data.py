@@ -1,0 +1,159 @@
+"""What data there are on this computer: imported, in EMU_DATA, prepared."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from emu.errors import DataError
+from emu.graph_data.imported import (
+    MANIFEST,
+    clear_imported,
+    imports_home,
+    open_imported,
+)
+from emu.graph_data.prepared import PreparedArrays, cache_home
+from emu.graph_data.sources import data_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class KeptData:
+    """One graph, or one prepared form of a graph.
+
+    Parameters
+    ----------
+    kind
+        ``imported``, ``file`` (found in EMU_DATA), or ``prepared``.
+    vertices, edges
+        Edges in both directions; None where only reading the files would say.
+    size
+        Bytes on disk.
+    origin
+        Where it came from; of a prepared form, how it is partitioned.
+    """
+
+    name: str
+    kind: str
+    vertices: int | None
+    edges: int | None
+    size: int
+    origin: str
+
+
+def kept_data() -> list[KeptData]:
+    """Return every graph and every prepared form, the damaged ones named as such."""
+    return [*_graphs(), *_prepared()]
+
+
+def clear_data(names: list[str]) -> int:
+    """Remove prepared forms: of all graphs, or the named imports and their forms.
+
+    Files in EMU_DATA stay.
+
+    Returns
+    -------
+    int
+        Bytes freed.
+
+    Raises
+    ------
+    DataError
+        When nothing is kept under a name, or it cannot be removed.
+    """
+    prepared = cache_home() / "prepared"
+    freed = 0
+    try:
+        for name in names:
+            imported = (imports_home() / name / MANIFEST).exists()
+            forms = [folder for kept, folder in _forms() if kept.name == name]
+            if not imported and not forms:
+                raise DataError(
+                    f"nothing is kept under this name in {cache_home()}", path=name
+                )
+            freed += clear_imported(name) if imported else 0
+            freed += sum(map(_remove, forms))
+        if not names and prepared.is_dir():
+            freed += _remove(prepared)
+    except OSError as error:
+        raise DataError(
+            f"cannot be removed: {error.strerror}", path=str(error.filename)
+        ) from error
+    return freed
+
+
+def _remove(folder: Path) -> int:
+    size = _size(folder)
+    shutil.rmtree(folder)
+    folder.with_suffix(".lock").unlink(missing_ok=True)
+    return size
+
+
+def _size(folder: Path) -> int:
+    return sum(
+        os.lstat(os.path.join(root, file)).st_size  # noqa: PTH118 - as os.walk says it
+        for root, _, files in os.walk(folder)
+        for file in files
+    )
+
+
+def _graphs() -> Iterator[KeptData]:
+    for folder in data_folders():
+        for graph in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if (graph / MANIFEST).is_file():
+                yield _imported(graph)
+            elif (graph / "raw").is_dir() or any(graph.glob("*.npz")):
+                name = graph.name.replace("ogbn_", "ogbn-")
+                yield KeptData(name, "file", None, None, _size(graph), str(graph))
+
+
+def _imported(folder: Path) -> KeptData:
+    try:
+        kept = open_imported(folder)
+    except DataError as error:
+        return KeptData(folder.name, "imported", None, None, 0, error.problem)
+    facts = kept.facts
+    said = "; ".join([facts["origin"], *facts["notes"]])
+    return KeptData(
+        folder.name, "imported", facts["vertices"], facts["edges"], kept.size, said
+    )
+
+
+def _prepared() -> Iterator[KeptData]:
+    for kept, _ in _forms():
+        yield kept
+
+
+def _forms() -> Iterator[tuple[KeptData, Path]]:
+    home = cache_home() / "prepared"
+    for folder in sorted(home.iterdir()) if home.is_dir() else ():
+        if not (folder / MANIFEST).is_file():
+            continue
+        try:
+            kept = PreparedArrays(folder)
+        except DataError as error:
+            yield (
+                KeptData(folder.name, "prepared", None, None, 0, error.problem),
+                folder,
+            )
+            continue
+        facts = kept.facts
+        said = f"{facts['parts']} parts by {facts['partitioner']}, seed {facts['seed']}"
+        if facts["scale"] != 1:
+            said += f", scale {facts['scale']:g}"
+        yield (
+            KeptData(
+                facts["name"],
+                "prepared",
+                facts["vertices"],
+                facts["edges"],
+                kept.size,
+                said,
+            ),
+            folder,
+        )

@@ -1,0 +1,84 @@
+"""Graphs that torch.save has written: a PyTorch Geometric ``Data``, or named tensors.
+
+Read with torch's own loader for weights only, which builds tensors and containers and
+calls nothing that the file names. The classes of PyTorch Geometric are stood in for by
+empty ones, so that it need not be installed and none of its code runs.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from typing import TYPE_CHECKING, Any, Self
+
+from emu.errors import DataError
+from emu.graph_data.readers.named_arrays import NAMES, found_graph
+from emu.input_file import one_error, open_input
+from emu.names import printable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from emu.graph_data.readers.found_graph import FoundGraph
+
+_CLASSES = (
+    "data.data.Data", "data.data.DataEdgeAttr", "data.data.DataTensorAttr",
+    "data.storage.GlobalStorage", "data.storage.NodeStorage",
+    "data.storage.EdgeStorage",
+)  # fmt: skip
+
+
+class _StandIn:
+    """An object of PyTorch Geometric, of which only the attributes are wanted."""
+
+    def __new__(cls, *_: object) -> Self:
+        return super().__new__(cls)
+
+
+def read_torch(path: Path) -> FoundGraph:
+    """Return what a file of torch says of a graph.
+
+    Raises
+    ------
+    DataError
+        When it is damaged, holds no edges, or other objects than tensors and a Data.
+    """
+    import torch
+
+    stands_in = [
+        (type(name, (_StandIn,), {}), f"torch_geometric.{name}") for name in _CLASSES
+    ]
+    with one_error(path), open_input(path) as file:
+        try:
+            with (
+                torch.serialization.safe_globals(stands_in),  # type: ignore[arg-type]
+                warnings.catch_warnings(),
+            ):
+                warnings.simplefilter("ignore")  # the error says what matters
+                content = torch.load(file, map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError as error:
+            # What follows the first sentence advises to trust the file.
+            said = str(error).split("Unsupported global: GLOBAL ")[-1].split(" was ")[0]
+            problem = (
+                "holds more than tensors and a graph of PyTorch Geometric "
+                f"({printable(said, limit=80)}), which is never loaded; save "
+                "data.to_dict() instead"
+            )
+            raise DataError(problem, path=str(path)) from error
+        arrays = {
+            name: value.detach().numpy()
+            for name, value in _named(content).items()
+            if name in NAMES and isinstance(value, torch.Tensor)
+        }
+        return found_graph(arrays, str(path))
+
+
+def _named(content: Any) -> dict[str, Any]:
+    """Return the attributes of a ``Data``, or of what an in-memory data set stores."""
+    if isinstance(content, (tuple, list)) and content:
+        content = content[0]  # (data, slices, class)
+    while isinstance(content, _StandIn):
+        inner = vars(content)
+        content = inner.get("_mapping", inner.get("_store", {}))
+    named = content if isinstance(content, dict) else {}
+    return {name: value for name, value in named.items() if isinstance(name, str)}

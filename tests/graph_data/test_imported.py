@@ -1,0 +1,404 @@
+"""Graphs of one's own: brought in whole, or refused with the line that is wrong."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+from typing_extensions import override
+
+from emu.cli import app
+from emu.errors import DataError
+from emu.graph_data import open_dataset
+from emu.graph_data.imported import import_graph, imports_home
+from emu.graph_data.partitioning import _silence
+from emu.graph_data.readers.text_table import read_edges
+
+FILES = Path(__file__).parent / "files"
+
+
+def imported(path: Path, **options: Any) -> Any:
+    """Bring a graph in under a name of its own, and open it."""
+    name = f"own{len(list(imports_home().glob('*')))}"
+    import_graph(path, name, **options)
+    return open_dataset(name)
+
+
+def neighbours(dataset: Any) -> list[list[int]]:
+    indptr, indices = dataset.structure.indptr, dataset.structure.indices
+    return [indices[indptr[v] : indptr[v + 1]].tolist() for v in range(len(indptr) - 1)]
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+PATH = [[1], [0, 2], [1, 3], [2]]
+MADE_UP = {"feature_length": 3, "classes": 2}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0,1\n1,2\n2,3\n",
+        "0\t1\n1\t2\n2\t3",
+        "0 1\n1  2\n2 3\n",
+        "source,destination\n0,1\n1,2\n2,3\n",
+        "# from\tto\n0\t1\n1\t2\n# half way\n2\t3\n",
+        "% a comment\n\n0;1;0.5\n1;2;1.5\n2;3;7\n",
+        "\ufeff0, 1\n1, 2\n2, 3\n",
+        "0,1\r\n1,2\r\n1,1\r\n2,3\r\n0,1\r\n1,0\r\n",
+        "10,20\n20,300\n300,4000\n",
+    ],
+)
+def test_edge_lists_of_any_kind_are_read(text: str, tmp_path: Path) -> None:
+    """Header, comments, blanks, weights, loops, duplicates, gaps in the ids."""
+    assert neighbours(imported(written(tmp_path / "e.txt", text), **MADE_UP)) == PATH
+
+
+def test_a_packed_edge_list_is_read(tmp_path: Path) -> None:
+    (tmp_path / "e.csv.gz").write_bytes(gzip.compress(b"0,1\n1,2\n2,3\n"))
+
+    assert neighbours(imported(tmp_path / "e.csv.gz", **MADE_UP)) == PATH
+
+
+def test_an_edge_list_that_unpacks_without_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "e.csv.gz").write_bytes(gzip.compress(b"0,1\n" * 6_000_000, 1))
+
+    with pytest.raises(DataError, match="unpacks to more than 100 times its size"):
+        imported(tmp_path / "e.csv.gz", **MADE_UP)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("7", "line 4 is '7', it needs two vertex ids"),
+        ("7,x", "line 4 is '7 x'"),
+        ("7,1.5", "line 4 is '7 1.5'"),
+        ("7,-1", "line 4 is '7 -1'"),
+        ("7,8,9", "line 4 is '7 8 9'.*2 columns as in the lines before"),
+        ("7,99999999999999999999", "line 4 is '7 9+'"),
+        ("\x1b[31m,1", r"line 4 is '\\\\x1b\[31m 1'"),
+    ],
+)
+def test_a_bad_line_is_named(line: str, found: str, tmp_path: Path) -> None:
+    text = f"a,b\n0,1\n# comment\n{line}\n1,2\n"
+
+    with pytest.raises(DataError, match=found):
+        imported(written(tmp_path / "e.csv", text), **MADE_UP)
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    edges=st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)), min_size=1),
+    separator=st.sampled_from([",", "\t", " ", ";"]),
+    header=st.booleans(),
+)
+def test_edges_come_back_as_they_were_written(
+    edges: list[tuple[int, int]], separator: str, *, header: bool, tmp_path: Path
+) -> None:
+    lines = [f"from{separator}to"] * header
+    lines += [f"{a}{separator}{b}" for a, b in edges]
+    path = written(tmp_path / "e.txt", "\n".join(lines))
+
+    assert [*map(tuple, read_edges(path, None).T.tolist())] == edges
+
+
+def test_features_and_labels_come_from_files_of_their_own(tmp_path: Path) -> None:
+    """Rows say how many vertices there are: the last one has no edge."""
+    edges = written(tmp_path / "e.csv", "0,1\n1,2\n")
+    rows = written(tmp_path / "x.csv", "a,b\n1,2\n3,4\n5,6\n7,8\n")
+    words = written(tmp_path / "y.txt", "cat\ndog\n\ncat\n")
+    dataset = imported(edges, features=rows, labels=words)
+
+    assert neighbours(dataset) == [[1], [0, 2], [1], []]
+    assert dataset.labels.tolist() == [0, 1, -1, 0]
+    assert dataset.classes == 2
+    assert sorted([*dataset.train, *dataset.valid, *dataset.test]) == [0, 1, 3]
+    np.testing.assert_array_equal(dataset.gather(np.array([3, 0])), [[7, 8], [1, 2]])
+
+
+@pytest.mark.parametrize(
+    ("features", "labels", "problem"),
+    [
+        ("1,2\n3\n5,6\n", "0\n1\n0\n", "line 2 is '3', it needs 2 numbers"),
+        ("1,2\n3,nan\n5,6\n", "0\n1\n0\n", "line 2 is '3 nan', it needs 2 numbers"),
+        ("1\n2\n3\n4\n", "0\n1\n0\n", "has 3 labels and features of 4 vertices"),
+        ("1\n2\n", "0\n1\n", "line 2 is '1 2', it needs .* below 2, as features say"),
+        ("1\n2\n3\n", "0\n1\n-7\n", "vertex 2 has label -7.0"),
+        ("1\n2\n3\n", "0\n1\n0.5\n", "vertex 2 has label 0.5"),
+    ],
+)
+def test_what_does_not_fit_is_said(
+    features: str, labels: str, problem: str, tmp_path: Path
+) -> None:
+    edges = written(tmp_path / "e.csv", "0,1\n1,2\n")
+    rows, words = tmp_path / "x.csv", tmp_path / "y.csv"
+    with pytest.raises(DataError, match=problem):
+        imported(edges, features=written(rows, features), labels=written(words, labels))
+    assert not list(imports_home().glob("*[0-9]"))
+
+
+def test_what_is_missing_is_said_with_the_option(tmp_path: Path) -> None:
+    edges = written(tmp_path / "e.csv", "0,1\n")
+
+    with pytest.raises(DataError, match=r"--features.*--feature-length 100"):
+        imported(edges)
+    with pytest.raises(DataError, match=r"--labels.*--classes 10"):
+        imported(edges, feature_length=4)
+
+
+X, Y = np.arange(8, dtype=np.float32).reshape(4, 2), np.array([0, 1, 1, 0])
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "edge_index": {"edge_index": [[0, 1, 2], [1, 2, 3]], "x": X, "y": Y},
+    "edges": {"edges": [[0, 1], [1, 2], [2, 3]], "node_features": X, "node_labels": Y},
+    "adj": {
+        "adj_indptr": [0, 1, 2, 3, 3],
+        "adj_indices": [1, 2, 3],
+        "adj_shape": [4, 4],
+        "features": X,
+        "labels": Y,
+    },
+}
+MASKS = {
+    "train_mask": [1, 1, 0, 0],
+    "val_mask": [0, 0, 1, 0],
+    "test_mask": [0, 0, 0, 1],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("plural", [False, True])
+def test_npz_files_of_the_common_layouts_are_read(
+    layout: str, *, plural: bool, tmp_path: Path
+) -> None:
+    """The plural is that of several splits in one file: the first is taken."""
+    masks = {
+        f"{name}s" if plural else name: [mask, mask[::-1]] if plural else mask
+        for name, mask in MASKS.items()
+    }
+    np.savez(tmp_path / "g.npz", allow_pickle=False, **LAYOUTS[layout], **masks)
+    dataset = imported(tmp_path / "g.npz")
+
+    assert neighbours(dataset) == PATH
+    assert dataset.labels.tolist() == Y.tolist()
+    assert [*map(list, (dataset.train, dataset.valid, dataset.test))] == [
+        [0, 1],
+        [2],
+        [3],
+    ]
+    np.testing.assert_array_equal(dataset.gather(np.arange(4)), X)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"train_mask": [1, 1, 0]}, "the train mask is .* of shape .3,.*each of 4"),
+        ({"train_mask": [0, 0, 0, 0]}, "the train mask is empty"),
+        ({"x": X[:3]}, "has 4 labels and features of 3 vertices"),
+        ({"x": X.astype(str)}, "a number per vertex and feature"),
+        ({"y": np.eye(4)}, "labels have shape .4, 4., one class per vertex"),
+        ({"y": [0, 1, 1, 9999]}, "vertex 3 has label 9999"),
+        ({"edge_index": [[0.5], [1]]}, "edges are float64, whole numbers"),
+        ({"edge_index": [0, 1, 2]}, "it needs two ends per edge"),
+        ({"edge_index": [[0, 4], [1, 2]]}, "edge 1 names vertex 4"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_named(
+    changes: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
+    np.savez(
+        tmp_path / "g.npz",
+        allow_pickle=False,
+        **(LAYOUTS["edge_index"] | MASKS | changes),
+    )
+
+    with pytest.raises(DataError, match=problem):
+        imported(tmp_path / "g.npz")
+
+
+def test_a_graph_of_pytorch_geometric_is_read_without_it() -> None:
+    """torch_geometric 2.8.1 has written the file; no code of it is here."""
+    dataset = imported(FILES / "pytorch_geometric.pt")
+
+    assert neighbours(dataset) == PATH
+    assert dataset.train.tolist() == [0, 1]
+    np.testing.assert_array_equal(dataset.gather(np.array([3])), [[9, 10, 11]])
+
+
+class Harmful:
+    """Writes a file as soon as it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @override
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+def test_nothing_in_a_torch_file_is_executed(tmp_path: Path) -> None:
+    import torch
+
+    trap = tmp_path / "trap"
+    content = {"edge_index": torch.tensor([[0], [1]]), "x": Harmful(trap)}
+    torch.save(content, tmp_path / "g.pt")
+    (tmp_path / "h.pt").write_bytes(pickle.dumps(Harmful(trap), 2))
+    for name in ("g.pt", "h.pt"):
+        with pytest.raises(DataError, match="which is never loaded"):
+            imported(tmp_path / name)
+    assert not trap.exists()
+
+
+def dgl_graph() -> Any:
+    import dgl
+    import torch
+
+    rng = np.random.default_rng(0)
+    ends = [torch.tensor(rng.integers(0, 40, 200)) for _ in range(2)]
+    graph = dgl.graph((ends[0], ends[1]), num_nodes=40)
+    graph.ndata["feat"] = torch.arange(80.0).reshape(40, 2)
+    graph.ndata["label"] = torch.tensor(rng.integers(0, 3, 40))
+    graph.ndata["train_mask"] = torch.arange(40) < 25
+    return graph
+
+
+def test_a_graph_of_dgl_is_read(tmp_path: Path) -> None:
+    dgl = pytest.importorskip("dgl")
+    graph = dgl_graph()
+    dgl.save_graphs(str(tmp_path / "g.bin"), [graph])
+    dataset = imported(tmp_path / "g.bin")
+
+    both = dgl.to_simple(dgl.to_bidirected(dgl.remove_self_loop(graph)))
+    assert dataset.edges == both.num_edges()
+    assert neighbours(dataset)[7] == sorted(both.predecessors(7).tolist())
+    assert dataset.train.tolist() == list(range(25))
+
+
+@pytest.fixture
+def distdgl(tmp_path: Path) -> Path:
+    """Partition a graph as DistDGL does, and return the folder."""
+    dgl = pytest.importorskip("dgl")
+    folder = tmp_path / "parts"
+    graph = dgl_graph()
+    with _silence():
+        dgl.distributed.partition_graph(
+            graph, "own", 2, str(folder), part_method="random"
+        )
+        gc.collect()
+    return folder
+
+
+def test_partitions_of_distdgl_keep_their_vertices(distdgl: Path) -> None:
+    """Ids are those of DistDGL, which orders vertices by part; features tell which."""
+    import_graph(distdgl, "own")
+    dataset = open_dataset("own", partitioner="imported", parts=2)
+    ranges = json.loads((distdgl / "own.json").read_text())["node_map"]["_N"]
+
+    for part, (first, last) in enumerate(ranges):
+        assert np.flatnonzero(dataset.owner == part).tolist() == [*range(first, last)]
+    rows = dataset.gather(np.arange(40))
+    original = rows[:, 0].astype(int) // 2  # feature 0 of vertex v is 2 v
+    whole = imported_graph(dgl_graph(), distdgl.parent)
+    renamed = [sorted(original[one].tolist()) for one in neighbours(dataset)]
+    assert renamed == [neighbours(whole)[v] for v in original]
+    assert dataset.labels.tolist() == whole.labels[original].tolist()
+
+
+def imported_graph(graph: Any, folder: Path) -> Any:
+    import dgl
+
+    dgl.save_graphs(str(folder / "whole.bin"), [graph])
+    return imported(folder / "whole.bin")
+
+
+def test_an_assignment_for_other_machines_is_refused(distdgl: Path) -> None:
+    import_graph(distdgl, "own")
+
+    with pytest.raises(DataError, match="imported in 2 parts, the job has 3"):
+        open_dataset("own", partitioner="imported", parts=3)
+    with pytest.raises(DataError, match="needs a graph that was imported with its"):
+        open_dataset("products-like", scale=0.001, partitioner="imported", parts=2)
+
+
+@pytest.mark.parametrize("file", ["part1/graph.dgl", "part0/node_feat.dgl"])
+def test_a_missing_part_is_named(file: str, distdgl: Path) -> None:
+    (distdgl / file).unlink()
+
+    with pytest.raises(DataError, match=f"{file}: part {file[4]} of the graph is miss"):
+        imported(distdgl)
+
+
+def test_parts_lie_in_their_folder(distdgl: Path) -> None:
+    stated = json.loads((distdgl / "own.json").read_text())
+    stated["part-1"]["part_graph"] = "../../elsewhere.dgl"
+    (distdgl / "own.json").write_text(json.dumps(stated))
+
+    with pytest.raises(DataError, match="outside this folder"):
+        imported(distdgl)
+
+
+SAID = (
+    "mine: 4 vertices, 4 edges (both directions), features of length 4, 2 classes, "
+    "split at random"
+)
+
+
+def emu(*arguments: str) -> Any:
+    return CliRunner().invoke(app, arguments)
+
+
+def test_the_commands_bring_in_list_and_clear(tmp_path: Path) -> None:
+    edges = written(tmp_path / "e.csv", "0,1\n1,2\n7,7\n")
+    options = ("--feature-length", "4", "--classes", "2")
+    done = emu("import", str(edges), "-o", "mine", *options)
+    assert done.output.splitlines() == [
+        SAID,
+        "  4 ids up to 7 were numbered anew, in order",
+        "  1 self-loops were left out",
+        "  features of length 4 are made up",
+        "  labels of 2 classes are made up",
+        "next: job.dataset: mine in a scenario of system: dgtp",
+    ]
+    again = emu("import", str(edges), "-o", "mine", *options)
+    assert "emu data clear mine" in again.output
+    assert again.exit_code == 3
+    open_dataset("mine", parts=2, partitioner="hash")
+    listed = json.loads(emu("data", "--json", "-").output)
+    kinds = {row["kind"]: row for row in listed if row["name"] == "mine"}
+    assert kinds["imported"]["origin"].startswith(str(edges))
+    assert kinds["prepared"]["origin"] == "2 parts by hash, seed 0"
+
+    assert "freed" in emu("data", "clear").output
+    assert "prepared" not in emu("data").output
+    assert emu("data", "clear", "mine").exit_code == 0
+    with pytest.raises(DataError, match="no data set is called mine: looked for mine/"):
+        open_dataset("mine")
+    assert emu("data", "clear", "mine").exit_code == 3
+
+
+@pytest.mark.parametrize("name", ["a/b", "products-like", "", "[x]"])
+def test_names_lead_out_of_no_folder(name: str, tmp_path: Path) -> None:
+    edges = written(tmp_path / "e.csv", "0,1\n")
+
+    assert emu("import", str(edges), "-o", name, "--classes", "2").exit_code == 3
+
+
+def test_a_damaged_import_says_what_to_do(tmp_path: Path) -> None:
+    edges = written(tmp_path / "e.csv", "0,1\n")
+    import_graph(edges, "mine", feature_length=2, classes=2)
+    (imports_home() / "mine" / "features.npy").write_bytes(b"")
+
+    with pytest.raises(DataError, match="import the graph again"):
+        open_dataset("mine")
+    assert "damaged" in emu("data").output
