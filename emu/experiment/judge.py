@@ -11,7 +11,7 @@ from emu.analysis.host_metrics import host_figures
 from emu.analysis.late_replay import host_effect, sensitivity
 from emu.analysis.lateness import chain_lateness
 from emu.analysis.verdict import decide
-from emu.runs.to_audit import gathered
+from emu.runs.to_audit import gathered, stated_volumes
 
 if TYPE_CHECKING:
     from emu.analysis.guards import Evidence
@@ -75,4 +75,7 @@ def evidence(
         byte_scale=settings.byte_scale,
         flow_ends=settings.flow_ends,
         times=times,
+        volumes=stated_volumes(
+            experiment.scenario, experiment.realization, settings.byte_scale
+        ),
     )

@@ -153,13 +153,13 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     least = volumes = None
     if realization is not None and emulation.get("compute") != "real":
         least = realization.times
-    if realization is not None and own is not None and own.profile is None:
-        volumes = np.rint(realization.volumes * byte_scale) / byte_scale
-    elif run.measured is not None:
+    if realization is not None and own is not None:
+        volumes = stated_volumes(own, realization, byte_scale)
+    if volumes is None and run.measured is not None:
         volumes = run.measured.volumes
     if schedule.rates is None:
         silent.append("there are no rates: flows are judged by their ends alone")
-    evidence = _evidence(run, schedule, time_scale, byte_scale, least)
+    evidence = _evidence(run, schedule, time_scale, byte_scale, least, volumes)
     if evidence is None:
         silent.append("frames.npz is missing: the guards cannot be asked again")
     return ToAudit(
@@ -182,6 +182,7 @@ def _evidence(
     time_scale: float,
     byte_scale: float,
     times: Floats | None,
+    volumes: Floats | None,
 ) -> Evidence | None:
     """Return what the processes of a run reported; None for runs of an earlier emu."""
     if not (run.path / "frames.npz").exists():
@@ -194,7 +195,20 @@ def _evidence(
         byte_scale=byte_scale,
         flow_ends=run.manifest.get("emulation", {}).get("flow_ends", "fluid"),
         times=times,
+        volumes=volumes,
     )
+
+
+def stated_volumes(
+    scenario: Scenario, realization: Realization, byte_scale: float
+) -> Floats | None:
+    """Return the bytes that every (edge, iteration) must carry, whole real ones.
+
+    None with a profile: its volumes are of other batches.
+    """
+    if scenario.profile is not None:
+        return None
+    return np.rint(realization.volumes * byte_scale) / byte_scale
 
 
 def _makespan(content: Mapping[str, Any]) -> float:
@@ -235,6 +249,7 @@ def gathered(
     byte_scale: float,
     flow_ends: FlowEnds,
     times: Floats | None,
+    volumes: Floats | None,
 ) -> Evidence:
     """Return what the guards look at; the parameters are those of `Evidence`.
 
@@ -256,4 +271,5 @@ def gathered(
         stale=figures.max_stale,
         stall=figures.stall + looks.longest,
         times=times,
+        volumes=volumes,
     )

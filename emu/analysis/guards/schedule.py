@@ -58,7 +58,8 @@ def lower_bounds(evidence: Evidence) -> Iterator[Finding]:
     if evidence.times is None:
         return
     schedule = evidence.schedule
-    volumes = np.nan_to_num(schedule.flow_bytes)
+    stated = schedule.flow_bytes if evidence.volumes is None else evidence.volumes
+    volumes = np.where(np.isnan(schedule.flow_bytes), 0.0, stated)
     least = earliest_ends(schedule.problem, evidence.times, volumes)
     early = least - schedule.task_end
     where = np.argwhere(early > _tolerance(evidence) + 1e-9 * least)

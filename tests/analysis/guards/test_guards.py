@@ -147,3 +147,12 @@ def test_no_schedule_is_faster_than_the_lower_bound(
     assert (least <= schedule.task_end * (1 + 1e-9)).all()
     path = bounds(problem, realization).critical_path
     assert least.max() == pytest.approx(path)  # the scheduler's own way to it
+
+
+def test_volumes_that_task_and_announcement_halve_alike_are_found() -> None:
+    problem, realization = two_machine_example(3)
+    half = replace(realization, volumes=realization.volumes / 2)
+
+    found = said(simulate(problem, half), volumes=realization.volumes)
+
+    assert any("(12) g0->s1[0] carried 20 of 40 bytes" in words for words in found)
