@@ -7,13 +7,14 @@ bytes likewise. Everything broken is listed, each with its names and amount.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from typing_extensions import override
 
 from emu.analysis import audit_stated
-from emu.analysis.link_load import fluid_bytes, peak_loads, worst_interval
+from emu.analysis.link_load import fluid_bytes, peak_loads, pieces, worst_interval
 from emu.analysis.slot_use import slot_faults
 from emu.analysis.violation import (
     Finding,
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.problem import RateHistory, Schedule
+    from emu.analysis.link_load import Pieces
+    from emu.problem import Schedule
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -121,7 +123,9 @@ def audit(
         raise ValueError(f"tolerances {tolerance} and {relative} must not be negative")
     rates = schedule.rates
     if rates is not None:  # what is no rate is named, and then left out
-        schedule = replace(schedule, rates=audit_stated.sound(schedule, rates))
+        schedule = replace(
+            schedule, rates=audit_stated.sound(schedule.problem.job, rates)
+        )
     auditor = _Auditor(schedule, tolerance, relative)
     auditor.check_shapes(times, least_times, volumes)
     checks = {
@@ -141,7 +145,7 @@ def audit(
         "(11)": tuple(auditor.one_flow_at_a_time()),
         "(12)": (
             *audit_stated.impossible_values(schedule),
-            *(audit_stated.rate_rows(schedule, rates, tolerance) if rates else ()),
+            *audit_stated.rate_rows(schedule, rates, tolerance),
             *auditor.all_bytes(volumes),
         ),
         "(13),(14)": tuple(auditor.port_capacity()),
@@ -282,12 +286,12 @@ class _Auditor:
     def all_bytes(self, volumes: Floats | None) -> Iterator[Findings]:
         """(12): every flow carries its volume, by its count and by its rates."""
         edge, n = np.nonzero(self._sent & self._remote[:, None])
-        sent, rates = self._schedule.flow_bytes[edge, n], self._schedule.rates
+        sent = self._schedule.flow_bytes[edge, n]
         if volumes is not None:
             expected = volumes[edge, n]
             yield self._same_bytes(sent, expected, 0.0, (edge, n), "carried")
-        if rates is not None:
-            fluid = fluid_bytes(self._schedule, rates)[edge, n]
+        if self._pieces is not None:
+            fluid = fluid_bytes(self._pieces)[edge, n]
             slack = self._tolerance * self._narrowest()[edge]
             yield self._same_bytes(fluid, sent, slack, (edge, n), "was given rates for")
 
@@ -295,8 +299,8 @@ class _Auditor:
         """(13), (14): no port carries more than its capacity."""
         over = list(
             self._over_in_every_interval()
-            if self._schedule.rates is None
-            else self._over_at_every_instant(self._schedule.rates)
+            if self._pieces is None
+            else self._over_at_every_instant(self._pieces)
         )
         yield len(self._problem.capacities), over
 
@@ -308,8 +312,8 @@ class _Auditor:
         ]
         yield len(self._problem.pools), found
 
-    def _over_at_every_instant(self, rates: RateHistory) -> Iterator[Violation]:
-        peaks = peak_loads(self._schedule, rates, self._tolerance)
+    def _over_at_every_instant(self, of: Pieces) -> Iterator[Violation]:
+        peaks = peak_loads(of, self._tolerance)
         for port, capacity in enumerate(self._problem.capacities):
             load, time = peaks[port]
             if load > capacity * (1 + self._relative):
@@ -333,6 +337,11 @@ class _Auditor:
                     f"of {capacity:g} B/s carries too much "
                     f"from {since:g} to {until:g} s",
                 )
+
+    @cached_property
+    def _pieces(self) -> Pieces | None:
+        rates = self._schedule.rates
+        return None if rates is None else pieces(self._schedule, rates)
 
     # --- comparisons ----------------------------------------------------------------
 

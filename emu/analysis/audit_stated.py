@@ -133,9 +133,17 @@ def readiness(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
 
 
 def rate_rows(
-    schedule: Schedule, rates: RateHistory, tolerance: float
+    schedule: Schedule, rates: RateHistory | None, tolerance: float
 ) -> Iterator[Findings]:
-    """(12): rates are numbers, in the order of time, of flows that are under way."""
+    """(12): rates are numbers, in the order of time, of flows that are under way.
+
+    Parameters
+    ----------
+    rates
+        As they were written; the schedule holds those of them that are `sound`.
+    """
+    if rates is None or schedule.rates is None:
+        return
     job = schedule.problem.job
     edge, iteration, rate = rates.edge, rates.iteration, rates.rate
     bad = ~_sound(job, rates)
@@ -153,7 +161,7 @@ def rate_rows(
             for i in np.flatnonzero(bad).tolist()
         ],
     )
-    yield from _misplaced(schedule, sound(schedule, rates), tolerance)
+    yield from _misplaced(schedule, schedule.rates, tolerance)
 
 
 def _misplaced(
@@ -162,21 +170,18 @@ def _misplaced(
     """(12): rates belong to flows that are sent, while these are under way."""
     job, time = schedule.problem.job, rates.time
     edge, iteration, rate = rates.edge, rates.iteration, rates.rate
-    start, end = (
-        schedule.flow_start[edge, iteration],
-        schedule.flow_end[edge, iteration],
-    )
-    carried = rate > 0
+    flow = edge * job.iterations + iteration
+    end = schedule.flow_end.ravel()[flow]
     remote = np.array([bool(hops) for hops in schedule.problem.hops], dtype=bool)
     back = np.zeros(time.size)
     back[1:] = np.maximum.accumulate(time)[:-1] - time[1:]
+    slack = tolerance + _ROUNDING * np.abs(time)
     for off, words in (
-        (np.where(carried, start - time, 0.0), "before it started"),
-        (np.where(carried, time - end, 0.0), "after it ended"),
-        (np.where(~remote[edge] | np.isnan(end), np.inf, 0.0), "and is not sent"),
+        ((schedule.flow_start.ravel()[flow] - time) * (rate > 0), "before it started"),
+        ((time - end) * (rate > 0), "after it ended"),
+        (np.where(remote[edge] & ~np.isnan(end), 0.0, np.inf), "and is not sent"),
         (back, "in a row that is not in the order of time"),
     ):
-        slack = tolerance + _ROUNDING * np.abs(time)
         yield (
             time.size,
             [
@@ -193,9 +198,11 @@ def _misplaced(
         )
 
 
-def sound(schedule: Schedule, rates: RateHistory) -> RateHistory:
+def sound(job: Job, rates: RateHistory) -> RateHistory:
     """Return the rows that are rates of flows of the job."""
-    kept = _sound(schedule.problem.job, rates)
+    kept = _sound(job, rates)
+    if kept.all():
+        return rates
     return RateHistory(
         rates.time[kept], rates.edge[kept], rates.iteration[kept], rates.rate[kept]
     )

@@ -2,39 +2,67 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from emu.problem import RateHistory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emu.problem import RateHistory, Schedule
+    from emu.problem import Schedule
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
 
-def _pieces(
-    schedule: Schedule, rates: RateHistory
-) -> tuple[Ints, Ints, Floats, Floats, Floats]:
-    """Return edge, iteration, rate, start and end of every piece of constant rate.
+#: Sums of (instant, port) that are made at once: 32 MB.
+_BLOCK = 1 << 22
 
-    The pieces of a flow stand together, in the order of time.
+
+class Pieces(NamedTuple):
+    """Pieces of constant rate; those of a flow stand together, in the order of time.
+
+    ``history``: the rates as they were written. ``order``: its rows, flow by flow.
+    ``rates``: the history in that order, a row per piece. ``goes_on``: whether the next
+    piece is of the same flow. ``end``: when that one begins, or the flow ends, seconds.
     """
-    order = np.lexsort((rates.iteration, rates.edge))  # stable: time stays in order
-    edge, iteration = rates.edge[order], rates.iteration[order]
-    start, end = rates.time[order], schedule.flow_end[edge, iteration]
-    goes_on = (edge[1:] == edge[:-1]) & (iteration[1:] == iteration[:-1])
-    end[:-1][goes_on] = start[1:][goes_on]
-    return edge, iteration, rates.rate[order], start, end
+
+    schedule: Schedule
+    history: RateHistory
+    order: Ints
+    rates: RateHistory
+    goes_on: NDArray[np.bool_]
+    end: Floats
 
 
-def fluid_bytes(schedule: Schedule, rates: RateHistory) -> Floats:
+def pieces(schedule: Schedule, rates: RateHistory) -> Pieces:
+    """Return the pieces of all flows."""
+    edge, iteration = _short(rates.edge), _short(rates.iteration)
+    order = np.lexsort((iteration, edge))  # stable: time stays in order
+    edge, iteration, time = rates.edge[order], rates.iteration[order], rates.time[order]
+    goes_on = np.zeros(order.size, dtype=bool)
+    goes_on[:-1] = (edge[1:] == edge[:-1]) & (iteration[1:] == iteration[:-1])
+    last = np.flatnonzero(~goes_on)
+    end = np.roll(time, -1)
+    end[last] = schedule.flow_end[edge[last], iteration[last]]
+    ordered = RateHistory(time, edge, iteration, rates.rate[order])
+    return Pieces(schedule, rates, order, ordered, goes_on, end)
+
+
+def _short(values: Ints) -> NDArray[Any]:
+    """Return the same in 16 bits where they fit: a fourth of the time to sort."""
+    return values.astype(np.min_scalar_type(int(values.max(initial=0))))
+
+
+def fluid_bytes(of: Pieces) -> Floats:
     """Return the bytes that the rates of each (edge, iteration) amount to."""
-    edge, iteration, rate, start, end = _pieces(schedule, rates)
-    fluid = np.zeros(schedule.flow_end.shape)
-    np.add.at(fluid, (edge, iteration), rate * (end - start))
+    rates, fluid = of.rates, np.zeros(of.schedule.flow_end.shape)
+    first = np.flatnonzero(~np.roll(of.goes_on, 1))
+    if first.size:
+        carried = np.add.reduceat(rates.rate * (of.end - rates.time), first)
+        fluid[rates.edge[first], rates.iteration[first]] = carried
     return fluid
 
 
@@ -53,29 +81,56 @@ def _instants(times: Floats, tolerance: float) -> Ints:
     return np.cumsum(number)
 
 
-def peak_loads(
-    schedule: Schedule, rates: RateHistory, tolerance: float
-) -> list[tuple[float, float]]:
+def peak_loads(of: Pieces, tolerance: float) -> list[tuple[float, float]]:
     """Return the largest summed rate over every port, B/s, and when it occurs.
 
     Changes within ``tolerance`` seconds count as one instant.
     """
-    edge, _, rate, start, end = _pieces(schedule, rates)
-    time = np.concatenate([start, end])
-    order = np.argsort(time, kind="stable")
-    time, change = time[order], np.concatenate([rate, -rate])[order]
-    edge = np.concatenate([edge, edge])[order]
+    edge, time, change = _changes(of)
+    order = np.argsort(time, kind="stable")  # nearly in order, as histories are
+    edge, time, change = edge[order], time[order], change[order]
     instant = _instants(time, tolerance)
     begin = time[np.flatnonzero(np.diff(instant, prepend=-1))]
-    peaks = []
-    for port in range(len(schedule.problem.capacities)):
-        crosses = _crossing(schedule, port)[edge]
-        load = np.cumsum(np.bincount(instant[crosses], change[crosses], begin.size))
-        worst = int(np.argmax(load)) if load.size else -1
-        peaks.append(
-            (float(load[worst]), float(begin[worst])) if load.size else (0.0, 0.0)
-        )
-    return peaks
+    hops = [list(path) for path in of.schedule.problem.hops]
+    ports = len(of.schedule.problem.capacities)
+    level, peak, at = np.zeros((3, ports))
+    rows = max(_BLOCK // max(ports, 1), 1)
+    for first in range(0, begin.size, rows):
+        since, until = np.searchsorted(instant, [first, first + rows])
+        there = instant[since:until] - first
+        loads = _summed(there, edge[since:until], change[since:until], hops, ports)
+        loads = level + np.cumsum(loads, axis=0)
+        worst = np.argmax(loads, axis=0)
+        most = loads[worst, np.arange(ports)]
+        at = np.where(most > peak, begin[first + worst], at)
+        peak, level = np.maximum(most, peak), loads[-1]
+    return list(zip(peak.tolist(), at.tolist(), strict=True))
+
+
+def _summed(
+    instant: Ints, edge: Ints, change: Floats, hops: list[list[int]], ports: int
+) -> Floats:
+    """Return the sum of changes of every (instant, port)."""
+    columns = ports + 1  # the last takes what crosses fewer links
+    summed = np.zeros((int(instant[-1]) + 1) * columns)
+    for hop in range(max(map(len, hops), default=0)):
+        port = np.array([path[hop] if hop < len(path) else ports for path in hops])
+        summed += np.bincount(instant * columns + port[edge], change, summed.size)
+    return summed.reshape(-1, columns)[:, :ports]
+
+
+def _changes(of: Pieces) -> tuple[Ints, Floats, Floats]:
+    """Return edge, time and change of rate, of every row and of every flow's end."""
+    before = np.roll(of.rates.rate, 1)
+    before[np.flatnonzero(~np.roll(of.goes_on, 1))] = 0.0
+    change = np.empty_like(before)
+    change[of.order] = of.rates.rate - before
+    last = np.flatnonzero(~of.goes_on)
+    return (
+        np.concatenate([of.history.edge, of.rates.edge[last]]),
+        np.concatenate([of.history.time, of.end[last]]),
+        np.concatenate([change, -of.rates.rate[last]]),
+    )
 
 
 def _crossing(schedule: Schedule, port: int) -> NDArray[np.bool_]:

@@ -81,13 +81,11 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
 def _due(evidence: Evidence) -> NDArray[np.bool_]:
     """Return which (edge, iteration) carry a frame, within a machine or between two."""
     job = evidence.schedule.problem.job
-    return np.array(
-        [
-            [not edge.credit and job.sends(e, n) for n in range(job.iterations)]
-            for e, edge in enumerate(job.edges)
-        ],
-        dtype=bool,
-    ).reshape(evidence.schedule.flow_end.shape)
+    count = [
+        0 if edge.credit else sent
+        for edge, sent in zip(job.edges, job.flow_counts, strict=True)
+    ]
+    return np.arange(job.iterations) < np.array(count, dtype=np.int64)[:, None]
 
 
 def _shaped(evidence: Evidence) -> NDArray[np.bool_]:

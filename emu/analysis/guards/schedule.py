@@ -106,8 +106,8 @@ def earliest_ends(problem: Problem, times: Floats, volumes: Floats) -> Floats:
         for task in order:
             start = ends[task][n - 1] if n else 0.0
             for e in incoming[task]:
-                if n >= lags[e]:
-                    start = max(start, there[e][n - lags[e]])
+                if n >= lags[e] and there[e][n - lags[e]] > start:
+                    start = there[e][n - lags[e]]
             ends[task][n] = end = start + took[task][n]
             for e in outgoing[task]:
                 before = there[e][n - 1] if n else 0.0
