@@ -92,7 +92,7 @@ def raw_sender(pipe: Connection) -> None:
 
 
 def emu_receiver(pipe: Connection, full: bool) -> None:  # noqa: FBT001 -- a process's
-    """Serve bursts over our own transport; if full, count and give credit."""
+    """Serve bursts over our own transport; if full, give credit."""
 
     async def main() -> None:
         tune_process()
@@ -106,11 +106,7 @@ def emu_receiver(pipe: Connection, full: bool) -> None:  # noqa: FBT001 -- a pro
             came.set_result(connection)
             await over.wait()
 
-        shaped = {0} if full else ()
-        server = DataServer(
-            keys=edge_keys(TOKEN, [0]), inbox=inbox, pool=pool, shaped=shaped
-        )
-        server.traffic.start(RunClock(time.monotonic(), 1.0))
+        server = DataServer(keys=edge_keys(TOKEN, [0]), inbox=inbox, pool=pool)
         messages = ControlServer(token=TOKEN, on_connection=joined, owner="bench")
         address = await messages.start("127.0.0.1")
         pipe.send((await server.start("127.0.0.1"), address))

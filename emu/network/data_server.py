@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -24,7 +24,6 @@ from emu.network.authentication import (
 from emu.network.frame_log import FrameLog
 from emu.network.inbox import Delivery, Inbox
 from emu.network.rx_timestamps import ArrivalReader
-from emu.network.traffic import Traffic
 from emu.network.tuning import tune_socket
 from emu.wire import (
     DATA_KINDS,
@@ -75,8 +74,6 @@ class DataServer:
         not; waiters of the edge get the same error.
     limits
         Of frames on accepted connections.
-    shaped
-        Edges whose bytes `traffic` counts: those between machines.
     hello_timeout
         Wall seconds a stranger has to introduce itself.
     tell
@@ -92,7 +89,6 @@ class DataServer:
         on_arrival: OnArrival | None = None,
         on_failure: OnFailure | None = None,
         limits: WireLimits | None = None,
-        shaped: Collection[int] = (),
         hello_timeout: float = 10.0,
         tell: Callable[[str], None] | None = None,
     ) -> None:
@@ -100,7 +96,6 @@ class DataServer:
         self.inbox, self.pool = inbox, pool
         self.on_arrival, self.on_failure = on_arrival, on_failure
         self.limits = limits or WireLimits()
-        self.shaped, self.traffic = frozenset(shaped), Traffic()
         self.log = FrameLog()
         self.hello_timeout = hello_timeout
         self.connected: dict[int, DataConnection] = {}
@@ -218,7 +213,6 @@ class DataConnection:
         self._edge: int | None = None
         self._challenge: Challenge | None = None
         self._newest = -1
-        self._counted = False
         self._first = self._wall = 0.0  # of this frame's payload, of all that came
         self._open = True
         tune_socket(sock)
@@ -250,7 +244,7 @@ class DataConnection:
         if not count:
             self._ended("")
             return
-        self._wall, before = wall, self._reader.body_bytes
+        self._wall = wall
         try:
             self._reader.received(count)
             while self._open and (came := self._reader.take()) is not None:
@@ -263,8 +257,6 @@ class DataConnection:
         except BaseException:
             self._ended(", for a fault of this process")  # or it is called for ever
             raise
-        if self._counted:
-            self._server.traffic.note(wall, self._reader.body_bytes - before)
 
     def _allocate(self, size: int) -> memoryview:
         self._first = self._wall
@@ -296,7 +288,7 @@ class DataConnection:
         if edge in server.connected:
             raise NodeMisbehaved(f"edge {edge} is connected already")
         self._deadline.cancel()
-        self._edge, self._counted = edge, edge in server.shaped
+        self._edge = edge
         self._reader.trust(kinds=DATA_KINDS, limits=server.limits)
         self._answer({"accepted": edge})
         server.accept(edge, self)

@@ -293,7 +293,7 @@ class OutEdge:
         outgoing = queued.outgoing
         left = payload_bytes + max(0, outgoing.overhead - outgoing.sent)
         while left > 0 and not outgoing.done:
-            views, before = outgoing.peek(min(left, BURST)), outgoing.body_sent
+            views = outgoing.peek(min(left, BURST))
             queued.last = time.monotonic()
             try:
                 if len(views) == 1:
@@ -310,8 +310,6 @@ class OutEdge:
                 queued.first = queued.last
             outgoing.advance(count)
             left -= count
-            if queued.shaped and self._pacer is not None:
-                self._pacer.traffic.note(queued.last, outgoing.body_sent - before)
             if not queued.shaped:
                 break  # one burst per turn of the loop, so that others get theirs
         return True

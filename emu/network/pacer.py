@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 from emu.network.clock import Alarm, RunClock
 from emu.network.frame_log import FrameLog
 from emu.network.send_log import SendLog
-from emu.network.traffic import Traffic
 from emu.shaping import Depth, FlowEnds, Looks, RateSegment
 
 if TYPE_CHECKING:
@@ -119,14 +118,12 @@ class Pacer:
         self._due = math.inf
         self._wakes, self._max_lag, self._lag = 0, 0.0, 0.0
         self.lag = 0.0  # wall seconds by which the present ring is late
-        self.traffic, self.log = Traffic(), SendLog()
-        self.departures = FrameLog()
+        self.log, self.departures = SendLog(), FrameLog()
 
     def start(self, clock: RunClock) -> None:
         """Let shaped frames go, from now on by this clock; before it they wait."""
         self._clock = clock
         self.looks, self.depth = pace_at(clock.time_scale, *self._pace)
-        self.traffic.start(clock)
         for edge in list(self._active):
             self.look(edge)
 

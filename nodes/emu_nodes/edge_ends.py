@@ -55,7 +55,6 @@ class EdgeEnds:
     def _server(self) -> DataServer:
         return DataServer(
             keys={e["edge"]: e["key"] for e in self._between_processes(self._inputs)},
-            shaped=[e["edge"] for e in self._inputs if e["shaped"]],
             inbox=self.inbox,
             pool=self.pool,
             on_arrival=self._arrived,
@@ -133,7 +132,6 @@ class EdgeEnds:
     def start(self, clock: RunClock) -> None:
         """Report arrivals from now on, in run time."""
         self._clock = clock
-        self.server.traffic.start(clock)
 
     def statistics(self) -> dict[str, Any]:
         """Return what was received and sent over connections, and what waited."""

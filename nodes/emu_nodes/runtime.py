@@ -315,7 +315,6 @@ class NodeProcess:
             **ends.statistics(),
             "pacer": dataclasses.asdict(pacer.statistics()),
             "flows": pacer.log.packed(cast("RunClock", self._clock)),
-            "traffic": [pacer.traffic.to_json(), ends.server.traffic.to_json()],
             "host_metrics": host_metrics.to_json(),
             "cpu_seconds": usage.ru_utime + usage.ru_stime,
             "peak_memory": usage.ru_maxrss * 1024,

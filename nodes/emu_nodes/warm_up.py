@@ -82,9 +82,7 @@ async def _edge_to_itself(
     def arrived(edge: int, n: int, wall: float, size: int, *_: Any) -> None:
         pack(FlowEnded(edge, n, wall, float(size)))
 
-    server = DataServer(
-        keys=keys, shaped=[0], inbox=inbox, pool=pool, on_arrival=arrived
-    )
+    server = DataServer(keys=keys, inbox=inbox, pool=pool, on_arrival=arrived)
     address = await server.start("127.0.0.1")
     try:
         edge = await open_edge(address, 0, key=keys[0], pacer=pacer, within=_WITHIN)

@@ -189,13 +189,7 @@ def test_scales_are_rounded_up_to_two_digits(value: float) -> None:
     assert float(f"{rounded:.2g}") == pytest.approx(rounded)
 
 
-def _traffic(width: float, counted: dict[int, int]) -> dict[str, Any]:
-    return {
-        "width": width, "index": list(counted), "bytes": list(counted.values())
-    }  # fmt: skip
-
-
-def _counted(traffic: list[dict[str, Any]], **host_metrics: Any) -> dict[str, Any]:
+def _counted(**host_metrics: Any) -> dict[str, Any]:
     host = {"busy": 30.0, "idle": 60.0, "steal": 10.0}
     return {
         "host_metrics": {
@@ -204,20 +198,13 @@ def _counted(traffic: list[dict[str, Any]], **host_metrics: Any) -> dict[str, An
         },
         "pacer": {"wakes": 10, "mean_lag": 1e-4, "max_lag": 1e-3},
         "sent": [{"late_sends": 1, "max_behind": 0.01, "max_stale": 0.02}],
-        "traffic": traffic,
     }  # fmt: skip
 
 
 def test_figures_of_processes_become_those_of_the_run() -> None:
     problem, _ = two_machine_example(2)
-    nothing = [_traffic(0.0, {}), _traffic(0.0, {})]
-    counted = {name: _counted(nothing) for name in problem.job.processes}
-    counted["g0"] = _counted(
-        [_traffic(0.01, {0: 60, 1: 100, 3: 40}), _traffic(0.0, {})]
-    )
-    counted["s0"] = _counted(
-        [_traffic(0.02, {0: 20, 1: 100}), _traffic(0.0, {})], loop_lag_max=0.7
-    )
+    counted = {name: _counted() for name in problem.job.processes}
+    counted["s0"] = _counted(loop_lag_max=0.7)
 
     figures = host_figures(counted)
 

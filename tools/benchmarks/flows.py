@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import uvloop
@@ -18,6 +18,7 @@ from emu.network import (
     Pacer,
     RateBoard,
     RunClock,
+    data_server,
     derive_key,
     edge_keys,
     open_edge,
@@ -25,7 +26,7 @@ from emu.network import (
 )
 from emu.network.pacer import QUANTUM, pace_at
 from emu.network.pool import size_class
-from emu.network.traffic import Traffic
+from emu.network.rx_timestamps import ArrivalReader
 from emu.wire import WireLimits
 from tools.benchmarks.processes import MB, TOKEN, ask_of, forked
 
@@ -42,18 +43,18 @@ _LIMITS = WireLimits(body=1 << 33)
 RESERVED = 2 * tuple(sorted({size_class(n * MB // 4) for n in range(8, 49)}))
 
 
-class Chunks(Traffic):
-    """Notes each receive call's bytes instead of adding them up."""
+class NotingReader(ArrivalReader):
+    """Notes when the bytes of each receive call came, headers included."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.times: list[float] = []
-        self.sizes: list[int] = []
+    times: ClassVar[list[float]] = []
+    sizes: ClassVar[list[int]] = []
 
     @override
-    def note(self, wall: float, nbytes: int) -> None:
+    def receive(self, view: memoryview) -> tuple[int, float]:
+        count, wall = super().receive(view)
         self.times.append(wall)
-        self.sizes.append(nbytes)
+        self.sizes.append(count)
+        return count, wall
 
 
 def payload_of(body: NDArray[np.uint8], size: int) -> dict[str, NDArray[np.uint8]]:
@@ -98,9 +99,11 @@ def sending(pipe: Connection, board_path: str, quantum: float) -> None:
 
 
 def receiving(
-    pipe: Connection, edges: int, reserved: Sequence[int], chunked: Sequence[int]
+    pipe: Connection, edges: int, reserved: Sequence[int], chunked: int
 ) -> None:
-    """Report every arrival, and at the end the chunks of some edges."""
+    """Report every arrival, and at the end the chunks if they are noted."""
+    if chunked:  # in this process alone
+        data_server.ArrivalReader = NotingReader  # type: ignore[attr-defined]
 
     async def run() -> None:
         tune_process()
@@ -119,9 +122,7 @@ def receiving(
             inbox=inbox,
             pool=pool,
             limits=_LIMITS,
-            shaped=chunked,
         )
-        chunks = server.traffic = Chunks()
         pipe.send(await server.start("127.0.0.1"))
         watching = [asyncio.ensure_future(watch(edge)) for edge in range(edges)]
         ask = ask_of(asyncio.get_running_loop(), pipe)
@@ -134,8 +135,8 @@ def receiving(
             {
                 "cpu": cpu_seconds() - begun,
                 "wakes": 0,
-                "times": np.array(chunks.times),
-                "sizes": np.array(chunks.sizes, dtype=np.int64),
+                "times": np.array(NotingReader.times),
+                "sizes": np.array(NotingReader.sizes, dtype=np.int64),
             }
         )
         await server.aclose()
@@ -171,10 +172,9 @@ class Flows:
         #: Seconds before its fluid's end from which a flow's last bytes may leave.
         self.lead = pace_at(1.0, quantum=quantum)[1].lead_time
         self.board = RateBoard.create(edges)
-        noted = range(edges) if chunked else ()
         self._processes, self.receivers, self.senders = [], [], []
         for _ in range(processes):
-            process, pipe = forked(receiving, edges, reserved, noted)
+            process, pipe = forked(receiving, edges, reserved, chunked)
             self._processes.append(process)
             self.receivers.append(pipe)
         for p in range(processes):

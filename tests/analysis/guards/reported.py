@@ -39,12 +39,11 @@ def reported(
     schedule: Schedule, realization: Realization | None = None, **changes: Any
 ) -> Evidence:
     """Return what a punctual run would report of ``schedule``."""
-    nothing: dict[str, Any] = {"width": 0.0, "index": [], "bytes": []}
     processes = schedule.problem.job.processes
     stated: dict[str, Any] = {
         "sent": frames(schedule),
         "received": frames(schedule),
-        "statistics": {name: {"traffic": [nothing, nothing]} for name in processes},
+        "statistics": {name: {} for name in processes},
         "time_scale": TIME_SCALE,
         "byte_scale": BYTE_SCALE,
         "lead": 0.0,
