@@ -6,7 +6,7 @@ bytes likewise. Everything broken is listed, each with its names and amount.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -122,10 +122,7 @@ def audit(
     if not (tolerance >= 0 and relative >= 0):
         raise ValueError(f"tolerances {tolerance} and {relative} must not be negative")
     rates = schedule.rates
-    if rates is not None:  # what is no rate is named, and then left out
-        schedule = replace(
-            schedule, rates=audit_stated.sound(schedule.problem.job, rates)
-        )
+    schedule = audit_stated.sound(schedule)  # what is no rate is named, and left out
     auditor = _Auditor(schedule, tolerance, relative)
     auditor.check_shapes(times, least_times, volumes)
     checks = {

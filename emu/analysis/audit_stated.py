@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -198,13 +199,19 @@ def _misplaced(
         )
 
 
-def sound(job: Job, rates: RateHistory) -> RateHistory:
-    """Return the rows that are rates of flows of the job."""
-    kept = _sound(job, rates)
-    if kept.all():
-        return rates
-    return RateHistory(
-        rates.time[kept], rates.edge[kept], rates.iteration[kept], rates.rate[kept]
+def sound(schedule: Schedule) -> Schedule:
+    """Return the schedule without the rows of its history that are no rates of it."""
+    rates = schedule.rates
+    if rates is None or (kept := _sound(schedule.problem.job, rates)).all():
+        return schedule
+    return replace(
+        schedule,
+        rates=RateHistory(
+            rates.time[kept],
+            rates.edge[kept],
+            rates.iteration[kept],
+            rates.rate[kept],
+        ),
     )
 
 
