@@ -45,7 +45,8 @@ class Onlookers:
         table: bool = False,
     ) -> None:
         self._console, self._table = console, table
-        self._agents = settings.agents
+        launcher = settings.launcher
+        self._agents = launcher.count if launcher and not launcher.hosts else 0
         self._job = experiment.problem.job
         self._live = LiveRun(
             experiment.problem,

@@ -20,6 +20,13 @@ from emu.experiment.dry_run import dry_run as dry_run_of
 from emu.experiment.expectations import missed_expectations
 from emu.experiment.profiling import measure_profile, prepare_profile
 from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.launch import (
+    ExternalLauncher,
+    LocalLauncher,
+    SshLauncher,
+    address_towards,
+    read_hosts_file,
+)
 from emu.launch.programs import program_path
 from emu.report import terminal
 from emu.report.html import write_report
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from emu.experiment.scale_search import ScaleChoice
+    from emu.launch import Launcher
     from emu.scenario import Experiment, Scenario
 
 
@@ -68,12 +76,34 @@ def run(
     agents: Annotated[
         int,
         typer.Option(
-            metavar="N", help="Agents to wait for on other hosts; 0 starts one here."
+            metavar="N",
+            min=0,
+            help="Agents to wait for, started on other hosts; 0 starts one here.",
         ),
     ] = 0,
+    hosts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Hosts to start agents on by ssh, one per line."
+        ),
+    ] = None,
+    ssh: Annotated[
+        str, typer.Option(metavar="COMMAND", help="The ssh of --hosts, with options.")
+    ] = "ssh",
+    agent_command: Annotated[
+        str,
+        typer.Option(
+            metavar="COMMAND",
+            help="What --hosts runs there for an agent, e.g. 'emu agent'.",
+        ),
+    ] = "",
     listen: Annotated[
-        str, typer.Option(metavar="HOST[:PORT]", help="Where agents reach this run.")
-    ] = "127.0.0.1",
+        str,
+        typer.Option(
+            metavar="HOST[:PORT]",
+            help="Where agents reach this run; loopback, or the way to the --hosts.",
+        ),
+    ] = "",
     allow: Allowed = None,
     json_target: JsonTarget = None,
     *,
@@ -102,13 +132,16 @@ def run(
 ) -> None:
     """Run a scenario over sockets; compare with the prediction.
 
-    Agents on other hosts join with ``emu agent HOST:PORT``; the token that admits them
-    is taken from the environment variable EMU_TOKEN on both sides; trials of
-    time_scale: auto run on this host alone. A dashboard stays
+    Agents on other hosts are started by ssh (--hosts), or by anybody with ``emu agent
+    HOST:PORT`` (--agents); the token that admits these is taken from the environment
+    variable EMU_TOKEN on both sides. Trials of time_scale: auto run on this host alone.
+    A dashboard stays
     after the run until Ctrl-C where somebody watches (standard error is a terminal);
     an open page keeps the run in any case.
     """
-    host, port = address(listen, "--listen", port=0)
+    launcher = launcher_of(agents, hosts, ssh, agent_command)
+    way = address_towards(launcher.hosts[0]) if hosts and not listen else "127.0.0.1"
+    host, port = address(listen, "--listen", port=0) if listen else (way, 0)
     scenario = load(file, overrides or [])
     if dry_run:
         say_what_is_known(scenario, json_target)
@@ -122,7 +155,7 @@ def run(
     scenario = experiment.scenario
     settings = emulation_settings(
         scenario,
-        agents=agents,
+        launcher=launcher,
         listen=host,
         port=port,
         token=os.environ.get("EMU_TOKEN", "") if agents else "",
@@ -142,6 +175,26 @@ def run(
         draw(directory.path, progress)
         onlookers.linger()
     judge(scenario, outcome.result, strict=strict)
+
+
+def launcher_of(
+    agents: int, hosts: Path | None, ssh: str, agent_command: str
+) -> Launcher:
+    """Return what starts the agents of a run.
+
+    Raises
+    ------
+    ScenarioError
+        When two ways are asked for, or the hosts cannot be read.
+    """
+    if hosts is None:
+        if ssh != "ssh" or agent_command:
+            raise ScenarioError("says how to start agents on --hosts", file="--ssh")
+        return ExternalLauncher(agents) if agents else LocalLauncher()
+    if agents:
+        problem = "waits for agents that others start, --hosts starts them: state one"
+        raise ScenarioError(problem, file="--agents")
+    return SshLauncher(read_hosts_file(hosts), ssh=ssh, agent=agent_command)
 
 
 def judge(scenario: Scenario, result: dict[str, Any], *, strict: bool) -> None:
@@ -257,6 +310,13 @@ def agent(
     coordinator: Annotated[
         str, typer.Argument(metavar="HOST:PORT", help="Where emu run listens.")
     ],
+    name: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Of this host in the run; else hostN by an engine's rank.",
+        ),
+    ] = "",
     bind: Annotated[
         str,
         typer.Option(
@@ -283,6 +343,6 @@ def agent(
     arguments = [sys.executable, "-m", "emu.launch", coordinator]
     arguments += ["--patience", str(patience)]
     arguments += [f"--allow={program}" for program in allow or ()]
-    if bind:
-        arguments += ["--bind", bind]
+    arguments += [f"--name={name}"] if name else []
+    arguments += [f"--bind={bind}"] if bind else []
     os.execv(sys.executable, arguments)  # noqa: S606 -- our own module

@@ -16,7 +16,7 @@ _LISTED = 6
 
 
 class Deadlines:
-    """Tasks and flows under way; all times are run times, emulated seconds.
+    """Tasks and flows under way; times are run times, emulated seconds, unless said.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class Deadlines:
         Knows the least times of tasks (none where they take what their work does), and
         how much of a flow has been served.
     patience
-        How long something may be overdue, emulated seconds.
+        How long something may be overdue, wall seconds in which this process ran.
     """
 
     def __init__(
@@ -37,9 +37,11 @@ class Deadlines:
         self._patience = patience
         self._tasks: dict[tuple[int, int], float] = {}  # and when they are due
         self._unknown: set[tuple[int, int]] = set()  # of these: no end was reported
-        self._flows: dict[tuple[int, int], float | None] = {}
+        self._flows: dict[tuple[int, int], float | None] = {}  # and when served
         self._next = [0] * len(problem.job.tasks)
-        self._last_event = 0.0
+        #: When each wait became overdue, on the clock of `check`; None is idleness.
+        self._overdue: dict[tuple[str, int, int] | None, float] = {}
+        self._seen: dict[int, str] = {}  # by task: the last that was heard of it
 
     def decided(self, decisions: Decisions) -> None:
         """Note what was started."""
@@ -69,43 +71,58 @@ class Deadlines:
     def task_ended(self, message: TaskEnded) -> None:
         """Note that the end of a task was taken in."""
         self._tasks.pop((message.task, message.iteration), None)
-        self._last_event = max(self._last_event, message.end)
+        self._seen[message.task] = (
+            f"ending iteration {message.iteration} at {message.end:.3f} s"
+        )
 
     def flow_ended(self, message: FlowEnded) -> None:
         """Note that a flow arrived."""
-        key = message.edge, message.iteration
-        self._flows.pop(key, None)
-        self._last_event = max(self._last_event, message.time)
+        self._flows.pop((message.edge, message.iteration), None)
+        name = self._problem.job.edge_names[message.edge]
+        self._seen[self._problem.job.edges[message.edge].destination] = (
+            f"receiving {name} of iteration {message.iteration} at {message.time:.3f} s"
+        )
 
-    def check(self, now: float) -> None:
+    def check(self, now: float, awake: float) -> None:
         """Raise when something is overdue at run time ``now``.
 
         A task is due at its profiled end, a flow when its fluid has been served; until
         then both may take as long as they like.
 
+        Parameters
+        ----------
+        awake
+            Wall seconds in which this process ran, since any moment: pauses of its own
+            are nobody's delay.
+
         Raises
         ------
         DeadlineExceeded
-            When one is overdue by more than the patience, or nothing is under way and
-            nothing has happened for that long. Names task and iteration.
+            When one is overdue by more than the patience, or nothing is under way for
+            that long. Names who waits for whom, the iteration, since when, and what the
+            other side was last seen at.
         """
-        overdue = [
-            self._task_line(key, end)
-            for key, end in self._tasks.items()
-            if now - end > self._patience
-        ]
+        due: dict[tuple[str, int, int] | None, str] = {}
+        for key, end in self._tasks.items():
+            if now > end:
+                due["task", *key] = self._late_task(key, end)
         for key, served_at in self._flows.items():
-            if served_at is None:
-                served = self._scheduler.served(key[0], now)
-                if served >= self._scheduler.volumes[key]:
-                    self._flows[key] = now
-            elif now - served_at > self._patience:
-                overdue.append(self._flow_line(key))
-        idle = not self._tasks and not self._flows
-        if idle and now - self._last_event > self._patience:
-            overdue.append("no task runs and no flow is active")
-        if overdue:
-            raise DeadlineExceeded(f"waited too long: {self._listed(overdue)}")
+            if served_at is not None:
+                due["flow", *key] = self._late_flow(key, served_at)
+            elif self._scheduler.served(key[0], now) >= self._scheduler.volumes[key]:
+                self._flows[key] = now
+        if not self._tasks and not self._flows:
+            due[None] = f"no task runs and no flow is active at {now:.3f} s"
+        self._overdue = {wait: self._overdue.get(wait, awake) for wait in due}
+        lines = [
+            due[wait]
+            for wait, since in self._overdue.items()
+            if awake - since > self._patience
+        ]
+        if lines:
+            raise DeadlineExceeded(
+                f"{self._listed(lines)}; that is over {self._patience:g} s of wall time"
+            )
 
     def doing(self, process: str) -> str:
         """Return what the tasks of a process are at, for an error message.
@@ -140,6 +157,24 @@ class Deadlines:
         if n == self._problem.job.rounds[task]:
             return f"task {name} after its last iteration {n - 1}"
         return f"task {name} before iteration {n}"
+
+    def _late_task(self, key: tuple[int, int], end: float) -> str:
+        task = self._problem.job.tasks[key[0]]
+        return (
+            f"the coordinator waits for task {task.name} to end iteration {key[1]} "
+            f"since {end:.3f} s; {self._last_seen(key[0])}"
+        )
+
+    def _late_flow(self, key: tuple[int, int], served: float) -> str:
+        edge = self._problem.job.edges[key[0]]
+        return (
+            f"{self._flow_line(key)} since {served:.3f} s; "
+            f"{self._last_seen(edge.source)}; {self._last_seen(edge.destination)}"
+        )
+
+    def _last_seen(self, task: int) -> str:
+        name = self._problem.job.tasks[task].name
+        return f"{name} was last seen {self._seen.get(task, 'when the run began')}"
 
     def _task_line(self, key: tuple[int, int], end: float) -> str:
         name = self._problem.job.tasks[key[0]].name

@@ -10,21 +10,23 @@ import contextlib
 import os
 import secrets
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
+from emu.coordinator.gathering import Gathering
 from emu.coordinator.mailbox import Mailbox
-from emu.coordinator.members import JoinedAgent, Process
+from emu.coordinator.members import JoinedAgent, Process, agent_name
 from emu.coordinator.root_cause import Report, Severity, cause, severity_of
+from emu.coordinator.run_log import RunLog
 from emu.coordinator.standstill import Standstill
 from emu.errors import (
-    DeadlineExceeded,
     EmulatorError,
     NodeLost,
     NodeMisbehaved,
     RunError,
     WireError,
 )
-from emu.launch import LocalAgent, describe_end
+from emu.launch import LocalLauncher, describe_end
+from emu.names import printable
 from emu.network import (
     BEAT,
     ControlConnection,
@@ -48,7 +50,7 @@ from emu.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine
+    from collections.abc import Callable
     from pathlib import Path
     from types import TracebackType
 
@@ -80,7 +82,7 @@ class Membership:
         doing: Callable[[str], str],
         story: Callable[[], str],
     ) -> None:
-        self._settings, self._log = settings, log
+        self._settings, self._log = settings, RunLog(log)
         self._doing, self._story = doing, story
         self.token = settings.token or secrets.token_hex(16)
         self.address = ("", 0)
@@ -88,19 +90,20 @@ class Membership:
         self.processes: dict[str, Process] = {}
         self._mail: Mailbox[tuple[str, Message] | Report] = Mailbox()
         self._server: ControlServer | None = None
-        self._local: LocalAgent | None = None
-        self._watching: list[asyncio.Task[None]] = []
+        self._launcher = settings.launcher or LocalLauncher()
+        self._watching: asyncio.Task[None] | None = None
         self._left = asyncio.Event()
+        self.gathering = Gathering(self.events, settings.deadline)
         self._standstill = Standstill(settings.silence)
 
     async def __aenter__(self) -> Self:
         settings = self._settings
         self._server = ControlServer(
-            token=self.token, on_connection=self._joined, tell=self._note
+            token=self.token, on_connection=self._joined, tell=self._log.note
         )
         try:
-            if settings.hosts is not None:
-                self.address = await self._server.serve(settings.hosts.listening)
+            if settings.listening is not None:
+                self.address = await self._server.serve(settings.listening)
             else:
                 self.address = await self._server.start(settings.listen, settings.port)
         except OSError as error:
@@ -108,14 +111,12 @@ class Membership:
             where = format_address(settings.listen, settings.port)
             raise RunError(f"cannot listen on {where}: {why}") from error
         try:
-            if settings.hosts is not None:
-                settings.hosts.start_agents(self.address, self.token, self._log)
-            elif not settings.agents:
-                self._local = await LocalAgent.start(
-                    self.address, self.token, self._log, settings.allow
-                )
-                self._watch(self._await_local(self._local))
+            await self._launcher.start(
+                self.address, self.token, self._log.path, settings.allow
+            )
+            self._watching = asyncio.create_task(self._await_end())
         except BaseException as error:
+            await self._launcher.aclose(0.0)
             await self._server.aclose()
             if isinstance(error, OSError):
                 raise RunError(f"cannot start an agent: {error}") from error
@@ -129,14 +130,11 @@ class Membership:
         trace: TracebackType | None,
     ) -> None:
         reason = "the run is over" if error is None else str(error) or "interrupted"
-        for watch in self._watching:
-            watch.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
         self.tell_all(Stop(reason))
         try:
-            if self._local is not None:
-                await self._local.aclose(_LEAVE)
-            else:
-                await self._all_left()
+            await asyncio.gather(self._all_left(), self._launcher.aclose(_LEAVE))
         finally:
             for agent in self.agents:
                 if agent.board is not None:
@@ -144,6 +142,11 @@ class Membership:
             if self._server is not None:
                 await self._server.aclose()
             self._mail.close()
+
+    @property
+    def embedded(self) -> bool:
+        """Whether every process is one of this host."""
+        return self._launcher.embedded
 
     def tell_all(self, message: Message) -> None:
         """Send ``message`` to every process and agent that can still be reached."""
@@ -196,32 +199,24 @@ class Membership:
             return RunError(f"{stood_still} ({self._story()})")
         return cause(reports)
 
-    async def gather(
-        self, missing: Collection[str], what: str, kind: type[Message]
-    ) -> dict[str, Any]:
-        """Wait until each of ``missing`` has said a message of ``kind``.
+    async def gather_agents(self) -> None:
+        """Wait until the agent of every host has joined.
 
         Raises
         ------
         DeadlineExceeded
-            When one has not within the deadline; names the first few.
+            When one has not within the deadline.
         """
-        deadline = time.monotonic() + self._settings.deadline
-        left, said = set(missing), {}
-        while left:
-            if time.monotonic() > deadline:
-                names = sorted(left)
-                more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-                raise DeadlineExceeded(
-                    f"{', '.join(names[:5])}{more} did not {what} within "
-                    f"{self._settings.deadline:g} s of wall time; iteration 0 cannot "
-                    f"start (their output is in {self._log})"
-                )
-            for name, message in await self.events(0.2):
-                if isinstance(message, kind) and name in left:
-                    left.discard(name)
-                    said[name] = message
-        return said
+        known, count = list(map(agent_name, self._launcher.hosts)), self._launcher.count
+
+        def missing() -> list[str]:
+            joined = [agent.name for agent in self.agents]
+            unknown = count - len(joined)
+            nameless = [f"{unknown} of {count} agents"] if unknown else []
+            return [name for name in known if name not in joined] if known else nameless
+
+        await self.gathering.until(missing, f"join ({self._log})", lambda *_: None)
+        self.agents.sort(key=lambda agent: agent.name)
 
     async def open_boards(self) -> None:
         """Wait for every agent's rate board; open the local one directly.
@@ -234,20 +229,16 @@ class Membership:
             When the local board has gone with its agent.
         """
         names = [agent.name for agent in self.agents]
-        boards = await self.gather(names, "open a rate board", BoardReady)
-        if self._local is None:
+        boards = await self.gathering.messages(names, "open a rate board", BoardReady)
+        if not self._launcher.embedded:
             return
+        agent = self.agents[0]
         try:
-            self.agents[0].board = RateBoard.open(boards["agent 0"].path, writable=True)
+            agent.board = RateBoard.open(boards[agent.name].path, writable=True)
         except OSError as error:
             self._report(
                 Severity.GONE, RunError(f"cannot open the rate board: {error}")
             )
-
-    def _note(self, line: str) -> None:
-        """Write what happened at our port into the log of the run."""
-        with contextlib.suppress(OSError), self._log.open("a") as log:
-            log.write(f"emu run: {line}\n")
 
     async def _joined(self, connection: ControlConnection, who: Identity) -> None:
         """Take in a connection that has proved who it is, until it ends."""
@@ -256,22 +247,21 @@ class Membership:
         except EmulatorError:
             return  # not one of ours after all; who is missing will be noticed
         if isinstance(hello, AgentHello) and who.role == "agent":
-            await self._follow_agent(connection, hello)
+            await self._follow_agent(connection, who.name, hello)
         elif isinstance(hello, ProcessHello) and who.role == "process":
             process = Process(who.name, hello.pid, connection)
             await self._follow_process(process)
 
     async def _follow_agent(
-        self, connection: ControlConnection, hello: AgentHello
+        self, connection: ControlConnection, host_name: str, hello: AgentHello
     ) -> None:
-        if len(self.agents) == (self._settings.agents or 1):
-            unwanted = "every agent of this run has joined already"
+        if unwanted := self._unwanted(host_name):
             connection.send(pack(Failed("NotWanted", unwanted, "")))
-            self._note(f"refused an agent from {connection.peer_address}: {unwanted}")
+            self._log.note(
+                f"refused an agent from {connection.peer_address}: {unwanted}"
+            )
             return
-        agent = JoinedAgent(
-            f"agent {len(self.agents)}", connection, hello.host, self._settings.silence
-        )
+        agent = JoinedAgent(host_name, connection, hello.host, self._settings.silence)
         self.agents.append(agent)
         self._mail.put((agent.name, hello))
         beat = asyncio.create_task(self._beat(agent))
@@ -287,6 +277,17 @@ class Membership:
             beat.cancel()
             watching.cancel()
 
+    def _unwanted(self, host_name: str) -> str:
+        """Return why an agent of this name has no place here, nothing if it has."""
+        hosts, joined = self._launcher.hosts, {a.host_name for a in self.agents}
+        if len(joined) == self._launcher.count:
+            return "every agent of this run has joined already"
+        if host_name in joined:
+            return f"agent {host_name} has joined already: give each a --name"
+        if hosts and host_name not in hosts:
+            return f"no host of this run is called {printable(host_name)}"
+        return ""
+
     def _agent_said(self, agent: JoinedAgent, message: Message) -> bool:
         agent.watch.heard(time.monotonic())
         if isinstance(message, ProcessDied):
@@ -297,7 +298,7 @@ class Membership:
         elif not isinstance(message, Beat):
             self._mail.put((agent.name, message))
         elif message.stood_still:
-            self._note(f"{agent} stood still for {message.stood_still:.1f} s")
+            self._log.note(f"{agent} stood still for {message.stood_still:.1f} s")
         return True
 
     async def _beat(self, agent: JoinedAgent) -> None:
@@ -306,7 +307,7 @@ class Membership:
                 agent.connection.send(pack(Beat()))
                 self._standstill.look()
                 if stood_still := agent.watch.stood_still():
-                    self._note(f"this process stood still for {stood_still:.1f} s")
+                    self._log.note(f"this process stood still for {stood_still:.1f} s")
                 await asyncio.sleep(BEAT)
 
     async def _follow_process(self, process: Process) -> None:
@@ -354,24 +355,12 @@ class Membership:
     def _report(self, severity: Severity, error: EmulatorError) -> None:
         self._mail.put(Report(severity, error))
 
-    def _watch(self, work: Coroutine[Any, Any, None]) -> None:
-        self._watching.append(asyncio.create_task(work))
-
-    async def _await_local(self, local: LocalAgent) -> None:
-        """Report the end of the local agent, of which nobody else would know."""
-        how = await local.ended()
+    async def _await_end(self) -> None:
+        """Report the end of an agent that its launcher has seen, maybe nobody else."""
+        how = await self._launcher.ended()
         when = self._story() if self.agents else "before it had joined"
-        text = f"the agent of this host {how} ({when}); {self._last_words()}"
+        text = f"{how} ({when}); {self._log.last_words()}"
         self._report(Severity.KILLED, NodeLost(text))
-
-    def _last_words(self) -> str:
-        """Return the last line that the local agent or a process of it has printed."""
-        try:
-            lines = self._log.read_text(errors="replace").strip().splitlines()
-        except OSError as error:
-            return f"its output is lost: {error}"
-        said = f"it said: {lines[-1]}" if lines else "it said nothing"
-        return f"{said} (the log is {self._log})"
 
     async def _await_silence(self, agent: JoinedAgent) -> None:
         """Report an agent that is cut off."""
@@ -380,7 +369,7 @@ class Membership:
         self._report(Severity.KILLED, NodeLost(f"{agent} {how} ({self._story()})"))
 
     async def _all_left(self) -> None:
-        """Wait for the agents on other hosts to have ended their processes."""
+        """Wait for the agents to have ended their processes."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE):
                 while not all(agent.gone for agent in self.agents):

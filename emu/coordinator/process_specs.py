@@ -26,22 +26,6 @@ FIRST_PORT = 8192
 _RESERVED = 3e9
 
 
-def host_of_machine(machine: int, machines: int, hosts: int) -> int:
-    """Return the host of an emulated machine: contiguous blocks of equal size."""
-    return machine * hosts // machines
-
-
-def process_hosts(problem: Problem, hosts: int) -> dict[str, int]:
-    """Return the host of every process: that of its machine."""
-    machines = len(problem.cluster.machines)
-    return {
-        process: host_of_machine(
-            problem.placement.machine_of[members[0]], machines, hosts
-        )
-        for process, members in problem.job.processes.items()
-    }
-
-
 def describe_edge(problem: Problem, edge: int, *, incoming: bool) -> dict[str, Any]:
     """Return one edge as the process at its destination or source sees it."""
     job = problem.job
@@ -141,11 +125,12 @@ def describe_processes(
     return [
         {
             "process": process,
+            "machine": problem.placement.machine_of[members[0]],
             "job_settings": job_settings,
             "time_scale": settings.time_scale,
             "byte_scale": settings.byte_scale,
             "clock": clock_of_host(),
-            "source_port": None if settings.hosts is None else FIRST_PORT,
+            "source_port": FIRST_PORT if settings.kernel_nics else None,
             "flow_ends": settings.flow_ends,
             "deadline": settings.deadline,
             "memory_limit": settings.memory_limit,

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from emu.coordinator.deadlines import Deadlines
+from emu.coordinator.host_map import check_hosts, host_of_machines
 from emu.coordinator.membership import Membership
 from emu.coordinator.outcome import EmulatedRun, FrameRows, Results, Tally
-from emu.coordinator.process_specs import describe_processes, process_hosts
+from emu.coordinator.process_specs import describe_processes
 from emu.coordinator.recorder import Recorder
 from emu.coordinator.scheduler_driver import SchedulerDriver
 from emu.coordinator.sender_wakeups import SenderWakeups
 from emu.coordinator.warm_up import warm_up_scheduler
-from emu.errors import DeadlineExceeded, NodeMisbehaved
-from emu.launch import run_until_signalled
-from emu.network import RunClock
+from emu.errors import NodeMisbehaved
+from emu.launch import LocalLauncher, run_until_signalled
+from emu.network import AwakeClock, RunClock
 from emu.problem import Profile
 from emu.scheduling import Scheduler
 from emu.wire import messages
 from emu.wire.messages import (
-    AgentHello,
     Begin,
     Finish,
     FlowEnded,
@@ -125,6 +125,9 @@ class Coordinator:
         log: Path,
         observer: Observer | None = None,
     ) -> None:
+        launcher = settings.launcher or LocalLauncher()
+        machines = [machine.name for machine in problem.cluster.machines]
+        check_hosts(machines, launcher.hosts, launcher.count, settings.host_of)
         warm_up_scheduler(policy)
         self._problem, self._settings = problem, settings
         self._expected = expected
@@ -136,9 +139,7 @@ class Coordinator:
             None if settings.compute == "real" else expected.times,
         )
         self._recorder = Recorder(problem, scheduler.volumes)
-        self._deadlines = Deadlines(
-            problem, scheduler, settings.deadline / settings.time_scale
-        )
+        self._deadlines = Deadlines(problem, scheduler, settings.deadline)
         self._membership = Membership(
             settings, log, doing=self._deadlines.doing, story=self._deadlines.story
         )
@@ -210,33 +211,43 @@ class Coordinator:
     async def _assemble(self) -> None:
         """Gather agents, start processes, have them connect: up to the barrier."""
         membership = self._membership
-        count = self._settings.agents or 1
-        await membership.gather(
-            [f"agent {number}" for number in range(count)], "join", AgentHello
+        await membership.gather_agents()
+        hosts = host_of_machines(
+            self._problem,
+            self._expected.volumes,
+            {agent.host_name: agent.cores for agent in membership.agents},
+            self._settings.host_of,
         )
-        if self._settings.hosts is not None:
-            names = list(self._settings.hosts.names)
-            membership.agents.sort(key=lambda agent: names.index(agent.host["name"]))
-        hosts = process_hosts(self._problem, count)
         descriptions = describe_processes(self._problem, self._settings, self._expected)
         edges = len(self._problem.job.edges)
-        for number, agent in enumerate(membership.agents):
-            mine = [d for d in descriptions if hosts[d["process"]] == number]
+        names = [machine.name for machine in self._problem.cluster.machines]
+        for agent in membership.agents:
+            agent.host["machines"] = [
+                name
+                for name, host in zip(names, hosts, strict=True)
+                if host == agent.host_name
+            ]
+            mine = [d for d in descriptions if hosts[d["machine"]] == agent.host_name]
             membership.tell_agent(agent, Launch(edges, mine, self._settings.silence))
         await membership.open_boards()
         processes = list(self._problem.job.processes)
-        listening = await membership.gather(processes, "come up", Listening)
+        gathering = membership.gathering
+        listening = await gathering.messages(
+            processes, "come up, before iteration 0", Listening
+        )
         self._observer.joined(len(processes))
         addresses = {name: [at.host, at.port] for name, at in listening.items()}
         membership.tell_processes(Peers(addresses))
-        ready = await membership.gather(
-            processes, "load its data and connect to its peers", Ready
+        ready = await gathering.messages(
+            processes,
+            "load its data and connect to its peers, before iteration 0",
+            Ready,
         )
         self._tuning = dict(next(iter(ready.values())).tuning)
 
     def _memory(self) -> int:
         """Return the proportional set size of the node processes, 0 when unknown."""
-        if self._settings.agents:
+        if not self._membership.embedded:
             return 0  # their process ids are those of other hosts
         total = 0
         for process in self._membership.processes.values():
@@ -249,6 +260,7 @@ class Coordinator:
     async def _drive(self, clock: RunClock) -> None:
         """Let the scheduler decide on every end until the last task has ended."""
         driver, looked = self._driver, time.monotonic()
+        awake = AwakeClock(2 * _LOOK, looked)
         driver.begin()
         while not driver.finished:
             left = clock.to_wall(driver.next_end) - time.monotonic()
@@ -263,7 +275,7 @@ class Coordinator:
             )
             if now - looked > _LOOK:
                 looked = now
-                self._deadlines.check(clock.now())
+                self._deadlines.check(clock.now(), awake.read(now))
 
     def _end(self, process: str, message: Message) -> TaskEnded | FlowEnded:
         """Return what a process says has ended, or will.
@@ -330,27 +342,26 @@ class Coordinator:
         self._membership.tell_processes(Finish())
         results, frames = Results(self._problem), FrameRows()
         statistics: dict[str, dict[str, Any]] = {}
-        deadline = time.monotonic() + self._settings.deadline
-        while missing := self._problem.job.processes.keys() - statistics.keys():
-            for process, message in await self._membership.events(_LOOK):
-                if isinstance(message, Outcome):
-                    statistics[process] = message.statistics
-                elif isinstance(message, Frames):
-                    frames.add(message)
-                elif not isinstance(message, ResultPart):
-                    raise NodeMisbehaved(
-                        f"{process} sent {type(message).__name__} after the run"
-                    )
-                elif self._owner.get(message.task) != process:
-                    raise NodeMisbehaved(f"{process} has results not its own")
-                else:
-                    results.add(message)
-            if time.monotonic() > deadline:
-                raise DeadlineExceeded(
-                    f"{', '.join(sorted(missing))} did not hand over results within "
-                    f"{self._settings.deadline:g} s of wall time after their last "
-                    "iteration"
+
+        def heard(process: str, message: Message) -> None:
+            if isinstance(message, Outcome):
+                statistics[process] = message.statistics
+            elif isinstance(message, Frames):
+                frames.add(message)
+            elif not isinstance(message, ResultPart):
+                raise NodeMisbehaved(
+                    f"{process} sent {type(message).__name__} after the run"
                 )
+            elif self._owner.get(message.task) != process:
+                raise NodeMisbehaved(f"{process} has results not its own")
+            else:
+                results.add(message)
+
+        await self._membership.gathering.until(
+            lambda: self._problem.job.processes.keys() - statistics.keys(),
+            "hand over its results, after the last iteration",
+            heard,
+        )
         return results.arrays(), statistics, frames
 
 

@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Mapping
 
+    from emu.launch import Launcher
     from emu.shaping import FlowEnds
 
 from emu.network import SILENCE
 
 ComputeMode = Literal["timed", "real", "padded"]
-
-
-class Hosts(Protocol):
-    """Hosts that are emulated machines: their NICs limit what crosses, not senders."""
-
-    #: Host names in the order of the machines, as the agents there report them.
-    names: Sequence[str]
-    #: Socket on which agents reach the coordinator.
-    listening: socket.socket
-
-    def start_agents(self, address: tuple[str, int], token: str, log: Path) -> None:
-        """Start an agent on every host."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -55,8 +42,11 @@ class EmulationSettings:
         Wall seconds that agent and coordinator may hear nothing of each other.
     memory_limit
         Real bytes of received payload that one process may hold at a time.
-    agents
-        Number of agents to wait for; 0 starts one on this host.
+    launcher
+        What starts the agents; None starts one on this host.
+    host_of
+        Host of an emulated machine by the names of both; the others go where payload
+        and processes are balanced.
     listen
         Address on which agents and processes reach the coordinator.
     port
@@ -66,9 +56,12 @@ class EmulationSettings:
     allow
         Programs, ``module:Class``, that the agent of this host may start beside the
         product's own; agents elsewhere have a list of their own.
-    hosts
-        One host per emulated machine, each with a NIC of its own; None where agents
-        join as they come.
+    listening
+        Socket on which agents reach the coordinator, in another network maybe; None
+        opens one at ``listen`` and ``port``.
+    kernel_nics
+        Whether NICs of the kernel limit what crosses, not senders: every edge is sent
+        from a port of its own then.
 
     Raises
     ------
@@ -83,12 +76,19 @@ class EmulationSettings:
     deadline: float = 30.0
     silence: float = SILENCE
     memory_limit: float = 4e9
-    agents: int = 0
+    launcher: Launcher | None = None
+    host_of: Mapping[str, str] = field(default_factory=dict)
     listen: str = "127.0.0.1"
     port: int = 0
     token: str = ""
     allow: tuple[str, ...] = ()
-    hosts: Hosts | None = None
+    listening: socket.socket | None = None
+    kernel_nics: bool = False
+
+    @property
+    def hosts(self) -> int:
+        """Number of hosts that take part."""
+        return 1 if self.launcher is None else self.launcher.count
 
     def __post_init__(self) -> None:
         for name in (
@@ -101,5 +101,3 @@ class EmulationSettings:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name} is {value}; it must be positive and finite")
-        if self.agents < 0:
-            raise ValueError(f"agents is {self.agents}; it must be 0 or more")

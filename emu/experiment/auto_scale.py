@@ -159,7 +159,7 @@ def try_out(experiment: Experiment, allow: tuple[str, ...] = ()) -> ScaleTrial:
     RunError
         When the run could not be finished.
     """
-    settings = emulation_settings(experiment.scenario, allow=allow)
+    settings = emulation_settings(experiment.scenario, allow=allow, host_of={})
     policy = experiment.chosen_policy()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="emu-trial-") as folder:

@@ -13,14 +13,16 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from typing_extensions import override
+
 from emu.coordinator.run import emulate
 from emu.errors import RunError, ScenarioError
+from emu.launch import ExternalLauncher
 from emu.machines import Lab, LabMachine, Sharing
 from emu.problem import Cluster, Problem
 
 if TYPE_CHECKING:
-    import socket
-    from collections.abc import Sequence
+    from collections.abc import Collection
     from pathlib import Path
 
     from emu.coordinator.outcome import EmulatedRun
@@ -61,16 +63,19 @@ def check_network(scenario: Scenario) -> None:
         )
 
 
-class KernelHosts:
-    """The machines of a lab as hosts of a run (`emu.coordinator.settings.Hosts`)."""
+class LabLauncher(ExternalLauncher):
+    """Starts an agent in every machine of a lab: its hosts are the machines."""
 
     def __init__(self, lab: Lab) -> None:
+        super().__init__(len(lab.machines))
         self._lab = lab
-        self.names: Sequence[str] = [machine.name for machine in lab.machines]
-        self.listening: socket.socket = lab.listen()[1]
+        self.hosts = [machine.name for machine in lab.machines]
 
-    def start_agents(self, address: tuple[str, int], token: str, log: Path) -> None:
-        """Start an agent in every machine; its processes take data at the limited NIC.
+    @override
+    async def start(
+        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
+    ) -> None:
+        """Start the agents; their processes take data at the limited NICs.
 
         Raises
         ------
@@ -78,10 +83,10 @@ class KernelHosts:
             When one cannot be started.
         """
         with log.open("ab") as output:
-            for name in self.names:
+            for name in self.hosts:
                 there = f"{address[0]}:{address[1]}"
                 command = [sys.executable, "-m", "emu.launch", there]
-                command += ["--bind", self._lab.address(name)]
+                command += ["--name", name, "--bind", self._lab.address(name)]
                 # Process ids repeat among machines, so scratch is of the machine, too.
                 private = {"EMU_TOKEN": token, "TMPDIR": "/dev/shm"}  # noqa: S108
                 environment = {**os.environ, **private}
@@ -128,17 +133,21 @@ def emulate_on_kernel(
             "times byte_scale / time_scale are in it",
             key="emulation.time_scale",
         ) from error
-    with lab:
-        hosts = KernelHosts(lab)
-        with contextlib.closing(hosts.listening):
-            run = emulate(
-                _unshaped(problem),
-                "none",
-                dataclasses.replace(settings, agents=len(machines), hosts=hosts),
-                expected,
-                log=log,
-                observer=observer,
-            )
+    with lab, contextlib.closing(lab.listen()[1]) as listening:
+        run = emulate(
+            _unshaped(problem),
+            "none",
+            dataclasses.replace(
+                settings,
+                launcher=LabLauncher(lab),
+                host_of={machine.name: machine.name for machine in machines},
+                listening=listening,
+                kernel_nics=True,
+            ),
+            expected,
+            log=log,
+            observer=observer,
+        )
     schedule = dataclasses.replace(run.schedule, problem=problem, rates=None)
     return dataclasses.replace(run, schedule=schedule, perturbed=run.realization)
 

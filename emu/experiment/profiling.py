@@ -56,7 +56,7 @@ def measure_profile(
     RunError, DataError
         As `emu.coordinator.carry_out`.
     """
-    settings = emulation_settings(experiment.scenario, compute="real")
+    settings = emulation_settings(experiment.scenario, compute="real", host_of={})
     directory.write_json("manifest.json", manifest(experiment.scenario, settings))
     directory.write_problem(experiment.problem)
     run = emulate(

@@ -66,6 +66,7 @@ def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSetting
         "flow_ends": emulation.flow_ends,
         "deadline": emulation.deadline,
         "silence": emulation.silence,
+        "host_of": emulation.hosts,
     }
     if emulation.memory_limit is not None:
         stated["memory_limit"] = emulation.memory_limit
@@ -153,7 +154,7 @@ def manifest(scenario: Scenario, settings: EmulationSettings) -> dict[str, Any]:
             "compute": settings.compute,
             "flow_ends": settings.flow_ends,
             "bucket_bytes": pace_at(settings.time_scale)[1].lead_bytes,
-            "agents": settings.agents,
+            "hosts": settings.hosts,
         },
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",

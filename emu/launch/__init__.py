@@ -1,12 +1,25 @@
-"""Starting node processes on one or many hosts: the agent and its fork server.
+"""Starting node processes on one or many hosts: launchers, agents, fork servers.
 
 One agent per host, nothing else is installed there. Must not know: scheduling, what a
-program computes, who started the agent (``emu run``, ssh, srun, a pod).
+program computes.
 """
 
 from emu.launch.agent import Agent
 from emu.launch.fork import describe_end
-from emu.launch.local import LocalAgent
+from emu.launch.launcher import ExternalLauncher, Launcher
+from emu.launch.local import LOCALHOST, LocalLauncher
 from emu.launch.signals import run_until_signalled
+from emu.launch.ssh import SshLauncher, address_towards, read_hosts_file
 
-__all__ = ["Agent", "LocalAgent", "describe_end", "run_until_signalled"]
+__all__ = [
+    "LOCALHOST",
+    "Agent",
+    "ExternalLauncher",
+    "Launcher",
+    "LocalLauncher",
+    "SshLauncher",
+    "address_towards",
+    "describe_end",
+    "read_hosts_file",
+    "run_until_signalled",
+]

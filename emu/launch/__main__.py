@@ -12,8 +12,10 @@ import sys
 
 from emu.errors import EmulatorError
 from emu.launch.agent import Agent
+from emu.launch.host_name import own_host_name
 from emu.launch.programs import program_path
 from emu.launch.signals import run_until_signalled
+from emu.names import checked_name
 from emu.network import parse_address
 
 
@@ -28,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Serve one run; return the exit status."""
     parser = argparse.ArgumentParser(prog="emu agent")
     parser.add_argument("coordinator", metavar="HOST:PORT", type=_address)
+    parser.add_argument("--name", default=own_host_name(), type=checked_name)
     parser.add_argument("--bind", default="")
     parser.add_argument("--patience", type=float, default=10.0)
     parser.add_argument("--allow", action="append", default=[], type=program_path)
@@ -35,6 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     agent = Agent(
         options.coordinator,
         os.environ.pop("EMU_TOKEN", ""),  # not for those it starts
+        name=options.name,
         allow=options.allow,
         bind=options.bind,
         patience=options.patience,

@@ -19,6 +19,7 @@ from emu.errors import (
     NodeMisbehaved,
 )
 from emu.launch.fork import ForkServer
+from emu.launch.host_name import own_host_name
 from emu.launch.programs import check_allowed, preloaded, programs_of, with_keys
 from emu.names import printable
 from emu.network import (
@@ -65,6 +66,8 @@ class Agent:
         Host and port to join.
     token
         Of the run; agent and coordinator prove to each other that they know it.
+    name
+        Of this host in the run; by default what an engine or the host calls it.
     allow
         Programs, ``module:Class``, that it may start beside the product's own.
     bind
@@ -79,11 +82,13 @@ class Agent:
         coordinator: tuple[str, int],
         token: str,
         *,
+        name: str = "",
         allow: Collection[str] = (),
         bind: str = "",
         patience: float = 10.0,
     ) -> None:
         self._coordinator, self._token = coordinator, token
+        self._name = name or own_host_name()
         self._allow, self._bind, self._patience = frozenset(allow), bind, patience
         self._forks: ForkServer | None = None
         self._watch = SilenceWatch(SILENCE, time.monotonic())
@@ -144,9 +149,7 @@ class Agent:
             try:
                 connection = await connect_control(
                     (host, port),
-                    identity=Identity.of(
-                        self._token, "agent", f"agent on {platform.node()}"
-                    ),
+                    identity=Identity.of(self._token, "agent", self._name),
                     limits=_LIMITS,
                 )
             except (NodeLost, DeadlineExceeded) as error:

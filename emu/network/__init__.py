@@ -13,6 +13,7 @@ from emu.network.authentication import (
     derive_key,
     edge_keys,
 )
+from emu.network.awake_clock import AwakeClock
 from emu.network.clock import Alarm, RunClock, clock_of_host
 from emu.network.connect import open_edge
 from emu.network.control import ControlConnection, ControlStatistics
@@ -33,6 +34,7 @@ __all__ = [
     "BEAT",
     "SILENCE",
     "Alarm",
+    "AwakeClock",
     "BufferPool",
     "ControlConnection",
     "ControlServer",

@@ -76,6 +76,19 @@ def _machines(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         seen.add(name)
 
 
+def _hosts(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    """Yield hosts of machines that there are not, or that are namespaces."""
+    names = [name for name, _ in scenario.cluster.named()]
+    hosts = scenario.emulation.hosts
+    if hosts and scenario.emulation.network == "kernel":
+        problem = "kernel NICs are all on this host, remove this key"
+        yield ("emulation", "hosts"), problem
+    for name in hosts:
+        if name not in names:
+            problem = f"no machine {name!r}, {nearest(name, names)}"
+            yield ("emulation", "hosts", name), problem
+
+
 def _job(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     if isinstance(scenario.job, CustomJobSection):
         yield from _custom(scenario.job)
@@ -299,6 +312,7 @@ def _rooms(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"cluster"}, _machines),
     ({"cluster"}, _cluster_errors),
+    ({"cluster", "emulation"}, _hosts),
     ({"cluster", "job"}, _job),
     ({"job", "emulation", "expect"}, _expectations),
     ({"cluster", "job", "placement"}, _structure),

@@ -121,6 +121,9 @@ class EmulationSection(Section):
     silence: Annotated[Duration, Field(gt=0)] = 60.0
     """Wall time without a sign of life after which a host counts as cut off; time in
     which the one who listens stood still itself does not count."""
+    hosts: dict[Name, Name] = Field(default_factory=dict, examples=[{"m0": "10.0.0.1"}])
+    """Emulated machine -> the host that carries it, in a run on several hosts. Machines
+    that are left out go where payload and processes are balanced."""
     memory_limit: Size | None = None
     """Of bytes in flight, real; more ends the run with an error."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emu.errors import DeadlineExceeded
 from emu.problem import Realization
@@ -45,45 +47,71 @@ def test_before_the_run_a_process_is_before_iteration_0() -> None:
     assert Halfway().deadlines.doing("s1") == "task s1 before iteration 0"
 
 
+def checked(deadlines: Deadlines, *times: float) -> None:
+    """Look at these run times, as a process does that never stands still."""
+    for time in times:
+        deadlines.check(time, time)
+
+
 def test_running_task_is_due_at_its_profiled_end() -> None:
     deadlines = Halfway().until(0)
-    deadlines.check(1.0 + PATIENCE)
+    checked(deadlines, 0.9, 1.1, 1.1 + PATIENCE)
     with pytest.raises(
-        DeadlineExceeded, match=r"task g0 runs iteration 0, due at 1\.000"
+        DeadlineExceeded,
+        match=r"the coordinator waits for task g0 to end iteration 0 since 1\.000 s; "
+        r"g0 was last seen when the run began; .* over 2 s of wall time",
     ):
-        deadlines.check(1.0 + PATIENCE + 0.1)
+        checked(deadlines, 1.2 + PATIENCE)
 
 
 def test_task_without_a_profile_is_due_when_it_starts() -> None:
     deadlines = Halfway(timed=False).until(0)
-    deadlines.check(PATIENCE)
-    with pytest.raises(DeadlineExceeded, match="task g0 runs iteration 0;"):
-        deadlines.check(PATIENCE + 0.1)
+    checked(deadlines, 0.1, 0.1 + PATIENCE)
+    with pytest.raises(DeadlineExceeded, match=r"g0 to end iteration 0 since 0\.000 s"):
+        checked(deadlines, 0.2 + PATIENCE)
+
+
+@given(st.floats(2 * PATIENCE, 1e6), st.floats(0.0, PATIENCE))
+def test_pause_of_the_coordinator_is_nobodys_delay(pause: float, awake: float) -> None:
+    """A suspended laptop: all is overdue when it wakes, and nobody is to blame."""
+    deadlines = Halfway().until(0)
+    deadlines.check(1.1, 1.1)
+    deadlines.check(1.1 + pause, 1.1 + awake)
+    with pytest.raises(DeadlineExceeded):
+        deadlines.check(1.2 + pause + PATIENCE, 1.2 + PATIENCE)
+
+
+def test_what_came_in_time_is_waited_for_no_longer() -> None:
+    half = Halfway()
+    deadlines = half.until(0)
+    checked(deadlines, 1.1)
+    take_in(half.run, *half.outlet.next_events())
+    checked(deadlines, 1.2 + PATIENCE)
 
 
 def test_flow_is_due_when_its_fluid_is_served() -> None:
     deadlines = Halfway().until(2)  # g0 and g1 have ended twice; flows until 5 s
-    deadlines.check(4.9)
-    deadlines.check(5.1)  # seen to be served here
-    deadlines.check(5.1 + PATIENCE)
+    checked(deadlines, 4.9, 5.1, 5.2)  # seen to be served at 5.1
     with pytest.raises(
-        DeadlineExceeded, match="task s1 waits for the flow g0->s1 of iteration 0"
+        DeadlineExceeded,
+        match=r"task s1 waits for the flow g0->s1 of iteration 0 since 5\.100 s; "
+        r"g0 was last seen ending iteration 1 at 2\.000 s; s1 was last seen when",
     ):
-        deadlines.check(5.2 + PATIENCE)
+        checked(deadlines, 5.3 + PATIENCE)
 
 
 def test_a_flow_as_long_as_it_likes_is_no_error() -> None:
     half = Halfway(grow=1e4)
     deadlines = half.until(2)
     for now in range(3, 20_000, 1000):
-        deadlines.check(float(now))
+        checked(deadlines, float(now))
 
 
 def test_nothing_under_way_is_noticed() -> None:
     deadlines = Halfway().deadlines
-    deadlines.check(PATIENCE)
+    checked(deadlines, 0.0, PATIENCE)
     with pytest.raises(DeadlineExceeded, match="no task runs and no flow is active"):
-        deadlines.check(PATIENCE + 0.1)
+        checked(deadlines, PATIENCE + 0.1)
 
 
 def test_process_is_told_by_task_and_iteration() -> None:

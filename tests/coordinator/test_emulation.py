@@ -229,7 +229,9 @@ def test_program_that_the_host_does_not_allow(
     tmp_path: Path, leftovers: Leftovers
 ) -> None:
     problem, realization = golden(3, programs={"s0": "sabotage:Raises"})
-    with pytest.raises(RunError, match=r"agent 0 .*sabotage:Raises is not allowed"):
+    with pytest.raises(
+        RunError, match=r"agent localhost .*sabotage:Raises is not allowed"
+    ):
         run(problem, realization, tmp_path)
     leftovers.note()
 
@@ -261,7 +263,9 @@ def test_process_that_never_connects(
 
     monkeypatch.setattr("emu.coordinator.run.describe_processes", forget_one)
     problem, realization = golden(1)
-    with pytest.raises(DeadlineExceeded, match="s1 did not come up within 4 s"):
+    with pytest.raises(
+        DeadlineExceeded, match="waited 4 s of wall time: s1 did not come up"
+    ):
         run(problem, realization, tmp_path, deadline=4.0)
     leftovers.note()
 
@@ -283,7 +287,7 @@ def test_agent_that_stood_still_for_8_seconds_does_no_harm(
 
     assert emulated.schedule.makespan == pytest.approx(17.0, rel=0.2)
     assert re.search(
-        r"agent 0 at .* stood still for [78]\.\d s",
+        r"agent localhost at .* stood still for [78]\.\d s",
         (tmp_path / "agent.log").read_text(),
     )
 
@@ -297,7 +301,7 @@ def test_silent_agent_ends_the_run_with_its_name_and_how_long(
         named(leftovers.note(), "agent").suspend()
 
     with pytest.raises(
-        NodeLost, match=r"agent 0 at .* has been silent for 2 s of wall"
+        NodeLost, match=r"agent localhost at .* has been silent for 2 s of wall"
     ):
         run(
             problem,

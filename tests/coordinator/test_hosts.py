@@ -1,6 +1,6 @@
-"""A run over several hosts: two agents in network namespaces of their own.
+"""A run over several hosts: agents in network namespaces of their own.
 
-The coordinator sits in a third, and everything goes by address: clocks are compared,
+The coordinator sits in another, and everything goes by address: clocks are compared,
 fluid lines travel as messages, no shared memory of another host is opened.
 """
 
@@ -21,6 +21,7 @@ from typing_extensions import override
 
 from emu.coordinator import EmulationSettings, emulate
 from emu.errors import NodeLost
+from emu.launch import ExternalLauncher
 from tests.coordinator.emulated import Acts, golden
 
 if TYPE_CHECKING:
@@ -50,8 +51,16 @@ def ip(command: str, *, check: bool = True) -> None:
 @pytest.fixture
 def hosts() -> Iterator[list[str]]:
     """Two namespaces, each with a veth to a bridge of the host's own namespace."""
+    with namespaces(2) as names:
+        yield names
+
+
+@contextlib.contextmanager
+def namespaces(count: int) -> Iterator[list[str]]:
+    """Yield the address of the bridge, and the names of so many namespaces."""
     number = os.getpid() % 250
-    bridge, names = f"emu{number}", [f"emu{number}h{i}" for i in (2, 3)]
+    bridge = f"emu{number}"
+    names = [f"emu{number}h{i}" for i in range(2, 2 + count)]
     try:
         try:
             ip(f"link add {bridge} type bridge")
@@ -87,7 +96,7 @@ class Joined:
             command = ["ip", "netns", "exec", name, sys.executable, "-m", "emu.launch"]
             with self.log.open("ab") as output:
                 agent = subprocess.Popen(
-                    [*command, f"{host}:{port}"],
+                    [*command, f"{host}:{port}", f"--name={name}"],
                     stdout=output,
                     stderr=output,
                     cwd=ROOT,
@@ -122,7 +131,7 @@ def settings(host: str, time_scale: float) -> EmulationSettings:
     return EmulationSettings(
         time_scale=time_scale,
         byte_scale=20_000.0,
-        agents=2,
+        launcher=ExternalLauncher(2),
         listen=host,
         token=TOKEN,
         silence=5.0,
@@ -163,7 +172,9 @@ def test_cut_host_is_noticed_and_ends_itself(
         ip(f"link set {hosts[2]} down")  # no FIN, no RST: silence
 
     watching = observer(agents, "task g0 0", cut, problem)
-    with pytest.raises(NodeLost, match=r"agent \d at 10.* silent for 5 s.*iteration"):
+    with pytest.raises(
+        NodeLost, match=r"agent emu\d+h\d at 10.* silent for 5 s.*iteration"
+    ):
         emulate(
             problem,
             "oes",
@@ -191,7 +202,7 @@ def test_killed_agent_of_another_host(
         agents.agents[1].kill()
 
     watching = observer(agents, "task g0 0", kill, problem)
-    with pytest.raises(NodeLost, match=r"agent \d at 10.* is gone.*iteration"):
+    with pytest.raises(NodeLost, match=r"agent emu\d+h\d at 10.* is gone.*iteration"):
         emulate(
             problem,
             "oes",

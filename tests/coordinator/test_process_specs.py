@@ -4,40 +4,13 @@ from __future__ import annotations
 
 import msgpack
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from emu.coordinator import EmulationSettings
 from emu.coordinator.process_specs import (
     describe_processes,
-    host_of_machine,
-    process_hosts,
     receive_sizes,
 )
 from emu.testing import two_machine_example
-
-
-@given(st.integers(1, 40), st.integers(1, 10))
-def test_machines_go_to_hosts_in_even_blocks(machines: int, hosts: int) -> None:
-    chosen = [host_of_machine(m, machines, hosts) for m in range(machines)]
-    sizes = [chosen.count(host) for host in range(hosts)]
-
-    assert chosen == sorted(chosen)
-    assert sum(sizes) == machines
-    assert max(sizes) - min(sizes) <= 1
-
-
-def test_processes_live_on_the_host_of_their_machine() -> None:
-    problem, _ = two_machine_example(1)
-
-    assert process_hosts(problem, 2) == {
-        "g0": 0,
-        "s0": 0,
-        "w0": 0,
-        "g1": 1,
-        "s1": 1,
-        "p0": 1,
-    }
 
 
 def test_description_of_a_task() -> None:

@@ -325,9 +325,10 @@ def test_an_end_reported_ahead_waits_for_its_time_and_is_not_overdue() -> None:
 
     assert outlet.ended == []
     assert online.next_end == 5.0
-    deadlines.check(5.9)
-    with pytest.raises(DeadlineExceeded, match="g0 runs iteration 0"):
-        deadlines.check(6.1)  # its patience is 1 s
+    deadlines.check(5.1, 0.0)
+    deadlines.check(5.9, 0.8)
+    with pytest.raises(DeadlineExceeded, match="task g0 to end iteration 0"):
+        deadlines.check(6.2, 1.1)  # its patience is 1 s
     online.settle(5.0)
     assert outlet.ended == both
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from emu.errors import NodeLost, NodeMisbehaved
-from emu.launch import Agent, LocalAgent, describe_end, run_until_signalled
+from emu.launch import Agent, LocalLauncher, describe_end, run_until_signalled
 from emu.launch.__main__ import main
 from emu.network import ControlConnection, ControlServer, Identity
 from emu.wire.messages import (
@@ -86,7 +86,7 @@ def test_rogue_coordinator_starts_nothing_and_learns_nothing() -> None:
     async def join() -> list[bytes]:
         orders = said(accepted=True) + said(**pack(Launch(1, [ORDERED], 5.0)))
         async with rogue(orders) as (address, got):
-            with pytest.raises(NodeMisbehaved, match=r"agent on .* does not trust"):
+            with pytest.raises(NodeMisbehaved, match=r".* does not trust"):
                 await Agent(address, TOKEN).run()
             return got
 
@@ -166,7 +166,8 @@ def test_command_wants_an_address(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_token_is_in_no_argument(tmp_path: Path) -> None:
     async def start() -> str:
-        agent = await LocalAgent.start(("127.0.0.1", 9), TOKEN, tmp_path / "log")
+        agent = LocalLauncher()
+        await agent.start(("127.0.0.1", 9), TOKEN, tmp_path / "log")
         reading = await asyncio.create_subprocess_exec(
             *("ps", "-o", "args=", "-p", str(agent.pid)), stdout=asyncio.subprocess.PIPE
         )
@@ -182,11 +183,12 @@ def test_token_is_in_no_argument(tmp_path: Path) -> None:
 
 def test_local_agent_that_is_closed_is_killed(tmp_path: Path) -> None:
     async def start() -> str:
-        agent = await LocalAgent.start(("127.0.0.1", 9), TOKEN, tmp_path / "log")
+        agent = LocalLauncher()
+        await agent.start(("127.0.0.1", 9), TOKEN, tmp_path / "log")
         await agent.aclose(grace=0.0)
         return await agent.ended()
 
-    assert asyncio.run(start()) == "was killed by SIGKILL"
+    assert asyncio.run(start()) == "the agent of this host was killed by SIGKILL"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,122 @@
+"""Hosts files, and what ssh is asked to do."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from emu.errors import RunError, ScenarioError
+from emu.launch import SshLauncher, address_towards, read_hosts_file
+from emu.launch.host_name import own_host_name
+from emu.network import ControlConnection, ControlServer, Identity
+from emu.wire.messages import Stop, pack
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOKEN = "of 'this' $run"  # noqa: S105
+
+
+def test_hosts_file_of_dgl(tmp_path: Path) -> None:
+    file = tmp_path / "ip_config.txt"
+    file.write_text("172.31.19.1 30050\n172.31.23.205\n\n# spare\nme@gpu-3  # third\n")
+
+    assert read_hosts_file(file) == ("172.31.19.1", "172.31.23.205", "me@gpu-3")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10.0.0.1\n-oProxyCommand=id\n", r":2: '-oProxyCommand=id' is no host"),
+        ("10.0.0.1\n10.0.0.1\n", ":2: 10.0.0.1 is there already"),
+        ("a b c\n", ":1: a line is a host, or a host and a port"),
+        ("# none\n", "names no host"),
+        ("a\x1b[31m\n", r":1: .* is no host"),
+    ],
+)
+def test_line_that_is_no_host_is_named(
+    text: str, expected: str, tmp_path: Path
+) -> None:
+    (tmp_path / "hosts").write_text(text)
+    with pytest.raises(ScenarioError, match=expected):
+        read_hosts_file(tmp_path / "hosts")
+
+
+def test_hosts_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="No such file"):
+        read_hosts_file(tmp_path / "none")
+
+
+def test_address_by_which_a_host_reaches_us() -> None:
+    assert address_towards("me@127.0.0.1") == "127.0.0.1"
+    with pytest.raises(RunError, match="--listen"):
+        address_towards("no.such.host.invalid")
+
+
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [
+        ({"OMPI_COMM_WORLD_RANK": "2"}, "host2"),
+        ({"SLURM_PROCID": "0", "SLURMD_NODENAME": "n7"}, "host0"),
+        ({"GROUP_RANK": "1"}, "host1"),
+        ({"JOB_COMPLETION_INDEX": "11"}, "host11"),
+    ],
+)
+def test_rank_of_an_engine_names_the_host(
+    environment: dict[str, str], name: str
+) -> None:
+    assert own_host_name(environment) == name
+
+
+def stand_in(folder: Path) -> Path:
+    """Return an ssh that runs the order here, in a shell, as sshd would there."""
+    ssh = folder / "ssh"
+    ssh.write_text(
+        f'#!/bin/sh\necho "$@" >> {folder}/said\nshift 3\nshift\nexec sh -c "$1"\n'
+    )
+    ssh.chmod(ssh.stat().st_mode | stat.S_IXUSR)
+    return ssh
+
+
+def test_agent_joins_under_its_host_and_the_token_is_in_no_argument(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EMU_TOKEN", "not this one")
+    joined: list[Identity] = []
+
+    async def serve() -> None:
+        there = asyncio.Event()
+
+        async def greet(connection: ControlConnection, who: Identity) -> None:
+            joined.append(who)
+            connection.send(pack(Stop("that was all")))
+            there.set()
+            async for _ in connection:
+                pass
+
+        server = ControlServer(token=TOKEN, on_connection=greet)
+        address = await server.start("127.0.0.1")
+        launcher = SshLauncher(["127.0.0.1"], ssh=str(stand_in(tmp_path)))
+        await launcher.start(address, TOKEN, tmp_path / "log", ("mine:Program",))
+        try:
+            how = await asyncio.wait_for(launcher.ended(), 20)
+        finally:
+            await launcher.aclose(2.0)
+            await server.aclose()
+        assert how == "ssh to 127.0.0.1 ended with status 0", (
+            tmp_path / "log"
+        ).read_text()
+
+    asyncio.run(serve())
+    said = (tmp_path / "said").read_text()
+
+    assert [(who.role, who.name) for who in joined] == [("agent", "127.0.0.1")]
+    assert "-T -o BatchMode=yes 127.0.0.1" in said
+    assert "--allow=mine:Program" in said
+    assert sys.executable in said
+    assert TOKEN not in said
+    assert "not this one" not in said
