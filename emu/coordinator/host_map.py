@@ -63,9 +63,9 @@ def host_of_machines(
     for machine in largest_first:
         if machines[machine] not in chosen:
             after = ((loads + weights[machine]) / fair).max(axis=1)
-            host = int(np.argmin(after))
-            loads[host] += weights[machine]
-            chosen[machines[machine]] = hosts[host]
+            least = int(np.argmin(after))
+            loads[least] += weights[machine]
+            chosen[machines[machine]] = hosts[least]
     return [chosen[name] for name in machines]
 
 
