@@ -8,12 +8,14 @@ taken for them, and whatever a library raises at damage is one error of ours.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import os
 import stat
 import zipfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from typing_extensions import override
 
 from emu.errors import DataError, EmulatorError
 from emu.names import printable
@@ -96,6 +98,40 @@ def read_text(path: Path, most: int = MOST_TEXT) -> str:
     """
     with open_input(path, most) as file:
         return file.read(most).decode("utf-8")
+
+
+class _BoundedGzip(gzip.GzipFile):
+    """A gzip file that ends in an error where it inflates beyond reason."""
+
+    def __init__(self, file: BufferedReader, path: Path) -> None:
+        super().__init__(fileobj=file)
+        size = os.fstat(file.fileno()).st_size
+        self._left = max(_MOST_INFLATION * size, _ALWAYS_ALLOWED)
+        self._path, self._packed = path, size
+
+    @override
+    def read1(self, size: int = -1) -> bytes:
+        data = super().read1(size)
+        self._left -= len(data)
+        if self._left < 0:
+            problem = f"has {self._packed} bytes and unpacks to a hundred times that"
+            raise DataError(problem, path=str(self._path))
+        return data
+
+
+@contextlib.contextmanager
+def open_gzip(path: Path) -> Iterator[gzip.GzipFile]:
+    """Open a gzip file to be read as text; it may unpack to as much as archives may.
+
+    Raises
+    ------
+    OSError
+        When it cannot be opened.
+    DataError
+        When it is no regular file; while it is read, when it unpacks to too much.
+    """
+    with open_input(path) as file, _BoundedGzip(file, path) as packed:
+        yield packed
 
 
 def read_arrays(

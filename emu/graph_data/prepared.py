@@ -20,6 +20,7 @@ import numpy as np
 from isal import isal_zlib
 
 from emu.errors import DataError
+from emu.input_file import open_input, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MANIFEST = "manifest.json"
+_MOST_MANIFEST = 1 << 24  # bytes; those of papers100M have 20 kB
 
 
 def cache_home() -> Path:
@@ -43,9 +45,11 @@ def file_checksum(path: Path) -> int:
     ------
     OSError
         When it cannot be read.
+    DataError
+        When it is no regular file.
     """
     checksum = 0
-    with path.open("rb") as file:
+    with open_input(path) as file:
         while piece := file.read(1 << 20):
             checksum = isal_zlib.crc32(piece, checksum)
     return checksum
@@ -71,20 +75,21 @@ class PreparedArrays:
         self.folder, self._remedy = folder, remedy
         manifest = folder / _MANIFEST
         try:
-            content = json.loads(manifest.read_bytes())
+            content = json.loads(read_text(manifest, _MOST_MANIFEST))
             body = content["body"]
             if content["crc32"] != _body_checksum(body):
                 raise self._damage(manifest, "its content changed")
             self.facts: dict[str, Any] = body["facts"]
             self._files: dict[str, dict[str, int]] = body["files"]
             self.checksum: int = content["crc32"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            sizes = {name: stated["bytes"] for name, stated in self._files.items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise self._damage(manifest, str(error)) from error
-        for name, expected in self._files.items():
+        for name, expected in sizes.items():
             path = folder / name
-            size = path.stat().st_size if path.exists() else 0
-            if size != expected["bytes"]:
-                raise self._damage(path, f"{size} bytes, not {expected['bytes']}")
+            size = path.stat().st_size if path.is_file() else 0
+            if size != expected:
+                raise self._damage(path, f"{size} bytes, not {expected}")
 
     def _damage(self, path: Path, what: str) -> DataError:
         return DataError(
@@ -114,7 +119,7 @@ class PreparedArrays:
         try:
             if file_checksum(path) != self._files[path.name]["crc32"]:
                 raise self._damage(path, "its content changed")
-            return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+            return np.asarray(np.lib.format.open_memmap(path, mode="r"))
         except (OSError, ValueError, KeyError) as error:
             raise self._damage(path, str(error)) from error
 

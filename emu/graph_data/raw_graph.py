@@ -67,6 +67,21 @@ class RawGraph:
                 )
             yield slice(start, stop), rows
 
+    def __post_init__(self) -> None:
+        """Refuse sizes that models are made of and that no file can bear out.
+
+        Raises
+        ------
+        DataError
+            When there are more classes than vertices.
+        """
+        if self.classes > len(self.labels):
+            raise DataError(
+                f"{self.classes} classes of {len(self.labels)} vertices: one label is "
+                "too large",
+                path=self.origin,
+            )
+
 
 @dataclass(frozen=True)
 class Source:

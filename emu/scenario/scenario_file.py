@@ -90,13 +90,14 @@ def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
     ScenarioError
         Every error of the file: file, line, key, what was found, what would be right.
     """
-    document = _read(source, overrides)
-    data = {key: document.data[key] for key in LAB_KEYS if key in document.data}
-    try:
-        return LabFile.model_validate(data)
-    except ValidationError as caught:
-        errors = _located(document, _told(caught, data, []))
-        raise errors[0] if len(errors) == 1 else ScenarioErrors(errors) from caught
+    with one_error(source, partial(ScenarioError, file=str(source))):
+        document = _read(source, overrides)
+        data = {key: document.data[key] for key in LAB_KEYS if key in document.data}
+        try:
+            return LabFile.model_validate(data)
+        except ValidationError as caught:
+            errors = _located(document, _told(caught, data, []))
+            raise errors[0] if len(errors) == 1 else ScenarioErrors(errors) from caught
 
 
 def loads(text: str, overrides: Overrides = (), *, name: str = "scenario") -> Scenario:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -18,9 +19,11 @@ import pytest
 
 from emu.errors import DataError, ScenarioError
 from emu.graph_data.readers.npz_file import npz_source
+from emu.graph_data.readers.ogb_folder import ogb_source
 from emu.input_file import read_arrays
 from emu.runs.array_files import read_realization
 from emu.scenario import find_errors
+from emu.scenario.scenario_file import load_lab
 from emu.testing import two_machine_example
 from tools.fuzz import loaders
 
@@ -87,6 +90,66 @@ def test_graph_of_absurd_width_is_refused(tmp_path: Path) -> None:
     np.savez(good, allow_pickle=False, **arrays)
     with pytest.raises(DataError, match="features of length"):
         npz_source(good, seed=0).load()
+
+
+def ogb(folder: Path) -> Path:
+    """Return a good graph of two vertices, in OGB's text files."""
+    files = {
+        "raw/edge": "0,1\n",
+        "raw/node-feat": "1,2\n3,4\n",
+        "raw/node-label": "0\n1\n",
+        **dict.fromkeys([f"split/x/{p}" for p in ("train", "valid", "test")], "0\n"),
+    }
+    for name, text in files.items():
+        path = folder / f"{name}.csv.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(text.encode()))
+    return folder
+
+
+def test_text_that_inflates_takes_no_memory(tmp_path: Path) -> None:
+    folder = ogb(tmp_path)
+    with gzip.open(folder / "raw/node-feat.csv.gz", "wb", compresslevel=1) as file:
+        for _ in range(64):
+            file.write(b"0," * (1 << 19))
+    with pytest.raises(DataError, match="unpacks to a hundred times that"):
+        ogb_source(folder).load()
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "expected"),
+    [
+        ("raw/node-label", "0\n2000000000\n", "2000000001 classes of 2 vertices"),
+        ("raw/edge", "0,1,2\n", "a line is not src,dst"),
+    ],
+)
+def test_graph_that_cannot_be_is_one_error(
+    file: str, text: str, expected: str, tmp_path: Path
+) -> None:
+    folder = ogb(tmp_path)
+    ogb_source(folder).load()
+    (folder / f"{file}.csv.gz").write_bytes(gzip.compress(text.encode()))
+    with pytest.raises(DataError, match=expected):
+        ogb_source(folder).load()
+
+
+def test_packed_member_that_lies_takes_no_memory(tmp_path: Path) -> None:
+    folder = ogb(tmp_path)
+    lie = member((1 << 40,), bytes(16))
+    archive(folder / "raw/data.npz", edge_index=lie, node_feat=lie)
+    np.savez_compressed(folder / "raw/node-label.npz", node_label=np.zeros((2, 1)))
+
+    assert taken(lambda: ogb_source(folder).load()) < 1 << 24
+
+
+def test_lab_file_of_any_shape_is_one_error(tmp_path: Path) -> None:
+    for number, text in enumerate(
+        ("- 1", "3", "cluster: 7", "? [a]\n: b", "programs: []")
+    ):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(text)
+        with pytest.raises(ScenarioError):
+            load_lab(path)
 
 
 def test_good_arrays_of_any_type_are_read(tmp_path: Path) -> None:

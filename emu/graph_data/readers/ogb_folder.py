@@ -7,7 +7,7 @@ papers100M in memory at once (ogb issues 46, 306, 404). Layouts: ogbn-products i
 
 from __future__ import annotations
 
-import gzip
+import io
 import struct
 import zipfile
 import zlib
@@ -17,6 +17,7 @@ import numpy as np
 
 from emu.errors import DataError
 from emu.graph_data.raw_graph import RawGraph, Source, build_structure
+from emu.input_file import one_error, open_gzip, open_input, read_arrays
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +42,12 @@ def ogb_source(folder: Path) -> Source:
     stats = [
         (file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files
     ]
-    return Source(f"ogb {stats}", lambda: _load(folder))
+
+    def load() -> RawGraph:
+        with one_error(folder):
+            return _load(folder)
+
+    return Source(f"ogb {stats}", load)
 
 
 def _load(folder: Path) -> RawGraph:
@@ -98,7 +104,7 @@ def _integer_labels(labels: NDArray[Any]) -> NDArray[np.int32]:
 
 def _table(path: Path, dtype: Any) -> NDArray[Any]:
     try:
-        with gzip.open(path, "rt", encoding="ascii") as lines:
+        with open_gzip(path) as packed, io.TextIOWrapper(packed, "ascii") as lines:
             return np.loadtxt(lines, dtype=dtype, delimiter=",", ndmin=2)
     except (OSError, ValueError, EOFError, zlib.error) as error:
         raise DataError(f"cannot be read: {error}", path=str(path)) from error
@@ -124,11 +130,9 @@ def _member(path: Path, name: str) -> NDArray[Any]:
     try:
         with zipfile.ZipFile(path) as archive:
             info = archive.getinfo(f"{name}.npy")
-            if info.compress_type != zipfile.ZIP_STORED:
-                with archive.open(info) as stream:
-                    array: NDArray[Any] = np.lib.format.read_array(stream)
-                return array
-        with path.open("rb") as file:
+        if info.compress_type != zipfile.ZIP_STORED:
+            return read_arrays(path, [name])[name]
+        with open_input(path) as file:
             file.seek(info.header_offset)
             lengths = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
             file.seek(sum(lengths), 1)
