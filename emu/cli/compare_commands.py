@@ -10,6 +10,7 @@ import typer
 
 import emu
 from emu.cli.app import app
+from emu.cli.crossover_commands import compare_as_systems
 from emu.cli.options import JsonTarget, Overrides, emit
 from emu.errors import ScenarioError
 from emu.report import comparison_table, terminal
@@ -44,6 +45,9 @@ def compare(
             metavar="N", min=1, help="Scenario only: its seed and those that follow it."
         ),
     ] = 1,
+    systems: Annotated[
+        str, typer.Option(metavar="A,B", help="Scenario only: data_parallel,p3.")
+    ] = "",
     json_target: JsonTarget = None,
     out: Annotated[
         Path | None,
@@ -55,7 +59,7 @@ def compare(
     Placements and rate policies of a scenario are compared by simulation, beside the
     scenario as it is. Differences are taken seed by seed against the first row; one
     within its own 95 % interval is a tie. Runs that differ by their seed only make one
-    row.
+    row. With systems it is shown as each of them, and nothing else is varied.
     """
     if all(path.is_dir() for path in what):
         compare_runs(what, json_target, out)
@@ -63,6 +67,8 @@ def compare(
         raise ScenarioError(
             "compare one scenario, or run directories", file=str(what[-1])
         )
+    elif systems:
+        compare_as_systems(what[0], overrides or [], systems, seeds, json_target)
     else:
         variants = Variants(policies, placements, move or [], swap or [], seeds)
         compare_variants(what[0], overrides or [], variants, json_target)

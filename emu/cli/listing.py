@@ -57,6 +57,10 @@ GROUPS: dict[str, dict[str, Listed]] = {
         "compare": Listed(
             "compare_commands", "Compare placements and policies, or recorded runs."
         ),
+        "crossover": Listed(
+            "crossover_commands",
+            "Find the value of a key from which another system is faster.",
+        ),
         "sweep": Listed("sweep_commands", "Carry out many variations of a scenario."),
     },
     "Run it, over sockets": {

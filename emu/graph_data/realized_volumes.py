@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -28,16 +30,20 @@ def sampled_counts(
     ValueError
         When a sampler would have no training vertex.
     """
+    structure, train = dataset.structure, dataset.train
+
+    def count(sampler: int, iteration: int) -> SampleCounts:
+        batch = plan.batch(structure, train, sampler, iteration)
+        return batch_counts(batch, dataset.owner, dataset.parts)
+
+    drawn = [(s, n) for s in range(plan.samplers) for n in range(batches)]
+    with ThreadPoolExecutor(
+        os.cpu_count()
+    ) as pool:  # compiled sampling lets others run
+        counts = [*pool.map(count, *zip(*drawn, strict=True))]
     return tuple(
-        tuple(
-            batch_counts(
-                plan.batch(dataset.structure, dataset.train, sampler, iteration),
-                dataset.owner,
-                dataset.parts,
-            )
-            for iteration in range(batches)
-        )
-        for sampler in range(plan.samplers)
+        tuple(counts[first : first + batches])
+        for first in range(0, len(counts), batches)
     )
 
 

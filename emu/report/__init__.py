@@ -7,11 +7,15 @@ from emu.report.audit import audit_table
 from emu.report.comparison import Candidate, comparison_table
 from emu.report.flows import flow_table, port_table
 from emu.report.placement_table import placement_table
+from emu.report.system_tables import Crossover, Side, SystemResult
 from emu.report.terminal import WIDTH, terminal
 
 __all__ = [
     "WIDTH",
     "Candidate",
+    "Crossover",
+    "Side",
+    "SystemResult",
     "audit_table",
     "comparison_table",
     "flow_table",

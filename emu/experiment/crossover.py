@@ -1,0 +1,152 @@
+"""Where one system starts to beat another: bisection over the values of a key."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import ScenarioError
+from emu.experiment.systems import measure
+from emu.report import Crossover, Side
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from emu.scenario import Scenario
+
+#: Of numbers that are not whole: the values on both sides differ by less.
+_CLOSE = 0.005
+_QUANTITY = re.compile(r"\s*([0-9.]+(?:[eE][-+]?\d+)?)\s*(\D*)")
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values of a key from ``low`` to ``high``, as the scenario writes them.
+
+    Parameters
+    ----------
+    unit
+        What follows the number, empty for a bare one.
+    whole
+        Whether only whole numbers are meant.
+    """
+
+    low: float
+    high: float
+    unit: str = ""
+    whole: bool = False
+
+    @classmethod
+    def between(cls, low: str, high: str) -> Values:
+        """Return the values between two texts, ``16`` or ``5 Gbit/s``.
+
+        Raises
+        ------
+        ValueError
+            When one is no number, their units differ, or they are not in order.
+        """
+        found = [_QUANTITY.fullmatch(text) for text in (low, high)]
+        if not all(found):
+            raise ValueError(f"{low} and {high} are not two numbers")
+        (first, unit), (last, other) = (match.groups() for match in found if match)
+        if unit.strip() != other.strip():
+            raise ValueError(f"{low} and {high} have different units")
+        if not 0 < float(first) < float(last):
+            raise ValueError(f"{low} must be more than 0 and less than {high}")
+        whole = first.isdigit() and last.isdigit() and not unit.strip()
+        return cls(float(first), float(last), unit.strip(), whole)
+
+    @classmethod
+    def around(cls, value: object) -> Values:
+        """Return those from a sixteenth of a bare number to sixteen times as much.
+
+        Raises
+        ------
+        ValueError
+            When it is no bare number.
+        """
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{value!r} is no bare number")  # noqa: TRY004 - of input
+        whole = isinstance(value, int)
+        low = max(1, value // 16) if whole else value / 16
+        return cls(low, value * 16, whole=whole)
+
+    def middle(self, low: float, high: float) -> float | None:
+        """Return a value between two, None where they are as good as neighbours."""
+        if self.whole:
+            middle = math.isqrt(int(low) * int(high))
+            return max(middle, low + 1) if high - low > 1 else None
+        return math.sqrt(low * high) if high / low > 1 + _CLOSE else None
+
+    def written(self, value: float) -> Any:
+        """Return a value as a scenario has it."""
+        number = int(value) if self.whole else value
+        return f"{number:.6g} {self.unit}" if self.unit else number
+
+
+@dataclass
+class _Search:
+    scenario: Scenario
+    key: str
+    between: tuple[str, str]
+    values: Values
+    seen: dict[float, Side] = field(default_factory=dict)
+
+    def at(self, value: float) -> Side:
+        """Return both systems at a value, simulated once."""
+        if value not in self.seen:
+            written = self.values.written(value)
+            one, other = (
+                measure(self.scenario, system, {self.key: written})
+                for system in self.between
+            )
+            self.seen[value] = Side(written, (one, other))
+        return self.seen[value]
+
+    def bisect(self, first_wins: Callable[[Side], bool]) -> tuple[float, float]:
+        """Return neighbours between which the winner changes, or the ends."""
+        low, high = self.values.low, self.values.high
+        at_low = first_wins(self.at(low))
+        if at_low == first_wins(self.at(high)):
+            return low, high
+        while (middle := self.values.middle(low, high)) is not None:
+            if first_wins(self.at(middle)) == at_low:
+                low = middle
+            else:
+                high = middle
+        return low, high
+
+
+def find_crossover(
+    scenario: Scenario, key: str, between: tuple[str, str], values: Values
+) -> Crossover:
+    """Return where the better of two systems changes as a key grows.
+
+    One change is looked for, by bisection: the range's ends say whether there is one.
+
+    Raises
+    ------
+    ScenarioError, PlacementError, DataError
+        As `measure`; among others where the key is unknown or a value impossible.
+    """
+    if between[0] == between[1]:
+        raise ScenarioError("write two systems", file=f"--between {','.join(between)}")
+    search = _Search(scenario, key, between, values)
+    low, high = search.bisect(lambda side: side.best == between[0])
+    below, above = search.at(low), search.at(high)
+    guess, after = search.bisect(_fewer_bytes)
+    estimated = _fewer_bytes(search.at(guess)) != _fewer_bytes(search.at(after))
+    return Crossover(
+        key,
+        below,
+        above,
+        search.at(guess).value if estimated else None,
+        2 * len(search.seen),
+    )
+
+
+def _fewer_bytes(side: Side) -> bool:
+    one, other = side.results
+    return one.busiest_link <= other.busiest_link

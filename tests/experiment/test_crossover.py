@@ -1,0 +1,97 @@
+"""Where P3 stops to be the faster system."""
+
+from __future__ import annotations
+
+import pytest
+
+from emu.errors import ScenarioError
+from emu.experiment.crossover import Values, find_crossover
+from emu.experiment.systems import as_system, compare_systems
+from emu.graph_data import realized_volumes
+from emu.scenario import prepare
+from emu.scenario.scenario_file import loads
+
+#: Few vertices of layer 1 reach many of layer 0: the network is all that counts.
+TEXT = """\
+cluster:
+  machines: [{count: 2, nic: 100 Mbit/s}]
+job:
+  system: p3
+  dataset: {name: products-like, scale: 0.005}
+  model: {hidden: 16, layers: 2}
+  fanouts: [20, 2]
+  batch_size: 200
+  iterations: 8
+  push: derived
+  times:
+    {sampler: 0 s, model_forward: 0 s, data_forward: 0 s, data_backward: 0 s,
+     model_backward: 0 s}
+emulation: {compute: timed}
+"""
+
+
+def test_crossover_by_hidden_width() -> None:
+    """Without computation the network decides, and pipelines hide nothing of it."""
+    sampled = realized_volumes.sampled_counts
+    sampled.cache_clear()
+    found = find_crossover(
+        loads(TEXT),
+        "job.model.hidden",
+        ("data_parallel", "p3"),
+        Values.between("4", "1024"),
+    )
+
+    assert found.found
+    assert found.above.value == found.below.value + 1
+    assert (found.below.best, found.above.best) == ("p3", "data_parallel")
+    assert found.estimate == pytest.approx(found.below.value, rel=0.1)
+    assert sampled.cache_info().misses == 1  # for both systems, at every width
+    for side in (found.below, found.above):
+        for result in side.results:
+            changed = {"job.model.hidden": side.value}
+            again = prepare(as_system(loads(TEXT), result.system, changed)).simulate()
+            assert again.makespan == result.makespan
+            assert result.makespan >= result.busiest_link
+
+
+def test_no_crossover() -> None:
+    found = find_crossover(
+        loads(TEXT),
+        "job.model.hidden",
+        ("p3", "data_parallel"),
+        Values.between("2", "4"),
+    )
+
+    assert not found.found
+    assert found.estimate is None
+    assert (found.below.value, found.above.value, found.simulations) == (2, 4, 4)
+    assert found.to_json()["sides"][0]["best"] == "p3"
+
+
+def test_systems_side_by_side() -> None:
+    results = compare_systems(loads(TEXT), ["data_parallel", "p3"], seeds=2)
+
+    assert [sorted(result.makespans) for result in results] == [[0, 1], [0, 1]]
+    assert results[1].makespan < results[0].makespan
+    assert results[0].limit.split(",")[0] in {"m0 in", "m0 out", "m1 in", "m1 out"}
+    with pytest.raises(ScenarioError, match="'dgtp' is not among the systems"):
+        compare_systems(loads(TEXT), ["dgtp"])
+
+
+def test_values() -> None:
+    rates = Values.between("1 Gbit/s", "4 Gbit/s")
+
+    assert rates.written(rates.middle(1.0, 4.0) or 0) == "2 Gbit/s"
+    assert rates.middle(2.0, 2.001) is None
+    assert Values.around(32) == Values(2, 512, whole=True)
+    assert Values.between("2", "9").middle(2, 4) == 3
+    assert Values.between("2", "9").middle(3, 4) is None
+    for low, high, message in (
+        ("1 s", "2 ms", "different units"),
+        ("4", "4", "must be more than 0 and less"),
+        ("a", "2", "are not two numbers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Values.between(low, high)
+    with pytest.raises(ValueError, match="no bare number"):
+        Values.around("10 Gbit/s")
