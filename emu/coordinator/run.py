@@ -187,7 +187,7 @@ class Coordinator:
             await self._drive(clock)
             wall = time.monotonic() - start
             self.phase = "collecting results, after the last iteration"
-            results, statistics, frames = await self._collect()
+            results, statistics, frames = await self._collect(start)
             sent, received = frames.arrays()
         return EmulatedRun(
             schedule=self._recorder.schedule(),
@@ -336,16 +336,18 @@ class Coordinator:
             self._membership.tell(process, look)
 
     async def _collect(
-        self,
+        self, start: float
     ) -> tuple[dict[str, Arrays], dict[str, dict[str, Any]], FrameRows]:
         """Ask every process for its results, statistics and frames."""
+        asked = time.monotonic() - start
         self._membership.tell_processes(Finish())
         results, frames = Results(self._problem), FrameRows()
         statistics: dict[str, dict[str, Any]] = {}
 
-        def heard(process: str, message: Message) -> None:
+        def take(process: str, message: Message) -> None:
             if isinstance(message, Outcome):
-                statistics[process] = message.statistics
+                heard = [asked, time.monotonic() - start]
+                statistics[process] = {**message.statistics, "heard": heard}
             elif isinstance(message, Frames):
                 frames.add(message)
             elif not isinstance(message, ResultPart):
@@ -360,7 +362,7 @@ class Coordinator:
         await self._membership.gathering.until(
             lambda: self._problem.job.processes.keys() - statistics.keys(),
             "hand over its results, after the last iteration",
-            heard,
+            take,
         )
         return results.arrays(), statistics, frames
 

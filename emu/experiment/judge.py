@@ -70,6 +70,7 @@ def evidence(
         run.schedule,
         run.sent,
         run.received,
+        run.arrivals,
         run.statistics,
         time_scale=settings.time_scale,
         byte_scale=settings.byte_scale,

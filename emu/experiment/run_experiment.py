@@ -275,7 +275,7 @@ def write_down(
     if run.schedule.rates is not None:
         directory.write_rates(run.schedule.rates)
     write_realization(directory.path, run.realization)
-    write_frames(directory.path, run.sent, run.received)
+    write_frames(directory.path, run.sent, run.received, run.arrivals)
     directory.write_lines("training.csv", training_lines(run))
     directory.write_json("result.json", result)
 

@@ -53,19 +53,31 @@ def read_realization(job: Job, path: Path) -> Realization:
     return realization
 
 
-def write_frames(run: Path, sent: NDArray[np.void], received: NDArray[np.void]) -> None:
-    """Write frames.npz: every frame by its sender and by its receiver.
+def write_frames(
+    run: Path,
+    sent: NDArray[np.void],
+    received: NDArray[np.void],
+    told: NDArray[np.float64],
+) -> None:
+    """Write frames.npz: every frame by its sender, by its receiver, and as told.
 
     Raises
     ------
     DataError
         When the disk refuses.
     """
-    RunDirectory(run).write_arrays("frames.npz", sent=sent, received=received)
+    RunDirectory(run).write_arrays(
+        "frames.npz", sent=sent, received=received, told=told
+    )
 
 
-def read_frames(path: Path) -> tuple[NDArray[np.void], NDArray[np.void]]:
+def read_frames(
+    path: Path,
+) -> tuple[NDArray[np.void], NDArray[np.void], NDArray[np.float64] | None]:
     """Return the rows of `emu.wire.frame_rows` by senders and by receivers.
+
+    The third are the arrivals of (edge, iteration) as the coordinator was told them,
+    None in runs of an earlier emu.
 
     Raises
     ------
@@ -75,7 +87,8 @@ def read_frames(path: Path) -> tuple[NDArray[np.void], NDArray[np.void]]:
     arrays = read_arrays(path, ("sent", "received"))
     if any(array.dtype != FRAME_ROWS for array in arrays.values()):
         raise DataError("holds no rows of frames", path=str(path))
-    return arrays["sent"], arrays["received"]
+    told = read_arrays(path, ("told",), optional=True).get("told")
+    return arrays["sent"], arrays["received"], told
 
 
 def read_rates(job: Job, path: Path) -> RateHistory:

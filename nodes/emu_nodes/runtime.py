@@ -303,6 +303,7 @@ class NodeProcess:
         for task, runner in self._runners.items():
             for part in result_parts(task, runner.program):
                 control.send(pack(part))
+        statistics["clock"].append(cast("RunClock", self._clock).now())
         control.send(pack(Outcome(statistics)))
         with contextlib.suppress(NodeLost, DeadlineExceeded):
             await self._next(control, Stop, "the end of the run")
@@ -318,4 +319,5 @@ class NodeProcess:
             "host_metrics": host_metrics.to_json(),
             "cpu_seconds": usage.ru_utime + usage.ru_stime,
             "peak_memory": usage.ru_maxrss * 1024,
+            "clock": [cast("RunClock", self._clock).now()],
         }

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu_nodes.program import Payload, TaskSpec
+    from emu_nodes.program import EdgeSpec, Payload, TaskSpec
+
+#: Rows of every store that an iteration compares with the data set.
+_LOOKED_AT = 8
 
 
 class _SamplerTask:
@@ -41,6 +44,7 @@ class _SamplerTask:
         batch = self._data.batch(self._index, 0)
         self._by_owner(batch.vertices, "vertices")
         dgl_blocks(batch.sizes, batch.edges)
+        self._dataset.look_at(batch.vertices[:1])
         _ = self._dataset.labels
 
     def _grow(self, iteration: int, inputs: Mapping[int, Payload]) -> GrowingBatch:
@@ -152,5 +156,19 @@ class Sampler(_SamplerTask):
                     f"{sender.peer} sent {self._brief.name} features of {rows.shape} "
                     f"{rows.dtype}, not {expected} {features.dtype}"
                 )
+            self._compare(sender, vertices[mine], rows)
             features[mine] = rows
         return features
+
+    def _compare(
+        self, sender: EdgeSpec, vertices: NDArray[np.int64], rows: NDArray[Any]
+    ) -> None:
+        """Hold some rows of a store against the data set, read past that store."""
+        count = min(len(rows), _LOOKED_AT)
+        some = (np.arange(count) * len(rows) // max(count, 1)).astype(np.int64)
+        stated = self._dataset.look_at(vertices[some]).astype(rows.dtype, copy=False)
+        if not np.array_equal(rows[some], stated):
+            raise NodeMisbehaved(
+                f"{sender.peer} sent {self._brief.name} other features than the data "
+                "set has of its vertices"
+            )

@@ -1,8 +1,8 @@
 """Tasks of custom jobs: no work, only seeded bytes of a prescribed length.
 
 ``Task.settings["payload_bytes"]`` has a row per out-edge, in the order of
-``Job.edges``: real bytes per iteration. The transport adds a checksum and verifies it
-on arrival.
+``Job.edges``: real bytes per iteration. Who receives them derives them, too, and
+compares: the transport's checksum would vouch for whatever the sender has made.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.errors import NodeMisbehaved
 from emu.graph_data import stream_key
-from emu_nodes.job_data import sends
+from emu_nodes.job_data import sends, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from emu_nodes.program import Payload, TaskSpec
+    from emu_nodes.program import EdgeSpec, Payload, TaskSpec
 
 _POOL = 1 << 20
+#: Bytes that are compared at once.
+_BLOCK = 1 << 16
 
 
 class Timed:
@@ -47,14 +50,24 @@ class Timed:
                 f"for {len(brief.outputs)} out-edges"
             )
         self._rows = rows
-        longest = max((max(row, default=0) for row in rows), default=0)
+        longest = max([_BLOCK, *(max(row, default=0) for row in rows)])
         if len(process.get("timed bytes", ())) < longest + _POOL:
             rng = np.random.default_rng([self._seed, 6])
             pool = rng.integers(256, size=_POOL, dtype=np.uint8)
             process["timed bytes"] = np.resize(pool, longest + _POOL)
 
-    def run(self, iteration: int, _inputs: Mapping[int, Payload]) -> dict[int, Payload]:
-        """Return ``bytes`` for every out-edge that sends in this iteration."""
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Return ``bytes`` for every out-edge that sends in this iteration.
+
+        Raises
+        ------
+        NodeMisbehaved
+            When an input holds other bytes than its (seed, edge, iteration).
+        """
+        for sender in self._brief.inputs:
+            if sender.edge in inputs:
+                body = tensor(inputs[sender.edge], "bytes", sender)
+                self._compare(sender, iteration - sender.lag, body)
         return {
             output.edge: {"bytes": self._window(output.edge, iteration, row)}
             for output, row in zip(self._brief.outputs, self._rows, strict=True)
@@ -65,6 +78,18 @@ class Timed:
         start = int(stream_key(self._seed, edge, iteration)) % _POOL
         pool: NDArray[np.uint8] = self._process["timed bytes"]
         return pool[start : start + row[iteration]]
+
+    def _compare(self, sender: EdgeSpec, iteration: int, body: NDArray[Any]) -> None:
+        start = int(stream_key(self._seed, sender.edge, iteration))
+        pool: NDArray[np.uint8] = self._process["timed bytes"]
+        for begin in range(0, body.size, _BLOCK):
+            piece = body[begin : begin + _BLOCK]
+            there = (start + begin) % _POOL
+            if not np.array_equal(piece, pool[there : there + piece.size]):
+                raise NodeMisbehaved(
+                    f"iteration {iteration} of {sender.peer} came with other bytes "
+                    f"than its own, from byte {begin} to {begin + piece.size} at most"
+                )
 
     def report(self) -> dict[str, float]:
         """Return nothing."""

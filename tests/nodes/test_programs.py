@@ -157,3 +157,33 @@ def test_a_timed_task_must_know_what_to_send(build: Fixture) -> None:
 
     with pytest.raises(ValueError, match="a has 0 rows"):
         build(job)
+
+
+@pytest.mark.parametrize("byte", [0, 70_000, 1_499_999])
+def test_bytes_of_the_right_number_and_the_wrong_content_are_refused(
+    byte: int, drive: Fixture, build: Fixture
+) -> None:
+    tasks = [CustomTask("a", 1.0), CustomTask("b", 1.0)]
+    job = custom_job(tasks, [CustomFlow("a", "b", 1.5e6)], 2, byte_scale=1.0)
+    inputs = payloads_into(drive(job), "b", 1)
+    wrong = inputs[0]["bytes"].copy()
+    wrong[byte] ^= 1
+    program = build(job).programs["b"]
+
+    program.run(1, inputs)
+    with pytest.raises(NodeMisbehaved, match="iteration 1 of a came with other bytes"):
+        program.run(1, replaced(inputs, 0, bytes=wrong))
+    with pytest.raises(NodeMisbehaved, match="iteration 0 of a came with other bytes"):
+        program.run(0, inputs)
+
+
+def test_a_sampler_refuses_features_of_other_vertices(
+    drive: Fixture, build: Fixture, small_job: Fixture
+) -> None:
+    job = small_job(1)
+    inputs = payloads_into(drive(job), "s0", 0)
+    edge = min(inputs)
+    shuffled = np.roll(inputs[edge]["features"], 1, axis=0)
+
+    with pytest.raises(NodeMisbehaved, match="g0 sent s0 other features"):
+        build(job).programs["s0"].run(0, replaced(inputs, edge, features=shuffled))

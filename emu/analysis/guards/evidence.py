@@ -30,8 +30,11 @@ class Evidence:
         As the tasks and receivers reported it, emulated seconds and bytes.
     sent, received
         Rows of `emu.wire.frame_rows` by senders and by receivers.
+    told
+        Arrivals of (edge, iteration) as the scheduler was told them, seconds; NaN
+        where nothing was told, None in runs of an earlier emu.
     statistics
-        Of every process, as it counted them.
+        Of every process, as it counted them; the coordinator adds ``heard``.
     time_scale, byte_scale
         Wall seconds per emulated second, real bytes per emulated byte.
     lead
@@ -52,6 +55,7 @@ class Evidence:
     schedule: Schedule
     sent: NDArray[np.void]
     received: NDArray[np.void]
+    told: Floats | None
     statistics: Mapping[str, Mapping[str, Any]]
     time_scale: float
     byte_scale: float

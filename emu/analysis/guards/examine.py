@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.analysis.guards.carried import enough_carried
+from emu.analysis.guards.clocks import clocks
 from emu.analysis.guards.link_bytes import link_bytes
 from emu.analysis.guards.order import cause, order
 from emu.analysis.guards.schedule import constraints, lower_bounds
@@ -13,7 +14,15 @@ if TYPE_CHECKING:
     from emu.analysis.guards.evidence import Evidence
     from emu.analysis.violation import Finding
 
-GUARDS = (enough_carried, link_bytes, order, cause, constraints, lower_bounds)
+GUARDS = (
+    enough_carried,
+    link_bytes,
+    order,
+    cause,
+    clocks,
+    constraints,
+    lower_bounds,
+)
 
 
 def examine(evidence: Evidence) -> tuple[Finding, ...]:

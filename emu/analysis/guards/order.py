@@ -66,6 +66,7 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
     came = evidence.grid(evidence.received, "last")
     begun = evidence.grid(evidence.received, "first")
     lead = evidence.lead / evidence.time_scale
+    told = came if evidence.told is None else evidence.told
     for broken, at, words in (
         (came < left - clocks, came, "came before its last byte was sent"),
         (shaped & (begun < ready - lead - clocks), begun, "came before its task ended"),
@@ -74,6 +75,7 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
             came,
             "counts as ended before its last byte came",
         ),
+        (np.abs(told - came) > clocks, came, "was told to have come at another time"),
     ):
         yield from _first(evidence, CAUSE, broken, at, words)
 

@@ -149,6 +149,36 @@ def test_no_schedule_is_faster_than_the_lower_bound(
     assert least.max() == pytest.approx(path)  # the scheduler's own way to it
 
 
+def test_an_arrival_that_was_told_early_is_found() -> None:
+    """The rates go on until 5 ms later, so that no time of the schedule is off."""
+    schedule, _ = golden()
+    told = schedule.flow_end - 0.025
+
+    assert any(
+        "was told to have come at" in words for words in said(schedule, told=told)
+    )
+    assert said(schedule, told=schedule.flow_end) == []
+
+
+@pytest.mark.parametrize(
+    ("clock", "heard", "found"),
+    [
+        ([38.0, 38.1], [7.6, 7.62], []),
+        ([37.9, 39.0], [7.5, 7.9], []),  # messages took their time
+        ([38.38, 38.48], [7.6, 7.62], ["clocks at 38.48 s: process w0 read 7.696 s"]),
+        ([37.62, 38.1], [7.6, 7.9], ["clocks at 37.62 s: process w0 read 7.524 s"]),
+    ],
+)
+def test_a_clock_that_drifts_is_found(
+    clock: list[float], heard: list[float], found: list[str]
+) -> None:
+    schedule, _ = golden()
+    statistics = {"g0": {}, "w0": {"clock": clock, "heard": heard}}
+
+    words = said(schedule, statistics=statistics)
+    assert [sentence.split(" of wall time")[0] for sentence in words] == found
+
+
 def test_volumes_that_task_and_announcement_halve_alike_are_found() -> None:
     problem, realization = two_machine_example(3)
     half = replace(realization, volumes=realization.volumes / 2)
