@@ -64,13 +64,12 @@ def realize_volumes(job: Job, dataset: Dataset) -> NDArray[np.float64]:
         When the settings contradict each other, or the job is not DGTP's.
     """
     plan = BatchPlan.from_settings(job.settings)
-    model = job.settings["model"]
     return dgtp_volumes(
         job,
         sampled_counts(dataset, plan, job.iterations),
         feature_length=dataset.feature_length,
         parameters=parameter_count(
-            dataset.feature_length, model["hidden"], dataset.classes, model["layers"]
+            job.settings["model"], dataset.feature_length, dataset.classes
         ),
         itemsize=8 if job.settings["precision"] == "float64" else 4,
     )

@@ -184,6 +184,16 @@ def _enough(
 
 
 def _training(job: TrainingSection) -> Iterator[tuple[Trail, str]]:
+    if job.model.heads > 1 and job.model.kind != "gat":
+        problem = f"found heads for {job.model.kind}, only gat has them"
+        yield ("job", "model", "heads"), problem
+    elif job.model.hidden % job.model.heads:
+        wider = -(-job.model.hidden // job.model.heads) * job.model.heads
+        problem = (
+            f"{job.model.heads} heads cannot share a width of {job.model.hidden} "
+            f"evenly, write hidden: {wider}"
+        )
+        yield ("job", "model", "heads"), problem
     if job.fanouts and len(job.fanouts) != job.model.layers:
         problem = (
             f"found {len(job.fanouts)} for a model of {job.model.layers} layers, "

@@ -55,12 +55,17 @@ class DatasetSection(Section):
 
 
 class ModelSection(Section):
-    """GraphSAGE, mean aggregation."""
+    """A graph neural network, ReLU between its layers."""
 
+    kind: Literal["sage", "gcn", "gat", "gin"] = "sage"
+    """``sage``: GraphSAGE, mean of the neighbours; ``gcn``: inductive GCN, mean over
+    neighbours and vertex; ``gat``: attention; ``gin``: two layers on their sum."""
     hidden: Count = Field(examples=[256])
     """Width of the hidden layers."""
     layers: Annotated[int, Field(strict=True, ge=1, le=16)] = Field(examples=[3])
     """Number of layers, one hop of sampling each."""
+    heads: Count = 1
+    """Of ``gat``: heads of the hidden layers, which share their width."""
 
 
 class OptimizerSection(Section):

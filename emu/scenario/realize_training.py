@@ -45,9 +45,7 @@ def realize_training(
     plan = BatchPlan.from_settings(job.settings)
     counts = sampled_counts(dataset, plan, config.batches)
     model, length = job.settings["model"], dataset.feature_length
-    parameters = parameter_count(
-        length, model["hidden"], dataset.classes, model["layers"]
-    )
+    parameters = parameter_count(model, length, dataset.classes)
     itemsize = 8 if job.settings["precision"] == "float64" else 4
     if isinstance(config, DataParallelConfig):
         return data_parallel_realization(

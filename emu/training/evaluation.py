@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.graph_data import open_for, relabel
-from emu.training.graph_sage import GraphSage, as_tensor, dgl_blocks
+from emu.training.blocks import Block
+from emu.training.graph_model import GraphModel
+from emu.training.layers import as_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -62,24 +64,22 @@ def predict(
     """
     import torch
 
-    model = GraphSage(settings, dataset)
+    model = GraphModel(settings, dataset)
     model.load(parameters)
     hidden = dataset.gather(np.arange(dataset.vertices))
     hidden = hidden.astype(settings["precision"])
     with torch.no_grad():
-        for number, convolution in enumerate(model.convolutions):
+        for number in range(model.layers):
             outputs = [
-                convolution(block, as_tensor(hidden[vertices]))
+                model.layer(number, block, as_tensor(hidden[vertices]))
                 for vertices, block in _full_blocks(dataset.structure)
             ]
-            layer = torch.cat(outputs)
-            last = number == len(model.convolutions) - 1
-            hidden = (layer if last else layer.relu()).numpy()
+            hidden = torch.cat(outputs).numpy()
     predicted: NDArray[np.int64] = hidden.argmax(1)
     return predicted
 
 
-def _full_blocks(structure: Structure) -> Any:
+def _full_blocks(structure: Structure) -> Iterator[tuple[NDArray[np.int64], Block]]:
     for first in range(0, structure.vertices, _SLICE):
         last = min(first + _SLICE, structure.vertices)
         bounds = structure.indptr[first : last + 1]
@@ -88,5 +88,4 @@ def _full_blocks(structure: Structure) -> Any:
         destination = np.repeat(
             np.arange(last - first, dtype=np.int32), np.diff(bounds)
         )
-        sizes = len(vertices), last - first
-        yield vertices, dgl_blocks(sizes, [(source, destination)])[0]
+        yield vertices, Block(source, destination, len(vertices), last - first)

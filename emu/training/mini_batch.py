@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from emu.training.blocks import Block
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class MiniBatch:
-    """What GraphSAGE learns from in one step of one sampler.
+    """What a model learns from in one step of one sampler.
 
     Parameters
     ----------
@@ -73,12 +75,8 @@ class MiniBatch:
             raise ValueError(f"a mini-batch of {layers} blocks is not {sorted(named)}")
         sizes = [len(named["labels"])]
         for source, destination in reversed(edges):
-            if len(source) != len(destination) or (
-                len(destination) and int(destination.max()) >= sizes[-1]
-            ):
-                raise ValueError("a block's edges leave its destinations")
-            reach = int(source.max()) + 1 if len(source) else 0
-            sizes.append(max(sizes[-1], reach))
+            sizes.append(max(sizes[-1], int(source.max(initial=-1)) + 1))
+            Block(source, destination, outer=sizes[-1], inner=sizes[-2])
         if len(named["features"]) != sizes[-1]:
             raise ValueError(
                 f"{len(named['features'])} feature rows for {sizes[-1]} input vertices"

@@ -1,8 +1,8 @@
-"""The flat parameter vector of GraphSAGE-mean: layout and first values.
+"""The flat parameter vector of a model: shards and first values.
 
-Layer by layer from the input: neighbour weights (out, in), self weights (out, in),
-bias (out). Workers and parameter servers derive the same first values from the seed,
-so iteration 0 needs no message. No torch here: a parameter server runs on numpy alone.
+Layer by layer from the input, tensors as in `emu.workloads.model_shapes`. Workers and
+parameter servers derive the same first values from the seed, so iteration 0 needs no
+message. No torch here: a parameter server runs on numpy alone.
 """
 
 from __future__ import annotations
@@ -13,21 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.workloads import shard_sizes
+from emu.workloads import layer_shapes, shard_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
     from emu.graph_data import Dataset
-
-
-def layer_widths(settings: Mapping[str, Any], dataset: Dataset) -> tuple[int, ...]:
-    """Return f_0, ..., f_L of a job's model: features, hidden widths, classes."""
-    model = settings["model"]
-    hidden = [model["hidden"]] * (model["layers"] - 1)
-    return (dataset.feature_length, *hidden, dataset.classes)
 
 
 def shard_bounds(count: int, servers: int) -> list[tuple[int, int]]:
@@ -36,27 +29,21 @@ def shard_bounds(count: int, servers: int) -> list[tuple[int, int]]:
     return list(pairwise(bounds))
 
 
-def layer_shapes(widths: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield the shape of every tensor in the order of the flat vector."""
-    for fan_in, fan_out in pairwise(widths):
-        yield (fan_out, fan_in)
-        yield (fan_out, fan_in)
-        yield (fan_out,)
-
-
 def initial_parameters(
     settings: Mapping[str, Any], dataset: Dataset
 ) -> NDArray[np.floating[Any]]:
     """Return the first parameters of a job, flat, in the job's precision.
 
-    Weights are Xavier uniform with the gain of ReLU (dgl's choice), biases 0.
+    Weights and attention are Xavier uniform with the gain of ReLU (dgl's choice for
+    GraphSAGE), biases 0.
 
     Parameters
     ----------
     settings
         ``Job.settings``: model, seed, precision.
     """
-    shapes = list(layer_shapes(layer_widths(settings, dataset)))
+    layers = layer_shapes(settings["model"], dataset.feature_length, dataset.classes)
+    shapes = [shape for tensors in layers for shape in tensors]
     flat = np.zeros(sum(map(prod, shapes)), np.dtype(settings["precision"]))
     rng = np.random.default_rng([settings["seed"], 5])
     end = 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.graph_data import BatchPlan, open_for
-from emu.training.graph_sage import GraphSage
+from emu.training.graph_model import GraphModel
 from emu.training.mini_batch import MiniBatch
 from emu.training.optimizers import make_optimizer, mean_gradient
 from emu.training.parameters import initial_parameters
@@ -42,7 +42,7 @@ def reference_training(
     plan = BatchPlan.from_settings(settings)
     parameters = initial_parameters(settings, dataset)
     optimizer = make_optimizer(settings, parameters)
-    model = GraphSage(settings, dataset)
+    model = GraphModel(settings, dataset)
     each = settings["samplers_per_worker"]
     losses = []
     for iteration in range(iterations):

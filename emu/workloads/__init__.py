@@ -11,17 +11,18 @@ from emu.workloads.data_parallel import (
     data_parallel_realization,
 )
 from emu.workloads.dgtp import DgtpConfig, dgtp_job, dgtp_times
+from emu.workloads.model_shapes import MODELS, layer_shapes, parameter_count
 from emu.workloads.p3 import PIPELINES, P3Config, Pipeline, p3_job
 from emu.workloads.p3_volumes import SplitModel, p3_realization
 from emu.workloads.training import TrainingConfig, training_job
 from emu.workloads.volume_formulas import (
     SampleCounts,
     dgtp_volumes,
-    parameter_count,
     shard_sizes,
 )
 
 __all__ = [
+    "MODELS",
     "PIPELINES",
     "CustomFlow",
     "CustomTask",
@@ -40,6 +41,7 @@ __all__ = [
     "dgtp_job",
     "dgtp_times",
     "dgtp_volumes",
+    "layer_shapes",
     "p3_job",
     "p3_realization",
     "parameter_count",

@@ -7,7 +7,6 @@ job, labels int32, block edges as two int32, vertex ids and structure on request
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,15 +63,6 @@ class SampleCounts:
             + BLOCK_EDGE_BYTES * self.edges
             + LABEL_BYTES * self.seeds
         )
-
-
-def parameter_count(feature_length: int, hidden: int, classes: int, layers: int) -> int:
-    """Return the parameters of GraphSAGE-mean: sum of 2 f_(l-1) f_l + f_l.
-
-    Two weight matrices (self and neighbours) and one bias per layer.
-    """
-    widths = [feature_length, *[hidden] * (layers - 1), classes]
-    return sum(2 * before * after + after for before, after in pairwise(widths))
 
 
 def shard_sizes(parameters: int, servers: int) -> tuple[int, ...]:

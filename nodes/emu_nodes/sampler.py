@@ -13,7 +13,7 @@ import numpy as np
 
 from emu.errors import NodeMisbehaved
 from emu.graph_data import GrowingBatch, SampledBatch
-from emu.training import MiniBatch, dgl_blocks
+from emu.training import MiniBatch, make_blocks
 from emu_nodes.job_data import JobData, tensor
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class _SamplerTask:
         """Open every array and load every library before the start barrier."""
         batch = self._data.batch(self._index, 0)
         self._by_owner(batch.vertices, "vertices")
-        dgl_blocks(batch.sizes, batch.edges)
+        make_blocks(batch.sizes, batch.edges)
         self._dataset.look_at(batch.vertices[:1])
         _ = self._dataset.labels
 
@@ -123,7 +123,7 @@ class Sampler(_SamplerTask):
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return the tensors of a `MiniBatch` for the worker."""
         batch = self._batch(iteration)
-        dgl_blocks(batch.sizes, batch.edges)  # dgl refuses edges that leave the sets
+        make_blocks(batch.sizes, batch.edges)  # refuses edges that leave the sets
         mini_batch = MiniBatch.of(
             batch,
             self._merged(batch.vertices, inputs),

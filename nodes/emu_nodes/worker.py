@@ -1,4 +1,4 @@
-"""Workers: GraphSAGE forward and backward on the mini-batches of their samplers."""
+"""Workers: forward and backward on the mini-batches of their samplers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import NodeMisbehaved
-from emu.training import GraphSage, MiniBatch, initial_parameters, shard_bounds
+from emu.training import GraphModel, MiniBatch, initial_parameters, shard_bounds
 from emu_nodes.job_data import JobData, sends, tensor
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ class Worker:
         self._bounds = shard_bounds(len(self._parameters), len(self._servers))
         self._gradient = np.zeros_like(self._parameters)
         self._figures: dict[str, float] = {}
-        self._model: GraphSage | None = None
+        self._model: GraphModel | None = None
         if settings["compute"] != "timed":
-            self._model = GraphSage(settings, dataset)
+            self._model = GraphModel(settings, dataset)
             self._model.warm_up_scheduler()
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:

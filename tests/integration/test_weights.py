@@ -33,22 +33,31 @@ CASES = [
 ]
 
 
+#: Every kind of model is carried out as well, each in one case or more.
+KINDS = ("sage", "sage", "gcn", "gat", "gin", "sage")
+
+
 @cache
-def reference(precision: str) -> tuple[NDArray[Any], list[float]]:
+def reference(precision: str, kind: str) -> tuple[NDArray[Any], list[float]]:
     """Return weights and losses of one process, in which nothing is placed or sent."""
-    settings = _settings(precision)
+    settings = _settings(precision, kind)
     return reference_training(settings, ITERATIONS)
 
 
-def _settings(precision: str) -> dict[str, Any]:
+def model(kind: str) -> dict[str, Any]:
+    return {"kind": kind, "hidden": 8, "layers": 2}
+
+
+def _settings(precision: str, kind: str) -> dict[str, Any]:
     from emu.scenario.scenario import Scenario
 
-    document = tiny_training(ITERATIONS, precision=precision)
+    document = tiny_training(ITERATIONS, precision=precision, model=model(kind))
     return dict(Scenario.model_validate(document).to_job().settings)
 
 
 @pytest.mark.parametrize(
-    ("placement", "policy", "sampling", "servers", "precision"), CASES
+    ("placement", "policy", "sampling", "servers", "precision", "kind"),
+    [(*case, kind) for case, kind in zip(CASES, KINDS, strict=True)],
 )
 def test_weights_equal_the_reference(
     placement: str,
@@ -56,10 +65,15 @@ def test_weights_equal_the_reference(
     sampling: str,
     servers: int,
     precision: str,
+    kind: str,
     tmp_path: Path,
 ) -> None:
     document = tiny_training(
-        ITERATIONS, sampling=sampling, parameter_servers=servers, precision=precision
+        ITERATIONS,
+        sampling=sampling,
+        parameter_servers=servers,
+        precision=precision,
+        model=model(kind),
     )
     run = carried_out(
         written(document, tmp_path),
@@ -67,7 +81,7 @@ def test_weights_equal_the_reference(
         f"placement.policy={placement}",
         f"schedule.policy={policy}",
     )
-    expected, losses = reference(precision)
+    expected, losses = reference(precision, kind)
 
     results = run.outcome.run.results
     weights = np.concatenate(

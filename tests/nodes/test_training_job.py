@@ -42,6 +42,18 @@ def test_weights_equal_the_reference(
     assert losses[19] < losses[0]
 
 
+@pytest.mark.parametrize("kind", ["gcn", "gat", "gin"])
+def test_weights_of_every_model_equal_the_reference(
+    drive: DriveJob, small_job: DriveJob, kind: str
+) -> None:
+    model = {"kind": kind, "hidden": 16, "layers": 2, "heads": 4}
+    job = small_job(6, model=model, parameter_servers=2, precision="float64")
+    expected, losses = reference_training(job.settings, 6)
+
+    np.testing.assert_allclose(drive(job).parameters, expected, rtol=1e-12, atol=0)
+    assert losses[5] < losses[0]
+
+
 def test_weights_do_not_depend_on_the_partitioner(
     drive: DriveJob, small_job: DriveJob
 ) -> None:

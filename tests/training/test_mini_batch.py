@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.graph_data import Structure, sample_batch, stream_key
-from emu.training import MiniBatch, dgl_blocks
+from emu.training import MiniBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,22 +58,6 @@ def test_the_bytes_are_those_of_the_formula(batch: MiniBatch) -> None:
     assert travelling == 4 * 4 * batch.sizes[0] + 8 * edges + 4 * batch.sizes[-1]
 
 
-@given(batches)
-def test_dgl_accepts_the_blocks(batch: MiniBatch) -> None:
-    blocks = dgl_blocks(batch.sizes, batch.edges)
-
-    assert [b.num_src_nodes() for b in blocks] == list(batch.sizes[:-1])
-    assert [b.num_dst_nodes() for b in blocks] == list(batch.sizes[1:])
-
-
-def test_dgl_refuses_an_edge_that_leaves_its_sets() -> None:
-    import dgl
-
-    edges = np.array([5], np.int32), np.array([0], np.int32)
-    with pytest.raises(dgl.DGLError):
-        dgl_blocks((2, 1), [edges])
-
-
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -82,8 +66,18 @@ def test_dgl_refuses_an_edge_that_leaves_its_sets() -> None:
         lambda t: t.update(features=t["features"][1:]),
         lambda t: t.update(destination_1=t["destination_1"] + 9),
         lambda t: t.update(source_0=t["source_0"][1:]),
+        lambda t: t.update(source_1=t["source_1"] - 99),
+        lambda t: t.update(destination_0=t["destination_0"][::-1]),
     ],
-    ids=["no labels", "no block", "fewer rows", "strangers", "fewer sources"],
+    ids=[
+        "no labels",
+        "no block",
+        "fewer rows",
+        "strangers",
+        "fewer sources",
+        "negative",
+        "out of order",
+    ],
 )
 def test_contradictions_are_refused(spoil: Callable[[dict[str, Any]], Any]) -> None:
     tensors = sampled(0.2, 6, 2, 1).tensors()

@@ -134,7 +134,7 @@ def test_times_are_those_of_the_kind() -> None:
 
 def test_parameter_count_is_the_published_one() -> None:
     """ogbn-products, 3 layers of 256: 206,895 parameters (specs)."""
-    assert parameter_count(100, 256, 47, 3) == 206_895
+    assert parameter_count({"hidden": 256, "layers": 3}, 100, 47) == 206_895
 
 
 def test_shards_are_cut_evenly() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from emu.workloads.volume_formulas import parameter_count
+from emu.workloads import parameter_count
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -63,7 +63,8 @@ def draw_dgtp(
         for kind, number in _tasks(counts, machines, multiround=multiround).items()
     )
     inputs = min(seeds * math.prod(1 + fanout for fanout in fanouts), _VERTICES)
-    parameters = parameter_count(_FEATURES, hidden, _CLASSES, _LAYERS)
+    model = {"hidden": hidden, "layers": _LAYERS}
+    parameters = parameter_count(model, _FEATURES, _CLASSES)
     real = 4 * 2 * (samplers * inputs * _FEATURES + counts["workers"] * parameters)
     byte_scale = real / (nic * computing * 10.0 ** float(rng.uniform(-1, 1)))
     movable = (

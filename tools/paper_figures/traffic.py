@@ -167,7 +167,9 @@ def profile_of(
     features = FLOAT_BYTES * setting.feature_length * owned
     blocks = BLOCK_EDGE_BYTES * pool.edges + LABEL_BYTES * pool.batch
     parameters = FLOAT_BYTES * parameter_count(
-        setting.feature_length, setting.hidden, setting.classes, setting.layers
+        {"hidden": setting.hidden, "layers": setting.layers},
+        setting.feature_length,
+        setting.classes,
     )
     volumes = np.empty((len(job.edges), PROFILED))
     for row, edge in zip(volumes, job.edges, strict=True):

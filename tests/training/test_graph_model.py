@@ -1,4 +1,4 @@
-"""GraphSAGE on a flat vector: forward by hand, gradient by differences, learning."""
+"""Models on a flat vector: forward by hand, gradient by differences, learning."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import pytest
 
 from emu.graph_data import BatchPlan, Dataset, open_for
 from emu.training import (
-    GraphSage,
+    GraphModel,
     MiniBatch,
     evaluate,
     initial_parameters,
     reference_training,
 )
-from emu.training.parameters import layer_shapes, layer_widths
-from emu.workloads import parameter_count
+from emu.training.blocks import Block
+from emu.training.layers import as_tensor
+from emu.workloads import MODELS, layer_shapes, parameter_count
 
 
 def first_batch(settings: dict[str, Any], dataset: Dataset, sampler: int) -> MiniBatch:
@@ -27,11 +28,16 @@ def first_batch(settings: dict[str, Any], dataset: Dataset, sampler: int) -> Min
     return MiniBatch.of(batch, features, dataset.labels[batch.seeds])
 
 
+def shapes_of(settings: dict[str, Any], dataset: Dataset) -> list[tuple[int, ...]]:
+    layers = layer_shapes(settings["model"], dataset.feature_length, dataset.classes)
+    return [shape for tensors in layers for shape in tensors]
+
+
 def loss_by_hand(
     settings: dict[str, Any], dataset: Dataset, flat: Any, batch: MiniBatch
 ) -> float:
     """Mean cross-entropy of GraphSAGE-mean, written out with numpy."""
-    shapes = list(layer_shapes(layer_widths(settings, dataset)))
+    shapes = shapes_of(settings, dataset)
     ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
     tensors = [
         part.reshape(shape)
@@ -64,7 +70,7 @@ def test_loss_and_gradient_equal_a_hand_written_model(
     flat = initial_parameters(settings, dataset)
     rng = np.random.default_rng(0)
     flat += 0.1 * rng.normal(size=len(flat))  # biases too
-    model = GraphSage(settings, dataset)
+    model = GraphModel(settings, dataset)
     model.load(flat)
     gradient, loss, _ = model.gradient([batch])
 
@@ -86,7 +92,7 @@ def test_batches_of_several_samplers_count_by_their_seeds(
     batches = [first_batch(settings, dataset, sampler) for sampler in (0, 1)]
     short = first_batch({**settings, "batch_size": 3}, dataset, 0)
     batches.append(short)
-    model = GraphSage(settings, dataset)
+    model = GraphModel(settings, dataset)
     model.load(initial_parameters(settings, dataset))
     together, loss, accuracy = model.gradient(batches)
     apart = [model.gradient([batch]) for batch in batches]
@@ -106,7 +112,7 @@ def test_first_parameters_follow_from_the_seed(
     settings["precision"] = precision
     dataset = open_for(settings)
     first = initial_parameters(settings, dataset)
-    count = parameter_count(100, 16, 47, 2)
+    count = parameter_count(settings["model"], 100, 47)
 
     assert first.dtype == precision
     assert len(first) == count
@@ -116,38 +122,34 @@ def test_first_parameters_follow_from_the_seed(
 
 
 def test_a_vector_of_another_length_is_refused(settings: dict[str, Any]) -> None:
-    model = GraphSage(settings, open_for(settings))
+    model = GraphModel(settings, open_for(settings))
 
     with pytest.raises(ValueError, match="3 parameters for a model of"):
         model.load(np.zeros(3))
 
 
+@pytest.mark.parametrize("kind", MODELS)
 def test_evaluation_equals_one_pass_over_the_whole_graph(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    kind: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In slices of 500 vertices as in one, and as dgl computes it on the graph."""
-    import dgl
-    import torch
-
-    parameters, _ = reference_training(settings, 5)
-    whole = evaluate(settings, parameters)
+    """In slices of 500 vertices as in one block of all of them."""
+    settings["model"] = {"kind": kind, "hidden": 4, "layers": 2}
+    parameters, _ = reference_training(settings, 2)
     monkeypatch.setattr("emu.training.evaluation._SLICE", 500)
     sliced = evaluate(settings, parameters)
     dataset = open_for(settings)
-    model = GraphSage(settings, dataset)
+    model = GraphModel(settings, dataset)
     model.load(parameters)
-    indptr, indices = dataset.structure.indptr, dataset.structure.indices
-    destinations = np.repeat(np.arange(dataset.vertices), np.diff(indptr))
-    graph = dgl.graph(
-        (torch.tensor(indices.astype(np.int64)), torch.tensor(destinations))
+    degrees = np.diff(dataset.structure.indptr)
+    destination = np.repeat(np.arange(dataset.vertices, dtype=np.int32), degrees)
+    whole = Block(
+        dataset.structure.indices, destination, dataset.vertices, dataset.vertices
     )
-    features = torch.tensor(dataset.gather(np.arange(dataset.vertices))).double()
-    with torch.no_grad():
-        predicted = model.scores([graph, graph], features).argmax(1).numpy()
+    features = as_tensor(dataset.gather(np.arange(dataset.vertices))).double()
+    predicted = model.scores([whole, whole], features).argmax(1).numpy()
     hits = predicted[dataset.test] == dataset.labels[dataset.test]
 
-    assert whole == sliced
-    assert whole["test"] == pytest.approx(float(np.mean(hits)))
+    assert sliced["test"] == pytest.approx(float(np.mean(hits)))
 
 
 def test_training_learns(settings: dict[str, Any]) -> None:
@@ -188,7 +190,7 @@ def test_first_weights_are_xavier_uniform_with_the_gain_of_relu(
     """Glorot and Bengio (2010): uniform within gain * sqrt(6 / (in + out))."""
     dataset = open_for(settings)
     flat, end = initial_parameters(settings, dataset), 0
-    for shape in layer_shapes(layer_widths(settings, dataset)):
+    for shape in shapes_of(settings, dataset):
         part = np.abs(flat[end : end + int(np.prod(shape))])
         end += part.size
         if len(shape) == 1:

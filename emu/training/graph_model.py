@@ -1,0 +1,131 @@
+"""A graph neural network of any depth and width, its parameters in one flat vector."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.training.blocks import Block, make_blocks
+from emu.training.layers import LAYERS, as_tensor
+from emu.training.mini_batch import MiniBatch
+from emu.workloads import layer_shapes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from emu.graph_data import Dataset
+    from emu.training.layers import Tensor
+
+
+class GraphModel:
+    """Layers of one kind with ReLU between them; see `emu.workloads.model_shapes`.
+
+    Building one gives this process a single torch thread: the machine's cores belong
+    to dozens of processes, and one thread sums in one order.
+
+    Parameters
+    ----------
+    settings
+        ``Job.settings``: model, precision.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], dataset: Dataset) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        model = settings["model"]
+        self._layer = LAYERS[model.get("kind", "sage")]
+        self._width = dataset.feature_length
+        self._shapes = [*layer_shapes(model, dataset.feature_length, dataset.classes)]
+        self._sizes = [prod(shape) for shapes in self._shapes for shape in shapes]
+        self._dtype = getattr(torch, settings["precision"])
+        self._flat: Tensor = torch.zeros(
+            sum(self._sizes), dtype=self._dtype, requires_grad=True
+        )
+
+    @property
+    def layers(self) -> int:
+        """Number of layers."""
+        return len(self._shapes)
+
+    def load(self, flat: NDArray[Any]) -> None:
+        """Copy a flat parameter vector into the model.
+
+        Raises
+        ------
+        ValueError
+            When its length is not the model's.
+        """
+        import torch
+
+        expected = self._flat.numel()
+        if len(flat) != expected:
+            raise ValueError(f"{len(flat)} parameters for a model of {expected}")
+        with torch.no_grad():
+            self._flat.copy_(as_tensor(flat))
+
+    def layer(self, number: int, block: Block, hidden: Tensor) -> Tensor:
+        """Return the vectors of a block's destinations after one layer."""
+        before = sum(len(shapes) for shapes in self._shapes[:number])
+        parts = self._flat.split(self._sizes)[before:]
+        shapes = self._shapes[number]
+        tensors = [part.view(shape) for part, shape in zip(parts, shapes, strict=False)]
+        out = self._layer(block, hidden, *tensors)
+        return out if number == self.layers - 1 else out.relu()
+
+    def scores(self, blocks: Sequence[Block], features: Tensor) -> Tensor:
+        """Return one score per class for the last block's destinations.
+
+        Raises
+        ------
+        ValueError
+            When there is not a block per layer.
+        """
+        if len(blocks) != self.layers:
+            raise ValueError(f"{len(blocks)} blocks for {self.layers} layers")
+        hidden = features
+        for number, block in enumerate(blocks):
+            hidden = self.layer(number, block, hidden)
+        return hidden
+
+    def gradient(
+        self, batches: Sequence[MiniBatch]
+    ) -> tuple[NDArray[Any], float, float]:
+        """Return the gradient of the mean loss over the seeds of all ``batches``.
+
+        Returns
+        -------
+        gradient, loss, accuracy
+            Flat gradient in the model's precision; mean cross-entropy; share of the
+            seeds whose label scores highest.
+
+        Raises
+        ------
+        ValueError
+            As `Block`.
+        """
+        from torch.nn import functional
+
+        seeds = sum(len(batch.labels) for batch in batches)
+        loss, correct = 0.0, 0
+        self._flat.grad = None
+        for batch in batches:
+            features = as_tensor(batch.features).to(self._dtype)
+            scores = self.scores(make_blocks(batch.sizes, batch.edges), features)
+            labels = as_tensor(batch.labels).long()
+            share = functional.cross_entropy(scores, labels, reduction="sum") / seeds
+            share.backward()  # type: ignore[no-untyped-call] # adds to the gradients of the batches before
+            loss += share.item()
+            correct += int((scores.argmax(1) == labels).sum())
+        return self._flat.grad.numpy(), loss, correct / seeds
+
+    def warm_up_scheduler(self) -> None:
+        """Learn from one vertex and forget it: the first step loads libraries."""
+        loop = np.zeros(1, np.int32), np.zeros(1, np.int32)
+        features = np.zeros((1, self._width), np.float32)
+        sizes, edges = (1,) * (self.layers + 1), (loop,) * self.layers
+        self.gradient([MiniBatch(features, np.zeros(1, np.int32), sizes, edges)])

@@ -1,0 +1,72 @@
+"""What the layers of a model hold: the one list of its tensors.
+
+``sage``
+    GraphSAGE with mean aggregation (Hamilton et al., NeurIPS 2017, algorithm 1):
+    weights of the neighbours' mean, of the vertex itself, bias.
+``gcn``
+    The inductive GCN of the same paper (section 3.3): weights of the mean over the
+    neighbours and the vertex itself, bias. Kipf and Welling's own norm takes degrees
+    that a sampled block does not have.
+``gat``
+    Graph attention (Velickovic et al., ICLR 2018): weights, attention of sources and of
+    destinations per head, bias. Every vertex attends to itself too.
+``gin``
+    GIN-0 (Xu et al., ICLR 2019): two linear layers on the sum over the neighbours and
+    the vertex itself.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    Shape = tuple[int, ...]
+
+MODELS = ("sage", "gcn", "gat", "gin")
+
+
+def layer_shapes(
+    model: Mapping[str, Any], feature_length: int, classes: int
+) -> Iterator[tuple[Shape, ...]]:
+    """Yield the shapes of each layer's tensors, from the input, weights as (out, in).
+
+    Parameters
+    ----------
+    model
+        Of ``Job.settings``: hidden, layers, and kind and heads if they are stated.
+    """
+    widths = [feature_length, *[model["hidden"]] * (model["layers"] - 1), classes]
+    for number, (before, after) in enumerate(pairwise(widths), 1):
+        last = number == model["layers"]
+        heads = 1 if last else model.get("heads", 1)
+        yield _SHAPES[model.get("kind", "sage")](before, after, heads)
+
+
+def parameter_count(model: Mapping[str, Any], feature_length: int, classes: int) -> int:
+    """Return the number of parameters of a model."""
+    layers = layer_shapes(model, feature_length, classes)
+    return sum(prod(shape) for shapes in layers for shape in shapes)
+
+
+def _sage(before: int, after: int, _heads: int) -> tuple[Shape, ...]:
+    return (after, before), (after, before), (after,)
+
+
+def _gcn(before: int, after: int, _heads: int) -> tuple[Shape, ...]:
+    return (after, before), (after,)
+
+
+def _gat(before: int, after: int, heads: int) -> tuple[Shape, ...]:
+    attention = heads, after // heads
+    return (after, before), attention, attention, (after,)
+
+
+def _gin(before: int, after: int, _heads: int) -> tuple[Shape, ...]:
+    return (after, before), (after,), (after, after), (after,)
+
+
+_SHAPES = {"sage": _sage, "gcn": _gcn, "gat": _gat, "gin": _gin}
