@@ -16,6 +16,7 @@ from emu.analysis.critical_path import Cause
 from emu.problem import Problem, Realization
 from emu.scheduling import RATE_POLICIES, policy_named
 from emu.simulation.simulate import makespan
+from emu.workloads import window_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -189,14 +190,14 @@ def _policies(base: Change) -> Iterator[Change]:
 
 def _window(base: Change) -> Iterator[Change]:
     job, machines = base.problem.job, base.problem
-    if not any(edge.credit for edge in job.edges):
+    if window_of(job) is None:
         return
     wider = tuple(
         replace(edge, lag=2 * edge.lag) if edge.credit else edge for edge in job.edges
     )
     changed = Problem(machines.cluster, replace(job, edges=wider), machines.placement)
     yield replace(base, kind="window", what="credit window doubled", problem=changed)
-    kept = [e for e, edge in enumerate(job.edges) if not edge.credit]
+    kept = [e for e, edge in enumerate(job.edges) if not (edge.credit and edge.lag)]
     edges = tuple(job.edges[e] for e in kept)
     yield replace(
         base,

@@ -248,15 +248,20 @@ def arrival_figures(run: EmulatedRun, time_scale: float) -> dict[str, float]:
 
 
 def evaluate_accuracy(experiment: Experiment, run: EmulatedRun) -> dict[str, float]:
-    """Return the accuracy of what was trained, by split; empty when nothing was."""
-    settings = experiment.problem.job.settings
+    """Return the accuracy of what was trained, by split; empty when nothing was.
+
+    Servers hold shards of the parameters; without them every worker holds all.
+    """
+    job = experiment.problem.job
+    settings = job.settings
     if settings["compute"] == "timed" or "model" not in settings:
         return {}
-    shards = [
-        run.results[task.name]["parameters"]
-        for task in experiment.problem.job.tasks
-        if task.kind == "parameter_server"
-    ]
+    names = {
+        kind: [task.name for task in job.tasks if task.kind == kind]
+        for kind in ("parameter_server", "worker")
+    }
+    holders = names["parameter_server"] or names["worker"][:1]
+    shards = [run.results[name]["parameters"] for name in holders]
     return evaluate(settings, np.concatenate(shards))
 
 

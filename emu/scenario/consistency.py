@@ -214,6 +214,12 @@ def _dgtp(job: DgtpJobSection) -> Iterator[tuple[Trail, str]]:
             f"write {smaller + job.samplers_per_worker}"
         )
         yield ("job", "batch_size"), problem
+    if job.sync == "halving_doubling" and job.workers & (job.workers - 1):
+        problem = (
+            f"halving and doubling needs 2, 4, 8, ... workers, found {job.workers}: "
+            "write ring"
+        )
+        yield ("job", "sync"), problem
 
 
 def _resources(scenario: Scenario) -> Iterator[tuple[Trail, str]]:

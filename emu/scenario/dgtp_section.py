@@ -98,9 +98,11 @@ class TimesSection(Section):
     sampler: Duration | None = None
     """Assemble one mini-batch."""
     worker: Duration | None = None
-    """Forward and backward."""
+    """Forward and backward; where workers sum gradients, the step as well."""
     parameter_server: Duration | None = None
     """Average gradients and step."""
+    all_reduce: Duration = 0.0
+    """Send, or take in, one part of the gradients (``sync: ring``)."""
     graph_store_hop: Duration | None = None
     """Answer one hop (multi-round sampling)."""
     sampler_hop: Duration | None = None
@@ -205,8 +207,11 @@ class DgtpJobSection(TrainingSection):
     """Workers of the job."""
     samplers_per_worker: Few = 1
     """Sampler s serves worker s // samplers_per_worker."""
+    sync: Literal["parameter_server", "ring", "halving_doubling"] = "parameter_server"
+    """Who sums the gradients: parameter servers, or the workers by an all-reduce, each
+    of which holds all parameters then (``halving_doubling``: 2, 4, 8, ... workers)."""
     parameter_servers: Few = 1
-    """Parameters are sharded over them."""
+    """Parameters are sharded over them; not counted where workers sum."""
     demands: DemandsSection = DemandsSection()
     """Resources per process of each kind."""
     times: TimesSection = TimesSection()
@@ -244,6 +249,7 @@ class DgtpJobSection(TrainingSection):
             iterations=batches,
             hops=self.model.layers,
             sampling=self.sampling,
+            sync=self.sync,
             window=window,
             demands=demands,
             settings=self._settings(len(machines), compute, seed),

@@ -9,7 +9,7 @@ from emu.training.evaluation import evaluate
 from emu.training.graph_model import GraphModel
 from emu.training.mini_batch import MiniBatch
 from emu.training.optimizers import make_optimizer, mean_gradient
-from emu.training.parameters import initial_parameters, shard_bounds
+from emu.training.parameters import initial_parameters
 from emu.training.reference import reference_training
 
 __all__ = [
@@ -21,5 +21,4 @@ __all__ = [
     "make_optimizer",
     "mean_gradient",
     "reference_training",
-    "shard_bounds",
 ]

@@ -7,13 +7,12 @@ message. No torch here: a parameter server runs on numpy alone.
 
 from __future__ import annotations
 
-from itertools import accumulate, pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.workloads import layer_shapes, shard_sizes
+from emu.workloads import layer_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,12 +20,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.graph_data import Dataset
-
-
-def shard_bounds(count: int, servers: int) -> list[tuple[int, int]]:
-    """Return (first, last) of each server's share of the flat parameters (A14)."""
-    bounds = [0, *accumulate(shard_sizes(count, servers))]
-    return list(pairwise(bounds))
 
 
 def initial_parameters(

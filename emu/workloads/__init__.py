@@ -3,6 +3,11 @@
 Must not know: scenario files, machines beyond their names, placements, policies.
 """
 
+from emu.workloads.all_reduce import (
+    ALL_REDUCE,
+    part_bounds,
+    steps_of,
+)
 from emu.workloads.credit import credit_edges, window_of
 from emu.workloads.custom import CustomFlow, CustomTask, custom_job, custom_realization
 from emu.workloads.data_parallel import (
@@ -14,14 +19,15 @@ from emu.workloads.dgtp import DgtpConfig, dgtp_job, dgtp_times
 from emu.workloads.model_shapes import MODELS, layer_shapes, parameter_count
 from emu.workloads.p3 import PIPELINES, P3Config, Pipeline, p3_job
 from emu.workloads.p3_volumes import SplitModel, p3_realization
+from emu.workloads.shards import shard_bounds, shard_sizes
 from emu.workloads.training import TrainingConfig, training_job
 from emu.workloads.volume_formulas import (
     SampleCounts,
     dgtp_volumes,
-    shard_sizes,
 )
 
 __all__ = [
+    "ALL_REDUCE",
     "MODELS",
     "PIPELINES",
     "CustomFlow",
@@ -45,7 +51,10 @@ __all__ = [
     "p3_job",
     "p3_realization",
     "parameter_count",
+    "part_bounds",
+    "shard_bounds",
     "shard_sizes",
+    "steps_of",
     "training_job",
     "window_of",
 ]

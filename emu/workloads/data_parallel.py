@@ -14,9 +14,14 @@ import numpy as np
 
 from emu.problem import Realization, Task
 from emu.workloads import dgtp
+from emu.workloads.all_reduce import (
+    ALL_REDUCE,
+    all_reduce_edges,
+    all_reduce_tasks,
+    part_elements,
+)
 from emu.workloads.credit import credit_edges
 from emu.workloads.named_edges import NamedEdge, named_job
-from emu.workloads.ring import ALL_REDUCE, chunk_bytes, ring_edges, ring_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -82,7 +87,7 @@ def _tasks(config: DataParallelConfig) -> Iterator[Task]:
         )
         yield from (store, sampler, worker)
         workers.append(worker)
-    yield from ring_tasks(workers)
+    yield from all_reduce_tasks(workers)
 
 
 def _named_edges(config: DataParallelConfig) -> Iterator[NamedEdge]:
@@ -94,7 +99,7 @@ def _named_edges(config: DataParallelConfig) -> Iterator[NamedEdge]:
     for rank in ranks:
         yield NamedEdge(f"s{rank}", f"w{rank}", carries="batch", place=(rank,))
     names = [f"w{rank}" for rank in ranks]
-    yield from ring_edges(names, names, names, lag=1, carries="gradient")
+    yield from all_reduce_edges(names, names, names, lag=1, carries="gradient")
 
 
 def data_parallel_job(config: DataParallelConfig) -> Job:
@@ -145,7 +150,7 @@ def data_parallel_realization(
     volumes = np.zeros((len(job.edges), job.iterations))
     for row, edge in zip(volumes, _named_edges(config), strict=False):
         if edge.carries == "gradient":
-            row[:] = chunk_bytes(parameters, itemsize, edge.place)
+            row[:] = itemsize * part_elements(parameters, edge.place)
         elif edge.carries == "features":
             store, rank = edge.place
             row[:] = [

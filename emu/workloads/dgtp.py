@@ -1,4 +1,4 @@
-"""The DGTP job: graph stores, samplers, workers and parameter servers.
+"""The DGTP job: graph stores, samplers, workers and parameter servers, or all-reduce.
 
 Names g0.., s0.., w0.., ps0..; sampler i serves worker i // samplers_per_worker. One
 store per machine, pinned there.
@@ -7,6 +7,10 @@ One-shot sampling: every store sends each sampler the features it owns of the ba
 Multi-round sampling (DistDGL): the process of a sampler asks the stores hop by hop,
 tasks ``s0.hop1`` .. ``s0.hopL``, ``s0.fetch``, then ``s0`` assembles; the process of a
 store answers in ``g0.hop1`` .. ``g0.hopL`` and sends features in ``g0``.
+
+Without parameter servers every worker holds and steps the parameters, and gradients are
+summed by an all-reduce: tasks ``w0.ring0`` .. and ``w0.got0`` .. of the worker's
+process.
 """
 
 from __future__ import annotations
@@ -17,15 +21,26 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from emu.problem import Edge, Job, Task
+from emu.problem import Task
+from emu.workloads.all_reduce import (
+    ALL_REDUCE,
+    RECEIVE,
+    STEP,
+    all_reduce_edges,
+    all_reduce_tasks,
+)
 from emu.workloads.credit import credit_edges
+from emu.workloads.named_edges import NamedEdge, named_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
-#: What ``nodes`` runs for each kind; ``emu`` never imports it.
+    from emu.problem import Job
+
+#: What ``nodes`` runs for each kind (workers without servers: ``replica``); ``emu``
+#: never imports it.
 PROGRAMS = {
     "graph_store": "emu_nodes.graph_store:GraphStore",
     "graph_store_hop": "emu_nodes.graph_store:GraphStoreHop",
@@ -33,7 +48,10 @@ PROGRAMS = {
     "sampler_hop": "emu_nodes.sampler:SamplerHop",
     "sampler_fetch": "emu_nodes.sampler:SamplerFetch",
     "worker": "emu_nodes.worker:Worker",
+    "replica": "emu_nodes.worker:Replica",
     "parameter_server": "emu_nodes.parameter_server:ParameterServer",
+    ALL_REDUCE: STEP,
+    "all_reduce_receive": RECEIVE,
 }
 
 
@@ -49,6 +67,9 @@ class DgtpConfig:
         Layers of the model = hops of sampling, L.
     demands
         Kind of process -> amount per resource.
+    sync
+        Who sums gradients: parameter servers, of which there are none otherwise, or an
+        all-reduce among the workers.
     window
         Credit window K, None for unlimited.
     settings
@@ -62,6 +83,7 @@ class DgtpConfig:
     iterations: int
     hops: int
     sampling: Literal["oneshot", "multiround"] = "oneshot"
+    sync: Literal["parameter_server", "ring", "halving_doubling"] = "parameter_server"
     window: int | None = None
     demands: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -70,13 +92,6 @@ class DgtpConfig:
     def samplers(self) -> int:
         """Number of sampler processes."""
         return self.workers * self.samplers_per_worker
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """Kinds of task that occur, each of which needs a time."""
-        if self.sampling == "oneshot":
-            return tuple(k for k in PROGRAMS if not k.endswith(("_hop", "_fetch")))
-        return tuple(PROGRAMS)
 
 
 def _task(name: str, kind: str, config: DgtpConfig, **settings: int) -> Task:
@@ -124,40 +139,55 @@ def _tasks(config: DgtpConfig) -> Iterator[Task]:
                 process=f"s{i}",
                 program=PROGRAMS["sampler_fetch"],
             )
-    for i in range(config.workers):
-        yield _task(f"w{i}", "worker", config, worker=i)
-    for i in range(config.parameter_servers):
-        yield _task(f"ps{i}", "parameter_server", config, server=i)
+    served = config.sync == "parameter_server"
+    workers = [
+        replace(
+            _task(f"w{i}", "worker", config, worker=i),
+            program=PROGRAMS["worker" if served else "replica"],
+        )
+        for i in range(config.workers)
+    ]
+    yield from workers
+    if served:
+        for i in range(config.parameter_servers):
+            yield _task(f"ps{i}", "parameter_server", config, server=i)
+    else:
+        yield from all_reduce_tasks(workers, config.sync)
 
 
-def _iteration_edges(config: DgtpConfig) -> Iterator[tuple[str, str, int]]:
-    """Yield (source, destination, lag): what features and gradients travel on."""
+def _iteration_edges(config: DgtpConfig) -> Iterator[NamedEdge]:
+    """Yield what features and gradients travel on."""
     stores = [f"g{i}" for i in range(len(config.machines))]
     samplers = [f"s{i}" for i in range(config.samplers)]
     workers = [f"w{i}" for i in range(config.workers)]
-    servers = [f"ps{i}" for i in range(config.parameter_servers)]
-    yield from ((g, s, 0) for g, s in product(stores, samplers))
+    yield from (NamedEdge(g, s) for g, s in product(stores, samplers))
     for i, sampler in enumerate(samplers):
-        yield sampler, workers[i // config.samplers_per_worker], 0
-    yield from ((w, p, 0) for w, p in product(workers, servers))
-    yield from ((p, w, 1) for p, w in product(servers, workers))
+        yield NamedEdge(sampler, workers[i // config.samplers_per_worker])
+    if config.sync != "parameter_server":
+        yield from all_reduce_edges(
+            workers, workers, workers, lag=1, carries="gradient", algorithm=config.sync
+        )
+        return
+    servers = [f"ps{i}" for i in range(config.parameter_servers)]
+    yield from (NamedEdge(w, p) for w, p in product(workers, servers))
+    yield from (NamedEdge(p, w, lag=1) for p, w in product(servers, workers))
 
 
-def _request_edges(config: DgtpConfig) -> Iterator[tuple[str, str, int]]:
+def _request_edges(config: DgtpConfig) -> Iterator[NamedEdge]:
     """Yield the edges that multi-round sampling adds, hop by hop."""
     stores = [f"g{i}" for i in range(len(config.machines))]
     samplers = [f"s{i}" for i in range(config.samplers)]
     steps = [f"hop{hop}" for hop in range(1, config.hops + 1)]
     for hop, following in pairwise([*steps, "fetch"]):
         for s, g in product(samplers, stores):
-            yield f"{s}.{hop}", f"{g}.{hop}", 0
+            yield NamedEdge(f"{s}.{hop}", f"{g}.{hop}")
         for g, s in product(stores, samplers):
-            yield f"{g}.{hop}", f"{s}.{following}", 0
+            yield NamedEdge(f"{g}.{hop}", f"{s}.{following}")
     for s, g in product(samplers, stores):
-        yield f"{s}.fetch", g, 0
+        yield NamedEdge(f"{s}.fetch", g)
 
 
-def _named_edges(config: DgtpConfig) -> Iterator[tuple[str, str, int]]:
+def _named_edges(config: DgtpConfig) -> Iterator[NamedEdge]:
     yield from _iteration_edges(config)
     if config.sampling == "multiround":
         yield from _request_edges(config)
@@ -167,7 +197,8 @@ def dgtp_job(config: DgtpConfig) -> Job:
     """Return the job of ``config``.
 
     Edges in this order: every g -> s (store-major), s -> its w, every w -> ps
-    (worker-major), every ps -> w with lag 1 (server-major); with multi-round sampling,
+    (worker-major), every ps -> w with lag 1 (server-major), or those of the all-reduce
+    (`all_reduce_edges`, which says what its tasks are told); with multi-round sampling,
     hop by hop, every s.hop -> g.hop (sampler-major) and its answers g.hop -> s
     (store-major), then every s.fetch -> g; last the credit edges.
 
@@ -177,16 +208,12 @@ def dgtp_job(config: DgtpConfig) -> Job:
     Raises
     ------
     ValueError
-        As `Job` and `credit_edges`.
+        As `Job`, `credit_edges` and `all_reduce_tasks`.
     """
-    tasks = tuple(_tasks(config))
-    positions = {task.name: position for position, task in enumerate(tasks)}
-    edges = tuple(
-        Edge(positions[source], positions[destination], lag)
-        for source, destination, lag in _named_edges(config)
-    )
-    credits_ = credit_edges(tasks, edges, config.window)
-    return Job(tasks, edges + credits_, config.iterations, settings=config.settings)
+    edges, iterations = _named_edges(config), config.iterations
+    job = named_job(_tasks(config), edges, iterations, config.settings)
+    credits_ = credit_edges(job.tasks, job.edges, config.window)
+    return replace(job, edges=job.edges + credits_)
 
 
 def dgtp_times(job: Job, times: Mapping[str, float]) -> NDArray[np.float64]:

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from emu.problem import Task
+from emu.workloads.all_reduce import ALL_REDUCE, all_reduce_edges, all_reduce_tasks
 from emu.workloads.named_edges import NamedEdge, named_job
-from emu.workloads.ring import ALL_REDUCE, ring_edges, ring_tasks
-from emu.workloads.volume_formulas import shard_sizes
+from emu.workloads.shards import shard_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -200,9 +200,9 @@ def p3_tasks(config: P3Config) -> Iterator[Task]:
                 settings={"rank": rank},
                 takes="" if sampler else "gpu",
             )
-    yield from ring_tasks(_ranks(config, "w"))
+    yield from all_reduce_tasks(_ranks(config, "w"))
     for member in range(config.members if config.groups > 1 else 0):
-        yield from ring_tasks(_ranks(config, "v")[member :: config.members])
+        yield from all_reduce_tasks(_ranks(config, "v")[member :: config.members])
 
 
 def _ranks(config: P3Config, letter: str) -> list[Task]:
@@ -248,10 +248,10 @@ def p3_edges(config: P3Config) -> Iterator[NamedEdge]:
     forward = [f"Mf{rank}" for rank in ranks]
     before = [f"Db{rank}" for rank in ranks]
     lag = 1 + pipeline.missed - pipeline.behind[2]
-    yield from ring_edges(names, before, forward, lag=lag, carries="upper")
+    yield from all_reduce_edges(names, before, forward, lag=lag, carries="upper")
     for member in range(config.members if config.groups > 1 else 0):
         own = ranks[member :: config.members]
-        yield from ring_edges(
+        yield from all_reduce_edges(
             [f"v{rank}" for rank in own],
             [f"Mb{rank}" for rank in own],
             [forward[rank] for rank in own],

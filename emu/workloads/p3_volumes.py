@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from emu.problem import Realization
+from emu.workloads.all_reduce import ALL_REDUCE, part_elements
 from emu.workloads.p3 import PHASES, p3_edges, p3_tasks
-from emu.workloads.ring import ALL_REDUCE, chunk_bytes
 from emu.workloads.volume_formulas import BLOCK_EDGE_BYTES, VERTEX_ID_BYTES
 
 if TYPE_CHECKING:
@@ -115,12 +115,12 @@ def _bytes_of(
 ) -> tuple[int, int | list[int]]:
     """Return the cycle of the first mini-batch on an edge, and the bytes of each."""
     if edge.carries == "upper":
-        sent = chunk_bytes(model.upper, model.itemsize, edge.place)
+        sent = model.itemsize * part_elements(model.upper, edge.place)
         return config.pipeline.behind[2], sent
     if edge.carries == "first_layer":
         *_, member = edge.place
         rows = model.first_width * blocks[member]
-        return config.pipeline.depth, chunk_bytes(rows, model.itemsize, edge.place)
+        return config.pipeline.depth, model.itemsize * part_elements(rows, edge.place)
     rank, block, first = edge.place
     if not blocks[block]:
         return first, 0

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emu.workloads.all_reduce import ALL_REDUCE, elements_sent
+from emu.workloads.shards import shard_sizes
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -65,12 +68,6 @@ class SampleCounts:
         )
 
 
-def shard_sizes(parameters: int, servers: int) -> tuple[int, ...]:
-    """Return the parameters held by each server, as numpy's array_split cuts them."""
-    size, longer = divmod(parameters, servers)
-    return tuple(size + (server < longer) for server in range(servers))
-
-
 def _edge_bytes(
     source: Task,
     destination: Task,
@@ -116,7 +113,7 @@ def dgtp_volumes(
     feature_length
         F.
     parameters
-        Parameters of the model, sharded over the servers.
+        Parameters of the model, sharded over the servers or summed by an all-reduce.
     itemsize
         Bytes of a feature and of a parameter: 4 in float32, 8 in float64.
 
@@ -126,12 +123,15 @@ def dgtp_volumes(
         When an edge is not one of a DGTP job.
     """
     servers = sum(task.kind == "parameter_server" for task in job.tasks)
-    shards = shard_sizes(parameters, servers)
+    shards = shard_sizes(parameters, servers) if servers else ()
     volumes = np.zeros((len(job.edges), job.iterations))
     for row, edge in zip(volumes, job.edges, strict=True):
+        source, destination = job.tasks[edge.source], job.tasks[edge.destination]
         if edge.credit:
             continue
-        source, destination = job.tasks[edge.source], job.tasks[edge.destination]
+        if ALL_REDUCE in (source.kind, destination.kind):
+            row[:] = itemsize * elements_sent(source, destination, parameters)
+            continue
         ends = {**destination.settings, **source.settings}
         if "server" in ends:
             row[:] = itemsize * shards[ends["server"]]

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import NodeMisbehaved
-from emu.training import GraphModel, MiniBatch, initial_parameters, shard_bounds
+from emu.training import GraphModel, MiniBatch, initial_parameters, make_optimizer
+from emu.workloads import shard_bounds
+from emu_nodes.all_reduce import share_vector
 from emu_nodes.job_data import JobData, sends, tensor
 
 if TYPE_CHECKING:
@@ -26,8 +28,8 @@ def version_name(version: int) -> str:
     return f"parameters.{version}"
 
 
-class Worker:
-    """One replica of the model; its parameters always come from the servers.
+class _Trainer:
+    """What computes gradients on the mini-batches of the samplers.
 
     With ``compute: timed`` nothing is learnt, torch is not even loaded: gradients are
     zeros of the right size, and no loss is reported.
@@ -42,44 +44,24 @@ class Worker:
         self._brief = brief
         settings = brief.job_settings
         dataset = JobData(brief, process).dataset
-        self._servers = [o for o in brief.outputs if o.peer_kind == "parameter_server"]
-        self._sources = [i for i in brief.inputs if i.peer_kind == "parameter_server"]
         self._samplers = [i for i in brief.inputs if i.peer_kind == "sampler"]
         self._layers: int = settings["model"]["layers"]
         self._parameters = initial_parameters(settings, dataset)
-        self._bounds = shard_bounds(len(self._parameters), len(self._servers))
-        self._gradient = np.zeros_like(self._parameters)
         self._figures: dict[str, float] = {}
         self._model: GraphModel | None = None
         if settings["compute"] != "timed":
             self._model = GraphModel(settings, dataset)
             self._model.warm_up_scheduler()
 
-    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
-        """Return each server's shard of the ``gradient`` of the mean loss."""
-        if iteration > 0:  # the first parameters follow from the seed
-            self._take_parameters(iteration - 1, inputs)
+    def _gradient(self, inputs: Mapping[int, Payload]) -> NDArray[Any]:
+        """Return the gradient of the mean loss over all mini-batches."""
         batches = [self._mini_batch(inputs, sampler) for sampler in self._samplers]
-        if self._model is not None:
-            self._model.load(self._parameters)
-            self._gradient, loss, accuracy = self._model.gradient(batches)
-            self._figures = {"loss": loss, "accuracy": accuracy}
-        shards = zip(self._servers, self._bounds, strict=True)
-        return {
-            server.edge: {"gradient": self._gradient[first:last]}
-            for server, (first, last) in shards
-            if sends(server, iteration)
-        }
-
-    def _take_parameters(self, version: int, inputs: Mapping[int, Payload]) -> None:
-        for server, (first, last) in zip(self._sources, self._bounds, strict=True):
-            shard = tensor(inputs[server.edge], version_name(version), server)
-            if shard.shape != (last - first,):
-                raise NodeMisbehaved(
-                    f"{server.peer} sent {self._brief.name} parameters of "
-                    f"{shard.shape}, not {(last - first,)}"
-                )
-            self._parameters[first:last] = shard
+        if self._model is None:
+            return np.zeros_like(self._parameters)
+        self._model.load(self._parameters)
+        gradient, loss, accuracy = self._model.gradient(batches)
+        self._figures = {"loss": loss, "accuracy": accuracy}
+        return gradient
 
     def _mini_batch(
         self, inputs: Mapping[int, Payload], sampler: EdgeSpec
@@ -98,6 +80,71 @@ class Worker:
         """Return loss and accuracy on the last iteration's seeds; timed: nothing."""
         return self._figures
 
+
+class Worker(_Trainer):
+    """One replica of the model; its parameters always come from the servers."""
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        super().__init__(brief, process)
+        self._servers = [o for o in brief.outputs if o.peer_kind == "parameter_server"]
+        self._sources = [i for i in brief.inputs if i.peer_kind == "parameter_server"]
+        self._bounds = shard_bounds(len(self._parameters), len(self._servers))
+
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Return each server's shard of the ``gradient`` of the mean loss."""
+        if iteration > 0:  # the first parameters follow from the seed
+            self._take_parameters(iteration - 1, inputs)
+        gradient = self._gradient(inputs)
+        shards = zip(self._servers, self._bounds, strict=True)
+        return {
+            server.edge: {"gradient": gradient[first:last]}
+            for server, (first, last) in shards
+            if sends(server, iteration)
+        }
+
+    def _take_parameters(self, version: int, inputs: Mapping[int, Payload]) -> None:
+        for server, (first, last) in zip(self._sources, self._bounds, strict=True):
+            shard = tensor(inputs[server.edge], version_name(version), server)
+            if shard.shape != (last - first,):
+                raise NodeMisbehaved(
+                    f"{server.peer} sent {self._brief.name} parameters of "
+                    f"{shard.shape}, not {(last - first,)}"
+                )
+            self._parameters[first:last] = shard
+
     def result(self) -> Payload:
         """Return nothing: the servers hold the parameters."""
         return {}
+
+
+class Replica(_Trainer):
+    """A worker that holds and steps the parameters itself.
+
+    The steps of an all-reduce in its process sum the gradients of all workers in place
+    (`emu_nodes.all_reduce`). It steps with their mean before it goes on.
+    """
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        super().__init__(brief, process)
+        self._optimizer = make_optimizer(brief.job_settings, self._parameters)
+        self._sum = np.zeros_like(self._parameters)
+        self._workers: int = brief.job_settings["workers"]
+        self._summed = False
+        share_vector(process, brief.name, self._sum)
+
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Leave the gradient to the all-reduce, which is told without a byte."""
+        self._step()
+        self._sum[:] = self._gradient(inputs)
+        self._summed = self._model is not None
+        return {out.edge: {} for out in self._brief.outputs if sends(out, iteration)}
+
+    def _step(self) -> None:
+        if self._summed:
+            self._optimizer.step(self._sum / self._workers)
+            self._summed = False
+
+    def result(self) -> Payload:
+        """Return the ``parameters``, which all replicas hold alike."""
+        self._step()
+        return {"parameters": self._parameters}

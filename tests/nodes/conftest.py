@@ -32,8 +32,9 @@ class JobRun:
 
     @property
     def parameters(self) -> NDArray[Any]:
-        """All servers' shards joined."""
+        """All servers' shards joined, or those of the first worker."""
         servers = [t.name for t in self.job.tasks if t.kind == "parameter_server"]
+        servers = servers or ["w0"]
         shards = [self.programs[name].result()["parameters"] for name in servers]
         return np.concatenate(shards)
 
@@ -152,6 +153,7 @@ def small_job(iterations: int = 3, window: int | None = 4, **changes: Any) -> Jo
         iterations=iterations,
         hops=settings["model"]["layers"],
         sampling=settings["sampling"],
+        sync=settings.get("sync", "parameter_server"),
         window=window,
         settings=settings,
     )

@@ -81,6 +81,9 @@ job:
 
 # (file, text to replace, replacement, line, key, message)
 BROKEN = [
+    (DGTP, "iterations: 3", "iterations: 3\n  workers: 6\n  sync: halving_doubling",
+     12, "job.sync",
+     "halving and doubling needs 2, 4, 8, ... workers, found 6: write ring"),
     (GOOD, "time: [1 s, 2 s, 1 s]",
      "time: 1 s, process: p, pin: a}\n    - {name: w0, process: p, pin: b, time: 1 s",
      12, "job.tasks[2].pin",

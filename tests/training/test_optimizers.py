@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.training import make_optimizer, mean_gradient, shard_bounds
+from emu.training import make_optimizer, mean_gradient
+from emu.workloads import shard_bounds
 
 
 def stepped(name: str, start: Any, gradients: list[Any]) -> Any:
