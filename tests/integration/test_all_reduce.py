@@ -33,7 +33,7 @@ def test_all_workers_hold_the_weights_of_one_process(tmp_path: Path) -> None:
         losses, rel=1e-5
     )
     assert run.result["accuracy"].keys() >= {"train", "test"}
-    (sent,) = (f for f in run.result["flows"] if f["from"] == f["to"] == "all_reduce")
+    (sent,) = (f for f in run.result["edges"] if f["from"] == f["to"] == "all_reduce")
     summed = np.nansum(
         [
             run.outcome.run.schedule.flow_bytes[e].sum()
