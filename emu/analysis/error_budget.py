@@ -51,7 +51,7 @@ class DelayCause(StrEnum):
     SHARING = "rates of others"
     """Flows went at other rates, since those beside them were late."""
     NETWORK = "kernel network"
-    """Nobody assigned rates: what TCP and the kernel's NICs made of the flows."""
+    """No sender kept to rates: what TCP and the kernel's NICs made of the flows."""
     OTHER_PATHS = "other paths"
     """The simulation waited where the emulated chain did not; negative."""
 

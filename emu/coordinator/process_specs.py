@@ -130,7 +130,7 @@ def describe_processes(
             "time_scale": settings.time_scale,
             "byte_scale": settings.byte_scale,
             "clock": clock_of_host(),
-            "source_port": FIRST_PORT if settings.kernel_nics else None,
+            "source_port": None if settings.kernel_nics is None else FIRST_PORT,
             "flow_ends": settings.flow_ends,
             "deadline": settings.deadline,
             "memory_limit": settings.memory_limit,

@@ -184,6 +184,8 @@ class Coordinator:
             for process in self._problem.job.processes:
                 self._membership.tell(process, Begin(start))
             self._observer.began(startup["seconds"])
+            if self._settings.kernel_nics is not None:
+                self._settings.kernel_nics.begin(clock)
             await self._drive(clock)
             wall = time.monotonic() - start
             self.phase = "collecting results, after the last iteration"
@@ -313,11 +315,15 @@ class Coordinator:
 
     def decided(self, decisions: Decisions) -> None:
         """Tell who looks on."""
+        if self._settings.kernel_nics is not None:
+            self._settings.kernel_nics.decided(decisions.news)
         self._observer.decided(decisions)
 
     def publish(self, lines: RateSegments) -> None:
         """Put changed fluid lines on the boards of all hosts."""
         message: messages.RateUpdate | None = None
+        if self._settings.kernel_nics is not None:
+            lines = self._settings.kernel_nics.told(lines)
         for agent in self._membership.agents:
             if agent.board is not None:
                 agent.board.publish(

@@ -4,18 +4,36 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Mapping
 
     from emu.launch import Launcher
+    from emu.network import RunClock
+    from emu.scheduling import RateSegments
     from emu.shaping import FlowEnds
 
 from emu.network import SILENCE
 
 ComputeMode = Literal["timed", "real", "padded"]
+
+
+class KernelNics(Protocol):
+    """NICs of the kernel, which limit what crosses: senders keep to no rate."""
+
+    def begin(self, clock: RunClock) -> None:
+        """Hear when run time 0 is."""
+        ...
+
+    def decided(self, lines: RateSegments) -> None:
+        """Hear of the lines of one instant, in order, up to 50 ms ahead of it."""
+        ...
+
+    def told(self, lines: RateSegments) -> RateSegments:
+        """Return what senders are told in place of some lines."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -60,8 +78,8 @@ class EmulationSettings:
         Socket on which agents reach the coordinator, in another network maybe; None
         opens one at ``listen`` and ``port``.
     kernel_nics
-        Whether NICs of the kernel limit what crosses, not senders: every edge is sent
-        from a port of its own then.
+        What hears of the rates where NICs of the kernel limit what crosses, not
+        senders: every edge is sent from a port of its own then.
 
     Raises
     ------
@@ -83,7 +101,7 @@ class EmulationSettings:
     token: str = ""
     allow: tuple[str, ...] = ()
     listening: socket.socket | None = None
-    kernel_nics: bool = False
+    kernel_nics: KernelNics | None = None
 
     @property
     def hosts(self) -> int:

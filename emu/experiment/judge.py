@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from emu.analysis.critical_path import critical_path
@@ -31,9 +32,12 @@ def judgement(
     emulated, problem = run.schedule, experiment.problem
     chain, policy = critical_path(emulated), experiment.chosen_policy()
     figures = host_figures(run.statistics)
-    # On kernel NICs nobody assigned when a flow is to end: what the network made of the
-    # makespan is the finding there, not a doubt about this computer.
-    held = replayed.makespan if emulated.rates is None else emulated.makespan
+    held, judged = emulated.makespan, emulated
+    if experiment.scenario.emulation.network == "kernel":
+        # What kernel NICs made of the makespan is the finding there, not a doubt about
+        # this computer; no sender was to keep to rates.
+        held = replayed.makespan
+        judged = dataclasses.replace(emulated, rates=None)
     verdict = decide(
         host_effect(
             problem,
@@ -45,7 +49,7 @@ def judgement(
             perturbed=run.perturbed,
             late=run.late,
         ),
-        chain_lateness(emulated, run.late, chain),
+        chain_lateness(judged, run.late, chain),
         figures,
         time_scale=settings.time_scale,
         max_error=experiment.scenario.emulation.max_error,
@@ -55,7 +59,7 @@ def judgement(
         findings=examine(evidence(experiment, settings, run)),
     )
     rows = send_rows(counted["flows"] for counted in run.statistics.values())
-    budget = error_budget(emulated, replayed, rows, chain)
+    budget = error_budget(judged, replayed, rows, chain)
     return {"verdict": verdict.to_json(), "error_budget": budget}
 
 

@@ -1,8 +1,9 @@
-"""A run on kernel NICs: nobody knows the fluid, and TCP shares what the kernel limits.
+"""A run on kernel NICs: senders know no rate, and TCP shares what the kernel limits.
 
 Every machine is a set of namespaces with an agent in it. The scheduler still decides
 what may start; a flow that may go is sent as fast as the kernel takes it, and ends when
-the receiver's kernel has its last byte.
+the receiver's kernel has its last byte. Under ``assigned`` the kernel holds every
+connection to the rate of the schedule, else rates are nobody's decision.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing_extensions import override
 
 from emu.coordinator.run import emulate
 from emu.errors import RunError, ScenarioError
+from emu.experiment.assigned_rates import UNSHAPED, AssignedRates
 from emu.launch import ExternalLauncher
 from emu.machines import Lab, LabMachine, Sharing
 from emu.problem import Cluster, Problem
@@ -28,13 +30,13 @@ if TYPE_CHECKING:
     from emu.coordinator.outcome import EmulatedRun
     from emu.coordinator.run import Observer
     from emu.coordinator.settings import EmulationSettings
+    from emu.network import RunClock
     from emu.problem import Realization
     from emu.scenario import Scenario
+    from emu.scheduling import RateSegments
 
 #: Rate policies that kernel NICs carry out by themselves.
 SHARED_BY_KERNEL = ("maxmin", "none")
-#: Rates that the scheduler counts with are so many times the NICs': senders never wait.
-_UNSHAPED = 1e6
 _MOST_EDGES = 4096
 
 
@@ -55,10 +57,10 @@ def check_network(scenario: Scenario) -> None:
             "arrival, or network: userspace",
             key="emulation.flow_ends",
         )
-    if policy not in SHARED_BY_KERNEL:
+    if scenario.emulation.sharing != "assigned" and policy not in SHARED_BY_KERNEL:
         raise ScenarioError(
             f"is {policy}, but kernel NICs share by themselves, max-min: state "
-            "maxmin, or network: userspace",
+            "maxmin, or emulation.sharing: assigned, or network: userspace",
             key="schedule.policy",
         )
 
@@ -95,8 +97,26 @@ class LabLauncher(ExternalLauncher):
                 )
 
 
+class SharedNics:
+    """NICs that TCP shares by itself (`emu.coordinator.settings.KernelNics`)."""
+
+    def begin(self, clock: RunClock) -> None:
+        """Need no clock."""
+
+    def decided(self, lines: RateSegments) -> None:
+        """Set nothing."""
+
+    def told(self, lines: RateSegments) -> RateSegments:
+        """Return them as they are, without limits to speak of."""
+        return lines
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+
 def emulate_on_kernel(
     problem: Problem,
+    policy: str,
     settings: EmulationSettings,
     expected: Realization,
     *,
@@ -109,7 +129,7 @@ def emulate_on_kernel(
     Returns
     -------
     EmulatedRun
-        Its schedule holds no rates: none were assigned.
+        Its schedule holds rates only where some were assigned.
 
     Raises
     ------
@@ -133,22 +153,30 @@ def emulate_on_kernel(
             "times byte_scale / time_scale are in it",
             key="emulation.time_scale",
         ) from error
-    with lab, contextlib.closing(lab.listen()[1]) as listening:
+    assigned = sharing is Sharing.ASSIGNED
+    with (
+        lab,
+        contextlib.closing(lab.listen()[1]) as listening,
+        contextlib.closing(
+            AssignedRates(lab, problem, per_second) if assigned else SharedNics()
+        ) as nics,
+    ):
         run = emulate(
-            _unshaped(problem),
-            "none",
+            problem if assigned else _unshaped(problem),
+            policy if assigned else "none",
             dataclasses.replace(
                 settings,
                 launcher=LabLauncher(lab),
                 host_of={machine.name: machine.name for machine in machines},
                 listening=listening,
-                kernel_nics=True,
+                kernel_nics=nics,
             ),
             expected,
             log=log,
             observer=observer,
         )
-    schedule = dataclasses.replace(run.schedule, problem=problem, rates=None)
+    rates = run.schedule.rates if assigned else None
+    schedule = dataclasses.replace(run.schedule, problem=problem, rates=rates)
     return dataclasses.replace(run, schedule=schedule, perturbed=run.realization)
 
 
@@ -157,8 +185,8 @@ def _unshaped(problem: Problem) -> Problem:
     fast = [
         dataclasses.replace(
             machine,
-            bandwidth_in=machine.bandwidth_in * _UNSHAPED,
-            bandwidth_out=machine.bandwidth_out * _UNSHAPED,
+            bandwidth_in=machine.bandwidth_in * UNSHAPED,
+            bandwidth_out=machine.bandwidth_out * UNSHAPED,
         )
         for machine in problem.cluster.machines
     ]

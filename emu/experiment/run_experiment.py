@@ -116,6 +116,7 @@ def carry_out(
     if emulation.network == "kernel":
         run = emulate_on_kernel(
             problem,
+            policy,
             settings,
             expected,
             sharing=Sharing(emulation.sharing),

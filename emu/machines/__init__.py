@@ -9,11 +9,13 @@ simulations.
 from emu.machines.lab import Lab, LabMachine, Program
 from emu.machines.needs import missing_needs
 from emu.machines.nic import NicPlan, Sharing, plan_nic
+from emu.machines.paces import Paces
 
 __all__ = [
     "Lab",
     "LabMachine",
     "NicPlan",
+    "Paces",
     "Program",
     "Sharing",
     "missing_needs",

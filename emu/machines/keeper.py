@@ -49,8 +49,8 @@ def main() -> int:
         report(switch, error=f"no user namespace: {error.strerror}")
         return 1
     _fork(sockets, switch, lambda: _hold_switch(switch))
-    for name, mine in zip(spec["machines"], machines, strict=True):
-        hold = functools.partial(_hold_machine, mine, name, spec["hosts"], spec["tcp"])
+    for (name, sysctl), mine in zip(spec["machines"].items(), machines, strict=True):
+        hold = functools.partial(_hold_machine, mine, name, spec["hosts"], sysctl)
         _fork(sockets, mine, hold)
     for each in sockets:
         each.close()
@@ -92,7 +92,9 @@ def _hold_switch(mine: socket.socket) -> None:
     Responder(mine).serve()
 
 
-def _hold_machine(mine: socket.socket, name: str, hosts: str, tcp: str) -> None:
+def _hold_machine(
+    mine: socket.socket, name: str, hosts: str, sysctl: dict[str, str]
+) -> None:
     unshare(NEW_PID | NEW_NET | NEW_MOUNT | NEW_UTS | NEW_IPC)
     # Process 1 sees its parent as process 0, so it cannot check who that is.
     ready, told = os.pipe()
@@ -108,16 +110,16 @@ def _hold_machine(mine: socket.socket, name: str, hosts: str, tcp: str) -> None:
     die_with_parent(0)
     os.read(ready, 1)
     os.close(ready)
-    _leave_after(mine, lambda: _serve_machine(mine, name, hosts, tcp))
+    _leave_after(mine, lambda: _serve_machine(mine, name, hosts, sysctl))
 
 
-def _serve_machine(mine: socket.socket, name: str, hosts: str, tcp: str) -> None:
+def _serve_machine(
+    mine: socket.socket, name: str, hosts: str, sysctl: dict[str, str]
+) -> None:
     furnish(name, hosts)
     Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text("1")
-    network = Path("/proc/sys/net/ipv4")
-    (network / "tcp_congestion_control").write_text(tcp)
-    # Else a connection begins with what the one before had learned.
-    (network / "tcp_no_metrics_save").write_text("1")
+    for key, value in sysctl.items():
+        Path("/proc/sys/net/ipv4", key).write_text(value)
     Responder(mine).serve()
 
 

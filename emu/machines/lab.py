@@ -14,10 +14,13 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from emu.errors import RunError
+from emu.machines.holder import Holder
+from emu.machines.netlink import Netlink
 from emu.machines.nic import Sharing, plan_nic
+from emu.machines.paces import Paces
 from emu.machines.requests import LARGEST
 
 if TYPE_CHECKING:
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
 DATA, CONTROL = "data", "control"
 _NETWORKS = {DATA: "10.77", CONTROL: "10.78"}
 _SWITCH = "255.254"
-_ANSWER = 20.0  # wall seconds that the kernel may take for one request
 
 
 @dataclass(frozen=True)
@@ -58,49 +60,6 @@ class Program:
     number: int
     process: int
     code: int | None = None
-
-
-class _Holder:
-    """One end of the socket to a process that holds a namespace."""
-
-    def __init__(self, name: str, mine: socket.socket) -> None:
-        self.name, self.socket = name, mine
-        self.ended: list[dict[str, Any]] = []
-        mine.settimeout(_ANSWER)
-
-    def ask(
-        self, descriptors: Sequence[int] = (), /, **request: Any
-    ) -> tuple[dict[str, Any], list[int]]:
-        """Return the answer to one request, and descriptors that came with it."""
-        self.post(descriptors, **request)
-        return self.answer()
-
-    def post(self, descriptors: Sequence[int] = (), /, **request: Any) -> None:
-        """Send a request whose answer is taken later."""
-        packet = json.dumps(request).encode()
-        if len(packet) > LARGEST:
-            raise RunError(f"a request of {len(packet)} bytes to {self.name}: too long")
-        try:
-            socket.send_fds(self.socket, [packet], list(descriptors))
-        except OSError as error:
-            raise RunError(f"machine {self.name} has gone: {error.strerror}") from error
-
-    def answer(self) -> tuple[dict[str, Any], list[int]]:
-        """Return the next packet that answers; ends of programs are kept."""
-        while True:
-            try:
-                data, received, _, _ = socket.recv_fds(self.socket, LARGEST, 1)
-            except TimeoutError as error:
-                raise RunError(f"machine {self.name} does not answer") from error
-            if not data:
-                raise RunError(f"machine {self.name} has gone")
-            packet: dict[str, Any] = json.loads(data)
-            if "ended" in packet:
-                self.ended.append(packet)
-            elif "error" in packet:
-                raise RunError(f"machine {self.name}: {packet['error']}")
-            else:
-                return packet, received
 
 
 class Lab:
@@ -143,8 +102,8 @@ class Lab:
         )
         self._plans = [(plan(m.nic_out), plan(m.nic_in)) for m in machines]
         self._index = {name: number for number, name in enumerate(names)}
-        self._holders: list[_Holder] = []
-        self._switch: _Holder
+        self._holders: list[Holder] = []
+        self._switch: Holder
         self._keeper: subprocess.Popen[bytes] | None = None
         self._programs: list[Program] = []
         self.startup_seconds = 0.0
@@ -196,9 +155,8 @@ class Lab:
         spec = {
             "parent": os.getpid(),
             "sockets": theirs,
-            "machines": [machine.name for machine in self.machines],
+            "machines": {name: self._sysctl(name) for name in self._index},
             "hosts": self.hosts,
-            "tcp": self._tcp,
             "user": os.geteuid() != 0,
         }
         self._keeper = subprocess.Popen(
@@ -210,8 +168,18 @@ class Lab:
             other.close()
         names = ["the switch", *(machine.name for machine in self.machines)]
         self._switch, *self._holders = (
-            _Holder(name, pair[0]) for name, pair in zip(names, pairs, strict=True)
+            Holder(name, pair[0]) for name, pair in zip(names, pairs, strict=True)
         )
+
+    def _sysctl(self, machine: str) -> dict[str, str]:
+        """Return what a machine's TCP is to be told."""
+        told = {"tcp_congestion_control": self._tcp}
+        # Else a connection begins with what the one before had learned.
+        told["tcp_no_metrics_save"] = "1"
+        unsent = self._plans[self._index[machine]][0].unsent
+        if unsent is not None:
+            told["tcp_notsent_lowat"] = str(unsent)
+        return told
 
     def _wire(self) -> None:
         self._switch.answer()
@@ -247,6 +215,16 @@ class Lab:
         host = f"{_NETWORKS[CONTROL]}.{_SWITCH}"
         answer, (descriptor,) = self._switch.ask(do="listen", host=host, port=port)
         return f"{host}:{answer['port']}", socket.socket(fileno=descriptor)
+
+    def paces(self, machine: str) -> Paces:
+        """Return what sets the rates of a machine's leaves, out of its NIC.
+
+        Nothing wakes for it: the kernel lets this process's socket act there.
+        """
+        holder = self._holders[self._index[machine]]
+        answer, (descriptor,) = holder.ask(do="open_netlink", device=DATA)
+        kernel = Netlink(socket.socket(fileno=descriptor))
+        return Paces(kernel, answer["index"], self._plans[self._index[machine]][0])
 
     def start(
         self,
@@ -306,7 +284,7 @@ class Lab:
         return self._ended()
 
     @staticmethod
-    def _read_end(holder: _Holder) -> None:
+    def _read_end(holder: Holder) -> None:
         data, _, _, _ = socket.recv_fds(holder.socket, LARGEST, 1)
         if not data:
             raise RunError(f"machine {holder.name} has gone")

@@ -17,6 +17,7 @@ from emu.machines.nic import (
     FIRST_LEAF,
     ROOT,
     SHARED,
+    SLOWEST_LEAF,
     SMALL_CLASS,
     TOP,
     classifier,
@@ -123,6 +124,20 @@ def _leaf(index: int, parent: int, limit: int) -> tuple[int, int, bytes]:
     return _NEW_QDISC, _CREATE, _traffic(index, 0, parent, "bfifo", fifo)
 
 
+def pace(
+    index: int, leaf: int, plan: NicPlan, payload: float
+) -> tuple[int, int, bytes]:
+    """Return the message that limits a leaf of a NIC to a rate of payload.
+
+    Packets that wait do so at the rate of before: a segment over that rate. So a leaf
+    never stands still; see `SLOWEST_LEAF`.
+    """
+    rate = round(max(payload * plan.wire, plan.rate * SLOWEST_LEAF))
+    own = min(rate, max(1, plan.rate // (plan.leaves + 1)))
+    kind, _, body = _class(index, FIRST_LEAF + leaf, TOP, plan, own, rate)
+    return kind, 0, body
+
+
 def shape(name: str, plan: NicPlan) -> list[tuple[int, int, bytes]]:
     """Return the messages that make a device a NIC: a token bucket and its classes."""
     index, rate = socket.if_nametoindex(name), plan.rate
@@ -149,13 +164,16 @@ def shape(name: str, plan: NicPlan) -> list[tuple[int, int, bytes]]:
     return messages
 
 
-class Netlink:
-    """A socket to the routing part of the kernel, in the network of this process."""
+def open_netlink() -> socket.socket:
+    """Return a socket to the routing part of the kernel, in this process's network."""
+    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
 
-    def __init__(self) -> None:
-        self._socket = socket.socket(
-            socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE
-        )
+
+class Netlink:
+    """Has the kernel change the network that a socket belongs to: this process's."""
+
+    def __init__(self, given: socket.socket | None = None) -> None:
+        self._socket = given or open_netlink()
         self._sequence = itertools.count(1)
 
     def close(self) -> None:

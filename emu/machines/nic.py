@@ -27,6 +27,13 @@ SMALL = 120
 #: Payload rates that a NIC can have, bytes per second: 100 kbit/s and 8 Gbit/s.
 SLOWEST, FASTEST = 12_500.0, 1e9
 
+#: Least rate of a leaf, as a share of its NIC's. What waits in a leaf does so at the
+#: rate of then, whatever has been set since: a segment over that rate.
+SLOWEST_LEAF = 0.02
+#: With assigned rates: seconds of the NIC's rate that may go at once, and that a
+#: program may hand the kernel ahead. Both bound how late a change of a rate holds.
+BURST_ASSIGNED, UNSENT = 0.2e-3, 10e-3
+
 ROOT, TOP, SMALL_CLASS, SHARED, FIRST_LEAF = 0x10000, 0x10001, 0x10009, 0x10010, 0x10011
 
 Instruction = tuple[int, int, int, int]
@@ -39,6 +46,8 @@ class Sharing(StrEnum):
     """A leaf per connection, equal quanta: max-min."""
     TCP = "tcp"
     """One drop-tail queue, as in a plain NIC and switch port."""
+    ASSIGNED = "assigned"
+    """A leaf per connection, out of a machine at a rate that `Lab.paces` sets."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,11 @@ class NicPlan:
         Number of leaf classes; 0 for one queue.
     numbered
         Whether source ports name leaves, see `classifier`.
+    wire
+        Bytes on the wire per byte of payload, in full packets.
+    unsent
+        Bytes that a connection takes from its program ahead; None for as many as the
+        kernel likes.
     """
 
     rate: int
@@ -65,6 +79,8 @@ class NicPlan:
     segment: int
     leaves: int
     numbered: bool = False
+    wire: float = 1.0
+    unsent: int | None = None
 
 
 def plan_nic(
@@ -99,16 +115,21 @@ def plan_nic(
         )
     leaves = 1 << (connections - 1).bit_length() if connections else LEAVES
     frame = mtu + ETHERNET
-    rate = payload * frame / (mtu - HEADERS)
-    segment = int(min(SEGMENT, max(2 * frame, rate * BURST)))
+    wire = frame / (mtu - HEADERS)
+    rate = payload * wire
+    assigned = sharing is Sharing.ASSIGNED
+    gift = BURST_ASSIGNED if assigned else BURST
+    segment = int(min(SEGMENT, max(2 * frame, rate * gift)))
     return NicPlan(
         rate=round(rate),
-        burst=int(max(segment, rate * BURST)),
+        burst=int(max(segment, rate * gift)),
         queue=int(max(2 * segment, rate * queue)),
         quantum=segment + mtu,
         segment=segment,
-        leaves=leaves if sharing is Sharing.FAIR else 0,
+        leaves=0 if sharing is Sharing.TCP else leaves,
         numbered=connections > 0,
+        wire=wire,
+        unsent=int(max(2 * segment, rate * UNSENT)) if assigned else None,
     )
 
 

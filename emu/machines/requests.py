@@ -1,8 +1,9 @@
 """What the holder of a namespace does when it is asked: one JSON packet, one answer.
 
-``network`` carries out messages for links and NICs, ``listen`` opens a listening socket
-and hands it over, ``traffic`` reads the counters of all devices, ``start`` starts a
-program, ``signal`` signals one. When a program has ended, that is reported unasked.
+``join``, ``address`` and ``shape`` change links and NICs, ``listen`` opens a listening
+socket and hands it over, ``open_netlink`` one to the kernel, ``traffic`` reads the
+counters of all devices, ``start`` starts a program, ``signal`` signals one. When a
+program has ended, that is reported unasked.
 """
 
 from __future__ import annotations
@@ -125,6 +126,12 @@ class Responder:
         with socket.create_server((host, port)) as listening:
             packet = json.dumps({"port": listening.getsockname()[1]}).encode()
             socket.send_fds(self._socket, [packet], [listening.fileno()])
+
+    def _open_netlink(self, _: list[int], device: str) -> None:
+        """Hand over a socket that changes this network, with the index of a device."""
+        packet = json.dumps({"index": socket.if_nametoindex(device)}).encode()
+        with netlink.open_netlink() as kernel:
+            socket.send_fds(self._socket, [packet], [kernel.fileno()])
 
     def _start(
         self,

@@ -92,10 +92,14 @@ def error_rows(table: Table, result: dict[str, Any]) -> None:
 
 def network_note(sharing: str) -> str:
     """Return who shared the kernel's NICs, and how."""
-    queues = "a queue per connection" if sharing == "fair" else "one queue"
-    return (
-        f"TCP shared NICs that the kernel limits, {queues} each; no rate was assigned"
-    )
+    return {
+        "fair": "TCP shared NICs that the kernel limits, each with a queue per "
+        "connection; no rate was assigned",
+        "tcp": "TCP shared NICs that the kernel limits, each with one queue; no rate "
+        "was assigned",
+        "assigned": "the kernel held every connection to the rate of the schedule, and "
+        "every NIC to its own",
+    }[sharing]
 
 
 def flow_ends_note(result: dict[str, Any]) -> str:

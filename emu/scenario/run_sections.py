@@ -101,9 +101,10 @@ class EmulationSection(Section):
     network: Literal["userspace", "kernel"] = "userspace"
     """``userspace``: senders keep to the rates that the schedule assigns; ``kernel``:
     every machine has a NIC that the kernel limits, and TCP shares it."""
-    sharing: Literal["fair", "tcp"] = "fair"
+    sharing: Literal["fair", "tcp", "assigned"] = "fair"
     """Of a kernel NIC: ``fair`` gives every connection a queue of its own, so that
-    shares are max-min; ``tcp`` is one queue, as in a plain NIC."""
+    shares are max-min; ``tcp`` is one queue, as in a plain NIC; ``assigned`` holds
+    every connection to the rate of the schedule, whatever the policy."""
     flow_ends: FlowEnds = "arrival"
     """``arrival``: a flow ends when its last byte is in the receiver's memory, and
     leaves no sooner than its rates allow; ``fluid``: with the rates that it was

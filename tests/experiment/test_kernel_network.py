@@ -29,3 +29,8 @@ def test_what_asks_for_assigned_rates_is_refused(
 
     assert caught.value.key == key
     check_network(load(GOLDEN, ["expect=null", *overrides]))
+
+
+def test_assigned_rates_are_of_any_policy() -> None:
+    stated = ["emulation.network=kernel", "emulation.sharing=assigned"]
+    check_network(load(GOLDEN, [*stated, "schedule.policy=fifo"]))

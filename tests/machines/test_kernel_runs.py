@@ -35,16 +35,19 @@ def run(folder: Path, *overrides: str) -> dict[str, Any]:
     return carry_out(experiment, emulation_settings(scenario), directory).result
 
 
-@pytest.mark.parametrize("sharing", ["fair", "tcp"])
+@pytest.mark.parametrize(
+    ("sharing", "policy"), [("fair", "maxmin"), ("tcp", "maxmin"), ("assigned", "oes")]
+)
 def test_the_kernel_takes_about_as_long_as_was_predicted(
-    sharing: str, tmp_path: Path, leftovers: Leftovers
+    sharing: str, policy: str, tmp_path: Path, leftovers: Leftovers
 ) -> None:
-    result = run(tmp_path, f"emulation.sharing={sharing}")
+    stated = [f"emulation.sharing={sharing}", f"schedule.policy={policy}"]
+    result = run(tmp_path, *stated)
     leftovers.note()
 
     assert (result["network"], result["sharing"]) == ("kernel", sharing)
     assert abs(result["makespan_error"]) < 0.05
-    assert "early_wall_seconds" not in result["transport"]
+    assert ("early_wall_seconds" in result["transport"]) == (sharing == "assigned")
 
 
 def test_nics_that_are_not_what_the_scenario_says_show_in_the_makespan(

@@ -87,27 +87,46 @@ with socket.create_server(("", 7000)) as door:
 """
 
 
-@pytest.mark.parametrize("sharing", Sharing)
+@pytest.mark.parametrize("sharing", [Sharing.FAIR, Sharing.TCP])
 def test_the_slower_nic_is_the_rate_of_a_plain_connection(sharing: Sharing) -> None:
     """2.5 MB/s into ``right``: 5 MB take two seconds, give or take a burst."""
-    with Lab(PAIR, sharing=sharing) as lab, tempfile.TemporaryFile("w+") as file:
+    with Lab(PAIR, sharing=sharing) as lab:
+        size, seconds = carried(lab, 5_000_000)
+        traffic = lab.traffic()
+
+    assert size == 5_000_000
+    # The rate of the NIC is a ceiling whatever else this computer does.
+    assert 5e6 / seconds < 2.5e6 * 1.02
+    assert 1.0 < traffic["right"]["in_bytes"] / 5e6 < 1.10
+
+
+def test_a_connection_keeps_to_the_rate_that_it_is_assigned() -> None:
+    """Half of what the slower NIC could: 0.6 MB/s from the moment that it is set."""
+    sharing = Sharing.ASSIGNED
+    with Lab(PAIR, sharing=sharing, connections=2) as lab:
+        paces = lab.paces("left")
+        paces.set({0: 0.6e6, 1: 0.6e6})  # a source port of anybody's names either
+        _, seconds = carried(lab, 600_000)
+        paces.close()
+
+    assert 0.6e6 / seconds < 0.6e6 * 1.05
+
+
+def carried(lab: Lab, volume: int) -> tuple[int, float]:
+    """Send bytes from left to right; return how many came, in how many seconds."""
+    with tempfile.TemporaryFile("w+") as file:
         receiver = lab.start(
             "right", [sys.executable, "-c", RECEIVE], output=file.fileno()
         )
         while "ready" not in Path(f"/proc/self/fd/{file.fileno()}").read_text():
             time.sleep(0.02)
         address = lab.address("right")
-        lab.start("left", [sys.executable, "-c", SEND, address, "5000000"])
+        lab.start("left", [sys.executable, "-c", SEND, address, str(volume)])
         while receiver.code is None:
             lab.wait(5.0)
-        traffic = lab.traffic()
         file.seek(0)
         size, seconds = file.read().split()[1:]
-
-    assert int(size) == 5_000_000
-    # The rate of the NIC is a ceiling whatever else this computer does.
-    assert 5e6 / float(seconds) < 2.5e6 * 1.02
-    assert 1.0 < traffic["right"]["in_bytes"] / 5e6 < 1.10
+    return int(size), float(seconds)
 
 
 def test_a_command_that_does_not_exist_is_named_with_its_machine() -> None:
