@@ -10,6 +10,7 @@ import numpy as np
 from emu.analysis.audit import PUNCTUALITY, ROUNDING, audit
 from emu.analysis.guards import Evidence, examine
 from emu.analysis.host_metrics import host_figures
+from emu.analysis.rule_audit import rule_audit
 from emu.errors import DataError, ScenarioError
 from emu.network import pace_at
 from emu.runs.array_files import read_frames
@@ -45,11 +46,13 @@ class ToAudit:
     tolerance
         Seconds by which its times may usually be off.
     policy
-        Rate policy that made it.
+        Rate policy that is stated, or that a portfolio chose.
     times, least_times, volumes, makespan
         As `emu.analysis.audit.audit` takes them.
     evidence
         What the processes of an emulated run reported, for its guards.
+    expected
+        Times and volumes that rules look ahead by.
     silent
         One sentence per thing that could not be compared.
     """
@@ -63,10 +66,18 @@ class ToAudit:
     least_times: Floats | None = None
     volumes: Floats | None = None
     evidence: Evidence | None = None
+    expected: Realization | None = None
     silent: tuple[str, ...] = ()
 
-    def audit(self, tolerance: float, relative: float) -> AuditReport:
+    def audit(
+        self, tolerance: float, relative: float, *, rule: bool = False
+    ) -> AuditReport:
         """Return what is broken of (5)-(15), and what the guards find.
+
+        Parameters
+        ----------
+        rule
+            Whether to recompute the rates, too, where there are any.
 
         Raises
         ------
@@ -82,6 +93,13 @@ class ToAudit:
             volumes=self.volumes,
             makespan=self.makespan,
         )
+        if rule and self.schedule.rates is not None and self.expected is not None:
+            checked, wrong = rule_audit(self.schedule, self.policy, self.expected)
+            report = replace(
+                report,
+                violations=[*report.violations, *wrong],
+                checked={**report.checked, "rule": checked},
+            )
         if self.evidence is None:
             return report
         return replace(report, findings=examine(self.evidence))
@@ -117,6 +135,7 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
         _makespan(read_json(path / "result.json" if path.is_dir() else path)),
         times=None if realization is None else realization.times,
         volumes=None if realization is None else realization.volumes,
+        expected=realization,
         silent=tuple(silent),
     )
 
@@ -166,14 +185,22 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         run.name,
         schedule,
         PUNCTUALITY / time_scale,
-        run.policy,
+        _rule(run, own),
         _makespan(run.result),
         times=None if run.measured is None else run.measured.times,
         least_times=least,
         volumes=volumes,
         evidence=evidence,
+        expected=realization,
         silent=tuple(silent),
     )
+
+
+def _rule(run: RecordedRun, stated: Scenario | None) -> str:
+    """Return the rule that the scenario states; the run's own word if it chose one."""
+    if stated is None or stated.schedule.policy == "portfolio":
+        return run.policy
+    return str(stated.schedule.policy)
 
 
 def _evidence(
