@@ -1,4 +1,4 @@
-"""The slow oracle agrees with what the scheduler assigns, and says where it does not."""
+"""The slow oracle agrees with what the scheduler assigns, and says where not."""
 
 from __future__ import annotations
 
