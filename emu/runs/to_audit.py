@@ -17,7 +17,7 @@ from emu.runs.array_files import read_frames
 from emu.runs.recorded_run import load_run
 from emu.runs.result_file import read_result
 from emu.runs.run_directory import read_json
-from emu.scenario import Scenario, build_job, load, realize
+from emu.scenario import Scenario, at_speed, build_job, load, realize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -163,12 +163,7 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     own = stated
     if own is None and "scenario" in run.manifest:
         own = Scenario.model_validate(run.manifest["scenario"])
-    realization, silent = (
-        None,
-        ["manifest.json holds no scenario: nothing says what to expect"],
-    )
-    if own is not None:
-        realization, silent = _realized(own, schedule, str(run.path))
+    realization, silent = _realized(own, schedule, str(run.path))
     least = volumes = None
     if realization is not None and emulation.get("compute") != "real":
         least = realization.times
@@ -246,7 +241,7 @@ def _makespan(content: Mapping[str, Any]) -> float:
 
 
 def _realized(
-    scenario: Scenario, schedule: Schedule, path: str
+    scenario: Scenario | None, schedule: Schedule, path: str
 ) -> tuple[Realization | None, list[str]]:
     """Return the times and volumes that a scenario states, or why not.
 
@@ -255,6 +250,8 @@ def _realized(
     DataError
         When they are of a job of another shape.
     """
+    if scenario is None:
+        return None, ["manifest.json holds no scenario: nothing says what to expect"]
     try:
         realization = realize(scenario, build_job(scenario))
     except (DataError, ScenarioError) as error:
@@ -263,7 +260,7 @@ def _realized(
         realization.check_shapes(schedule.problem.job)
     except ValueError as error:
         raise DataError(f"is not of its scenario: {error}", path=path) from error
-    return realization, []
+    return at_speed(scenario, schedule.problem, realization), []
 
 
 def gathered(
