@@ -5,6 +5,7 @@ Must not know: sockets, schedules, training. torch and dgl only inside METIS.
 
 from emu.graph_data.batches import ALL_NEIGHBOURS, BatchPlan, batch_counts
 from emu.graph_data.dataset import Dataset, open_dataset, open_for
+from emu.graph_data.feature_columns import FeatureColumns, open_columns
 from emu.graph_data.partitioning import edge_cut, partition
 from emu.graph_data.realized_volumes import realize_volumes, sampled_counts
 from emu.graph_data.sampling import (
@@ -22,11 +23,13 @@ __all__ = [
     "ALL_NEIGHBOURS",
     "BatchPlan",
     "Dataset",
+    "FeatureColumns",
     "GrowingBatch",
     "SampledBatch",
     "Structure",
     "batch_counts",
     "edge_cut",
+    "open_columns",
     "open_dataset",
     "open_for",
     "partition",

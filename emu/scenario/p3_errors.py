@@ -34,9 +34,6 @@ def replica_errors(
 
 
 def _p3(job: P3JobSection, machines: int) -> Iterator[tuple[Trail, str]]:
-    if job.model.kind != "sage":
-        problem = f"found {job.model.kind}, only layer 1 of sage is split by columns"
-        yield ("job", "model", "kind"), problem
     members = job.cache or machines
     if machines % members:
         fitting = [c for c in range(1, machines + 1) if machines % c == 0]

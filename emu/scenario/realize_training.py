@@ -13,11 +13,11 @@ from emu.workloads import (
     DataParallelConfig,
     DgtpConfig,
     P3Config,
-    SplitModel,
     data_parallel_realization,
     dgtp_times,
     p3_realization,
     parameter_count,
+    split_model,
 )
 
 _FEATURE_BYTES = 4  # float32 in the prepared form, whatever the precision
@@ -57,14 +57,7 @@ def realize_training(
             parameters=parameters,
             itemsize=itemsize,
         )
-    width = model["hidden"] if model["layers"] > 1 else dataset.classes
-    split = SplitModel(
-        feature_length=length,
-        first_width=2 * width,
-        upper=parameters - 2 * width * length,
-        pulled_width=width,
-        itemsize=itemsize,
-    )
+    split = split_model(model, length, dataset.classes, itemsize)
     return p3_realization(config, times, counts, split)
 
 

@@ -5,6 +5,7 @@ without them.
 """
 
 from emu.training.blocks import make_blocks
+from emu.training.column_split import ColumnSplit, ForwardPass
 from emu.training.evaluation import evaluate
 from emu.training.graph_model import GraphModel
 from emu.training.mini_batch import MiniBatch
@@ -13,6 +14,8 @@ from emu.training.parameters import initial_parameters
 from emu.training.reference import reference_training
 
 __all__ = [
+    "ColumnSplit",
+    "ForwardPass",
     "GraphModel",
     "MiniBatch",
     "evaluate",

@@ -10,9 +10,12 @@ twice its time with the gradient of the sources, which the first layer does not 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from emu.workloads import SPLIT_WEIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
 
     #: A torch tensor; torch is imported where it is needed.
     Tensor: TypeAlias = Any
-    Layer: TypeAlias = Callable[..., Tensor]
 
 _NEGATIVE_SLOPE = 0.2  # of GAT's leaky ReLU, as in its paper
 
@@ -44,10 +46,7 @@ def _aggregated(block: Block, hidden: Tensor, mode: str) -> Tensor:
     )
 
 
-def sage(
-    block: Block, hidden: Tensor, neighbours: Tensor, own: Tensor, bias: Tensor
-) -> Tensor:
-    """Weigh the neighbours' mean and the vertex itself."""
+def _sage(block: Block, hidden: Tensor, neighbours: Tensor, own: Tensor) -> Tensor:
     from torch.nn.functional import linear
 
     narrower = neighbours.shape[1] > neighbours.shape[0]  # aggregates the shorter rows
@@ -55,33 +54,41 @@ def sage(
         mean = _aggregated(block, linear(hidden, neighbours), "mean")
     else:
         mean = linear(_aggregated(block, hidden, "mean"), neighbours)
-    return linear(hidden[: block.inner], own, bias) + mean
+    return linear(hidden[: block.inner], own) + mean
 
 
-def gcn(block: Block, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Weigh the mean over the neighbours and the vertex itself."""
+def _gcn(block: Block, hidden: Tensor, weight: Tensor) -> Tensor:
     from torch.nn.functional import linear
 
     narrower = weight.shape[1] > weight.shape[0]
     rows = linear(hidden, weight) if narrower else hidden
     total = _aggregated(block, rows, "sum") + rows[: block.inner]
     mean = total / as_tensor(block.degrees + 1).to(total.dtype).unsqueeze(1)
-    return (mean if narrower else linear(mean, weight)) + bias
+    return mean if narrower else linear(mean, weight)
 
 
-def gat(
+def _biased(_block: Block, summed: Tensor, bias: Tensor) -> Tensor:
+    return summed + bias
+
+
+def _weighed(_block: Block, hidden: Tensor, weight: Tensor) -> Tensor:
+    from torch.nn.functional import linear
+
+    return linear(hidden, weight)
+
+
+def _attention(
     block: Block,
-    hidden: Tensor,
-    weight: Tensor,
+    weighed: Tensor,
     of_source: Tensor,
     of_destination: Tensor,
     bias: Tensor,
 ) -> Tensor:
     """Weigh neighbours and the vertex itself by what each head attends to."""
-    from torch.nn.functional import leaky_relu, linear
+    from torch.nn.functional import leaky_relu
 
     heads, width = of_source.shape
-    rows = linear(hidden, weight).view(-1, heads, width)
+    rows = weighed.view(-1, heads, width)
     loops = np.arange(block.inner, dtype=block.source.dtype)
     source = as_tensor(np.concatenate([block.source, loops])).long()
     destination = as_tensor(np.concatenate([block.destination, loops])).long()
@@ -99,19 +106,51 @@ def gat(
     return mixed.flatten(1) + bias
 
 
-def gin(
-    block: Block,
-    hidden: Tensor,
-    inner: Tensor,
-    inner_bias: Tensor,
-    outer: Tensor,
-    outer_bias: Tensor,
-) -> Tensor:
-    """Put the sum over the neighbours and the vertex itself through two layers."""
+def _gin(block: Block, hidden: Tensor, inner: Tensor) -> Tensor:
     from torch.nn.functional import linear
 
     total = hidden[: block.inner] + _aggregated(block, hidden, "sum")
-    return linear(linear(total, inner, inner_bias).relu(), outer, outer_bias)
+    return linear(total, inner)
 
 
-LAYERS: dict[str, Layer] = {"sage": sage, "gcn": gcn, "gat": gat, "gin": gin}
+def _second_linear(
+    _block: Block, summed: Tensor, bias: Tensor, outer: Tensor, outer_bias: Tensor
+) -> Tensor:
+    from torch.nn.functional import linear
+
+    return linear((summed + bias).relu(), outer, outer_bias)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer in two parts, so that its first may be computed column by column (P3).
+
+    Parameters
+    ----------
+    weights
+        Leading tensors, of shape (out, in), that the linear part takes.
+    linear
+        Linear in the vectors of the sources: what it returns for blocks of their
+        columns, and of the weights', sums up to what it returns for all.
+    rest
+        What follows, from that and the other tensors.
+    """
+
+    weights: int
+    linear: Callable[..., Tensor]
+    rest: Callable[..., Tensor]
+
+    def __call__(self, block: Block, hidden: Tensor, *tensors: Tensor) -> Tensor:
+        """Return the vectors of a block's destinations."""
+        summed = self.linear(block, hidden, *tensors[: self.weights])
+        return self.rest(block, summed, *tensors[self.weights :])
+
+
+#: ``sage`` weighs the neighbours' mean and the vertex itself, ``gcn`` the mean over
+#: both; ``gat`` attends to both; ``gin`` puts their sum through two linear layers.
+LAYERS = {
+    "sage": Layer(SPLIT_WEIGHTS["sage"], _sage, _biased),
+    "gcn": Layer(SPLIT_WEIGHTS["gcn"], _gcn, _biased),
+    "gat": Layer(SPLIT_WEIGHTS["gat"], _weighed, _attention),
+    "gin": Layer(SPLIT_WEIGHTS["gin"], _gin, _second_linear),
+}

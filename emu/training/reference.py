@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,12 +22,18 @@ if TYPE_CHECKING:
 
 
 def reference_training(
-    settings: Mapping[str, Any], iterations: int
+    settings: Mapping[str, Any], iterations: int, missed: int = 0
 ) -> tuple[NDArray[Any], list[float]]:
     """Train as the workers and servers of a job would, without any of them.
 
     Gradients are averaged over workers in rank order, each worker's being that of its
     mean loss (specs section 2c). Nothing else may influence the weights.
+
+    Parameters
+    ----------
+    missed
+        Updates that the weights of a gradient lack: delayed descent, w_i = w_(i-1) -
+        lr * grad f_i(w_(i-1-missed)), where there is no w before w_0.
 
     Returns
     -------
@@ -45,8 +52,10 @@ def reference_training(
     model = GraphModel(settings, dataset)
     each = settings["samplers_per_worker"]
     losses = []
+    versions: deque[NDArray[Any]] = deque(maxlen=missed + 1)
     for iteration in range(iterations):
-        model.load(parameters)
+        versions.append(parameters.copy())
+        model.load(versions[0])
         results = [
             model.gradient(
                 [

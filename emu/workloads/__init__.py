@@ -16,9 +16,14 @@ from emu.workloads.data_parallel import (
     data_parallel_realization,
 )
 from emu.workloads.dgtp import DgtpConfig, dgtp_job, dgtp_times
-from emu.workloads.model_shapes import MODELS, layer_shapes, parameter_count
-from emu.workloads.p3 import PIPELINES, P3Config, Pipeline, p3_job
-from emu.workloads.p3_volumes import SplitModel, p3_realization
+from emu.workloads.model_shapes import (
+    MODELS,
+    SPLIT_WEIGHTS,
+    layer_shapes,
+    parameter_count,
+)
+from emu.workloads.p3 import PIPELINES, P3Config, Pipeline, column_blocks, p3_job
+from emu.workloads.p3_volumes import SplitModel, p3_realization, split_model
 from emu.workloads.shards import shard_bounds, shard_sizes
 from emu.workloads.training import TrainingConfig, training_job
 from emu.workloads.volume_formulas import (
@@ -30,6 +35,7 @@ __all__ = [
     "ALL_REDUCE",
     "MODELS",
     "PIPELINES",
+    "SPLIT_WEIGHTS",
     "CustomFlow",
     "CustomTask",
     "DataParallelConfig",
@@ -39,6 +45,7 @@ __all__ = [
     "SampleCounts",
     "SplitModel",
     "TrainingConfig",
+    "column_blocks",
     "credit_edges",
     "custom_job",
     "custom_realization",
@@ -54,6 +61,7 @@ __all__ = [
     "part_bounds",
     "shard_bounds",
     "shard_sizes",
+    "split_model",
     "steps_of",
     "training_job",
     "window_of",

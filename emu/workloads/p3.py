@@ -26,7 +26,7 @@ from emu.workloads.named_edges import NamedEdge, named_job
 from emu.workloads.shards import shard_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from emu.problem import Job
 
@@ -39,7 +39,13 @@ PHASES = {
 }
 
 #: What ``nodes`` runs for each kind; ``emu`` never imports it.
-PROGRAMS: dict[str, str] = {}
+PROGRAMS = {
+    "sampler": "emu_nodes.p3:Sampler",
+    "model_forward": "emu_nodes.p3:ModelForward",
+    "data_forward": "emu_nodes.p3:DataForward",
+    "data_backward": "emu_nodes.p3:DataBackward",
+    "model_backward": "emu_nodes.p3:ModelBackward",
+}
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,16 @@ PIPELINES = {
     "A": Pipeline(tuple(PHASES), (0, 1, 1, 2)),
     "B": Pipeline(tuple(PHASES), (0, 1, 2, 3)),
 }
+
+
+def column_blocks(
+    shares: Sequence[float], feature_length: int, members: int
+) -> tuple[int, ...]:
+    """Return the columns of each member: array_split, or as the shares say."""
+    if not shares:
+        return shard_sizes(feature_length, members)
+    bounds = np.rint(np.cumsum(shares) / sum(shares) * feature_length)
+    return tuple(np.diff(bounds, prepend=0).astype(int).tolist())
 
 
 @dataclass(frozen=True)
@@ -173,11 +189,8 @@ class P3Config:
         return mine * self.members / sum(self.columns)
 
     def blocks(self, feature_length: int) -> tuple[int, ...]:
-        """Return the columns of each member: array_split, or as the shares say."""
-        if not self.columns:
-            return shard_sizes(feature_length, self.members)
-        bounds = np.cumsum(self.columns) / sum(self.columns) * feature_length
-        return tuple(np.diff(np.rint(bounds), prepend=0).astype(int).tolist())
+        """Return the columns of each member of a group."""
+        return column_blocks(self.columns, feature_length, self.members)
 
     def group_of(self, rank: int) -> range:
         """Return the ranks of a machine's group."""
@@ -196,7 +209,7 @@ def p3_tasks(config: P3Config) -> Iterator[Task]:
                 demands=config.demands if sampler else {},
                 pinned=config.machines[rank],
                 process=f"w{rank}",
-                program=PROGRAMS.get(kind, Task.program),
+                program=PROGRAMS[kind],
                 settings={"rank": rank},
                 takes="" if sampler else "gpu",
             )

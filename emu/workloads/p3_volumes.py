@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from emu.problem import Realization
 from emu.workloads.all_reduce import ALL_REDUCE, part_elements
+from emu.workloads.model_shapes import SPLIT_WEIGHTS, layer_shapes, parameter_count
 from emu.workloads.p3 import PHASES, p3_edges, p3_tasks
 from emu.workloads.volume_formulas import BLOCK_EDGE_BYTES, VERTEX_ID_BYTES
 
@@ -52,6 +53,24 @@ class SplitModel:
         """Return the bytes of a partial activation, and of its gradient."""
         rows = counts.inputs if self.pulls == "inputs" else counts.outputs
         return self.itemsize * rows * self.pulled_width
+
+
+def split_model(
+    model: Mapping[str, Any], feature_length: int, classes: int, itemsize: int
+) -> SplitModel:
+    """Return the sizes of a model of ``Job.settings``."""
+    kind = model.get("kind", "sage")
+    first, *_ = layer_shapes(model, feature_length, classes)
+    widths = [shape[0] for shape in first[: SPLIT_WEIGHTS[kind]]]
+    return SplitModel(
+        feature_length=feature_length,
+        first_width=sum(widths),
+        upper=parameter_count(model, feature_length, classes)
+        - sum(widths) * feature_length,
+        pulled_width=widths[0],
+        pulls="inputs" if kind == "gat" else "outputs",
+        itemsize=itemsize,
+    )
 
 
 def pushed_bytes(counts: SampleCounts) -> int:

@@ -1,0 +1,82 @@
+"""Features cut by columns instead of rows: what a machine of P3 holds of them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.graph_data.prepared import PreparedArrays, prepare_arrays, write_header
+from emu.graph_data.raw_graph import CHUNK
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from emu.graph_data.dataset import Dataset
+
+
+class FeatureColumns:
+    """The features of every vertex in blocks of columns, each checked when asked for.
+
+    Who asks for one block reads no other.
+    """
+
+    def __init__(self, prepared: PreparedArrays) -> None:
+        self._prepared = prepared
+
+    def block(self, number: int) -> NDArray[np.float32]:
+        """Map a block, float32, shape (vertices, its columns).
+
+        Raises
+        ------
+        DataError
+            When its content changed.
+        """
+        return self._prepared.array(f"columns_{number}")
+
+
+def open_columns(dataset: Dataset, blocks: Sequence[int]) -> FeatureColumns:
+    """Open the columns of a data set, cut on first use and cached.
+
+    Parameters
+    ----------
+    blocks
+        Number of columns of each block.
+
+    Raises
+    ------
+    DataError
+        When they are damaged or cannot be written.
+    ValueError
+        When the blocks are not all columns of the data set.
+    """
+    if sum(blocks) != dataset.feature_length:
+        raise ValueError(f"{sum(blocks)} of {dataset.feature_length} columns")
+    key = hashlib.sha256(repr([*blocks]).encode()).hexdigest()[:8]
+    folder = dataset.folder.with_name(f"{dataset.folder.name}-columns-{key}")
+    return FeatureColumns(
+        prepare_arrays(folder, lambda partial: _write(partial, dataset, blocks))
+    )
+
+
+def _write(folder: Path, dataset: Dataset, blocks: Sequence[int]) -> dict[str, Any]:
+    ends = list(accumulate(blocks))
+    with contextlib.ExitStack() as open_files:
+        files = []
+        for number, size in enumerate(blocks):
+            path = folder / f"columns_{number}.npy"
+            file = open_files.enter_context(path.open("wb"))
+            write_header(file, np.dtype(np.float32), (dataset.vertices, size))
+            files.append(file)
+        for start in range(0, dataset.vertices, CHUNK):
+            stop = min(start + CHUNK, dataset.vertices)
+            rows = dataset.gather(np.arange(start, stop))
+            for file, size, end in zip(files, blocks, ends, strict=True):
+                file.write(np.ascontiguousarray(rows[:, end - size : end]).data)
+    return {"vertices": dataset.vertices, "blocks": [*blocks]}
