@@ -15,9 +15,9 @@ from emu.analysis.lateness import fluid_ends
 from emu.analysis.optimality_gap import optimality
 from emu.coordinator.run import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings
-from emu.errors import ScenarioError
 from emu.experiment.judge import judgement
 from emu.experiment.kernel_network import check_network, emulate_on_kernel
+from emu.experiment.trained import evaluate_accuracy
 from emu.machines import Sharing
 from emu.network import pace_at
 from emu.runs.array_files import write_frames, write_realization
@@ -30,8 +30,9 @@ from emu.runs.result import (
     task_rows,
     training_curve,
 )
+from emu.scenario.p3_section import P3JobSection
 from emu.simulation import simulate
-from emu.training import evaluate
+from emu.workloads import PIPELINES
 
 if TYPE_CHECKING:
     from emu.experiment.scale_search import ScaleChoice
@@ -49,15 +50,7 @@ def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSetting
     ----------
     overrides
         Fields of `EmulationSettings` that the command line decides; they win.
-
-    Raises
-    ------
-    ScenarioError
-        When there are no programs that could run its job.
     """
-    if scenario.job.system in ("p3", "data_parallel"):
-        problem = f"{scenario.job.system} can be simulated, not run over sockets yet"
-        raise ScenarioError(problem, key="job.system")
     emulation = scenario.emulation
     stated: dict[str, Any] = {
         "time_scale": emulation.stated_time_scale,
@@ -136,7 +129,7 @@ def carry_out(
         result["auto_scale"] = choice.to_json() | choice.beside(
             predicted.makespan * scale, run.wall, result
         )
-    accuracy = evaluate_accuracy(experiment, run)
+    accuracy = evaluate_accuracy(experiment.problem.job, run.results)
     if accuracy:
         result["accuracy"] = accuracy
     write_down(directory, run, replayed, result)
@@ -160,7 +153,17 @@ def manifest(scenario: Scenario, settings: EmulationSettings) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "versions": {name: importlib.metadata.version(name) for name in _VERSIONS},
+        **_staleness(scenario),
     }
+
+
+def _staleness(scenario: Scenario) -> dict[str, Any]:
+    """Return how P3 orders its phases, and how many updates its weights lack."""
+    if not isinstance(scenario.job, P3JobSection):
+        return {}
+    pipeline = PIPELINES[scenario.job.pipeline]
+    order = {"order": [*pipeline.order], "behind": [*pipeline.behind]}
+    return {"pipeline": {**order, "updates_missed": pipeline.missed}}
 
 
 def summary(
@@ -246,24 +249,6 @@ def arrival_figures(run: EmulatedRun, time_scale: float) -> dict[str, float]:
         "late_flows": int((flow_completion(run.schedule, time_scale).excess > 1).sum()),
         "early_wall_seconds": float(np.median(early)) if early.size else 0.0,
     }
-
-
-def evaluate_accuracy(experiment: Experiment, run: EmulatedRun) -> dict[str, float]:
-    """Return the accuracy of what was trained, by split; empty when nothing was.
-
-    Servers hold shards of the parameters; without them every worker holds all.
-    """
-    job = experiment.problem.job
-    settings = job.settings
-    if settings["compute"] == "timed" or "model" not in settings:
-        return {}
-    names = {
-        kind: [task.name for task in job.tasks if task.kind == kind]
-        for kind in ("parameter_server", "worker")
-    }
-    holders = names["parameter_server"] or names["worker"][:1]
-    shards = [run.results[name]["parameters"] for name in holders]
-    return evaluate(settings, np.concatenate(shards))
 
 
 def write_down(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from emu.errors import NodeMisbehaved
 from emu.names import printable
 from emu.network import derive_key
-from emu.workloads.dgtp import PROGRAMS
+from emu.workloads import dgtp, p3
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RUNTIME = "emu_nodes.runtime:main"
 #: Programs that need neither torch nor dgl, whose import takes seconds.
 _LIGHT = frozenset({"emu_nodes.timed:Timed"})
-_HEAVY = frozenset(PROGRAMS.values())
+_HEAVY = frozenset({*dgtp.PROGRAMS.values(), *p3.PROGRAMS.values()})
 
 
 def program_path(text: str) -> str:

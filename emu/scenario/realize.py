@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.errors import ScenarioError
-from emu.graph_data import open_for
+from emu.graph_data import open_columns, open_for
 from emu.problem import Profile, Realization
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.profile_file import read_profile
 from emu.scenario.realize_training import check_columns, realize_training
-from emu.workloads import P3Config
+from emu.workloads import P3Config, column_blocks
 
 if TYPE_CHECKING:
     from emu.problem import Job, Problem
@@ -53,8 +53,14 @@ def open_data(job: Job) -> None:
     DataError
         When the data set is missing or damaged.
     """
-    if "dataset" in job.settings:
-        open_for(job.settings)
+    settings = job.settings
+    if "dataset" not in settings:
+        return
+    dataset = open_for(settings)
+    if "columns" in settings:  # of P3
+        members = settings["workers"] // settings["groups"]
+        length = dataset.feature_length
+        open_columns(dataset, column_blocks(settings["columns"], length, members))
 
 
 def realize(scenario: Scenario, job: Job) -> Realization:

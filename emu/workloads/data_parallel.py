@@ -72,7 +72,7 @@ def _tasks(config: DataParallelConfig) -> Iterator[Task]:
             kind="worker",
             demands=config.demands.get("worker", {}),
             process=f"w{rank}",
-            program=dgtp.PROGRAMS["worker"],
+            program=dgtp.PROGRAMS["replica"],
             settings={"worker": rank},
             takes="gpu",
         )

@@ -19,54 +19,40 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class _Shared:
-    """A vector that is summed up in place, and what was received for it.
+    """Vectors that are summed up in place, and what was received for them.
 
-    A rank that is ahead sends its part of the next iteration before this rank has a
-    vector of it: parts wait, by iteration and step, for the step that takes them in.
+    Both by iteration: a rank that is ahead sends its part before this rank has a vector
+    of it, and where the sum is wanted later a next one begins before this one ends.
+    Parts wait for the step that takes them in.
     """
 
-    vector: NDArray[Any]
+    vectors: dict[int, NDArray[Any]] = field(default_factory=dict)
     parts: dict[tuple[int, int], NDArray[Any]] = field(default_factory=dict)
 
 
-def share_vector(process: dict[str, Any], task: str, vector: NDArray[Any]) -> None:
+def share_vector(
+    process: dict[str, Any], task: str, vector: NDArray[Any], iteration: int
+) -> None:
     """Let the steps of ``task`` sum ``vector`` up in place, rank by rank."""
-    process[_key(task)] = _Shared(vector)
+    _shared(process, task).vectors[iteration] = vector
 
 
-def _key(task: str) -> str:
-    return f"all-reduce of {task}"
+def _shared(process: dict[str, Any], task: str) -> _Shared:
+    found: _Shared = process.setdefault(f"all-reduce of {task}", _Shared())
+    return found
 
 
 class _Place:
     """What `Step` and `Receive` know of their place."""
 
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
-        self._brief, self._process = brief, process
+        self._brief = brief
         place = brief.settings
+        self._shared = _shared(process, place["of"])
         self._rank: int = place["rank"]
         self._ranks: int = place["ranks"]
         self._step: int = place["step"]
         self._steps = steps_of(place["algorithm"], self._ranks)
-
-    @property
-    def _shared(self) -> _Shared:
-        shared: _Shared = self._process[_key(self._brief.settings["of"])]
-        return shared
-
-    def _sent(self, step: int, rank: int) -> NDArray[Any]:
-        """Return the part of the vector that a rank sends in a step, as a view."""
-        vector = self._shared.vector
-        _, first, last = self._steps[step][rank]
-        begin, end = part_bounds(len(vector), self._ranks, first, last)
-        part: NDArray[Any] = vector[begin:end]
-        return part
-
-    def _received(self, step: int) -> NDArray[Any]:
-        """Return the part of the vector that comes to this rank, as a view."""
-        transfers = enumerate(self._steps[step])
-        (sender,) = (rank for rank, to in transfers if to.receiver == self._rank)
-        return self._sent(step, sender)
 
     def report(self) -> dict[str, float]:
         """Return nothing."""
@@ -81,48 +67,57 @@ class Step(_Place):
     """Takes in what came in the step before, and sends this rank's part of its own."""
 
     def run(self, iteration: int, _inputs: Mapping[int, Payload]) -> dict[int, Payload]:
-        """Return the part for its receiver, and nothing for the tasks of this rank."""
+        """Return the part for its receiver, and nothing for the tasks of this rank.
+
+        Raises
+        ------
+        NodeMisbehaved
+            When what came in is of another length.
+        """
+        vector = self._shared.vectors[iteration]
         if self._step > 0:
-            self._take_in(self._step - 1, iteration)
+            self._take_in(self._step - 1, iteration, vector)
         part: Payload = {}
         if self._step < len(self._steps):
             # A copy: what is on its way must not change when the vector does.
-            part = {"part": self._sent(self._step, self._rank).copy()}
+            part = {"part": self._sent(self._step, self._rank, vector).copy()}
+        else:
+            del self._shared.vectors[iteration]
         return {
             out.edge: part if out.peer.endswith(f".got{self._step}") else {}
             for out in self._brief.outputs
             if sends(out, iteration)
         }
 
-    def _take_in(self, step: int, iteration: int) -> None:
+    def _sent(self, step: int, rank: int, vector: NDArray[Any]) -> NDArray[Any]:
+        """Return the part of the vector that a rank sends in a step, as a view."""
+        _, first, last = self._steps[step][rank]
+        begin, end = part_bounds(len(vector), self._ranks, first, last)
+        return vector[begin:end]
+
+    def _take_in(self, step: int, iteration: int, vector: NDArray[Any]) -> None:
         """Add what was received; in the second half it is a sum, and replaces."""
-        part, here = self._shared.parts.pop((iteration, step)), self._received(step)
+        transfers = enumerate(self._steps[step])
+        (sender,) = (rank for rank, to in transfers if to.receiver == self._rank)
+        found = self._shared.parts.pop((iteration, step))
+        here = self._sent(step, sender, vector)
+        if found.shape != here.shape:
+            raise NodeMisbehaved(
+                f"rank {sender} sent {self._brief.name} {found.shape} elements, "
+                f"not {here.shape}"
+            )
         if 2 * step < len(self._steps):
-            here += part
+            here += found
         else:
-            here[:] = part
+            here[:] = found
 
 
 class Receive(_Place):
     """Keeps what another rank sent for the step that follows."""
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
-        """Return nothing for that step: it looks in the memory of the process.
-
-        Raises
-        ------
-        NodeMisbehaved
-            When the part is of another length.
-        """
+        """Return nothing for that step: it looks in the memory of the process."""
         (source,) = self._brief.inputs
-        found, due = (
-            tensor(inputs[source.edge], "part", source),
-            self._received(self._step),
-        )
-        if found.shape != due.shape:
-            raise NodeMisbehaved(
-                f"{source.peer} sent {self._brief.name} {found.shape} elements, "
-                f"not {due.shape}"
-            )
+        found = tensor(inputs[source.edge], "part", source)
         self._shared.parts[iteration, self._step] = found.copy()
         return {out.edge: {} for out in self._brief.outputs if sends(out, iteration)}

@@ -130,12 +130,14 @@ class Replica(_Trainer):
         self._sum = np.zeros_like(self._parameters)
         self._workers: int = brief.job_settings["workers"]
         self._summed = False
-        share_vector(process, brief.name, self._sum)
+        self._process = process
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Leave the gradient to the all-reduce, which is told without a byte."""
         self._step()
         self._sum[:] = self._gradient(inputs)
+        if self._workers > 1:
+            share_vector(self._process, self._brief.name, self._sum, iteration)
         self._summed = self._model is not None
         return {out.edge: {} for out in self._brief.outputs if sends(out, iteration)}
 

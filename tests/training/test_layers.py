@@ -88,7 +88,7 @@ def test_a_layer_and_its_gradient_are_those_of_dgl(
     results = []
     for compute in (LAYERS[kind], lambda b, h, *ts: of_dgl(kind, [*ts], b, h)):
         hidden.grad = None
-        out = compute(block, hidden, *tensors)  # type: ignore[no-untyped-call]
+        out = compute(block, hidden, *tensors)
         torch.autograd.backward((out * out).sum())
         results.append((out.detach().numpy(), hidden.grad.numpy()))
     for mine, theirs in zip(*results, strict=True):

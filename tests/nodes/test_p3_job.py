@@ -1,0 +1,142 @@
+"""P3 and data parallel training, all programs in one process: weights and bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emu.experiment.trained import trained_parameters
+from emu.graph_data import open_for
+from emu.scenario.p3_section import DataParallelJobSection, P3JobSection
+from emu.scenario.realize_training import realize_training
+from emu.scenario.scenario_file import loads
+from emu.training import reference_training
+from emu.workloads import PIPELINES
+
+DriveJob = Any  # the fixture of conftest.py: its type cannot be imported by name
+
+TEXT = """\
+cluster:
+  machines: [{count: 3, nic: 10 Gbit/s}]
+job:
+  system: p3
+  dataset: {name: products-like, scale: 0.001, seed: 3}
+  model: {hidden: 6, layers: 2}
+  fanouts: [4, 6]
+  batch_size: 12
+  iterations: 6
+  optimizer: {name: sgd, lr: 0.5}
+  precision: float64
+  pipeline: none
+  times:
+    {sampler: 0 s, model_forward: 0 s, data_forward: 0 s, data_backward: 0 s,
+     model_backward: 0 s}
+seed: 7
+emulation: {compute: padded}
+"""
+
+
+def parameters(run: Any) -> Any:
+    """Return all parameters, after holding those of all ranks against each other."""
+    job = run.job
+    names = [
+        task.name for task in job.tasks if task.kind in ("model_forward", "worker")
+    ]
+    results = {name: run.programs[name].result() for name in names}
+    for name, held in results.items():
+        upper = "upper" if "upper" in held else "parameters"
+        first = results[names[0]][upper]
+        np.testing.assert_allclose(held[upper], first, rtol=1e-12, err_msg=name)
+    return trained_parameters(job, results)
+
+
+def check(drive: DriveJob, *overrides: str) -> Any:
+    """Hold weights against one process, and bytes against the formulas."""
+    scenario = loads(TEXT, overrides)
+    assert isinstance(scenario.job, P3JobSection | DataParallelJobSection)
+    job, batches = scenario.to_job(), scenario.job.iterations or 0
+    run = drive(job)
+    pipeline = PIPELINES[job.settings.get("pipeline", "none")]
+    expected, losses = reference_training(job.settings, batches, pipeline.missed)
+    double = job.settings["precision"] == "float64"
+    tolerance = 1e-12 if double else 1e-5
+
+    found = parameters(run)
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+    assert losses[-1] < losses[0]
+    config = scenario.to_config(batches)
+    times = scenario.job.times.stated()
+    volumes = realize_training(config, job, times, open_for(job.settings)).volumes
+    sent = np.zeros_like(volumes)
+    for edge, count in enumerate(job.flow_counts):
+        sent[edge, : 0 if job.edges[edge].credit else count] = 1
+    np.testing.assert_array_equal(run.volumes, volumes * sent)
+    return run
+
+
+@pytest.mark.parametrize("machines", [1, 2, 3, 4])
+def test_unpipelined_equals_one_process(drive: DriveJob, machines: int) -> None:
+    """100 columns do not divide by 3."""
+    check(drive, f"cluster.machines[0].count={machines}")
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["job.push=derived"],
+        ["job.cache=1"],
+        ["job.cache=2", "cluster.machines[0].count=4"],
+        ["job.columns=[2,0,1]"],
+        ["job.machines=[m2,m0]"],
+        ["job.optimizer=adam", "job.precision=float32"],
+        ["job.fanouts=all", "job.batch_size=3"],
+        ["job.model.layers=3", "job.fanouts=[2,3,4]"],
+        ["job.model={kind: gcn, hidden: 6, layers: 2}"],
+        ["job.model={kind: gat, hidden: 6, layers: 2, heads: 2}"],
+        ["job.model={kind: gin, hidden: 6, layers: 2}", "job.optimizer.lr=0.01"],
+    ],
+    ids=" ".join,
+)
+def test_other_shapes_equal_one_process(drive: DriveJob, overrides: list[str]) -> None:
+    check(drive, *overrides)
+
+
+@pytest.mark.parametrize("cache", [3, 1])
+@pytest.mark.parametrize("pipeline", ["A", "B"])
+def test_pipelines_equal_delayed_descent(
+    drive: DriveJob, pipeline: str, cache: int
+) -> None:
+    run = check(drive, f"job.pipeline={pipeline}", f"job.cache={cache}")
+
+    kept = [run.reports["Mf0", cycle]["versions"] for cycle in range(6)]
+    assert max(kept) == {"A": 3, "B": 3}[pipeline]
+
+
+def test_data_parallel_equals_one_process(drive: DriveJob) -> None:
+    check(drive, "job.system=data_parallel", "job.pipeline=null")
+
+
+def test_no_row_of_features_travels(drive: DriveJob) -> None:
+    """Ids, edges and activations do, each under its name."""
+    run = drive(loads(TEXT, ["job.pipeline=A", "job.iterations=3"]).to_job())
+    kinds = {
+        name: array.shape[1:]
+        for payload in run.payloads.values()
+        for name, array in payload.items()
+    }
+
+    assert kinds == {
+        "outputs": (), "inputs": (), "source": (), "destination": (),
+        "partial": (6,), "of_sum": (6,), "part": (),
+    }  # fmt: skip
+
+
+def test_timed_machines_send_zeros(drive: DriveJob) -> None:
+    run = drive(loads(TEXT, ["emulation.compute=timed", "job.pipeline=B"]).to_job())
+
+    partial = [p["partial"] for p in run.payloads.values() if "partial" in p]
+    assert partial
+    assert not any(part.any() for part in partial)
+    assert run.reports["Df0", 2] == {}
