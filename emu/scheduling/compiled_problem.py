@@ -280,6 +280,8 @@ def _crossings(hop_start: Ints, hop: Ints, ports: int) -> tuple[Ints, Ints]:
 def _pools(job: JobArrays, machine_of: Ints) -> tuple[Ints, Ints, Ints]:
     """Return the pool that every task takes of and gives back to, and their slots."""
     tasks, names = job.taken.size, job.slots.shape[1]
+    if names == 0:
+        return job.taken, job.freed, job.slots.ravel()
     takes = np.full(tasks, -1, np.int64)
     frees = np.full(tasks, -1, np.int64)
     limited = False

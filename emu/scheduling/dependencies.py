@@ -56,11 +56,7 @@ def _await_inputs(layout: Layout, state: State, task: int) -> None:
     iteration = state.started[task]
     missing = 0
     for i in range(layout.in_start[task], layout.in_start[task + 1]):
-        edge = layout.in_edge[i]
-        if (
-            state.delivered[edge] + layout.lag[edge] <= iteration
-            and state.delivered[edge] < layout.sent[edge]
-        ):
+        if state.allowed[layout.in_edge[i]] <= iteration:
             missing += 1
     state.missing[task] = missing
 
@@ -78,11 +74,14 @@ def begin(layout: Layout, state: State) -> None:
 def _deliver(layout: Layout, state: State, edge: int) -> None:
     """Hand the next iteration of ``edge`` to its destination."""
     state.delivered[edge] += 1
+    state.allowed[edge] += 1
     task = layout.destination[edge]
-    if state.delivered[edge] + layout.lag[edge] == state.started[task] + 1:
+    if state.allowed[edge] == state.started[task] + 1:
         state.missing[task] -= 1
         if state.missing[task] == 0 and state.started[task] == state.ended[task]:
             _wake(state, task)
+    if state.delivered[edge] == layout.sent[edge]:
+        state.allowed[edge] = layout.iterations
 
 
 @inlined

@@ -85,6 +85,9 @@ class State(NamedTuple):
     ready, delivered
         Iterations of every edge that its source produced and its destination has. The
         flow in transit, if any, is number ``delivered[e]``.
+    allowed
+        Iterations of its destination that every edge lets start: ``delivered + lag``,
+        and all once it has delivered everything.
     served, arrived
         Per edge, one more than the newest flow whose fluid has ended, and whose last
         byte is there: a flow ends when both are.
@@ -127,6 +130,7 @@ class State(NamedTuple):
     missing: Ints
     ready: Ints
     delivered: Ints
+    allowed: Ints
     served: Ints
     arrived: Ints
     free: Ints
@@ -201,17 +205,19 @@ def new_state(layout: Layout, after: Floats, columns: int) -> State:
     tasks, edges = layout.out_start.size - 1, layout.source.size
     groups, ports = layout.slot.size - 1, layout.capacity.size
     places = layout.slot[groups]
+    takers = tasks if layout.pool_slots.size > 0 else 0
     return State(
         started=np.zeros(tasks, np.int64),
         ended=np.zeros(tasks, np.int64),
         missing=np.zeros(tasks, np.int64),
         ready=np.zeros(edges, np.int64),
         delivered=np.zeros(edges, np.int64),
+        allowed=layout.lag.copy(),
         served=np.zeros(edges, np.int64),
         arrived=np.zeros(edges, np.int64),
         free=layout.pool_slots.copy(),
-        queued=np.empty(tasks, np.int64),
-        came=np.empty(tasks),
+        queued=np.empty(takers, np.int64),
+        came=np.empty(takers),
         woken=np.empty(tasks, np.int64),
         waiting=np.empty(edges, np.int64),
         begun=np.empty(tasks, np.int64),
