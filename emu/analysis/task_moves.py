@@ -137,7 +137,7 @@ def pasted(problem: Problem) -> dict[str, Any]:
         "policy": "explicit",
         "tasks": {
             process: machines[problem.placement.machine_of[first]].name
-            for process, (first, *_) in problem.job.processes.items()
+            for process, (first, *_) in problem.job.units.items()
         },
     }
 

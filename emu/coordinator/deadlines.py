@@ -111,7 +111,8 @@ class Deadlines:
                 due["flow", *key] = self._late_flow(key, served_at)
             elif self._scheduler.served(key[0], now) >= self._scheduler.volumes[key]:
                 self._flows[key] = now
-        if not self._tasks and not self._flows:
+        gate = self._scheduler.next_end < math.inf  # if nothing else can end
+        if not (self._tasks or self._flows or gate):
             due[None] = f"no task runs and no flow is active at {now:.3f} s"
         self._overdue = {wait: self._overdue.get(wait, awake) for wait in due}
         lines = [

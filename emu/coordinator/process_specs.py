@@ -60,7 +60,7 @@ def describe_task(
         incoming: [
             describe_edge(problem, e, incoming=incoming)
             for e in (job.in_edges(task) if incoming else job.out_edges(task))
-            if not job.edges[e].credit
+            if not job.control[e]
         ]
         for incoming in (True, False)
     }
@@ -95,7 +95,7 @@ def receive_sizes(
         e
         for t in members
         for e in job.in_edges(t)
-        if not job.edges[e].credit and job.edges[e].source not in members
+        if not job.control[e] and job.edges[e].source not in members
     ]
     sizes = np.ceil(volumes[edges, :2] * settings.byte_scale).T.ravel()
     sizes = sizes[sizes > 0]

@@ -50,6 +50,10 @@ class Recorder:
         """Note what the scheduler decided."""
         for task, iteration in decisions.tasks:
             self.task_start[task, iteration] = decisions.time
+        for gate, iteration, start in decisions.gates:
+            self.task_start[gate, iteration] = start
+            self.task_end[gate, iteration] = decisions.time
+            self.task_settled[gate, iteration] = decisions.time
         for edge, iteration in decisions.flows:
             self._activated[edge, iteration] = decisions.time
         for name, column in self._columns.items():

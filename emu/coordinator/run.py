@@ -137,6 +137,7 @@ class Coordinator:
             policy,
             Profile(expected.times, expected.volumes),
             None if settings.compute == "real" else expected.times,
+            expected.times,
         )
         self._recorder = Recorder(problem, scheduler.volumes)
         self._deadlines = Deadlines(problem, scheduler, settings.deadline)
@@ -294,7 +295,7 @@ class Coordinator:
         if isinstance(message, FlowEnded):
             edges = self._problem.job.edges
             there = edges[message.edge] if 0 <= message.edge < len(edges) else None
-            if there is None or self._owner[there.destination] != process:
+            if there is None or self._owner.get(there.destination) != process:
                 raise NodeMisbehaved(f"{process} ended a flow that is not its own")
             return message
         raise NodeMisbehaved(f"{process} sent {type(message).__name__} during the run")

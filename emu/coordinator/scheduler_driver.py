@@ -88,9 +88,9 @@ class SchedulerDriver:
 
     @property
     def next_end(self) -> float:
-        """When the next fluid ends, or the next end that was reported; or never."""
+        """When a fluid or gate ends next, or an end that was reported; or never."""
         first = event_time(self._reported[0]) if self._reported else math.inf
-        return min(self._scheduler.next_fluid_end, first)
+        return min(self._scheduler.next_end, first)
 
     def begin(self) -> None:
         """Start at run time 0."""
@@ -206,11 +206,20 @@ class SchedulerDriver:
             if len(decisions.news):
                 news.append(decisions.news)
             self._now = max(self._now, decisions.time)
+            for gate, iteration, start in decisions.gates:
+                ended = _gate_ended(gate, iteration, start, decisions.time)
+                self._deadlines.task_ended(ended)
+                self._outlet.task_ended(ended)
         if news:
             self._outlet.publish(newest(news))
         for decisions in decided:
             for task, iteration in decisions.tasks:
                 self._outlet.run_task(RunTask(task, iteration, decisions.time))
+
+
+def _gate_ended(gate: int, iteration: int, start: float, end: float) -> TaskEnded:
+    """Return what a process would report of a gate, had it one."""
+    return TaskEnded(gate, iteration, start, end, [], [], 0.0, 0.0, 0.0, {})
 
 
 def _end(event: TaskEnded | FlowEnded) -> End:

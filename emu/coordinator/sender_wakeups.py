@@ -26,7 +26,11 @@ class SenderWakeups:
     def __init__(self, problem: Problem) -> None:
         job = problem.job
         owner = {t: p for p, members in job.processes.items() for t in members}
-        self._process = [owner[edge.source] for edge in job.edges]
+        self._process = {
+            e: owner[edge.source]
+            for e, edge in enumerate(job.edges)
+            if not job.control[e]
+        }
         self._iteration = np.full(len(job.edges), -1, dtype=np.int64)
         #: Lowest rate of the flow since its sender was notified: it knows none lower.
         self._known = np.zeros(len(job.edges))

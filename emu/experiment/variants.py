@@ -154,7 +154,7 @@ def _near(problem: Problem, moves: Pairs, swaps: Pairs) -> Iterator[Neighbour]:
         one, other = (_process(problem.job, name, option) for name in names)
         there = {
             process: machines[problem.placement.machine_of[members[0]]]
-            for process, members in problem.job.processes.items()
+            for process, members in problem.job.units.items()
         }
         yield _moved(problem, {one: there[other], other: there[one]}, option)
 
@@ -164,7 +164,7 @@ def _process(job: Job, name: str, option: str) -> str:
         return process_of(job, name)
     except ValueError as error:
         raise ScenarioError(
-            f"no task {name!r}, {nearest(name, job.processes)}", file=option
+            f"no task {name!r}, {nearest(name, job.units)}", file=option
         ) from error
 
 

@@ -66,11 +66,11 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
 
 def _named(job: Job, name: str) -> tuple[int, ...]:
     """Return the tasks of the process that ``name`` is, or belongs to."""
-    if name in job.processes:
-        return job.processes[name]
+    if name in job.units:
+        return job.units[name]
     for task in job.tasks:
         if task.name == name:
-            return job.processes[task.process_name]
+            return job.units[task.process_name]
     raise PlacementError(f"the placement names {name}, which is no task of the job")
 
 

@@ -272,9 +272,9 @@ def _shares(space: Space, machines: NDArray[np.int64]) -> NDArray[np.float64]:
     for unit, machine in zip(space.units, machines, strict=True):
         machine_of[list(unit.tasks)] = machine
     flows = np.zeros((len(space.free), 2))
-    for edge in space.job.edges:
+    for edge, control in zip(space.job.edges, space.job.control, strict=True):
         source, destination = machine_of[edge.source], machine_of[edge.destination]
-        if edge.credit or source == destination or min(source, destination) < 0:
+        if control or source == destination or min(source, destination) < 0:
             continue
         flows[source, 0] += 1
         flows[destination, 1] += 1

@@ -65,7 +65,7 @@ def difference(
     names = [machine.name for machine in cluster.machines]
     return tuple(
         Move(process, names[before.machine_of[t]], names[after.machine_of[t]])
-        for process, (t, *_) in job.processes.items()
+        for process, (t, *_) in job.units.items()
         if before.machine_of[t] != after.machine_of[t]
     )
 
@@ -87,13 +87,13 @@ def moved(problem: Problem, machines: Mapping[str, str]) -> Neighbour:
     job, cluster = problem.job, problem.cluster
     machine_of = list(problem.placement.machine_of)
     for process, machine in machines.items():
-        if process not in job.processes:
+        if process not in job.units:
             raise PlacementError(f"no process is called {process}")
         try:
             position = cluster.index(machine)
         except ValueError as error:
             raise PlacementError(str(error)) from error
-        for task in job.processes[process]:
+        for task in job.units[process]:
             machine_of[task] = position
     placement = Placement(tuple(machine_of))
     broken = placement.violations(job, cluster)

@@ -81,11 +81,11 @@ def port_seconds(problem: Problem, realization: Realization) -> NDArray[np.float
 def sent_bytes(job: Job, realization: Realization) -> NDArray[np.float64]:
     """Return the bytes that every edge sends in the whole run, shape (edges,).
 
-    Credit edges carry nothing, and what nobody would receive is not sent.
+    Edges of control carry nothing, and what nobody would receive is not sent.
     """
     return np.array(
         [
-            0.0 if edge.credit else realization.volumes[e, : job.flow_counts[e]].sum()
-            for e, edge in enumerate(job.edges)
+            0.0 if control else realization.volumes[e, : job.flow_counts[e]].sum()
+            for e, control in enumerate(job.control)
         ]
     )

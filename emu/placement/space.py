@@ -85,7 +85,7 @@ class Space:
         self.used = np.zeros_like(self.capacity)
         self.fixed: NDArray[np.int64] = np.full(len(job.tasks), -1, dtype=np.int64)
         units = []
-        for process, tasks in job.processes.items():
+        for process, tasks in job.units.items():
             pins = {job.tasks[t].pinned for t in tasks} - {None}
             if pins:
                 machine = cluster.index(str(pins.pop()))

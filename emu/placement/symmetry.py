@@ -50,9 +50,9 @@ def hub_followers(space: Space) -> Teams:
     """
     unit_of = {task: u for u, unit in enumerate(space.units) for task in unit.tasks}
     partners: dict[int, set[int]] = {u: set() for u in range(len(space.units))}
-    for edge in space.job.edges:
+    for edge, control in zip(space.job.edges, space.job.control, strict=True):
         ends = unit_of.get(edge.source, -1), unit_of.get(edge.destination, -1)
-        if not edge.credit and min(ends) >= 0 and ends[0] != ends[1]:
+        if not control and min(ends) >= 0 and ends[0] != ends[1]:
             partners[ends[0]].add(ends[1])
             partners[ends[1]].add(ends[0])
     followers: dict[int, list[int]] = defaultdict(list)
@@ -73,7 +73,8 @@ class _Automorphisms:
         self.touching: dict[int, list[int]] = defaultdict(list)
         self.twice: set[tuple[int, int, int, bool]] = set()
         for e, edge in enumerate(space.job.edges):
-            key = (edge.source, edge.destination, edge.lag, edge.credit)
+            control = space.job.control[e]
+            key = (edge.source, edge.destination, edge.lag, control)
             if key in self.edge_at:
                 self.twice.add(key)
             self.edge_at[key] = e
@@ -102,7 +103,7 @@ class _Automorphisms:
             image.get(there.source, there.source),
             image.get(there.destination, there.destination),
             there.lag,
-            there.credit,
+            self.space.job.control[edge],
         )
         if key not in self.edge_at or key in self.twice:
             return False

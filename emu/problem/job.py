@@ -5,6 +5,9 @@ its position in the job, and has a name of its own (`Job.edge_names`): there may
 several between the same two tasks. DGTP's
 PS -> worker edge has lag 1, all its others lag 0. A credit edge carries no bytes: with
 lag K it lets iteration n of a store start only after its worker ended n - K.
+
+A gate is a task that no process runs: a barrier, a release, a launch. It takes no time
+or a stated one, and its edges carry nothing but order.
 """
 
 from __future__ import annotations
@@ -39,7 +42,8 @@ class Task:
     process
         Tasks of the same process share one operating-system process and therefore one
         machine, which needs room for the sum of their demands; empty means a process of
-        its own, called as the task.
+        its own, called as the task. A gate stands on the machine of the process that it
+        names.
     program
         Import path ``module:Class`` of what the node process runs.
     settings
@@ -51,6 +55,8 @@ class Task:
     frees
         Pool that gets a slot back when it ends: None for the one that it takes, empty
         for none.
+    gate
+        Whether no process runs it: the scheduler ends it after its time.
     """
 
     name: str
@@ -63,6 +69,7 @@ class Task:
     iterations: int | None = None
     takes: str = ""
     frees: str | None = None
+    gate: bool = False
 
     @property
     def gives_back(self) -> str:
@@ -71,7 +78,7 @@ class Task:
 
     @property
     def process_name(self) -> str:
-        """Name of the process that runs this task."""
+        """Name of the process that runs this task, or beside which the gate stands."""
         return self.process or self.name
 
 
@@ -106,10 +113,10 @@ class Job:
     Raises
     ------
     ValueError
-        When there are no tasks or iterations, a name occurs twice, an edge points
-        nowhere, has a negative lag or is a loop without lag, edges without lag form a
-        cycle, tasks of one process are pinned to different machines, or a process is
-        called as a task of another one.
+        When all tasks are gates, there are no iterations, a name occurs twice, an edge
+        points nowhere, has a negative lag or is a loop without lag, edges without lag
+        form a cycle, tasks of one process are pinned to different machines, or a
+        process is called as a task of another one.
     """
 
     tasks: tuple[Task, ...]
@@ -118,8 +125,8 @@ class Job:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not self.tasks:
-            raise ValueError("a job needs at least one task")
+        if all(task.gate for task in self.tasks):
+            raise ValueError("a job needs at least one task that is no gate")
         if self.iterations < 1:
             raise ValueError(f"a job of {self.iterations} iterations has nothing to do")
         for task in self.tasks:
@@ -172,23 +179,48 @@ class Job:
             )
 
     def _check_processes(self) -> None:
-        for process, members in self.processes.items():
+        for process, members in self.units.items():
             pins = {self.tasks[t].pinned for t in members} - {None}
             if len(pins) > 1:
                 raise ValueError(f"process {process} is pinned to several machines")
         for task in self.tasks:
-            if task.process_name != task.name in self.processes:
+            if task.process_name != task.name in self.units:
                 raise ValueError(
                     f"process {task.name} is called as a task of process {task.process}"
                 )
 
     @cached_property
-    def processes(self) -> dict[str, tuple[int, ...]]:
-        """Positions of the tasks of each process, in the order of the tasks."""
+    def units(self) -> dict[str, tuple[int, ...]]:
+        """Positions of the tasks that stand on one machine, by name of their process.
+
+        In the order of the tasks; a gate that names no process is a unit by itself.
+        """
         members: dict[str, list[int]] = {}
         for position, task in enumerate(self.tasks):
             members.setdefault(task.process_name, []).append(position)
         return {process: tuple(tasks) for process, tasks in members.items()}
+
+    @cached_property
+    def processes(self) -> dict[str, tuple[int, ...]]:
+        """Positions of the tasks that each process runs, in the order of the tasks."""
+        runs = {
+            process: tuple(task for task in unit if not self.tasks[task].gate)
+            for process, unit in self.units.items()
+        }
+        return {process: tasks for process, tasks in runs.items() if tasks}
+
+    @cached_property
+    def control(self) -> tuple[bool, ...]:
+        """Whether every edge is order alone: a credit, or to or from a gate.
+
+        Nothing is sent over it and no connection is opened: what it waits for is over
+        the moment its source ends.
+        """
+        gate = [task.gate for task in self.tasks]
+        return tuple(
+            edge.credit or gate[edge.source] or gate[edge.destination]
+            for edge in self.edges
+        )
 
     @cached_property
     def rounds(self) -> tuple[int, ...]:

@@ -70,7 +70,7 @@ class Placement:
                 found.append(
                     f"task {task.name} must stand on {task.pinned}, not {name}"
                 )
-        for process, members in job.processes.items():
+        for process, members in job.units.items():
             if len({self.machine_of[task] for task in members}) > 1:
                 found.append(f"process {process} stands on several machines")
         return found + slot_violations(cluster, job, self.machine_of)
@@ -128,9 +128,9 @@ class Problem:
         machine_of = self.placement.machine_of
         return tuple(
             ()
-            if edge.credit
+            if control
             else self.links.route(machine_of[edge.source], machine_of[edge.destination])
-            for edge in self.job.edges
+            for edge, control in zip(self.job.edges, self.job.control, strict=True)
         )
 
     @cached_property

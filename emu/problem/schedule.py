@@ -79,6 +79,12 @@ class Schedule:
         """End of the last task, seconds (objective (15))."""
         return float(np.nanmax(self.task_end))
 
+    def bars(self) -> NDArray[np.bool_]:
+        """Return which (task, iteration) a picture shows: all but gates of no time."""
+        gates = np.array([task.gate for task in self.problem.job.tasks], dtype=bool)
+        passed = gates[:, None] & (self.task_end <= self.task_start)
+        return ~np.isnan(self.task_end) & ~passed
+
     def flows(self) -> NDArray[np.int64]:
         """Return (edge, iteration) of every flow between machines, shape (flows, 2)."""
         remote = np.array([bool(hops) for hops in self.problem.hops], dtype=bool)

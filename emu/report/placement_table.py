@@ -37,7 +37,7 @@ def placement_table(problem: Problem) -> Table:
             nic = f"{format_rate(machine.bandwidth_in)} in, {nic} out"
         names = [
             process
-            for process, members in job.processes.items()
+            for process, members in job.units.items()
             if problem.placement.machine_of[members[0]] == position
         ]
         loads_shown = (of_machine[name] for name in resources)

@@ -110,6 +110,7 @@ class _Group:
         self._problem, self._job = schedule.problem, schedule.problem.job
         self._first = first
         self._machine_of = self._problem.placement.machine_of
+        self._bars = schedule.bars()
         self._flows, self._crossed = schedule.flows(), crossings(schedule)
         self._links = self._problem.links
         # Shared links stand in the process behind the machines.
@@ -152,10 +153,12 @@ class _Group:
 
     def _task_bars(self) -> Iterator[Event]:
         for j, task in enumerate(self._job.tasks):
+            if not self._bars[j].any():
+                continue
             pid = self._pid(self._machine_of[j])
             yield _meta("thread_name", pid, j + 1, name=f"{task.name} ({task.kind})")
             yield _meta("thread_sort_index", pid, j + 1, sort_index=j + 1)
-            for n in range(self._job.rounds[j]):
+            for n in np.flatnonzero(self._bars[j]).tolist():
                 args = {"task": task.name, "iteration": n}
                 bar = self._task_bar(j, n)
                 yield _bar(f"{task.name} {n}", task.kind, bar, args)
@@ -207,9 +210,12 @@ class _Group:
             self._job.edges, self._problem.hops, self._job.flow_counts, strict=True
         ):
             for n in range(0 if hops else sent):
+                arrival = edge.destination, n + edge.lag
+                if not (self._bars[edge.source, n] and self._bars[arrival]):
+                    continue
                 yield from self._arrow_between(
                     self._task_bar(edge.source, n),
-                    self._task_bar(edge.destination, n + edge.lag),
+                    self._task_bar(*arrival),
                     "credit" if edge.credit else "dependency",
                 )
 

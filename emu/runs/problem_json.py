@@ -47,6 +47,7 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
                 "iterations": task.iterations,
                 "takes": task.takes,
                 "frees": task.gives_back,
+                "gate": task.gate,
                 "machine": machine,
             }
             for task, machine in zip(
@@ -113,6 +114,7 @@ def problem_from_json(data: Any, path: str) -> Problem:
                     iterations=task.get("iterations"),
                     takes=task.get("takes", ""),
                     frees=task.get("frees"),
+                    gate=task.get("gate", False),
                 )
                 for task in data["tasks"]
             ),

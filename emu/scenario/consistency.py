@@ -102,6 +102,7 @@ def _job(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 def _custom(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
     counts = Counter(task.name for task in job.tasks)
+    gates = {task.name for task in job.tasks if task.gate}
     own: dict[str, int] = {}
     for position, task in enumerate(job.tasks):
         trail: Trail = ("job", "tasks", position)
@@ -115,6 +116,9 @@ def _custom(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
         for key, name in (("from", flow.source), ("to", flow.destination)):
             if name not in counts:
                 yield (*trail, key), f"no task {name!r}, {nearest(name, counts)}"
+            if name in gates and _brings(flow.volume):
+                problem = f"no bytes come to or leave the gate {name!r}, write 0 B"
+                yield (*trail, "volume"), problem
         needed = own.get(flow.source, job.iterations)
         yield from _enough(flow.volume, needed, (*trail, "volume"))
 
@@ -139,6 +143,10 @@ def _processes(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
                 f"{process!r} must stand on {first.pin}"
             )
             yield (*trail, "pin"), problem
+
+
+def _brings(volume: float | tuple[float, ...]) -> bool:
+    return any(volume) if isinstance(volume, tuple) else volume > 0
 
 
 def _slots(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
@@ -293,7 +301,7 @@ def _structure(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     stated = scenario.placement.tasks
     missing = [
         process
-        for process, members in job.processes.items()
+        for process, members in job.units.items()
         if job.tasks[members[0]].pinned is None
         and not stated.keys() & {process, *(job.tasks[t].name for t in members)}
     ]
@@ -318,7 +326,7 @@ def _rooms(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     placed = scenario.placement.tasks
     for name, problem in pins_too_large(pinned(job, placed), scenario.to_cluster()):
         process = job.tasks[job.index(name)].process_name
-        names = {job.tasks[t].name for t in job.processes[process]} | {process}
+        names = {job.tasks[t].name for t in job.units[process]} | {process}
         stated = [key for key in placed if key in names]
         yield ("placement", "tasks", *stated[:1]) if stated else ("cluster",), problem
 

@@ -48,6 +48,9 @@ class CustomTaskSection(Section):
     frees: Name | None = None
     """Pool that gets a slot back at its end, or ``none``; default: what it takes."""
 
+    gate: bool = False
+    """No process runs it: a barrier, a release; flows to and from it have 0 bytes."""
+
     def given_back(self) -> str | None:
         """Return the pool that it frees, empty for none, None for what it takes."""
         return "" if self.frees == "none" else self.frees
@@ -93,6 +96,7 @@ class CustomJobSection(Section):
                 task.slot or task.takes or "",
                 task.given_back(),
                 task.process or "",
+                task.gate,
             )
             for task in self.tasks
         ]

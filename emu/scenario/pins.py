@@ -32,7 +32,7 @@ def pinned(job: Job, stated: Mapping[str, str]) -> Job:
         return job
     tasks = list(job.tasks)
     for name, machine in stated.items():
-        for position in job.processes[process_of(job, name)]:
+        for position in job.units[process_of(job, name)]:
             there = tasks[position].pinned
             if there not in {None, machine}:
                 raise ValueError(f"{name} must stand on {there}, not {machine}")
@@ -48,7 +48,7 @@ def process_of(job: Job, name: str) -> str:
     ValueError
         When there is neither.
     """
-    if name in job.processes:
+    if name in job.units:
         return name
     return job.tasks[job.index(name)].process_name
 
@@ -71,9 +71,9 @@ def pin_errors(
         try:
             process = process_of(job, name)
         except ValueError:
-            yield trail, f"no task {name!r}, {nearest(name, job.processes)}"
+            yield trail, f"no task {name!r}, {nearest(name, job.units)}"
             continue
-        pins = {job.tasks[t].pinned for t in job.processes[process]} - {machine}
+        pins = {job.tasks[t].pinned for t in job.units[process]} - {machine}
         for pin in pins.intersection(machines):
             yield trail, f"found {machine!r}, but {name} must stand on {pin}"
         said, there = placed.setdefault(process, (name, machine))

@@ -1,7 +1,7 @@
 """Files of measured times and volumes, ``emu profile`` writes them.
 
 JSON: ``{"version": 1, "tasks": {name: [seconds, ...]}, "edges": {"g0->s0": [bytes,
-...]}, "settings": {...}}``, one value per profiled iteration, credit edges left out.
+...]}, "settings": {...}}``, one value per profiled iteration, without edges of control.
 ``settings`` are those of the job that was measured.
 """
 
@@ -56,15 +56,15 @@ class ProfileFile:
         tasks = {t.name: row for t, row in zip(job.tasks, profile.times, strict=True)}
         edges = {
             name: row
-            for name, edge, row in zip(
-                job.edge_names, job.edges, profile.volumes, strict=True
+            for name, control, row in zip(
+                job.edge_names, job.control, profile.volumes, strict=True
             )
-            if not edge.credit
+            if not control
         }
         return cls(tasks, edges, dict(job.settings))
 
     def profile(self, job: Job) -> Profile:
-        """Return the profile in the order of ``job``; credit edges carry 0.
+        """Return the profile in the order of ``job``; edges of control carry 0.
 
         Raises
         ------
@@ -73,7 +73,9 @@ class ProfileFile:
         """
         names = job.edge_names
         carrying = [
-            name for name, edge in zip(names, job.edges, strict=True) if not edge.credit
+            name
+            for name, control in zip(names, job.control, strict=True)
+            if not control
         ]
         wanted = [task.name for task in job.tasks]
         for known, asked in ((self.tasks, wanted), (self.edges, carrying)):
@@ -84,8 +86,8 @@ class ProfileFile:
         nothing = np.zeros_like(next(iter(self.tasks.values())))
         times = np.array([self.tasks[name] for name in wanted])
         rows = [
-            nothing if edge.credit else self.edges[name]
-            for name, edge in zip(names, job.edges, strict=True)
+            nothing if control else self.edges[name]
+            for name, control in zip(names, job.control, strict=True)
         ]
         volumes = np.array(rows).reshape(len(rows), nothing.size)
         return Profile(times, volumes)

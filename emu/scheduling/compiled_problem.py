@@ -55,8 +55,8 @@ class JobArrays(NamedTuple):
         Of every edge.
     rank
         Place of every edge in the order that breaks ties, see `Job.edge_ranks`.
-    credit
-        Whether the edge carries no bytes.
+    control
+        Whether the edge carries no bytes, see `Job.control`.
     out_start, out_edge, in_start, in_edge
         Edges out of and into every task.
     order
@@ -80,7 +80,7 @@ class JobArrays(NamedTuple):
     destination: Ints
     lag: Ints
     rank: Ints
-    credit: NDArray[np.bool_]
+    control: NDArray[np.bool_]
     out_start: Ints
     out_edge: Ints
     in_start: Ints
@@ -103,7 +103,7 @@ class Layout(NamedTuple):
     Parameters
     ----------
     group
-        Group of every edge, -1 where it delivers at once (one machine, or credit).
+        Group of every edge, -1 where it delivers at once (one machine, or control).
     slot
         First place of every group in the heap arrays of the state.
     hop_start, hop
@@ -192,7 +192,7 @@ def job_arrays(job: Job, cluster: Cluster, policy: int, *, by_flow: bool) -> Job
         destination,
         np.array([edge.lag for edge in job.edges], dtype=np.int64),
         np.array(job.edge_ranks, dtype=np.int64),
-        np.array([edge.credit for edge in job.edges], dtype=np.bool_),
+        np.array(job.control, dtype=np.bool_),
         *_lists(source, len(job.tasks)),
         *_lists(destination, len(job.tasks)),
         _topological(job),
@@ -243,7 +243,7 @@ def _groups(job: JobArrays, machine_of: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     groups = 0
     for edge in range(edges):
         a, b = machine_of[job.source[edge]], machine_of[job.destination[edge]]
-        if job.credit[edge] or a == b:
+        if job.control[edge] or a == b:
             continue
         known = -1 if job.by_flow else newest[a]
         while known >= 0 and destination[known] != b:

@@ -4,8 +4,9 @@
   It does so at once or, where it takes a slot, when its turn comes in the pool.
 - A flow is ready when its source iteration ends, and active when the flow before it on
   its edge has ended too.
-- Within a machine, and on a credit edge, delivery is instant. A flow without bytes
-  ends the moment it would become active and never counts in a degree.
+- Within a machine, and on an edge of control (a credit, or to or from a gate),
+  delivery is instant. A flow without bytes ends the moment it would become active and
+  never counts in a degree.
 - What nobody would receive is not sent, and what nobody sends is not waited for:
   (j, n) needs (j', n - lag) if both have such an iteration.
 

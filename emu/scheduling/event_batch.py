@@ -14,6 +14,7 @@ import numpy as np
 
 from emu.scheduling import dependencies as progress
 from emu.scheduling.compiled import compiled, inlined
+from emu.scheduling.gates import Gates, end_gates, next_gate, start_gates
 from emu.scheduling.rate_changes import RateChanges, changed_segments
 from emu.scheduling.rates import set_rates
 from emu.scheduling.service_clocks import next_end
@@ -56,9 +57,9 @@ class Instants(NamedTuple):
         Of every instant, seconds.
     served
         Flows whose fluid ended; their lines are the first of the instant.
-    tasks, flows, lines
+    tasks, flows, lines, gates
         Where the part of every instant begins; the last ends where the next would
-        begin.
+        begin. Those of ``gates`` are parts of the lists in `Gates`.
     task, task_iteration, flow, flow_iteration
         What started, and became active.
     edge, iteration, amount, rate, since
@@ -71,6 +72,7 @@ class Instants(NamedTuple):
     tasks: Ints
     flows: Ints
     lines: Ints
+    gates: Ints
     task: Ints
     task_iteration: Ints
     flow: Ints
@@ -95,6 +97,7 @@ def room_for(tasks: int, edges: int) -> Instants:
         tasks=numbers(ROOM + 1),
         flows=numbers(ROOM + 1),
         lines=numbers(ROOM + 1),
+        gates=numbers(ROOM + 1),
         task=numbers(few),
         task_iteration=numbers(few),
         flow=numbers(some),
@@ -150,22 +153,28 @@ def _add_line(
 
 @inlined
 def _decide(
-    layout: Layout, state: State, volumes: Floats, board: RateChanges, now: float
-) -> int:
+    layout: Layout, state: State, volumes: Floats, gates: Gates, board: RateChanges,
+    now: float,
+) -> int:  # fmt: skip
     """Draw the consequences of an instant; return how many lines changed."""
     state.length[BEGUN] = 0
     state.length[OPENED] = 0
-    progress.settle(layout, state, volumes, now)
-    if state.length[QUEUED] > 0:
-        progress.grant_slots(layout, state, now)
+    more = True
+    while more:
+        progress.settle(layout, state, volumes, now)
+        start_gates(state, gates, now)
+        more = end_gates(layout, state, gates, now * (1.0 + TIE), now)
+        if not more and state.length[QUEUED] > 0:
+            more = progress.grant_slots(layout, state, now)
+            start_gates(state, gates, now)
     set_rates(layout, state, now)
     return changed_segments(layout, state, board, now)
 
 
 @inlined
 def _note(
-    state: State, volumes: Floats, board: RateChanges, changed: int, found: Instants,
-    count: int, now: float,
+    state: State, volumes: Floats, gates: Gates, board: RateChanges, changed: int,
+    found: Instants, count: int, now: float,
 ) -> None:  # fmt: skip
     """Append what was begun, opened and changed to the part of instant ``count``."""
     tasks, flows, lines = found.tasks[count], found.flows[count], found.lines[count]
@@ -192,6 +201,7 @@ def _note(
     found.tasks[count + 1] = tasks
     found.flows[count + 1] = flows
     found.lines[count + 1] = lines
+    found.gates[count + 1] = gates.ended[0]
 
 
 @inlined
@@ -211,6 +221,7 @@ def pass_instants(
     state: State,
     volumes: Floats,
     holds: Floats,
+    gates: Gates,
     board: RateChanges,
     ends: Ends,
     taken: int,
@@ -221,11 +232,11 @@ def pass_instants(
 ) -> tuple[int, int, float, float, float, int]:
     """Take in ends from ``taken`` on, each at its time, while there is room.
 
-    Ends and fluid ends by ``until`` are taken in, and those before ``ahead`` as long
-    as nothing unknown can come before them: every fluid that ended has arrived, and
-    no task began that may have ended by then. An end older than ``now`` counts as now;
-    what has one time is of one instant, and a flow that arrives before its fluid's end
-    makes none. With a negative ``taken`` the schedule begins.
+    Ends, of fluids and gates too, are taken in by ``until``, and before ``ahead`` as
+    long as nothing unknown can come before them: every fluid that ended has arrived,
+    and no task began that may have ended by then. An end older than ``now`` counts as
+    now; what has one time is of one instant, and a flow that arrives before its fluid's
+    end makes none. With a negative ``taken`` the schedule begins.
 
     Parameters
     ----------
@@ -238,13 +249,14 @@ def pass_instants(
     taken, count
         Ends taken in by now, and instants in ``found``.
     now, next
-        Time of the last instant, and of the next fluid's end.
+        Time of the last instant, and of the next end of a fluid or a gate.
     ahead
         What of it is left.
     how
         `DONE`; `FULL`: to be called again; `IMPOSSIBLE`: the end at ``taken`` is.
     """
     count, begins = 0, taken < 0
+    gates.ended[0] = 0
     if begins:
         progress.begin(layout, state)
         taken = 0
@@ -255,12 +267,12 @@ def pass_instants(
         if begins:
             begins = False
         else:
-            at = min(end, told)
+            at = min(end, told, next_gate(state))
             if at == math.inf or not (
                 at <= until
                 or (at < ahead and progress.all_known(layout, state, at * (1.0 + TIE)))
             ):
-                return taken, count, now, end, ahead, DONE
+                return taken, count, now, min(end, next_gate(state)), ahead, DONE
             at = max(now, at)
             instant = at * (1.0 + TIE)
             happens = end <= instant
@@ -269,13 +281,15 @@ def pass_instants(
                     return taken, count, now, end, ahead, IMPOSSIBLE
                 happens |= _take_in(layout, state, ends, taken, at)
                 taken += 1
+            happens |= end_gates(layout, state, gates, instant, at)
             if not happens:
                 continue
             now = at
             if end <= instant:
                 progress.end_fluids(layout, state, instant, now, 0.0)
-        changed = _decide(layout, state, volumes, board, now)
+        changed = _decide(layout, state, volumes, gates, board, now)
         ahead = _least_end(state, holds, ahead, now)
-        _note(state, volumes, board, changed, found, count, now)
+        _note(state, volumes, gates, board, changed, found, count, now)
         count += 1
-    return taken, count, now, next_end(state), ahead, FULL
+    end = min(next_end(state), next_gate(state))
+    return taken, count, now, end, ahead, FULL

@@ -12,6 +12,7 @@ from emu.errors import SchedulingError
 from emu.problem import Profile
 from emu.scheduling.compiled_problem import job_arrays, lay_out, plain
 from emu.scheduling.event_batch import FULL, IMPOSSIBLE, Ends, pass_instants, room_for
+from emu.scheduling.gates import gates_of
 from emu.scheduling.policies import rate_policy
 from emu.scheduling.rate_changes import new_rate_changes
 from emu.scheduling.rates import check_rows, expectation
@@ -93,6 +94,8 @@ class Decisions:
     served
         How many of the first lines are of flows whose fluid has ended: the rate is 0
         and others may have it, though the flow ends only when it has arrived, too.
+    gates
+        (gate, iteration, when it started) of every gate that ended now.
     """
 
     time: float
@@ -100,6 +103,7 @@ class Decisions:
     flows: list[tuple[int, int]]
     lines: RateSegments
     served: int = 0
+    gates: tuple[tuple[int, int, float], ...] = ()
 
     @property
     def news(self) -> RateSegments:
@@ -150,12 +154,15 @@ class Scheduler:
     holds
         The least that every iteration of every task takes, seconds, shape (tasks,
         iterations); without it nothing is settled ahead of its time.
+    times
+        What gates take, seconds, same shape; only their rows are read.
 
     Raises
     ------
     ValueError
         When there is no such policy or it is the portfolio, or it looks ahead and
-        there is no profile, or the profile does not fit the job.
+        there is no profile, or the profile does not fit the job, or the job has gates
+        and there are no times.
     """
 
     def __init__(
@@ -164,6 +171,7 @@ class Scheduler:
         policy: str,
         profile: Profile | None = None,
         holds: NDArray[np.float64] | None = None,
+        times: NDArray[np.float64] | None = None,
     ) -> None:
         rule, job = rate_policy(policy), problem.job
         shape = (len(job.edges), job.iterations)
@@ -184,6 +192,7 @@ class Scheduler:
         #: The least times that were given.
         self.holds = holds
         self._least = plain(np.empty((len(job.tasks), 0)) if holds is None else holds)
+        self._gates = gates_of(job, times)
         self._board = new_rate_changes(shape[0])
         self._room = room_for(len(job.tasks), len(job.edges))
         self._now, self._next_end = 0.0, math.inf
@@ -230,8 +239,8 @@ class Scheduler:
             self.volumes[edge, iteration] = volume
 
     @property
-    def next_fluid_end(self) -> float:
-        """When the next flow will have been served, by the last `settle`; or never."""
+    def next_end(self) -> float:
+        """When a flow will have been served or a gate ends, by the last `settle`."""
         return self._next_end
 
     def settle(
@@ -281,7 +290,8 @@ class Scheduler:
         while how == FULL:
             taken, count, self._now, self._next_end, ahead, how = pass_instants(
                 self._layout, self._state, plain(self.volumes), self._least,
-                self._board, ends, taken, self._now, until, ahead, self._room,
+                self._gates, self._board, ends, taken, self._now, until, ahead,
+                self._room,
             )  # fmt: skip
             found += self._decisions(count)
         if how == IMPOSSIBLE:
@@ -292,10 +302,11 @@ class Scheduler:
     def _decisions(self, count: int) -> list[Decisions]:
         """Return what stands in the room, each with its part of the lists."""
         room = self._room
-        tasks, flows, lines = (
+        tasks, flows, lines, gates = (
             begin[: count + 1].tolist()
-            for begin in (room.tasks, room.flows, room.lines)
+            for begin in (room.tasks, room.flows, room.lines, room.gates)
         )
+        passed = self._gates_passed(gates[-1])
         begun = _pairs(room.task, room.task_iteration, tasks[-1])
         opened = _pairs(room.flow, room.flow_iteration, flows[-1])
         changed = RateSegments(
@@ -313,9 +324,15 @@ class Scheduler:
                 flows=opened[flows[i] : flows[i + 1]],
                 lines=changed[lines[i] : lines[i + 1]],
                 served=served[i],
+                gates=passed[gates[i] : gates[i + 1]],
             )
             for i, time in enumerate(room.time[:count].tolist())
         ]
+
+    def _gates_passed(self, count: int) -> tuple[tuple[int, int, float], ...]:
+        gates = self._gates
+        columns = gates.task, gates.iteration, gates.start
+        return tuple(zip(*(c[:count].tolist() for c in columns), strict=True))
 
     def served(self, edge: int, time: float) -> float:
         """Return the bytes that the fluid of the active flow of ``edge`` has served.

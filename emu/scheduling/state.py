@@ -99,7 +99,7 @@ class State(NamedTuple):
         flow may become active at the next settling; tasks that started and flows that
         became active at the last one; edges whose fluid ended at this instant.
     length
-        Lengths of woken, waiting, begun, opened, touched, gone, queued.
+        Lengths of woken, waiting, begun, opened, touched, gone, queued, due.
     active
         Active flows of every group.
     touched, is_touched, shared
@@ -122,7 +122,8 @@ class State(NamedTuple):
         Per edge and iteration, the longest path that is left when that flow ends,
         seconds (`emu.scheduling.remaining_paths`); empty where no policy needs it.
     due, due_task
-        A heap of (end, task) for whoever knows when running tasks will end.
+        A heap of (end, task) for whoever knows when running tasks will end: of all of
+        them in a simulation, of gates elsewhere.
     """
 
     started: Ints
@@ -164,7 +165,7 @@ class State(NamedTuple):
 
 
 # Positions in State.length.
-WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED = range(7)
+WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED, GATES = range(8)
 
 
 @compiled
@@ -203,9 +204,7 @@ def _new_log(layout: Layout, columns: int) -> Log:
 def new_state(layout: Layout, after: Floats, columns: int) -> State:
     """Return the state before anything starts; log ``columns`` iterations, all or 0."""
     tasks, edges = layout.out_start.size - 1, layout.source.size
-    groups, ports = layout.slot.size - 1, layout.capacity.size
-    places = layout.slot[groups]
-    takers = tasks if layout.pool_slots.size > 0 else 0
+    groups, ports, places = layout.slot.size - 1, layout.capacity.size, layout.slot[-1]
     return State(
         started=np.zeros(tasks, np.int64),
         ended=np.zeros(tasks, np.int64),
@@ -216,14 +215,14 @@ def new_state(layout: Layout, after: Floats, columns: int) -> State:
         served=np.zeros(edges, np.int64),
         arrived=np.zeros(edges, np.int64),
         free=layout.pool_slots.copy(),
-        queued=np.empty(takers, np.int64),
-        came=np.empty(takers),
+        queued=np.empty(tasks, np.int64),
+        came=np.empty(tasks),
         woken=np.empty(tasks, np.int64),
         waiting=np.empty(edges, np.int64),
         begun=np.empty(tasks, np.int64),
         opened=np.empty(edges, np.int64),
         gone=np.empty(edges, np.int64),
-        length=np.zeros(7, np.int64),
+        length=np.zeros(8, np.int64),
         active=np.zeros(groups, np.int64),
         touched=np.empty(groups, np.int64),
         is_touched=np.zeros(groups, np.bool_),

@@ -45,7 +45,7 @@ def nic_bound(arrays: JobArrays, machine_of: Ints, volumes: Floats) -> float:
     """Return the time that the busiest port needs for its bytes alone, seconds."""
     load = np.zeros(arrays.capacity.size)
     for edge in range(arrays.source.size):
-        if arrays.credit[edge]:
+        if arrays.control[edge]:
             continue
         source = machine_of[arrays.source[edge]]
         destination = machine_of[arrays.destination[edge]]

@@ -11,7 +11,7 @@ from emu.problem import Edge, Job, Realization, Task
 from emu.workloads.credit import credit_edges
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -27,7 +27,7 @@ _MOST_BYTES = 2.0**62
 class CustomTask:
     """One task of a custom job; ``time`` in seconds, ``iterations`` of its own.
 
-    ``takes``, ``frees`` and ``process`` as in `Task`.
+    ``takes``, ``frees``, ``process`` and ``gate`` as in `Task`.
     """
 
     name: str
@@ -39,6 +39,7 @@ class CustomTask:
     takes: str = ""
     frees: str | None = None
     process: str = ""
+    gate: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,20 @@ def _counts(tasks: Sequence[CustomTask], iterations: int) -> dict[str, int]:
     }
 
 
+def _check_ends(
+    flows: Sequence[CustomFlow], names: Collection[str], gates: Collection[str]
+) -> None:
+    for flow in flows:
+        for name in (flow.source, flow.destination):
+            if name not in names:
+                raise ValueError(f"a flow names task {name}, which is not there")
+            if name in gates and np.any(flow.volume):
+                raise ValueError(
+                    f"{flow.source}->{flow.destination} brings bytes to or from the "
+                    f"gate {name}; it may carry order alone, 0 bytes"
+                )
+
+
 def custom_job(
     tasks: Sequence[CustomTask],
     flows: Sequence[CustomFlow],
@@ -93,14 +108,12 @@ def custom_job(
     Raises
     ------
     ValueError
-        As `Job` and `credit_edges`, when a flow names an unknown task, or when there
-        are fewer values than iterations.
+        As `Job` and `credit_edges`, when a flow names an unknown task or has bytes for
+        a gate, or when there are fewer values than iterations.
     """
     positions = {task.name: position for position, task in enumerate(tasks)}
-    for flow in flows:
-        for name in (flow.source, flow.destination):
-            if name not in positions:
-                raise ValueError(f"a flow names task {name}, which is not there")
+    gates = {task.name for task in tasks if task.gate}
+    _check_ends(flows, positions, gates)
     rounds = _counts(tasks, iterations)
     most = max(rounds.values(), default=iterations)
     payload: dict[str, list[list[int]]] = {task.name: [] for task in tasks}
@@ -110,7 +123,8 @@ def custom_job(
         )
         real = np.rint(np.minimum(volumes * byte_scale, _MOST_BYTES)).astype(np.int64)
         for flow, row in zip(flows, real.tolist(), strict=True):
-            payload[flow.source].append(row)
+            if flow.destination not in gates:
+                payload[flow.source].append(row)
     built = tuple(
         Task(
             name=task.name,
@@ -122,6 +136,7 @@ def custom_job(
             takes=task.takes,
             frees=task.frees,
             process=task.process,
+            gate=task.gate,
         )
         for task in tasks
     )

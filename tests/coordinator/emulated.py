@@ -37,7 +37,7 @@ def emulable(
         rows = [
             [round(volume * byte_scale) for volume in realization.volumes[e]]
             for e in job.out_edges(position)
-            if not job.edges[e].credit
+            if not job.control[e]
         ]
         change: dict[str, Any] = {"settings": {"payload_bytes": rows}}
         if task.name in (programs or {}):

@@ -49,7 +49,7 @@ SIZES = st.sampled_from([0.0, 1.0, 2.0, 4.0, 8.0, 3.7, 0.013, 11.11])
 
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[Problem, Realization]:
-    """Tasks with forward edges of lag 0 and any edges of lag 1 or 2, anywhere."""
+    """Tasks and gates, forward edges of lag 0 and any of lag 1 or 2, anywhere."""
     count = draw(st.integers(2, 6))
     pairs = [(i, j) for i in range(count) for j in range(count) if i != j]
     chosen = draw(st.lists(st.sampled_from(pairs), max_size=10, unique=True))
@@ -57,7 +57,9 @@ def problems(draw: st.DrawFn) -> tuple[Problem, Realization]:
         Edge(i, j, draw(st.integers(0 if i < j else 1, 2))) for i, j in chosen
     )
     iterations = draw(st.integers(1, 4))
-    job = Job(tuple(Task(f"t{i}", "task") for i in range(count)), edges, iterations)
+    gates = draw(st.sets(st.integers(1, count - 1), max_size=3))
+    tasks = tuple(Task(f"t{i}", "task", gate=i in gates) for i in range(count))
+    job = Job(tasks, edges, iterations)
     nic = st.sampled_from([1.0, 2.0, 5.0])
     machines = draw(st.integers(1, 3))
     cluster = Cluster(
@@ -66,7 +68,9 @@ def problems(draw: st.DrawFn) -> tuple[Problem, Realization]:
     where = draw(st.tuples(*[st.integers(0, machines - 1)] * count))
     rows = st.lists(SIZES, min_size=iterations, max_size=iterations)
     times = np.array([draw(rows) for _ in range(count)])
-    volumes = np.array([draw(rows) for _ in edges]).reshape(len(edges), iterations)
+    volumes = np.array(
+        [[0.0] * iterations if control else draw(rows) for control in job.control]
+    ).reshape(len(edges), iterations)
     return Problem(cluster, job, Placement(where)), Realization(times, volumes)
 
 

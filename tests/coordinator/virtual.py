@@ -89,7 +89,7 @@ class PerfectProcesses:
         edges = [
             e
             for e in job.out_edges(task)
-            if not job.edges[e].credit and n + job.edges[e].lag < job.iterations
+            if not job.control[e] and n + job.edges[e].lag < job.iterations
         ]
         return TaskEnded(
             task=task,
@@ -171,8 +171,9 @@ def drive(
     """Run to the end.
 
     ``shuffle`` has the events of an instant arrive backwards; with ``wakes`` fluids end
-    at their time, else with the next event, or when there is none.
+    at their time, else with the next event, or when there is none. Gates end at theirs.
     """
+    wakes = wakes or any(task.gate for task in problem.job.tasks)
     outlet = processes or PerfectProcesses(problem, realization)
     online, recorder, deadlines = driver_of(problem, realization, policy, outlet)
     online.begin()
@@ -199,7 +200,7 @@ def driver_of(
     """Return a driver that has not begun, and what it notes and watches with."""
     profile = Profile(realization.times, realization.volumes)
     least = realization.times if timed else None
-    scheduler = Scheduler(problem, policy, profile, least)
+    scheduler = Scheduler(problem, policy, profile, least, realization.times)
     recorder = Recorder(problem, scheduler.volumes)
     deadlines = Deadlines(problem, scheduler, patience)
     return (

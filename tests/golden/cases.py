@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -93,6 +93,16 @@ def problem_of(case: Case) -> tuple[Problem, Realization]:
     return Problem(cluster, job, placement), Realization(times, volumes)
 
 
+def with_gates(problem: Problem, realization: Realization) -> Problem:
+    """Return the problem with gates for the tasks that do nothing but order others."""
+    job = problem.job
+    busy = {*np.flatnonzero(realization.times.any(axis=1)).tolist()}
+    for edge, volumes in zip(job.edges, realization.volumes, strict=True):
+        busy |= {edge.source, edge.destination} if volumes.any() else set()
+    tasks = tuple(replace(t, gate=j not in busy) for j, t in enumerate(job.tasks))
+    return replace(problem, job=replace(job, tasks=tasks))
+
+
 def _task(stated: dict[str, Any]) -> Task:
     return Task(
         stated["name"],
@@ -100,6 +110,7 @@ def _task(stated: dict[str, Any]) -> Task:
         iterations=stated.get("rounds"),
         takes=stated.get("takes", ""),
         frees=stated.get("frees"),
+        gate=stated.get("gate", False),
     )
 
 

@@ -13,7 +13,7 @@ from emu.analysis.optimality_gap import optimality
 from emu.errors import ScenarioError, SchedulingError
 from emu.scenario import load, prepare
 from emu.simulation import simulate
-from tests.golden.cases import cases, problem_of
+from tests.golden.cases import cases, problem_of, with_gates
 from tests.integration.scenarios import emu, written
 
 if TYPE_CHECKING:
@@ -147,9 +147,10 @@ def test_slots_over_sockets(name: str, tmp_path: Path) -> None:
 
     (case,) = [case for case in cases("executors") if case.name == name]
     problem, realization = problem_of(case)
-    problem = emulable(problem, realization)
+    problem = emulable(with_gates(problem, realization), realization)
     settings = EmulationSettings(time_scale=0.2, byte_scale=20_000.0, deadline=60.0)
     run = emulate(problem, "oes", settings, realization, log=tmp_path / "agent.log")
+    assert not {*run.statistics} & {"end"}  # a gate has no process
 
     simulated = simulate(problem, realization)
     assert run.schedule.makespan == pytest.approx(simulated.makespan, rel=0.01)

@@ -121,7 +121,7 @@ class VirtualCoordinator:
         times = [end for end, *_ in self.running]
         times += [end for end, _ in self.flow_ends.values()]
         if min(times, default=math.inf) == math.inf:
-            return self.scheduler.next_fluid_end
+            return self.scheduler.next_end
         self.now = min(times)
         due = self.now * (1 + 1e-12)
         ends = [("task", *event) for event in self.running if event[0] <= due]
@@ -218,7 +218,7 @@ def test_decisions() -> None:
 def test_a_flow_ends_when_its_fluid_has_and_its_last_byte_is_there() -> None:
     """Both fluids end at 5 s; one flow has arrived at 4 s, the other does at 5.2 s."""
     scheduler, _ = at_first_flows()
-    assert scheduler.scheduler.next_fluid_end == 5.0
+    assert scheduler.scheduler.next_end == 5.0
     scheduler.flow_arrived(1, 0, 4.0)  # g0->s1: s1 has all its inputs, at 5 s
     assert scheduler.settle() == []
     assert scheduler.settle(4.9) == []

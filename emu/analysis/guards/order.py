@@ -84,8 +84,8 @@ def _due(evidence: Evidence) -> NDArray[np.bool_]:
     """Return which (edge, iteration) carry a frame, within a machine or between two."""
     job = evidence.schedule.problem.job
     count = [
-        0 if edge.credit else sent
-        for edge, sent in zip(job.edges, job.flow_counts, strict=True)
+        0 if control else sent
+        for control, sent in zip(job.control, job.flow_counts, strict=True)
     ]
     return np.arange(job.iterations) < np.array(count, dtype=np.int64)[:, None]
 

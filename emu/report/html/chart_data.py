@@ -70,7 +70,7 @@ def chart_data(run: RecordedRun) -> dict[str, Any]:
 
 def run_bars(name: str, schedule: Schedule) -> dict[str, Any]:
     """Return the bars, chain and curves of one schedule."""
-    task, iteration = np.nonzero(~np.isnan(schedule.task_end))
+    task, iteration = np.nonzero(schedule.bars())
     return {
         "name": name,
         "makespan": schedule.makespan,

@@ -73,7 +73,7 @@ class Gantt {
       this.heads.push({ y, text: `${machine} · ${nic}` });
       y += HEAD_HEIGHT;
       this.data.tasks.forEach((task, number) => {
-        if (task.machine !== position) return;
+        if (task.machine !== position || !shown.some(run => run.taskRows[number].bars.length)) return;
         this.labels.push({ y: y + TASK_HEIGHT / 2, text: task.name });
         const first = shown.length > 1 ? 9 : 14;
         shown.forEach((run, place) => this.add(
