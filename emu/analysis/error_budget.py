@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +22,7 @@ from emu.analysis.divergence import ELSEWHERE, divergences
 from emu.analysis.lateness import fluid_ends
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -50,6 +51,8 @@ class DelayCause(StrEnum):
     """A flow that ended before its fluid: by rounding, since one clock times both."""
     SHARING = "rates of others"
     """Flows went at other rates, since those beside them were late."""
+    FIRST_BYTES = "first bytes"
+    """On kernel NICs: until a flow's first bytes had arrived."""
     NETWORK = "kernel network"
     """No sender kept to rates: what TCP and the kernel's NICs made of the flows."""
     OTHER_PATHS = "other paths"
@@ -76,6 +79,7 @@ def error_budget(
     simulated: Schedule,
     rows: Rows,
     chain: CriticalPath | None = None,
+    first: Mapping[tuple[int, int], float] = MappingProxyType({}),
 ) -> dict[str, float]:
     """Return seconds by cause; they sum to emulated minus simulated makespan.
 
@@ -89,6 +93,8 @@ def error_budget(
         Of `send_rows`; a flow that is not in it counts as shaping.
     chain
         That of ``emulated``, where it is known already.
+    first
+        When the first bytes of (edge, iteration) arrived, where the kernel shared.
     """
     free = emulated.rates is None
     due = np.full_like(emulated.flow_end, np.nan) if free else fluid_ends(emulated)
@@ -105,6 +111,10 @@ def error_budget(
             at = drift.link.edge, drift.link.iteration
             end = float(emulated.flow_end[at])
             own = divide(float(due[at]), end, rows.get(at))
+            if at in first:
+                own = {
+                    DelayCause.FIRST_BYTES: first[at] - float(emulated.flow_start[at])
+                }
             for source, seconds in own.items():
                 parts[source].append(seconds)
             parts[others].append(drift.seconds - math.fsum(own.values()))

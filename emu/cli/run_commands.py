@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from emu.analysis.verdict import Trust
 from emu.cli.app import app
 from emu.cli.live_views import Onlookers
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, address, emit
 from emu.cli.progress_bar import ProgressLine
-from emu.errors import ExpectationMissed, RunUntrusted, ScenarioError
-from emu.experiment.auto_scale import with_byte_scale, with_scales
+from emu.cli.running import draw, judge, overrides_of, side_by_side, tried_out
+from emu.errors import ScenarioError
+from emu.experiment.auto_scale import with_byte_scale
 from emu.experiment.dry_run import dry_run as dry_run_of
-from emu.experiment.expectations import missed_expectations
 from emu.experiment.profiling import measure_profile, prepare_profile
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.launch import (
@@ -29,19 +28,15 @@ from emu.launch import (
 )
 from emu.launch.programs import program_path
 from emu.report import terminal
-from emu.report.html import write_report
 from emu.report.run_tables import run_tables
-from emu.report.scale_tables import dry_run_table, trial_line, trials_table
-from emu.report.trace import write_trace
+from emu.report.scale_tables import dry_run_table, trials_table
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, write_profile
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from emu.experiment.scale_search import ScaleChoice
     from emu.launch import Launcher
-    from emu.scenario import Experiment, Scenario
+    from emu.scenario import Scenario
 
 
 def _program(text: str) -> str:
@@ -105,6 +100,16 @@ def run(
         ),
     ] = "",
     allow: Allowed = None,
+    network: Annotated[
+        str, typer.Option(metavar="KIND", help="Of emulation.network: kernel.")
+    ] = "",
+    sharing: Annotated[
+        str,
+        typer.Option(
+            metavar="KINDS",
+            help="Of kernel NICs; several, e.g. tcp,fair, are run side by side.",
+        ),
+    ] = "",
     json_target: JsonTarget = None,
     *,
     strict: Annotated[
@@ -139,27 +144,29 @@ def run(
     after the run until Ctrl-C where somebody watches (standard error is a terminal);
     an open page keeps the run in any case.
     """
+    stated = overrides_of(network, sharing)
+    scenarios = [load(file, [*(overrides or []), *each]) for each in stated]
+    scenario, progress, allowed = scenarios[0], terminal(sys.stderr), tuple(allow or ())
+    if len(scenarios) > 1:
+        if dry_run or trials or dashboard or dashboard_at or live or agents or hosts:
+            problem = "runs several side by side, here and unwatched: state one kind"
+            raise ScenarioError(problem, file="--sharing")
+        side_by_side(scenarios, runs, progress, json_target, allowed, strict=strict)
+        return
     launcher = launcher_of(agents, hosts, ssh, agent_command)
     way = address_towards(launcher.hosts[0]) if hosts and not listen else "127.0.0.1"
     host, port = address(listen, "--listen", port=0) if listen else (way, 0)
-    scenario = load(file, overrides or [])
     if dry_run:
         say_what_is_known(scenario, json_target)
         return
-    progress = terminal(sys.stderr)
-    allowed = tuple(allow or ())
     experiment, choice = tried_out(scenario, progress, try_stated=trials, allow=allowed)
     if trials:
         show_trials(choice, json_target)
         return
     scenario = experiment.scenario
+    token = os.environ.get("EMU_TOKEN", "") if agents else ""
     settings = emulation_settings(
-        scenario,
-        launcher=launcher,
-        listen=host,
-        port=port,
-        token=os.environ.get("EMU_TOKEN", "") if agents else "",
-        allow=allowed,
+        scenario, launcher=launcher, listen=host, port=port, token=token, allow=allowed
     )
     directory = RunDirectory.create(scenario.name, runs)
     page = dashboard_at or ("0" if dashboard else "")
@@ -195,63 +202,6 @@ def launcher_of(
         problem = "waits for agents that others start, --hosts starts them: state one"
         raise ScenarioError(problem, file="--agents")
     return SshLauncher(read_hosts_file(hosts), ssh=ssh, agent=agent_command)
-
-
-def judge(scenario: Scenario, result: dict[str, Any], *, strict: bool) -> None:
-    """Raise where a run missed what the scenario expects, or may not be trusted.
-
-    Raises
-    ------
-    ExpectationMissed
-        When it missed an ``expect:``.
-    RunUntrusted
-        When it is not trusted and that is asked for.
-    """
-    missed = missed_expectations(scenario, result)
-    if missed:
-        raise ExpectationMissed("; ".join(missed))
-    verdict = result["verdict"]
-    if strict and verdict["trust"] != Trust.TRUSTED:
-        raise RunUntrusted(f"{verdict['trust']}: {'; '.join(verdict['reasons'])}")
-
-
-def draw(run: Path, console: Console) -> None:
-    """Write trace.json and report.html of ``run``; what cannot be drawn is only said.
-
-    The run itself is finished and written down.
-    """
-    for name, write in (("trace.json", write_trace), ("report.html", write_report)):
-        try:
-            path = write(run)
-        except Exception as error:  # noqa: BLE001 - a picture must not fail a run
-            said = f"{name} could not be drawn: {type(error).__name__}: {error}"
-            console.print(said, style="yellow", markup=False)
-            continue
-        if name == "report.html":
-            console.print(f"the picture is {path}", markup=False, soft_wrap=True)
-
-
-def tried_out(
-    scenario: Scenario,
-    progress: Console,
-    *,
-    try_stated: bool,
-    allow: tuple[str, ...],
-) -> tuple[Experiment, ScaleChoice | None]:
-    """Return a scenario with its scales stated; say how trials of them come out."""
-    experiment, choice = with_scales(
-        scenario,
-        lambda trial: progress.print(trial_line(trial.to_json())),
-        try_stated=try_stated,
-        allow=allow,
-    )
-    if choice is not None and choice.taken is None:
-        progress.print(
-            f"no trial met max_error and max_late_flows; time scale "
-            f"{choice.time_scale:g} is untried (emulation.trial_budget is "
-            f"{scenario.emulation.trial_budget:g} s)"
-        )
-    return experiment, choice
 
 
 def show_trials(choice: ScaleChoice | None, json_target: str | None) -> None:

@@ -12,6 +12,7 @@ from emu.analysis.host_metrics import host_figures
 from emu.analysis.late_replay import host_effect, sensitivity
 from emu.analysis.lateness import chain_lateness
 from emu.analysis.verdict import decide
+from emu.experiment.kernel_network import burst_of
 from emu.runs.to_audit import gathered, stated_volumes
 
 if TYPE_CHECKING:
@@ -33,11 +34,13 @@ def judgement(
     chain, policy = critical_path(emulated), experiment.chosen_policy()
     figures = host_figures(run.statistics)
     held, judged = emulated.makespan, emulated
+    first: dict[tuple[int, int], float] = {}
     if experiment.scenario.emulation.network == "kernel":
         # What kernel NICs made of the makespan is the finding there, not a doubt about
         # this computer; no sender was to keep to rates.
         held = replayed.makespan
         judged = dataclasses.replace(emulated, rates=None)
+        first = first_bytes(run)
     verdict = decide(
         host_effect(
             problem,
@@ -59,8 +62,16 @@ def judgement(
         findings=examine(evidence(experiment, settings, run)),
     )
     rows = send_rows(counted["flows"] for counted in run.statistics.values())
-    budget = error_budget(judged, replayed, rows, chain)
+    budget = error_budget(judged, replayed, rows, chain, first)
     return {"verdict": verdict.to_json(), "error_budget": budget}
+
+
+def first_bytes(run: EmulatedRun) -> dict[tuple[int, int], float]:
+    """Return when the first bytes of (edge, iteration) arrived, run seconds."""
+    return {
+        (int(row["edge"]), int(row["iteration"])): float(row["first"])
+        for row in run.received
+    }
 
 
 def evidence(
@@ -79,6 +90,7 @@ def evidence(
         time_scale=settings.time_scale,
         byte_scale=settings.byte_scale,
         flow_ends=settings.flow_ends,
+        burst=burst_of(experiment.scenario),
         times=times,
         volumes=stated_volumes(
             experiment.scenario, experiment.realization, settings.byte_scale

@@ -20,7 +20,7 @@ from emu.coordinator.run import emulate
 from emu.errors import RunError, ScenarioError
 from emu.experiment.assigned_rates import UNSHAPED, AssignedRates
 from emu.launch import ExternalLauncher
-from emu.machines import Lab, LabMachine, Sharing
+from emu.machines import BURST, SMALLEST_BURST, Lab, LabMachine, Sharing
 from emu.problem import Cluster, Problem
 
 if TYPE_CHECKING:
@@ -63,6 +63,13 @@ def check_network(scenario: Scenario) -> None:
             "maxmin, or emulation.sharing: assigned, or network: userspace",
             key="schedule.policy",
         )
+
+
+def burst_of(scenario: Scenario) -> tuple[float, float]:
+    """Return what two NICs on the way let go at once: wall seconds, or real bytes."""
+    if scenario.emulation.network != "kernel":
+        return 0.0, 0.0
+    return 2 * BURST, 2 * SMALLEST_BURST
 
 
 class LabLauncher(ExternalLauncher):
@@ -129,7 +136,8 @@ def emulate_on_kernel(
     Returns
     -------
     EmulatedRun
-        Its schedule holds rates only where some were assigned.
+        Its schedule holds rates only where some were assigned; its hosts hold what
+        their TCP counted.
 
     Raises
     ------
@@ -141,18 +149,7 @@ def emulate_on_kernel(
     if len(problem.job.edges) > _MOST_EDGES:
         raise RunError(f"more than {_MOST_EDGES} edges have no leaf of their own")
     per_second = settings.byte_scale / settings.time_scale
-    machines = [
-        LabMachine(m.name, m.bandwidth_out * per_second, m.bandwidth_in * per_second)
-        for m in problem.cluster.machines
-    ]
-    try:
-        lab = Lab(machines, sharing=sharing, connections=len(problem.job.edges))
-    except ValueError as error:
-        raise ScenarioError(
-            f"{error}, wall and real: choose time_scale and byte_scale so that NICs "
-            "times byte_scale / time_scale are in it",
-            key="emulation.time_scale",
-        ) from error
+    lab = _lab(problem, per_second, sharing)
     assigned = sharing is Sharing.ASSIGNED
     with (
         lab,
@@ -167,7 +164,7 @@ def emulate_on_kernel(
             dataclasses.replace(
                 settings,
                 launcher=LabLauncher(lab),
-                host_of={machine.name: machine.name for machine in machines},
+                host_of={machine.name: machine.name for machine in lab.machines},
                 listening=listening,
                 kernel_nics=nics,
             ),
@@ -175,9 +172,28 @@ def emulate_on_kernel(
             log=log,
             observer=observer,
         )
+        tcp = lab.tcp()
     rates = run.schedule.rates if assigned else None
     schedule = dataclasses.replace(run.schedule, problem=problem, rates=rates)
-    return dataclasses.replace(run, schedule=schedule, perturbed=run.realization)
+    hosts = [{**host, "tcp": tcp[host["name"]]} for host in run.hosts]
+    return dataclasses.replace(
+        run, schedule=schedule, perturbed=run.realization, hosts=hosts
+    )
+
+
+def _lab(problem: Problem, per_second: float, sharing: Sharing) -> Lab:
+    machines = [
+        LabMachine(m.name, m.bandwidth_out * per_second, m.bandwidth_in * per_second)
+        for m in problem.cluster.machines
+    ]
+    try:
+        return Lab(machines, sharing=sharing, connections=len(problem.job.edges))
+    except ValueError as error:
+        raise ScenarioError(
+            f"{error}, wall and real: choose time_scale and byte_scale so that NICs "
+            "times byte_scale / time_scale are in it",
+            key="emulation.time_scale",
+        ) from error
 
 
 def _unshaped(problem: Problem) -> Problem:

@@ -16,7 +16,7 @@ from emu.analysis.optimality_gap import optimality
 from emu.coordinator.run import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings
 from emu.experiment.judge import judgement
-from emu.experiment.kernel_network import check_network, emulate_on_kernel
+from emu.experiment.kernel_network import burst_of, check_network, emulate_on_kernel
 from emu.experiment.trained import evaluate_accuracy
 from emu.machines import Sharing
 from emu.network import pace_at
@@ -149,6 +149,7 @@ def manifest(scenario: Scenario, settings: EmulationSettings) -> dict[str, Any]:
             "flow_ends": settings.flow_ends,
             "bucket_bytes": pace_at(settings.time_scale)[1].lead_bytes,
             "hosts": settings.hosts,
+            "burst": burst_of(scenario),
         },
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -222,7 +223,10 @@ def memory_figures(run: EmulatedRun) -> dict[str, float]:
 
 
 def transport_figures(run: EmulatedRun) -> dict[str, float]:
-    """Return what crossed the sockets (real bytes) and how late it left (wall)."""
+    """Return what crossed the sockets (real bytes) and how late it left (wall).
+
+    On kernel NICs with what the machines' TCP counted, control messages included.
+    """
     sent = [edge for figures in run.statistics.values() for edge in figures["sent"]]
     return {
         "payload_bytes": float(sum(edge["payload_bytes"] for edge in sent)),
@@ -230,6 +234,10 @@ def transport_figures(run: EmulatedRun) -> dict[str, float]:
         "late_sends": int(sum(edge["late_sends"] for edge in sent)),
         "max_behind_wall_seconds": max((e["max_behind"] for e in sent), default=0.0),
         "cpu_seconds": float(sum(f["cpu_seconds"] for f in run.statistics.values())),
+    } | {
+        key: sum(host["tcp"][key] for host in run.hosts)
+        for key in ("segments", "retransmitted", "timeouts")
+        if all("tcp" in host for host in run.hosts)
     }
 
 

@@ -8,10 +8,12 @@ simulations.
 
 from emu.machines.lab import Lab, LabMachine, Program
 from emu.machines.needs import missing_needs
-from emu.machines.nic import NicPlan, Sharing, plan_nic
+from emu.machines.nic import BURST, SMALLEST_BURST, NicPlan, Sharing, plan_nic
 from emu.machines.paces import Paces
 
 __all__ = [
+    "BURST",
+    "SMALLEST_BURST",
     "Lab",
     "LabMachine",
     "NicPlan",

@@ -333,6 +333,14 @@ class Lab:
             for number, machine in enumerate(self.machines)
         }
 
+    def tcp(self) -> dict[str, dict[str, int]]:
+        """Return what TCP counted in each machine, in all connections since its start.
+
+        By machine: ``segments`` that were sent, ``retransmitted`` ones, and
+        ``timeouts``, each of which stops a connection for 0.2 s or more.
+        """
+        return {holder.name: holder.ask(do="tcp")[0] for holder in self._holders}
+
     def _end(self) -> None:
         for holder in self._holders:
             holder.socket.close()

@@ -16,6 +16,8 @@ HEADERS = 52
 #: NIC, and every flow after a pause gets them as a gift. With 0.5 ms single flows of 50
 #: Mbit/s to 1 Gbit/s end 0.3 to 0.7 ms before bytes / rate, with 2 ms 2 ms before.
 BURST = 0.5e-3
+#: Least burst, bytes: two packets of the usual MTU.
+SMALLEST_BURST = 2 * 1514
 #: Largest segment that the kernel hands a device, bytes.
 SEGMENT = 65536
 #: Leaf classes that connections are spread over; a power of two. With 64, two of six

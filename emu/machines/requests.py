@@ -2,8 +2,8 @@
 
 ``join``, ``address`` and ``shape`` change links and NICs, ``listen`` opens a listening
 socket and hands it over, ``open_netlink`` one to the kernel, ``traffic`` reads the
-counters of all devices, ``start`` starts a program, ``signal`` signals one. When a
-program has ended, that is reported unasked.
+counters of all devices, ``tcp`` those of TCP, ``start`` starts a
+program, ``signal`` signals one. When a program has ended, that is reported unasked.
 """
 
 from __future__ import annotations
@@ -120,6 +120,21 @@ class Responder:
             counts = [int(figure) for figure in figures.split()]
             found[name.strip()] = [counts[0], counts[1], counts[8], counts[9]]
         report(self._socket, traffic=found)
+
+    def _tcp(self, _: list[int]) -> None:
+        """Report what TCP has counted in this network, of all its connections."""
+        counted: dict[str, int] = {}
+        for name in ("snmp", "netstat"):
+            lines = Path(f"/proc/self/net/{name}").read_text().splitlines()
+            for keys, values in zip(lines[::2], lines[1::2], strict=True):
+                pairs = zip(keys.split()[1:], values.split()[1:], strict=True)
+                counted |= {key: int(value) for key, value in pairs}
+        report(
+            self._socket,
+            segments=counted["OutSegs"],
+            retransmitted=counted["RetransSegs"],
+            timeouts=counted["TCPTimeouts"],
+        )
 
     def _listen(self, _: list[int], host: str, port: int) -> None:
         """Hand over a listening socket of this network."""

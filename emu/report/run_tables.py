@@ -50,6 +50,7 @@ def headline(result: dict[str, Any]) -> Table:
     table.add_row("scenario", result["scenario"], title)
     if result.get("network") == "kernel":
         table.add_row("network", "kernel", network_note(result["sharing"]))
+        table.add_row("TCP", *tcp_note(result["transport"]))
     error_rows(table, result)
     if line := optimality_line(result):
         table.add_row("lower bound", format_duration(result["bound"]), line)
@@ -100,6 +101,14 @@ def network_note(sharing: str) -> str:
         "assigned": "the kernel held every connection to the rate of the schedule, and "
         "every NIC to its own",
     }[sharing]
+
+
+def tcp_note(transport: dict[str, Any]) -> tuple[str, str]:
+    """Return what TCP sent again, and how often it had to wait for that."""
+    return (
+        f"{transport['retransmitted']} again",
+        f"of {transport['segments']} segments; {transport['timeouts']} timeouts",
+    )
 
 
 def flow_ends_note(result: dict[str, Any]) -> str:

@@ -194,6 +194,7 @@ def _evidence(
         time_scale=time_scale,
         byte_scale=byte_scale,
         flow_ends=run.manifest.get("emulation", {}).get("flow_ends", "fluid"),
+        burst=tuple(run.manifest.get("emulation", {}).get("burst", (0.0, 0.0))),
         times=times,
         volumes=volumes,
     )
@@ -249,6 +250,7 @@ def gathered(
     time_scale: float,
     byte_scale: float,
     flow_ends: FlowEnds,
+    burst: tuple[float, float],
     times: Floats | None,
     volumes: Floats | None,
 ) -> Evidence:
@@ -272,6 +274,7 @@ def gathered(
         lead=depth.lead_time,
         stale=figures.max_stale,
         stall=figures.stall + looks.longest,
+        burst=burst,
         times=times,
         volumes=volumes,
     )

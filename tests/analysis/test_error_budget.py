@@ -56,6 +56,24 @@ def test_the_causes_sum_to_the_difference(seed: int) -> None:
     )
 
 
+def test_a_flow_waits_for_its_first_bytes_on_kernel_nics() -> None:
+    problem, realization = two_machine_example(3)
+    more = Realization(realization.times, realization.volumes * 1.5)
+    kernel = dataclasses.replace(simulate(problem, more), rates=None)
+    first = {
+        (int(e), int(n)): kernel.flow_start[e, n] + 0.25 for e, n in kernel.flows()
+    }
+
+    budget = error_budget(kernel, simulate(problem, realization), {}, first=first)
+
+    plain = error_budget(kernel, simulate(problem, realization), {})
+    waits = budget[DelayCause.FIRST_BYTES] / 0.25
+    assert waits == round(waits) > 0
+    assert budget[DelayCause.NETWORK] == pytest.approx(
+        plain[DelayCause.NETWORK] - budget[DelayCause.FIRST_BYTES]
+    )
+
+
 def test_what_is_between_the_parts_is_control_latency() -> None:
     schedule = _simulated()
     last = int(schedule.task_end[:, -1].argmax())

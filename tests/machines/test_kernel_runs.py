@@ -48,6 +48,8 @@ def test_the_kernel_takes_about_as_long_as_was_predicted(
     assert (result["network"], result["sharing"]) == ("kernel", sharing)
     assert abs(result["makespan_error"]) < 0.05
     assert ("early_wall_seconds" in result["transport"]) == (sharing == "assigned")
+    assert result["transport"]["segments"] > 100
+    assert result["verdict"]["guards"] == []
 
 
 def test_nics_that_are_not_what_the_scenario_says_show_in_the_makespan(

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from emu.analysis.explanation import explain
 from emu.cli import app
-from emu.cli.run_commands import draw
+from emu.cli.running import draw
 from emu.problem import Placement, Problem, Realization
 from emu.report.explanation_tables import explanation_tables
 from emu.report.html import write_report
@@ -123,9 +123,9 @@ def test_a_report_that_cannot_be_drawn_fails_no_run(
     def fails(_: Path) -> Path:
         raise ZeroDivisionError("a mistake in a picture")
 
-    monkeypatch.setattr("emu.cli.run_commands.write_report", fails)
+    monkeypatch.setattr("emu.cli.running.write_report", fails)
     written: list[Path] = []
-    monkeypatch.setattr("emu.cli.run_commands.write_trace", written.append)
+    monkeypatch.setattr("emu.cli.running.write_trace", written.append)
     with (tmp_path / "shown.txt").open("w+") as shown:
         draw(tmp_path, terminal(shown))
         shown.seek(0)

@@ -45,6 +45,9 @@ class Evidence:
     stall
         The longest that anything stood still, or that a sender does not look at its
         rate, wall seconds: it catches up.
+    burst
+        What both NICs of the kernel on a flow's way let go at once after a pause: wall
+        seconds of their rates, or real bytes where these are more.
     times
         Stated times of (task, iteration), which no task may undercut; None where
         tasks take the time that they take.
@@ -62,6 +65,7 @@ class Evidence:
     lead: float
     stale: float
     stall: float
+    burst: tuple[float, float] = (0.0, 0.0)
     times: Floats | None = None
     volumes: Floats | None = None
 

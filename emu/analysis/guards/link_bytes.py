@@ -40,10 +40,12 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
     stated = stated_capacities(problem)
     for port, link in enumerate(problem.links):
         capacity = stated[link.name]
+        seconds, size = evidence.burst
+        burst = max(capacity * seconds / scale, size / evidence.byte_scale)
         crossing = np.array([port in hops for hops in problem.hops], dtype=bool)
         over = crossing[edge]
         found = of_flows(
-            ready[over], there[over], sent[over], capacity, capacity * ahead
+            ready[over], there[over], sent[over], capacity, capacity * ahead + burst
         )
         if found is not None:
             yield _finding(link.name, capacity, found)
