@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.analysis.flow_completion import flow_completion
+from emu.experiment.auto_scale import stating
 from emu.experiment.run_experiment import carry_out
 from emu.scenario import load
 from tools.fidelity_study.corpus import draw_scenario
@@ -51,8 +52,8 @@ class Manner:
         Folder of all that is written.
     scales
         Time scales of every scenario, as words: ``auto``, chosen by trials; ``wall``,
-        the one that makes a run as long as ``wall`` says; or a number. Pairs and ranks
-        have the first.
+        the one that makes a run as long as ``wall`` says; or a number. A second word
+        says what ends flows: ``wall fluid``. Pairs and ranks have the first.
     wall, per_event, most_rate
         With ``wall``: wall seconds of one run, of each of its events at least, and real
         bytes per wall second at most; see `prepared`.
@@ -193,6 +194,9 @@ class Campaign:
         self, scenario: Scenario, scale: str
     ) -> tuple[Experiment, ScaleChoice | None]:
         manner = self._manner
+        scale, _, ends = scale.partition(" ")
+        if ends:
+            scenario = stating(scenario, flow_ends=ends)
         if scale == "auto":
             return prepared_auto(scenario)
         if scale != "wall":
