@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.leaks import Held, left_since
 from tests.leftovers import leftovers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["leftovers"]
 
@@ -24,3 +30,12 @@ settings.register_profile(
 )
 settings.register_profile("nightly", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(autouse=True)
+def no_leak() -> Iterator[None]:
+    """Fail a test that leaves a thread, a process, an open file or a socket."""
+    before = Held.now()
+    yield
+    if left := left_since(before):
+        pytest.fail(f"left behind: {'; '.join(sorted(left))}", pytrace=False)

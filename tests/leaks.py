@@ -1,0 +1,102 @@
+"""What a test may not leave: a thread, a child process, an open file or socket.
+
+The check costs 0.1 ms, so that every test has it. Tests that start processes have
+`tests.leftovers` as well, which looks at ports, shared memory and temporary files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Wall seconds in which what is ending may end: the kernel reaps, it does not say when.
+PATIENCE = 2.0
+_DESCRIPTORS = Path("/proc/self/fd")
+_THREADS = Path("/proc/self/task")
+#: What libraries keep for the life of the process, by design.
+_KEPT = (
+    "multiprocessing.resource_tracker",
+    "multiprocessing.forkserver",
+    "/dev/urandom",
+    "/dev/null",
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a process holds at a moment."""
+
+    threads: frozenset[threading.Thread]
+    children: frozenset[str]
+    descriptors: frozenset[tuple[str, int]]
+
+    @classmethod
+    def now(cls) -> Held:
+        """Return what this process holds."""
+        return cls(frozenset(threading.enumerate()), _children(), _descriptors())
+
+    def more_than(self, before: Held) -> list[str]:
+        """Return what is held beside what was held before, in words."""
+        found = [
+            f"thread {thread.name}"
+            for thread in self.threads - before.threads
+            if thread.is_alive()
+        ]
+        found += [
+            f"process {child}: {_command(child)}"
+            for child in self.children - before.children
+        ]
+        for descriptor, _ in self.descriptors - before.descriptors:
+            with contextlib.suppress(OSError):  # closed by another thread
+                target = (_DESCRIPTORS / descriptor).readlink()
+                found.append(f"descriptor {descriptor}: {target}")
+        return [each for each in found if not any(kept in each for kept in _KEPT)]
+
+
+def left_since(before: Held) -> list[str]:
+    """Return what is held beside what was held before, once it has had time to end."""
+    found = Held.now().more_than(before)
+    if not found:
+        return []
+    deadline = time.monotonic() + PATIENCE
+    while found and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.01)
+        found = Held.now().more_than(before)
+    return found
+
+
+def _descriptors() -> frozenset[tuple[str, int]]:
+    """Return the open descriptors with the inodes behind them."""
+    found = []
+    for name in _listed(_DESCRIPTORS):
+        with contextlib.suppress(OSError):  # that of the listing itself
+            found.append((name, os.fstat(int(name)).st_ino))
+    return frozenset(found)
+
+
+def _children() -> frozenset[str]:
+    """Return the ids of the children of all threads; Linux tells them cheaply."""
+    found: list[str] = []
+    for thread in _listed(_THREADS):
+        with contextlib.suppress(OSError):
+            found += Path(f"{_THREADS}/{thread}/children").read_text().split()
+    return frozenset(found)
+
+
+def _listed(folder: Path) -> list[str]:
+    """Return the names in a folder of /proc; none on another system."""
+    return os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 -- a third
+
+
+def _command(child: str) -> str:
+    try:
+        command = Path(f"/proc/{child}/cmdline").read_bytes()
+    except OSError:
+        return "gone by now"
+    return command.replace(b"\0", b" ").decode(errors="replace") or "a zombie"

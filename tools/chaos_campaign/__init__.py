@@ -1,0 +1,1 @@
+"""Seeded kills, stops and resumes of processes of a run, and what came of them."""
