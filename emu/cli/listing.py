@@ -81,6 +81,9 @@ GROUPS: dict[str, dict[str, Listed]] = {
             "lab_commands",
             "Run your own programs on emulated machines with kernel NICs.",
         ),
+        "clean": Listed(
+            "clean_commands", "Remove files that a killed process or a power cut left."
+        ),
     },
     "Look at a run": {
         "report": Listed("report_commands", "Write report.html, which opens offline."),

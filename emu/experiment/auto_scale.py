@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +19,7 @@ from emu.experiment.scale_search import ScaleSearch, ScaleTrial
 from emu.problem import Problem, Realization
 from emu.scenario import Experiment, build_job, open_data, prepare, realize
 from emu.scenario.run_sections import AUTO
+from emu.scratch import scratch_folder
 from emu.simulation import simulate
 
 if TYPE_CHECKING:
@@ -162,13 +161,13 @@ def try_out(experiment: Experiment, allow: tuple[str, ...] = ()) -> ScaleTrial:
     settings = emulation_settings(experiment.scenario, allow=allow, host_of={})
     policy = experiment.chosen_policy()
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="emu-trial-") as folder:
+    with scratch_folder("trial") as folder:
         run = emulate(
             experiment.problem,
             policy,
             settings,
             experiment.realization,
-            log=Path(folder) / "agent.log",
+            log=folder / "agent.log",
         )
     cost = time.monotonic() - began
     replayed = simulate(

@@ -6,13 +6,13 @@ import contextlib
 import io
 import os
 import sys
-import tempfile
 import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.graph_data.sampling import stream_key
+from emu.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +75,7 @@ def _metis(structure: Structure, parts: int) -> NDArray[np.int32]:
     # METIS keeps its stack in files "metis<pid>.<n>" of the working directory, which a
     # kill would leave there, and an unwritable one would stop it.
     with (
-        tempfile.TemporaryDirectory(prefix="emu-metis-") as scratch,
+        scratch_folder("metis") as scratch,
         contextlib.chdir(scratch),
         _silence(),
     ):

@@ -55,7 +55,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     for row in rows:
         victim = "a task" if row["victim"] in TASKS else row["victim"]
         groups[victim, row["action"]].append(row)
-    head = "victim action trials failed named median most left wrong".split()
+    head = ["victim", "action", "trials", "failed", "named"]
+    head += ["median", "most", "left", "wrong"]
     lines = ["{:12} {:11} {:>6} {:>6} {:>6} {:>8} {:>7} {:>5} {:>6}".format(*head)]
     for (victim, action), group in sorted(groups.items()):
         failed = [row for row in group if row["code"] not in (0, -9)]

@@ -1,0 +1,76 @@
+"""What killed processes leave is found and removed, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from emu.scratch import left_behind, remove, scratch_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAKES = """
+import os, signal, sys
+from emu.atomic_file import whole_file
+from emu.scratch import scratch_folder
+with scratch_folder("trial") as folder, whole_file(Path(sys.argv[1])) as partial:
+    (folder / "agent.log").write_text("x")
+    partial.write_text("x")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a temporary directory of this test's own."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+def test_what_a_killed_process_left_is_found_and_removed(
+    temporary: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "runs/golden"
+    run.mkdir(parents=True)
+    killed = subprocess.run(
+        [sys.executable, "-c", MAKES, str(run / "result.json")], check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    found = left_behind(tmp_path / "runs")
+
+    assert {path.parent for path in found} == {temporary, run}
+    for path in found:
+        remove(path)
+    assert [*temporary.iterdir(), *run.iterdir()] == []
+
+
+def test_what_lives_or_is_of_others_stays(temporary: Path, tmp_path: Path) -> None:
+    gone = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (temporary / f"emu-trial-{gone}-link").symlink_to(elsewhere)
+    (temporary / f"emu-thesis-{gone}-abc").mkdir()
+    (temporary / f"emu-trial-{gone}-file").write_text("no folder")
+    (tmp_path / ".notes.partial").write_text("no number")
+    (tmp_path / f".mine.{os.getpid()}.partial").write_text("is being written")
+    if os.getuid() == 0:
+        (temporary / f"emu-metis-{gone}-other").mkdir()
+        os.chown(temporary / f"emu-metis-{gone}-other", 12345, -1)
+
+    with scratch_folder("metis"):
+        assert left_behind(tmp_path) == []
