@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MAKES = """
 import os, signal, sys
+from pathlib import Path
 from emu.atomic_file import whole_file
 from emu.scratch import scratch_folder
 with scratch_folder("trial") as folder, whole_file(Path(sys.argv[1])) as partial:

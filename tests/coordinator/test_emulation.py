@@ -164,16 +164,24 @@ from tests.coordinator.emulated import Acts, golden
 from emu.coordinator import EmulatedRun, EmulationSettings, emulate
 problem, realization = golden(3)
 acts = Acts(sys.argv[3], lambda: print("now", flush=True), problem)
-settings = EmulationSettings(time_scale=1.0, byte_scale=20000.0)
+settings = EmulationSettings(time_scale=1.0, byte_scale=20000.0, silence=2.0)
 log = Path(sys.argv[2])
 emulate(problem, "oes", settings, realization, log=log, observer=acts)
 """
 
 
-@pytest.mark.parametrize("moment", ["listening", "began"])
-def test_kill_of_the_coordinator(
-    moment: str, tmp_path: Path, leftovers: Leftovers
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        ("listening", signal.SIGKILL),
+        ("began", signal.SIGKILL),
+        ("joined", signal.SIGSTOP),
+    ],
+)
+def test_kill_or_stop_of_the_coordinator(
+    moment: str, number: signal.Signals, tmp_path: Path, leftovers: Leftovers
 ) -> None:
+    """All others end: a dead one is seen at once, a stopped one by its silence."""
     arguments = [str(Path(__file__).parents[2]), str(tmp_path / "agent.log"), moment]
     with subprocess.Popen(
         [sys.executable, "-c", SCRIPT, *arguments], stdout=subprocess.PIPE, text=True
@@ -181,13 +189,15 @@ def test_kill_of_the_coordinator(
         assert coordinator.stdout is not None
         assert coordinator.stdout.readline() == "now\n"
         leftovers.note()
+        coordinator.send_signal(number)
+        begun, itself = time.monotonic(), {psutil.Process(coordinator.pid)}
+        while {*leftovers.alive()} - itself and time.monotonic() - begun < 10:
+            time.sleep(0.02)
+        others = {*leftovers.alive()} - itself
+        print(f"all gone after {time.monotonic() - begun:.2f} s")  # noqa: T201
         coordinator.kill()
-    begun = time.monotonic()
-    while leftovers.alive() and time.monotonic() - begun < 10:
-        time.sleep(0.02)
 
-    print(f"all gone after {time.monotonic() - begun:.2f} s")  # noqa: T201
-    assert leftovers.alive() == []
+    assert others == set()
 
 
 @pytest.mark.parametrize(
