@@ -14,8 +14,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import uvloop
+
 #: Wall seconds in which what is ending may end: the kernel reaps, it does not say when.
 PATIENCE = 2.0
+# libuv has one pipe for signals, made with the first loop, for the life of the process.
+uvloop.new_event_loop().close()
 _DESCRIPTORS = Path("/proc/self/fd")
 _THREADS = Path("/proc/self/task")
 #: What libraries keep for the life of the process, by design.
@@ -24,6 +28,8 @@ _KEPT = (
     "multiprocessing.forkserver",
     "/dev/urandom",
     "/dev/null",
+    ".ttf",  # fonts of matplotlib
+    "libxsmm",  # of torch
     ".npy",  # mapped arrays of data sets that bounded caches keep
 )
 
