@@ -23,6 +23,7 @@ from emu.coordinator import EmulationSettings, emulate
 from emu.errors import NodeLost
 from emu.launch import ExternalLauncher
 from tests.coordinator.emulated import Acts, golden
+from tools.launch_study.hosts import ip, namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,45 +43,22 @@ ROOT = Path(__file__).parents[2]
 TOKEN = "for-this-test"  # noqa: S105
 
 
-def ip(command: str, *, check: bool = True) -> None:
-    subprocess.run(
-        ["ip", *command.split()], check=check, capture_output=True, text=True
-    )
-
-
 @pytest.fixture
 def hosts() -> Iterator[list[str]]:
     """Two namespaces, each with a veth to a bridge of the host's own namespace."""
-    with namespaces(2) as names:
+    with namespaces_or_skip(2) as names:
         yield names
 
 
 @contextlib.contextmanager
-def namespaces(count: int) -> Iterator[list[str]]:
-    """Yield the address of the bridge, and the names of so many namespaces."""
-    number = os.getpid() % 250
-    bridge = f"emu{number}"
-    names = [f"emu{number}h{i}" for i in range(2, 2 + count)]
-    try:
+def namespaces_or_skip(count: int) -> Iterator[list[str]]:
+    """Yield `namespaces`, where they can be made."""
+    with contextlib.ExitStack() as stack:
         try:
-            ip(f"link add {bridge} type bridge")
+            names = stack.enter_context(namespaces(count))
         except subprocess.CalledProcessError as error:
             pytest.skip(f"no bridge can be made here: {error.stderr.strip()}")
-        ip(f"addr add 10.213.{number}.1/24 dev {bridge}")
-        ip(f"link set {bridge} up")
-        for address, name in enumerate(names, start=2):
-            ip(f"netns add {name}")
-            ip(f"link add {name} type veth peer name eth0 netns {name}")
-            ip(f"link set {name} master {bridge} up")
-            ip(f"-n {name} addr add 10.213.{number}.{address}/24 dev eth0")
-            ip(f"-n {name} link set eth0 up")
-            ip(f"-n {name} link set lo up")
-        yield [f"10.213.{number}.1", *names]
-    finally:
-        for name in names:
-            ip(f"netns del {name}", check=False)
-            ip(f"link del {name}", check=False)
-        ip(f"link del {bridge}", check=False)
+        yield names
 
 
 class Joined:

@@ -1,0 +1,1 @@
+"""Hosts made of network namespaces, and engines that start agents on them."""

@@ -1,0 +1,93 @@
+"""How each engine starts the agents of a run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from tools.launch_study.hosts import ROOT
+
+if TYPE_CHECKING:
+    from tools.launch_study.hosts import SshHosts
+
+TOKEN = "of-this-study"  # noqa: S105 -- of no use to anybody
+_PORT, _RENDEZVOUS = 7123, 29417
+
+
+class Engine:
+    """Arguments of ``emu run``, and processes that start its agents.
+
+    Parameters
+    ----------
+    name
+        ``local``, ``ssh``, ``mpirun`` or ``torchrun``.
+    """
+
+    def __init__(self, name: str, hosts: SshHosts) -> None:
+        self.name, self._hosts = name, hosts
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    def arguments(self) -> list[str]:
+        """Return what the command is told of it."""
+        hosts = self._hosts
+        if self.name == "local":
+            return []
+        if self.name == "ssh":
+            file = hosts.folder / "ip_config.txt"
+            file.write_text("".join(f"{each}\n" for each in hosts.addresses))
+            ssh = ["--hosts", str(file), "--ssh", hosts.ssh]
+            return [*ssh, "--agent-command", hosts.agent]
+        count = str(len(hosts.addresses))
+        return ["--agents", count, "--listen", f"{hosts.bridge}:{_PORT}"]
+
+    def start(self) -> None:
+        """Start what starts agents, where the command does not do that itself."""
+        agent = f"{self._hosts.agent} {self._hosts.bridge}:{_PORT} --patience 60"
+        if self.name == "mpirun":
+            self._start(self._mpirun(agent))
+        if self.name == "torchrun":
+            for host in self._hosts.addresses:
+                self._start([*self._hosts.ssh.split(), host, self._torchrun(agent)])
+
+    def _mpirun(self, agent: str) -> list[str]:
+        addresses = self._hosts.addresses
+        command = ["mpirun", "--allow-run-as-root", "--bind-to", "none"]
+        command += ["--mca", "plm_rsh_agent", self._hosts.ssh]
+        command += ["--host", ",".join(f"{each}:1" for each in addresses)]
+        return [*command, "-x", "EMU_TOKEN", "sh", "-c", agent]
+
+    def _torchrun(self, agent: str) -> str:
+        addresses = self._hosts.addresses
+        return (
+            f"export EMU_TOKEN={TOKEN}; {sys.executable} -m torch.distributed.run "
+            f"--no-python --nnodes {len(addresses)} --nproc-per-node 1 --rdzv-id study "
+            f"--rdzv-backend c10d --rdzv-endpoint {addresses[0]}:{_RENDEZVOUS} "
+            f"sh -c '{agent}'"
+        )
+
+    def _start(self, command: list[str]) -> None:
+        with (self._hosts.folder / f"{self.name}.log").open("ab") as log:
+            self._children.append(
+                subprocess.Popen(
+                    command,
+                    cwd=ROOT,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env={**os.environ, "EMU_TOKEN": TOKEN},
+                )
+            )
+
+    def stop(self) -> None:
+        """Wait for what was started; end it when it stays."""
+        with ExitStack() as stack:
+            for child in self._children:
+                stack.callback(child.wait)
+                stack.callback(child.kill)
+                try:
+                    child.wait(10)
+                except subprocess.TimeoutExpired:
+                    continue
