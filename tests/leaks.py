@@ -28,7 +28,7 @@ _KEPT = (
     "multiprocessing.forkserver",
     "/dev/urandom",
     "/dev/null",
-    "/dev/shm/pym-",  # the heap of multiprocessing
+    "/pym-",  # the heap of multiprocessing
     ".ttf",  # fonts of matplotlib
     "libxsmm",  # of torch
     ".npy",  # mapped arrays of data sets that bounded caches keep
