@@ -43,6 +43,12 @@ def audit(
             help="Scenario that states times and volumes; default is the run's copy.",
         ),
     ] = None,
+    policy: Annotated[  # noqa: FBT002 - typer makes it an option
+        bool,
+        typer.Option(
+            "--policy", help="Recompute the rates by the scenario's rule, slowly."
+        ),
+    ] = False,
     json_target: JsonTarget = None,
 ) -> None:
     """Check a schedule against the paper's constraints.
@@ -58,7 +64,7 @@ def audit(
         raise ScenarioError(str(error), file="--tolerance or --relative") from error
     subject = read_to_audit(result, scenario)
     allowed = subject.tolerance if stated is None else stated
-    report = subject.audit(allowed, share)
+    report = subject.audit(allowed, share, rule=policy)
     content = {
         "tolerance": allowed,
         "relative": share,

@@ -10,8 +10,10 @@ import numpy as np
 from emu.analysis.audit import PUNCTUALITY, ROUNDING, audit
 from emu.analysis.guards import Evidence, examine
 from emu.analysis.host_metrics import host_figures
+from emu.analysis.rule_audit import rule_audit
 from emu.errors import DataError, ScenarioError
 from emu.network import pace_at
+from emu.problem import Problem
 from emu.runs.array_files import read_frames
 from emu.runs.recorded_run import load_run
 from emu.runs.result_file import read_result
@@ -45,11 +47,13 @@ class ToAudit:
     tolerance
         Seconds by which its times may usually be off.
     policy
-        Rate policy that made it.
+        Rate policy that is stated, or that a portfolio chose.
     times, least_times, volumes, makespan
         As `emu.analysis.audit.audit` takes them.
     evidence
         What the processes of an emulated run reported, for its guards.
+    expected
+        Times and volumes that rules look ahead by.
     silent
         One sentence per thing that could not be compared.
     """
@@ -63,10 +67,18 @@ class ToAudit:
     least_times: Floats | None = None
     volumes: Floats | None = None
     evidence: Evidence | None = None
+    expected: Realization | None = None
     silent: tuple[str, ...] = ()
 
-    def audit(self, tolerance: float, relative: float) -> AuditReport:
+    def audit(
+        self, tolerance: float, relative: float, *, rule: bool = False
+    ) -> AuditReport:
         """Return what is broken of (5)-(15), and what the guards find.
+
+        Parameters
+        ----------
+        rule
+            Whether to recompute the rates, too, where there are any.
 
         Raises
         ------
@@ -82,6 +94,13 @@ class ToAudit:
             volumes=self.volumes,
             makespan=self.makespan,
         )
+        if rule and self.schedule.rates is not None and self.expected is not None:
+            checked, wrong = rule_audit(self.schedule, self.policy, self.expected)
+            report = replace(
+                report,
+                violations=[*report.violations, *wrong],
+                checked={**report.checked, "rule": checked},
+            )
         if self.evidence is None:
             return report
         return replace(report, findings=examine(self.evidence))
@@ -117,6 +136,7 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
         _makespan(read_json(path / "result.json" if path.is_dir() else path)),
         times=None if realization is None else realization.times,
         volumes=None if realization is None else realization.volumes,
+        expected=realization,
         silent=tuple(silent),
     )
 
@@ -144,12 +164,7 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     own = stated
     if own is None and "scenario" in run.manifest:
         own = Scenario.model_validate(run.manifest["scenario"])
-    realization, silent = (
-        None,
-        ["manifest.json holds no scenario: nothing says what to expect"],
-    )
-    if own is not None:
-        realization, silent = _realized(own, schedule, str(run.path))
+    realization, silent = _realized(own, schedule, str(run.path))
     least = volumes = None
     if realization is not None and emulation.get("compute") != "real":
         least = realization.times
@@ -166,14 +181,22 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         run.name,
         schedule,
         PUNCTUALITY / time_scale,
-        run.policy,
+        _rule(run, own),
         _makespan(run.result),
         times=None if run.measured is None else run.measured.times,
         least_times=least,
         volumes=volumes,
         evidence=evidence,
+        expected=realization,
         silent=tuple(silent),
     )
+
+
+def _rule(run: RecordedRun, stated: Scenario | None) -> str:
+    """Return the rule that the scenario states; the run's own word if it chose one."""
+    if stated is None or stated.schedule.policy == "portfolio":
+        return run.policy
+    return str(stated.schedule.policy)
 
 
 def _evidence(
@@ -220,7 +243,7 @@ def _makespan(content: Mapping[str, Any]) -> float:
 
 
 def _realized(
-    scenario: Scenario, schedule: Schedule, path: str
+    scenario: Scenario | None, schedule: Schedule, path: str
 ) -> tuple[Realization | None, list[str]]:
     """Return the times and volumes that a scenario states, or why not.
 
@@ -229,15 +252,20 @@ def _realized(
     DataError
         When they are of a job of another shape.
     """
+    if scenario is None:
+        return None, ["manifest.json holds no scenario: nothing says what to expect"]
     try:
-        realization = realize(scenario, build_job(scenario))
+        job = build_job(scenario)
+        realization = realize(scenario, job)
     except (DataError, ScenarioError) as error:
         return None, [f"times and volumes are not compared: {error}"]
     try:
         realization.check_shapes(schedule.problem.job)
     except ValueError as error:
         raise DataError(f"is not of its scenario: {error}", path=path) from error
-    return realization, []
+    # What the machines take is the scenario's to say, not the run's.
+    placed = Problem(schedule.problem.cluster, job, schedule.problem.placement)
+    return placed.taken(realization), []
 
 
 def gathered(

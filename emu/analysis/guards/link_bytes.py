@@ -8,7 +8,7 @@ import numpy as np
 
 from emu.analysis.guards.bucket import Overflow, of_flows
 from emu.analysis.guards.evidence import CLOCKS
-from emu.analysis.guards.stated import stated_capacities
+from emu.analysis.guards.stated import stated_capacities, stated_hops
 from emu.analysis.violation import Finding
 
 if TYPE_CHECKING:
@@ -37,18 +37,16 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
     problem, scale = evidence.schedule.problem, evidence.time_scale
     ahead = (evidence.lead + evidence.stale + CLOCKS) / scale
     edge, ready, there, sent = _flows(evidence)
-    stated = stated_capacities(problem)
-    for port, link in enumerate(problem.links):
-        capacity = stated[link.name]
+    crossed = stated_hops(problem)
+    for link, capacity in stated_capacities(problem).items():
+        over = np.array([link in hops for hops in crossed], dtype=bool)[edge]
         seconds, size = evidence.burst
         burst = max(capacity * seconds / scale, size / evidence.byte_scale)
-        crossing = np.array([port in hops for hops in problem.hops], dtype=bool)
-        over = crossing[edge]
         found = of_flows(
             ready[over], there[over], sent[over], capacity, capacity * ahead + burst
         )
         if found is not None:
-            yield _finding(link.name, capacity, found)
+            yield _finding(link, capacity, found)
 
 
 def _finding(link: str, capacity: float, found: Overflow) -> Finding:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.analysis.audit import PUNCTUALITY, audit
-from emu.analysis.guards.stated import stated_capacities
+from emu.analysis.guards.stated import stated_capacities, stated_hops
 from emu.analysis.violation import Finding
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def constraints(evidence: Evidence) -> Iterator[Finding]:
         relative=_EXACTNESS,
         least_times=evidence.times,
         volumes=evidence.volumes,
+        makespan=evidence.schedule.makespan,
     )
     seen = set()
     for violation in report.violations:
@@ -91,9 +92,9 @@ def earliest_ends(problem: Problem, times: Floats, volumes: Floats) -> Floats:
         Seconds of (task, iteration), bytes of (edge, iteration).
     """
     job, stated = problem.job, stated_capacities(problem)
-    capacities = [stated[link.name] for link in problem.links]
     narrowest = [
-        min((capacities[p] for p in hops), default=np.inf) for hops in problem.hops
+        min((stated[link] for link in hops), default=np.inf)
+        for hops in stated_hops(problem)
     ]
     alone = (volumes / np.array(narrowest).reshape(-1, 1)).tolist()
     ends = np.zeros((len(job.tasks), job.iterations)).tolist()
