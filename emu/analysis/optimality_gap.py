@@ -78,7 +78,8 @@ def placement_gap(
         shorter; ``placement_gap`` the share of the makespan that is left to gain at
         most.
     """
-    bound = placement_bound(problem.job, problem.cluster, realization, seconds=seconds)
+    reference = problem.reference(realization)
+    bound = placement_bound(problem.job, problem.cluster, reference, seconds=seconds)
     bound = min(bound, makespan)  # exact to rounding
     left = 1.0 - bound / makespan if makespan else 0.0
     return {"placement_bound": bound, "placement_gap": left}

@@ -107,7 +107,8 @@ def task_moves(base: Change) -> TaskMoves:
         When the realization does not fit the job.
     """
     problem = base.problem
-    near = list(neighbours(problem, base.realization))
+    reference = problem.reference(base.realization)
+    near = list(neighbours(problem, reference))
     most = affordable(problem.job, base.policy, FLOWS, MOST_MOVES)
     if len(near) > most:
         near_bounds = _bounds(base, near)
@@ -120,7 +121,7 @@ def task_moves(base: Change) -> TaskMoves:
     found = []
     for neighbour in near:
         moved = Problem(problem.cluster, problem.job, neighbour.placement)
-        after = makespan(moved, base.realization, base.policy)
+        after = makespan(moved, moved.taken(reference), base.policy)
         found.append(TaskMove(neighbour, moved, after, before - after, ""))
     found.sort(key=lambda move: move.makespan)
     explained = [

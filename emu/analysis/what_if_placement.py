@@ -66,7 +66,8 @@ def _placed(
     base: Change, kind: str, what: str, cluster: Cluster, policy: str
 ) -> Iterator[Change]:
     job = base.problem.job
-    profile = Profile(base.realization.times, base.realization.volumes)
+    reference = base.problem.reference(base.realization)
+    profile = Profile(reference.times, reference.volumes)
     # The portfolio is a choice among policies; whichever it is, the search needs one.
     rates = base.policy if base.policy != "portfolio" else "oes"
     try:
@@ -79,4 +80,5 @@ def _placed(
         return
     if placement != base.problem.placement:
         problem = Problem(cluster, job, placement)
-        yield replace(base, kind=kind, what=what, problem=problem)
+        taken = problem.taken(reference)
+        yield replace(base, kind=kind, what=what, problem=problem, realization=taken)

@@ -10,7 +10,7 @@ from emu.errors import PlacementError, ScenarioError
 from emu.placement.neighbours import difference, moved
 from emu.problem import Problem, Profile
 from emu.report import Candidate
-from emu.scenario import at_speed, build_job, load, place, prepare, profile_of
+from emu.scenario import build_job, load, place, prepare, profile_of
 from emu.scenario.pins import process_of
 from emu.scenario.suggestion import nearest
 from emu.simulation import makespan
@@ -108,7 +108,8 @@ def _placed(base: Experiment, policy: str) -> Problem:
         return base.problem
     scenario, cluster = placed_by(base.scenario, policy), base.problem.cluster
     job = build_job(scenario)
-    profile = profile_of(scenario, job, base.realization)
+    reference = base.problem.reference(base.realization)
+    profile = profile_of(scenario, job, reference)
     found = place(scenario, job, cluster, profile=profile)
     return Problem(cluster, job, found.placement)
 
@@ -122,7 +123,7 @@ def _candidate(
     policy: str = "",
 ) -> Candidate:
     policy = policy or base.policy
-    realization = at_speed(base.scenario, problem, base.realization, base.problem)
+    realization = problem.taken(base.problem.reference(base.realization))
     expected = Profile(realization.times, realization.volumes)
     length = makespan(problem, realization, policy, profile=expected)
     return Candidate(

@@ -36,6 +36,8 @@ def placement_bound(
 
     Parameters
     ----------
+    realization
+        With reference times, see `emu.problem.slowness`.
     nodes, seconds
         How long to branch at most, each 0 for no limit of this kind; without either it
         is the linear program alone.

@@ -32,7 +32,8 @@ class Candidates(NamedTuple):
     arrays
         What `emu.simulation` needs besides the placement.
     times, volumes
-        The realization: the same for every candidate (common random numbers, A20).
+        The realization: the same for every candidate (common random numbers, A20), with
+        reference times.
     fixed
         Machine of every pinned task, -1 for the others.
     unit_start, unit_task
@@ -44,9 +45,10 @@ class Candidates(NamedTuple):
         Bytes of every edge in the whole run.
     head, tail
         Least time from the start to the first flow of an edge, and from the end of its
-        last flow to the makespan; seconds.
+        last flow to the makespan, with every task on the machine where it is fastest;
+        seconds.
     least
-        Makespan if every transfer took no time; seconds.
+        Makespan if every transfer took no time, likewise; seconds.
     """
 
     arrays: JobArrays
@@ -76,7 +78,7 @@ def candidates(space: Space, realization: Realization, policy: str) -> Candidate
     arrays = MakespanEvaluator(space.job, space.cluster, policy).arrays
     # Copies, in one order and writeable: one compilation for every realization.
     times = np.array(realization.times, order="C")
-    head, tail, least = _without_transfers(arrays, times)
+    head, tail, least = _without_transfers(arrays, _least_times(space, arrays, times))
     sizes = [len(unit.tasks) for unit in space.units]
     return Candidates(
         arrays,
@@ -93,6 +95,14 @@ def candidates(space: Space, realization: Realization, policy: str) -> Candidate
         tail,
         float(least),
     )
+
+
+def _least_times(space: Space, arrays: JobArrays, times: Floats) -> Floats:
+    """Return the times of every task on the machine where it is fastest."""
+    pinned = space.fixed >= 0
+    least = arrays.slowness.min(axis=1)
+    least[pinned] = arrays.slowness[pinned, space.fixed[pinned]]
+    return np.asarray(times * least[:, None])
 
 
 @compiled

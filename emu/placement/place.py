@@ -88,9 +88,9 @@ def place(
     name
         Of the placement policy; by position, since ``policy`` is an option.
     profile
-        Times and volumes to judge placements by. ``etp`` and ``best`` need one; the
-        others are simulated once when there is one, with the same draws, so that the
-        makespans of all policies compare.
+        Reference times, and volumes, to judge placements by. ``etp`` and ``best`` need
+        one; the others are simulated once when there is one, with the same draws, so
+        that the makespans of all policies compare.
     seed
         Of all that is drawn.
     tasks
@@ -129,9 +129,9 @@ def place(
     if profile is None:
         return PlacementResult(placement, name)
     job = replace(job, iterations=iterations)
-    simulated = makespan(
-        Problem(cluster, job, placement), common_draws(profile, seed, iterations), rates
-    )
+    problem = Problem(cluster, job, placement)
+    taken = problem.taken(common_draws(profile, seed, iterations))
+    simulated = makespan(problem, taken, rates)
     return PlacementResult(placement, name, makespan=simulated, evaluations=1)
 
 

@@ -116,7 +116,7 @@ class Space:
 
     @cached_property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """Positions of interchangeable units: same kinds, equal demands on everything.
+        """Positions of interchangeable units: same kinds, demands and slowness.
 
         All demands count, also those that no machine of this cluster limits.
         """
@@ -128,7 +128,10 @@ class Space:
             # Ties for slots go by position: tasks that take some are not alike.
             takes = tuple(t for t in unit.tasks if self.job.tasks[t].takes)
             rounds = tuple(self.job.rounds[t] for t in unit.tasks)
-            members[unit.kinds, demands, takes, rounds].append(position)
+            slower = tuple(
+                tuple(sorted(self.job.tasks[t].slowness.items())) for t in unit.tasks
+            )
+            members[unit.kinds, demands, takes, rounds, slower].append(position)
         return tuple(tuple(units) for units in members.values())
 
     def fits(self, machines: NDArray[np.int64]) -> bool:

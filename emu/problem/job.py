@@ -12,6 +12,7 @@ or a stated one, and its edges carry nothing but order.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -57,6 +58,9 @@ class Task:
         for none.
     gate
         Whether no process runs it: the scheduler ends it after its time.
+    slowness
+        Machine -> what a reference time of this task is multiplied with there, p_j^m
+        over p_j, positive; 1 on the others.
     """
 
     name: str
@@ -70,6 +74,7 @@ class Task:
     takes: str = ""
     frees: str | None = None
     gate: bool = False
+    slowness: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def gives_back(self) -> str:
@@ -116,7 +121,8 @@ class Job:
         When all tasks are gates, there are no iterations, a name occurs twice, an edge
         points nowhere, has a negative lag or is a loop without lag, edges without lag
         form a cycle, tasks of one process are pinned to different machines, or a
-        process is called as a task of another one.
+        process is called as a task of another one, or a slowness is not positive and
+        finite.
     """
 
     tasks: tuple[Task, ...]
@@ -132,6 +138,8 @@ class Job:
         for task in self.tasks:
             if task.iterations is not None and task.iterations < 1:
                 raise ValueError(f"task {task.name} has {task.iterations} iterations")
+            if not all(0 < slower < math.inf for slower in task.slowness.values()):
+                raise ValueError(f"task {task.name}: slowness must be positive, finite")
         for name, count in Counter(task.name for task in self.tasks).items():
             if count > 1:
                 raise ValueError(f"task {name} occurs {count} times")

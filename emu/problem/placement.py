@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from typing_extensions import override
 
+from emu.problem.profile import Realization
 from emu.problem.slots import Pool, pools_of, slot_violations
+from emu.problem.slowness import slowness
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -111,6 +113,22 @@ class Problem:
         """Speed of the machine of every task, shape (tasks,)."""
         machines = self.cluster.machines
         return np.array([machines[m].speed for m in self.placement.machine_of])
+
+    @cached_property
+    def slowness(self) -> NDArray[np.float64]:
+        """What a reference time of every task is multiplied with, shape (tasks,)."""
+        everywhere = slowness(self.job, self.cluster)
+        return everywhere[np.arange(len(self.job.tasks)), self.placement.machine_of]
+
+    def taken(self, reference: Realization) -> Realization:
+        """Return what the machines of this placement take, from reference times."""
+        times = reference.times * self.slowness[:, None]
+        return Realization(times, reference.volumes)
+
+    def reference(self, taken: Realization) -> Realization:
+        """Return the reference times of what the machines of this placement take."""
+        times = taken.times / self.slowness[:, None]
+        return Realization(times, taken.volumes)
 
     @cached_property
     def pools(self) -> tuple[Pool, ...]:

@@ -48,6 +48,7 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
                 "takes": task.takes,
                 "frees": task.gives_back,
                 "gate": task.gate,
+                "slowness": dict(task.slowness),
                 "machine": machine,
             }
             for task, machine in zip(
@@ -115,6 +116,7 @@ def problem_from_json(data: Any, path: str) -> Problem:
                     takes=task.get("takes", ""),
                     frees=task.get("frees"),
                     gate=task.get("gate", False),
+                    slowness=task.get("slowness", {}),
                 )
                 for task in data["tasks"]
             ),

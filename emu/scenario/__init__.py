@@ -6,7 +6,7 @@ Must not know: sockets, node processes, how a schedule is made.
 from emu.scenario.experiment import Experiment, prepare
 from emu.scenario.placing import place
 from emu.scenario.profile_file import ProfileFile, read_profile, write_profile
-from emu.scenario.realize import at_speed, build_job, open_data, profile_of, realize
+from emu.scenario.realize import build_job, open_data, profile_of, realize
 from emu.scenario.scenario import Scenario, json_schema
 from emu.scenario.scenario_file import find_errors, load
 
@@ -14,7 +14,6 @@ __all__ = [
     "Experiment",
     "ProfileFile",
     "Scenario",
-    "at_speed",
     "build_job",
     "find_errors",
     "json_schema",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from emu.problem.links import ImpossibleRoute
 from emu.scenario.cluster_section import MachineSection
 from emu.scenario.custom_section import CustomJobSection, CustomTaskSection
+from emu.scenario.device_times import device_errors
 from emu.scenario.dgtp_section import DgtpJobSection
 from emu.scenario.network_section import network_errors
 from emu.scenario.p3_errors import replica_errors
@@ -181,7 +182,7 @@ def _known(name: str, among: Collection[str]) -> str:
 
 
 def _enough(
-    values: float | tuple[float, ...], iterations: int, trail: Trail
+    values: object, iterations: int, trail: Trail
 ) -> Iterator[tuple[Trail, str]]:
     if isinstance(values, tuple) and len(values) < iterations:
         problem = (
@@ -310,6 +311,10 @@ def _structure(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         yield ("placement", "tasks"), problem
 
 
+def _devices(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    yield from device_errors(scenario.job, scenario.cluster)
+
+
 def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     if isinstance(scenario.job, CustomJobSection) or scenario.profile is not None:
         return
@@ -343,5 +348,6 @@ _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"cluster", "job", "placement"}, _rooms),
     ({"cluster", "job"}, _resources),
     ({"cluster", "job"}, _slots),
+    ({"cluster", "job"}, _devices),
     ({"cluster", "job", "profile"}, _times),
 )

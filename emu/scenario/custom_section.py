@@ -15,6 +15,7 @@ from emu.scenario.quantities import (
     SizePerIteration,
     TaskName,
     Window,
+    default_time,
 )
 from emu.scenario.section import Resources, Section
 from emu.workloads import CustomFlow, CustomTask, custom_job, custom_realization
@@ -31,7 +32,7 @@ class CustomTaskSection(Section):
     kind: Name = "task"
     """``graph_store``, ``sampler``, ``worker``, ``parameter_server`` or any word."""
     time: DurationPerIteration
-    """Execution time, one or one per iteration."""
+    """Execution time, one or one per iteration, or ``{default: ..., DEVICE: ...}``."""
     demands: Resources = Resources()
     """What the task needs of its machine."""
     pin: Name | None = None
@@ -88,7 +89,7 @@ class CustomJobSection(Section):
         return [
             CustomTask(
                 task.name,
-                task.time,
+                default_time(task.time),
                 task.kind,
                 task.demands.amounts(),
                 task.pin,

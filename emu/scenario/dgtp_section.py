@@ -12,13 +12,14 @@ from emu.graph_data import ALL_NEIGHBOURS
 from emu.scenario.quantities import (
     DEFAULT_WINDOW,
     Count,
-    Duration,
+    DurationPerDevice,
     Few,
     FileName,
     FilePath,
     Positive,
     Seed,
     Window,
+    default_time,
     word_or_list,
 )
 from emu.scenario.section import Resources, Section
@@ -91,28 +92,31 @@ class DemandsSection(Section):
 
 
 class TimesSection(Section):
-    """Execution time of one task of each kind, for ``timed`` and ``padded``."""
+    """Execution time of one task of each kind, for ``timed`` and ``padded``.
 
-    graph_store: Duration | None = None
+    One time, or one per device of the machines: ``{default: 40 ms, a100: 12 ms}``.
+    """
+
+    graph_store: DurationPerDevice | None = None
     """Collect the features of one iteration for all samplers."""
-    sampler: Duration | None = None
+    sampler: DurationPerDevice | None = None
     """Assemble one mini-batch."""
-    worker: Duration | None = None
+    worker: DurationPerDevice | None = None
     """Forward and backward; where workers sum gradients, the step as well."""
-    parameter_server: Duration | None = None
+    parameter_server: DurationPerDevice | None = None
     """Average gradients and step."""
-    all_reduce: Duration = 0.0
+    all_reduce: DurationPerDevice = 0.0
     """Send, or take in, one part of the gradients (``sync: ring``)."""
-    graph_store_hop: Duration | None = None
+    graph_store_hop: DurationPerDevice | None = None
     """Answer one hop (multi-round sampling)."""
-    sampler_hop: Duration | None = None
+    sampler_hop: DurationPerDevice | None = None
     """Ask for one hop (multi-round sampling)."""
-    sampler_fetch: Duration | None = None
+    sampler_fetch: DurationPerDevice | None = None
     """Ask for the features (multi-round sampling)."""
 
     def stated(self) -> dict[str, float]:
-        """Return kind -> seconds, of those that are stated."""
-        return {kind: t for kind, t in self if t is not None}
+        """Return kind -> seconds on the default device, of those that are stated."""
+        return {kind: default_time(t) for kind, t in self if t is not None}
 
 
 class TrainingSection(Section):

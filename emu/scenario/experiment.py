@@ -10,7 +10,7 @@ from typing_extensions import override
 from emu.errors import PlacementError
 from emu.problem import Problem, Profile, Realization
 from emu.scenario.placing import place
-from emu.scenario.realize import at_speed, build_job, profile_of, realize
+from emu.scenario.realize import build_job, profile_of, realize
 from emu.simulation import best_policy, simulate
 
 if TYPE_CHECKING:
@@ -98,5 +98,4 @@ def prepare(
     if broken:
         raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")
     problem = Problem(cluster, job, found.placement)
-    taken = at_speed(scenario, problem, realization)
-    return Experiment(scenario, problem, taken, found)
+    return Experiment(scenario, problem, problem.taken(realization), found)

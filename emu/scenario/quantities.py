@@ -7,7 +7,7 @@ float, and describes itself in the JSON Schema, so that editors complete units.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -24,6 +24,7 @@ from emu.units import DURATION, RATE, RATIO, SIZE, Quantity
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+T = TypeVar("T")
 _NUMBER_PATTERN = r"^\s*\+?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*"
 
 
@@ -80,6 +81,49 @@ def _either_schema(quantity: Quantity, example: str) -> dict[str, Any]:
     }
 
 
+#: What other devices take, in times that differ by device.
+DEFAULT_DEVICE = "default"
+
+
+def _or_by_device(parse: Callable[[object], Any]) -> Callable[[object], Any]:
+    """Return a parser of what ``parse`` takes, or of a time per device."""
+
+    def parse_either(found: object) -> Any:
+        if not isinstance(found, dict):
+            return parse(found)
+        times = {}
+        for device, text in found.items():
+            try:
+                times[checked_name(device)] = _positive(DURATION.parse(text))
+            except ValueError as error:
+                raise ValueError(f"{device}: {error}") from error
+        if DEFAULT_DEVICE not in times:
+            raise ValueError(
+                "found no default, write what other devices take as well, for example "
+                "{default: 40 ms, a100: 12 ms}"
+            )
+        return times
+
+    return parse_either
+
+
+def _write_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {device: DURATION.exact(time) for device, time in value.items()}
+    return _each_exact(DURATION)(value)
+
+
+def _times_schema(one: dict[str, Any]) -> dict[str, Any]:
+    time = text_schema(DURATION, "40 ms")
+    devices = {"type": "object", "additionalProperties": time, "required": ["default"]}
+    return {"anyOf": [*one.get("anyOf", [one]), devices]}
+
+
+def default_time(time: T | dict[str, float]) -> T | float:
+    """Return a stated time, of the default device where it differs by device."""
+    return time[DEFAULT_DEVICE] if isinstance(time, dict) else time
+
+
 def _amount(found: object) -> float:
     if isinstance(found, str):
         return SIZE.parse(found)
@@ -127,11 +171,18 @@ Amount: TypeAlias = Annotated[
         {"anyOf": [{"type": "number", "minimum": 0}, text_schema(SIZE, "1 TB")]}
     ),
 ]
+#: One, or ``{default: 40 ms, a100: 12 ms}``.
+DurationPerDevice: TypeAlias = Annotated[
+    float | dict[str, float],
+    BeforeValidator(_or_by_device(DURATION.parse)),
+    PlainSerializer(_write_times),
+    WithJsonSchema(_times_schema(text_schema(DURATION, "15 ms"))),
+]
 DurationPerIteration: TypeAlias = Annotated[
-    float | tuple[float, ...],
-    BeforeValidator(_each(DURATION)),
-    PlainSerializer(_each_exact(DURATION), return_type=str | list[str]),
-    WithJsonSchema(_either_schema(DURATION, "15 ms")),
+    float | tuple[float, ...] | dict[str, float],
+    BeforeValidator(_or_by_device(_each(DURATION))),
+    PlainSerializer(_write_times),
+    WithJsonSchema(_times_schema(_either_schema(DURATION, "15 ms"))),
 ]
 SizePerIteration: TypeAlias = Annotated[
     float | tuple[float, ...],

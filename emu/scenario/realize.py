@@ -20,7 +20,7 @@ from emu.scenario.realize_training import check_columns, realize_training
 from emu.workloads import P3Config, column_blocks
 
 if TYPE_CHECKING:
-    from emu.problem import Job, Problem
+    from emu.problem import Job
     from emu.scenario.scenario import Scenario
 
 #: Random stream of the scenario's seed; placement has another.
@@ -64,7 +64,7 @@ def open_data(job: Job) -> None:
 
 
 def realize(scenario: Scenario, job: Job) -> Realization:
-    """Return the times and volumes that ``job`` is predicted to have, at speed 1.
+    """Return the volumes and reference times that ``job`` is predicted to have.
 
     Those stated in a custom job; else drawn from the profile, with the scenario's seed;
     else the stated time of each kind of task, and the volumes of what its samplers will
@@ -104,7 +104,7 @@ def realize(scenario: Scenario, job: Job) -> Realization:
 def profile_of(
     scenario: Scenario, job: Job, realization: Realization | None = None
 ) -> Profile:
-    """Return the distributions that placement searches draw from.
+    """Return the distributions that placement searches draw from, reference times.
 
     The profile file; without one the iterations of ``realization``, by default those of
     `realize`.
@@ -115,33 +115,6 @@ def profile_of(
         As `realize`.
     """
     if scenario.profile is not None:
-        profile = read_profile(scenario.profile).profile(job)
-        speeds = [machine.speed for machine in scenario.to_cluster().machines]
-        return Profile(profile.times / np.mean(speeds), profile.volumes)
+        return read_profile(scenario.profile).profile(job)
     realization = realization or realize(scenario, job)
     return Profile(realization.times, realization.volumes)
-
-
-def at_speed(
-    scenario: Scenario,
-    problem: Problem,
-    realization: Realization,
-    before: Problem | None = None,
-) -> Realization:
-    """Return what `realize` found as the machines of a placement take it.
-
-    Profiled times are CPU seconds of the computer that measured them; stated ones are
-    those of the emulated machines already.
-
-    Parameters
-    ----------
-    before
-        The placement whose machines ``realization`` is for; None where it is of
-        `realize`.
-    """
-    if scenario.profile is None:
-        return realization
-    slower = 1 / problem.speeds
-    if before is not None:
-        slower *= before.speeds
-    return Realization(realization.times * slower[:, None], realization.volumes)

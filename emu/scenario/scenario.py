@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from emu.scenario.cluster_section import ClusterSection
 from emu.scenario.custom_section import CustomJobSection
+from emu.scenario.device_times import with_slowness
 from emu.scenario.dgtp_section import DgtpJobSection, TrainingSection
 from emu.scenario.p3_section import DataParallelJobSection, P3JobSection
 from emu.scenario.pins import pinned
@@ -89,6 +90,8 @@ class Scenario(Section):
             names an unknown task or contradicts another.
         """
         job = self._unpinned_job(train_vertices)
+        profiled = self.profile is not None
+        job = with_slowness(job, self.job, self.cluster, profiled=profiled)
         pins = pins and not self.placement.spelt_out
         return pinned(job, self.placement.tasks) if pins else job
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from emu.problem.links import IN, OUT
 from emu.problem.slots import slot_names
+from emu.problem.slowness import slowness
 from emu.scheduling.compiled import compiled, inlined
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class JobArrays(NamedTuple):
         Names of pools as numbers: the one that every task takes a slot of, and gives
         one back to, -1 for none; and the slots of every machine, -1 for unlimited,
         shape (machines, names).
+    slowness
+        What a reference time is multiplied with, shape (tasks, machines).
     """
 
     iterations: int
@@ -95,6 +98,7 @@ class JobArrays(NamedTuple):
     taken: Ints
     freed: Ints
     slots: Ints
+    slowness: Floats
 
 
 class Layout(NamedTuple):
@@ -203,6 +207,7 @@ def job_arrays(job: Job, cluster: Cluster, policy: int, *, by_flow: bool) -> Job
         links.route_port,
         links.capacities,
         *_slots(job, cluster),
+        slowness(job, cluster),
     )
 
 

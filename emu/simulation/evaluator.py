@@ -29,12 +29,20 @@ if TYPE_CHECKING:
 
 @compiled
 def run_makespan(
-    arrays: JobArrays, machine_of: Ints, times: Floats, volumes: Floats, limit: float
+    arrays: JobArrays,
+    machine_of: Ints,
+    reference: Floats,
+    volumes: Floats,
+    limit: float,
 ) -> float:
     """Return the makespan of a placement, infinity if it is longer than ``limit``.
 
-    Nothing is checked: callable from compiled code, see `MakespanEvaluator`.
+    ``reference`` times are those of no machine in particular. Nothing is checked:
+    callable from compiled code, see `MakespanEvaluator`.
     """
+    times = np.empty(reference.shape)
+    for task in range(reference.shape[0]):
+        times[task] = reference[task] * arrays.slowness[task, machine_of[task]]
     layout = lay_out(arrays, machine_of)
     state = new_state(layout, expectation(layout, times, volumes), 0)
     return run(layout, state, times, volumes, limit, 0.0, new_recorder(0, -1))
@@ -93,6 +101,11 @@ class MakespanEvaluator:
         self, machine_of: Ints, realization: Realization, limit: float = math.inf
     ) -> float:
         """Return the makespan in seconds, infinity if it is longer than ``limit``.
+
+        Parameters
+        ----------
+        realization
+            With reference times, see `emu.problem.slowness`.
 
         Raises
         ------

@@ -356,7 +356,7 @@ def test_an_error_of_an_override_names_the_option(
     ("old", "new", "problem"),
     [
         ("{hidden: 16, layers: 2}", "big",
-         "found 'big', write a mapping with hidden, layers; for example {hidden: 256"),
+         "found 'big', write a mapping with hidden, layers and any of kind, heads; "),
         ("[5, 10]", "5", "found 5, write a list, for example [1] or all"),
         ("{compute: timed}", "fast", "found 'fast', write a mapping with any of"),
     ],

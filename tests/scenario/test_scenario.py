@@ -115,7 +115,7 @@ def test_programs_are_told_what_they_need() -> None:
             "root": "",
         },
         "partitioner": "metis",
-        "model": {"hidden": 256, "layers": 3},
+        "model": {"kind": "sage", "hidden": 256, "layers": 3, "heads": 1},
         "fanouts": [5, 10, 15],
         "batch_size": 100,
         "sampler_batch_size": 50,
