@@ -12,14 +12,26 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from emu.analysis.traffic import (
+    CONNECTION,
+    messages,
+    named_matrix,
+    nic_use,
+    sent_matrix,
+)
 from emu.errors import RunError, ScenarioError
 from emu.machines import Lab, LabMachine, Sharing
 from emu.machines.programs import LabProgram, Started, starts
 from emu.machines.waiting import CoreWaits
+from emu.runs.traffic_file import write_traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from emu.machines import Program
     from emu.runs.run_directory import RunDirectory
@@ -32,6 +44,8 @@ _SAMPLE = 0.5
 #: Share of their computing that programs may wait for a core in a ``trusted`` lab.
 MOST_WAITS = 0.05
 COMMAND = "command"
+#: Parts of the time of a lab for which lab.json says how much of a NIC was used.
+BINS = 60
 
 
 def open_lab(file: LabFile) -> Lab:
@@ -123,6 +137,7 @@ def run_lab(
             raise ScenarioError(str(error), key="lab.programs") from error
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
         began = time.monotonic()
+        capture = lab.capture() if file.lab.capture else None
         waits = CoreWaits(lab.process)
         running: dict[int, Started] = {}
         try:
@@ -133,10 +148,35 @@ def run_lab(
         finally:
             seconds = time.monotonic() - began
             waits.sample()
-        traffic = lab.traffic()
-    result = _summary(lab, ended, running, waits, traffic, seconds)
+            packets = None if capture is None else capture.close()
+        counted = {"traffic": lab.traffic(), "tcp": lab.tcp()}
+    result = _summary(ended, running, waits, lab.startup_seconds, seconds) | counted
+    if capture is not None and packets is not None:
+        result["capture"] = {"lost": capture.lost, "cpu_seconds": capture.cpu_seconds}
+        result["crossed"] = what_crossed(lab.machines, packets, seconds)
+        write_traffic(directory.path, packets, list(addresses))
     directory.write_json("lab.json", result)
     return result
+
+
+def what_crossed(
+    machines: Sequence[LabMachine], packets: NDArray[np.void], seconds: float
+) -> dict[str, Any]:
+    """Return the key ``crossed`` of lab.json: payload by pair, NICs over time."""
+    capacity = np.array([[m.nic_out for m in machines], [m.nic_in for m in machines]])
+    names = [machine.name for machine in machines]
+    used = nic_use(packets, capacity, seconds, BINS)
+    return {
+        "packets": len(packets),
+        "connections": len(np.unique(packets[CONNECTION])),
+        "messages": len(messages(packets)),
+        "bytes": named_matrix(sent_matrix(packets, len(names)), names),
+        "bin_seconds": seconds / BINS,
+        "nic_use": {
+            name: {"out": used[0, number].tolist(), "in": used[1, number].tolist()}
+            for number, name in enumerate(names)
+        },
+    }
 
 
 def _start(lab: Lab, one: Started, folder: Path, command: Sequence[str]) -> Program:
@@ -189,11 +229,10 @@ def _how(code: int | None) -> str:
 
 
 def _summary(
-    lab: Lab,
     ended: Sequence[Program],
     running: dict[int, Started],
     waits: CoreWaits,
-    traffic: dict[str, dict[str, int]],
+    startup: float,
     seconds: float,
 ) -> dict[str, Any]:
     ran, waited = waits.seconds()
@@ -205,7 +244,7 @@ def _summary(
         failed = {"program": one.program, "machine": one.machine, "code": first.code}
     return {
         "wall_seconds": seconds,
-        "startup_seconds": lab.startup_seconds,
+        "startup_seconds": startup,
         "programs": [
             {
                 "program": running[program.number].program,
@@ -215,7 +254,6 @@ def _summary(
             for program in ended
         ],
         "failed": failed,
-        "traffic": traffic,
         "computed_seconds": ran,
         "waited_seconds": waited,
         "waited_share": share,

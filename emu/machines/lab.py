@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from emu.errors import RunError
+from emu.machines.capture import Capture
 from emu.machines.holder import Holder
 from emu.machines.netlink import Netlink
 from emu.machines.nic import Sharing, plan_nic
@@ -332,6 +333,17 @@ class Lab:
             machine.name: dict(zip(keys, devices[f"{DATA}-{number}"], strict=True))
             for number, machine in enumerate(self.machines)
         }
+
+    def capture(self) -> Capture:
+        """Return what notes every packet with payload that a machine is delivered.
+
+        Machines are numbered in their order.
+        """
+        found = []
+        for number in range(len(self.machines)):
+            answer = self._switch.ask(do="open_tap", device=f"{DATA}-{number}")
+            found.append(socket.socket(fileno=answer[1][0]))
+        return Capture(found)
 
     def tcp(self) -> dict[str, dict[str, int]]:
         """Return what TCP counted in each machine, in all connections since its start.

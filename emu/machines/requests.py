@@ -1,9 +1,10 @@
 """What the holder of a namespace does when it is asked: one JSON packet, one answer.
 
 ``join``, ``address`` and ``shape`` change links and NICs, ``listen`` opens a listening
-socket and hands it over, ``open_netlink`` one to the kernel, ``traffic`` reads the
-counters of all devices, ``tcp`` those of TCP, ``start`` starts a
-program, ``signal`` signals one. When a program has ended, that is reported unasked.
+socket and hands it over, ``open_netlink`` one to the kernel, ``open_tap`` one that gets
+headers. ``traffic`` reads the counters of all devices, ``tcp`` those of TCP, ``start``
+starts a program, ``signal`` signals one. When a program has ended, that is reported
+unasked.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 from emu.machines import netlink
 from emu.machines.nic import NicPlan
+from emu.machines.tap import open_tap
 
 #: Bytes of one packet: a command line with its environment must fit.
 LARGEST = 180_000
@@ -147,6 +149,11 @@ class Responder:
         packet = json.dumps({"index": socket.if_nametoindex(device)}).encode()
         with netlink.open_netlink() as kernel:
             socket.send_fds(self._socket, [packet], [kernel.fileno()])
+
+    def _open_tap(self, _: list[int], device: str) -> None:
+        """Hand over a socket that gets the headers of what leaves a device."""
+        with open_tap(device) as tap:
+            socket.send_fds(self._socket, [b'{"done": true}'], [tap.fileno()])
 
     def _start(
         self,

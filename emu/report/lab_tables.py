@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.table import Table
 
+from emu.report.terminal import plain_table
 from emu.units import format_duration, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+#: From nothing to a full NIC.
+_LEVELS = " ▁▂▃▄▅▆▇█"
 
 
 def lab_tables(result: dict[str, Any]) -> Group:
@@ -46,3 +51,37 @@ def _tables(result: dict[str, Any]) -> Iterator[Table]:
             ]
         table.add_row(*cells)
     yield table
+    if "crossed" in result:
+        yield _matrix(result["crossed"])
+        yield _nics(result["crossed"])
+
+
+def _matrix(crossed: dict[str, Any]) -> Table:
+    """Return who sent how much to whom."""
+    table = plain_table(
+        f"payload from row to column: {crossed['connections']} directions of "
+        f"connections, {crossed['messages']} messages",
+        "",
+        *(f">{name}" for name in crossed["bytes"]),
+    )
+    for source, row in crossed["bytes"].items():
+        table.add_row(
+            source, *(format_size(size) if size else "" for size in row.values())
+        )
+    return table
+
+
+def _nics(crossed: dict[str, Any]) -> Table:
+    """Return how full every NIC was over time."""
+    length = format_duration(crossed["bin_seconds"], 2)
+    table = plain_table("NICs in use", "NIC", ">mean", f"over time, {length} a sign")
+    for machine, ways in crossed["nic_use"].items():
+        for way, shares in ways.items():
+            mean = sum(shares) / len(shares)
+            table.add_row(f"{machine} {way}", f"{100 * mean:.0f} %", _signs(shares))
+    return table
+
+
+def _signs(shares: list[float]) -> str:
+    most = len(_LEVELS) - 1
+    return "".join(_LEVELS[math.ceil(most * min(share, 1.0))] for share in shares)

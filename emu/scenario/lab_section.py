@@ -44,6 +44,9 @@ class LabSection(Section):
     """Of TCP in every machine; one that the kernel has."""
     mtu: Annotated[int, Field(ge=576, le=9000)] = 1500
     """Bytes of a packet without its Ethernet header."""
+    capture: bool = True
+    """Whether the headers of all packets are noted, for traffic.npz and what crossed.
+    """
 
 
 class LabFile(Section):

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from emu.analysis.traffic import messages, sent_matrix
 from emu.errors import RunError
 from emu.machines import Lab, LabMachine, Sharing
 
@@ -91,13 +92,20 @@ with socket.create_server(("", 7000)) as door:
 def test_the_slower_nic_is_the_rate_of_a_plain_connection(sharing: Sharing) -> None:
     """2.5 MB/s into ``right``: 5 MB take two seconds, give or take a burst."""
     with Lab(PAIR, sharing=sharing) as lab:
+        capture = lab.capture()
         size, seconds = carried(lab, 5_000_000)
-        traffic = lab.traffic()
+        packets, traffic = capture.close(), lab.traffic()
 
     assert size == 5_000_000
     # The rate of the NIC is a ceiling whatever else this computer does.
     assert 5e6 / seconds < 2.5e6 * 1.02
     assert 1.0 < traffic["right"]["in_bytes"] / 5e6 < 1.10
+    assert capture.lost == 0
+    # What was delivered is what was received, but for segments that were sent again.
+    assert 1.0 <= sent_matrix(packets, 2)[0, 1] / 5e6 < 1.05
+    assert messages(packets)["bytes"].sum() == packets["bytes"].sum()
+    spent = packets["time"][-1] - packets["time"][0]
+    assert spent == pytest.approx(seconds, abs=0.1)
 
 
 def test_a_connection_keeps_to_the_rate_that_it_is_assigned() -> None:

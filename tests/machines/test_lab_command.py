@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
+from emu.runs.traffic_file import read_traffic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +43,8 @@ def test_a_command_runs_on_every_machine(tmp_path: Path) -> None:
 
     assert code == 0, output
     assert (runs / "command-slow.log").read_text().startswith("slow\n")
+    packets, found, machines = read_traffic(runs)
+    assert (len(packets), len(found), machines) == (0, 0, ["fast", "slow"])
     assert (runs / "hosts.txt").read_text() == "10.77.0.1\n10.77.0.2\n"
 
 

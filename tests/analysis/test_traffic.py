@@ -1,0 +1,89 @@
+"""What crossed, against sums by hand and a walk over the packets one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.analysis.traffic import (
+    CONNECTION,
+    PACKET,
+    messages,
+    named_matrix,
+    nic_use,
+    sent_matrix,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SILENCE = 0.02
+#: Milliseconds since the packet before, two machines of three, which way, bytes.
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from([0, 1, 5, 30]),
+        st.sampled_from([(0, 1), (0, 2), (1, 2)]),
+        st.booleans(),
+        st.integers(1, 1448),
+    ),
+    max_size=40,
+)
+
+
+def packets(steps: list[tuple[int, tuple[int, int], bool, int]]) -> NDArray[np.void]:
+    """Return packets of one connection per pair of machines."""
+    rows, now = np.zeros(len(steps), PACKET), 0
+    for row, (later, (a, b), back, size) in zip(rows, steps, strict=True):
+        now += later
+        ends = (a, b, 9000 + a, 80) if not back else (b, a, 80, 9000 + a)
+        row["time"], row["bytes"] = now / 1000, size
+        for name, value in zip(CONNECTION, ends, strict=True):
+            row[name] = value
+    return rows
+
+
+@given(STEPS)
+def test_messages_are_what_a_walk_over_the_packets_finds(
+    steps: list[tuple[int, tuple[int, int], bool, int]],
+) -> None:
+    rows = packets(steps)
+    found: list[list[float]] = []  # first, last, source, destination, bytes
+    newest: dict[frozenset[int], int] = {}
+    for row in rows:
+        time, source, there = float(row["time"]), row["source"], row["destination"]
+        pair = frozenset((int(source), int(there)))
+        last = found[newest[pair]] if pair in newest else None
+        if last is None or last[2] != source or time - last[1] > SILENCE:
+            newest[pair] = len(found)
+            found.append([time, time, source, there, 0])
+            last = found[-1]
+        last[1], last[4] = time, last[4] + row["bytes"]
+
+    seen = messages(rows, SILENCE)
+
+    columns = [seen[n] for n in ("first", "last", "source", "destination", "bytes")]
+    assert sorted(map(list, zip(*columns, strict=True))) == sorted(found)
+
+
+@given(STEPS)
+def test_every_byte_is_in_the_matrix_and_in_the_use_of_two_nics(
+    steps: list[tuple[int, tuple[int, int], bool, int]],
+) -> None:
+    rows = packets(steps)
+    matrix = sent_matrix(rows, 3)
+    use = nic_use(rows, np.full((2, 3), 1e6), 0.5, 10)
+
+    assert matrix.sum() == rows["bytes"].sum()
+    assert matrix.diagonal().sum() == 0
+    assert use[0].sum(axis=1) * 1e6 * 0.05 == pytest.approx(matrix.sum(axis=1))
+    assert use[1].sum(axis=1) * 1e6 * 0.05 == pytest.approx(matrix.sum(axis=0))
+
+
+def test_a_matrix_has_names() -> None:
+    named = named_matrix(np.array([[0, 5], [7, 0]]), ["a", "b"])
+
+    assert named == {"a": {"a": 0, "b": 5}, "b": {"a": 7, "b": 0}}
