@@ -36,6 +36,7 @@ SECTIONS = {
     "`job` of `system: custom`": "CustomJobSection",
     "An item of `job.tasks`": "CustomTaskSection",
     "An item of `job.flows`": "FlowSection",
+    "An item of `jobs`": "JobsItemSection",
     "`placement`": "PlacementSection",
     "`schedule`": "ScheduleSection",
     "`emulation`": "EmulationSection",

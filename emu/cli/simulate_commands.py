@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from emu.analysis.job_times import job_times
 from emu.analysis.optimality_gap import optimality, optimality_line
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.errors import ExpectationMissed
 from emu.report import flow_table, port_table, terminal
 from emu.report.job_line import job_line
+from emu.report.job_table import job_table
 from emu.runs.result_file import result_of
 from emu.scenario import load, prepare
 from emu.units import format_duration
@@ -32,7 +34,9 @@ def simulate(
     experiment = prepare(load(file, overrides or []))
     schedule, problem = experiment.simulate(), experiment.problem
     console = terminal(quiet=json_target == "-")
-    for table in (flow_table(schedule), port_table(schedule)):
+    jobs = job_times(schedule, experiment.realization, experiment.chosen_policy())
+    tables = [flow_table(schedule), port_table(schedule)]
+    for table in [*tables, *([job_table(jobs)] if jobs else [])]:
         console.print(table)
         console.print()
     makespan = format_duration(schedule.makespan, 10)
@@ -44,7 +48,8 @@ def simulate(
     gap = optimality(schedule, experiment.realization, experiment.policy)
     if line := optimality_line(gap):
         console.print(line)
-    emit(json_target, result_of(experiment.scenario, schedule) | gap)
+    told = {"jobs": [one.to_json() for one in jobs]} if jobs else {}
+    emit(json_target, result_of(experiment.scenario, schedule) | gap | told)
     check_makespan(experiment.scenario, schedule.makespan)
 
 

@@ -117,16 +117,16 @@ def describe_processes(
         Times that tasks hold unless compute is ``real``, and volumes.
     """
     times = None if settings.compute == "real" else expected.times
-    job_settings = {
-        **problem.job.settings,
-        "compute": settings.compute,
-        "byte_scale": settings.byte_scale,
-    }
+    job = problem.job
+    beside = {"compute": settings.compute, "byte_scale": settings.byte_scale}
     return [
         {
             "process": process,
             "machine": problem.placement.machine_of[members[0]],
-            "job_settings": job_settings,
+            "job_settings": {
+                **job.settings_of(job.tasks[members[0]].job_name),
+                **beside,
+            },
             "time_scale": settings.time_scale,
             "byte_scale": settings.byte_scale,
             "clock": clock_of_host(),

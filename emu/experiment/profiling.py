@@ -30,7 +30,7 @@ def prepare_profile(scenario: Scenario) -> Experiment:
     DataError, InfeasiblePlacement
         As `emu.scenario.build_job` and `emu.placement.place_ifs`.
     """
-    if scenario.job.system == "custom":
+    if scenario.job.system in ("custom", "several"):
         raise ScenarioError(
             "custom tasks state their times, there is nothing to measure",
             key="job.system",

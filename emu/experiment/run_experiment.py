@@ -17,7 +17,7 @@ from emu.coordinator.run import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings
 from emu.experiment.judge import judgement
 from emu.experiment.kernel_network import burst_of, check_network, emulate_on_kernel
-from emu.experiment.trained import evaluate_accuracy
+from emu.experiment.learnt import learnt
 from emu.machines import Sharing
 from emu.network import pace_at
 from emu.runs.array_files import write_frames, write_realization
@@ -28,7 +28,6 @@ from emu.runs.result import (
     port_rows,
     relative_error,
     task_rows,
-    training_curve,
 )
 from emu.scenario.p3_section import P3JobSection
 from emu.simulation import simulate
@@ -129,9 +128,7 @@ def carry_out(
         result["auto_scale"] = choice.to_json() | choice.beside(
             predicted.makespan * scale, run.wall, result
         )
-    accuracy = evaluate_accuracy(experiment.problem.job, run.results)
-    if accuracy:
-        result["accuracy"] = accuracy
+    result |= learnt(experiment, run, policy)
     write_down(directory, run, replayed, result)
     return ExperimentOutcome(experiment, run, replayed, predicted, result)
 
@@ -176,7 +173,6 @@ def summary(
 ) -> dict[str, Any]:
     """Return the content of result.json; docs/results.md documents its keys."""
     problem, emulated = experiment.problem, run.schedule
-    curve = training_curve(run.reports)
     return {
         "version": VERSION,
         "scenario": experiment.scenario.name,
@@ -200,7 +196,6 @@ def summary(
         "ports": port_rows(emulated),
         "memory": memory_figures(run),
         "transport": transport_figures(run) | arrival_figures(run, time_scale),
-        "training": curve,
         **emulated.to_json(),
     }
 

@@ -82,6 +82,11 @@ class Task:
         return self.takes if self.frees is None else self.frees
 
     @property
+    def job_name(self) -> str:
+        """Which of several jobs it is of, ``a`` of ``a/w0``; empty for the only one."""
+        return self.name.rpartition("/")[0]
+
+    @property
     def process_name(self) -> str:
         """Name of the process that runs this task, or beside which the gate stands."""
         return self.process or self.name
@@ -113,7 +118,8 @@ class Job:
     Parameters
     ----------
     settings
-        What every program of the job is told: dataset, model, seed; msgpack-able.
+        What every program of the job is told: dataset, model, seed; msgpack-able. Of
+        several jobs ``{"jobs": {name: settings}}``, see `settings_of`.
 
     Raises
     ------
@@ -207,6 +213,16 @@ class Job:
         for position, task in enumerate(self.tasks):
             members.setdefault(task.process_name, []).append(position)
         return {process: tuple(tasks) for process, tasks in members.items()}
+
+    @property
+    def job_names(self) -> tuple[str, ...]:
+        """Names of the jobs that it is made of; of one job, an empty one."""
+        return tuple(dict.fromkeys(task.job_name for task in self.tasks))
+
+    def settings_of(self, name: str) -> Mapping[str, Any]:
+        """Return the settings of one of several jobs, or of the only one."""
+        jobs: Mapping[str, Mapping[str, Any]] = self.settings.get("jobs", {})
+        return jobs.get(name, self.settings)
 
     @cached_property
     def processes(self) -> dict[str, tuple[int, ...]]:

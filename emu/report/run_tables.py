@@ -145,6 +145,9 @@ def training_rows(table: Table, result: dict[str, Any]) -> None:
         )
     for split, accuracy in result.get("accuracy", {}).items():
         table.add_row(f"{split} accuracy", f"{accuracy:.4f}", "")
+    for job in result.get("jobs", ()):
+        alone = f"{job['slowdown']:.3f} times {format_duration(job['alone'], 4)} alone"
+        table.add_row(f"job {job['job']}", format_duration(job["seconds"], 4), alone)
 
 
 def verdict_rows(table: Table, verdict: dict[str, Any]) -> None:

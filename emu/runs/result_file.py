@@ -81,8 +81,9 @@ def _schedule(scenario: Scenario, content: dict[str, Any]) -> Schedule:
         lambda entry: job.index(entry["task"]),
         ("start", "end"),
     )
-    if np.isnan(start).any():
-        task, iteration = np.argwhere(np.isnan(start))[0]
+    due = np.arange(iterations) < np.array(job.rounds)[:, None]
+    if (lost := due & np.isnan(start)).any():
+        task, iteration = np.argwhere(lost)[0]
         raise ValueError(f"task {job.tasks[task].name} lacks iteration {iteration}")
     ready, begun, done, size = filled(
         (len(job.edges), iterations),
@@ -91,9 +92,9 @@ def _schedule(scenario: Scenario, content: dict[str, Any]) -> Schedule:
         ("ready", "start", "end", "bytes"),
     )
     for position, edge in enumerate(job.edges):
-        sent = iterations - edge.lag
+        sent = job.flow_counts[position]
         if problem.hops[position]:
-            if np.isnan(done[position, : max(sent, 0)]).any():
+            if np.isnan(done[position, :sent]).any():
                 raise ValueError(f"flow {job.edge_names[position]} lacks an iteration")
         elif sent > 0:  # handed over at once
             handed = end[edge.source, :sent]

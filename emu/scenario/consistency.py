@@ -11,6 +11,7 @@ from emu.scenario.cluster_section import MachineSection
 from emu.scenario.custom_section import CustomJobSection, CustomTaskSection
 from emu.scenario.device_times import device_errors
 from emu.scenario.dgtp_section import DgtpJobSection
+from emu.scenario.jobs_section import SeveralJobsSection
 from emu.scenario.network_section import network_errors
 from emu.scenario.p3_errors import replica_errors
 from emu.scenario.pins import pin_errors, pinned, pins_too_large
@@ -93,6 +94,8 @@ def _hosts(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 def _job(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     if isinstance(scenario.job, CustomJobSection):
         yield from _custom(scenario.job)
+        return
+    if isinstance(scenario.job, SeveralJobsSection):
         return
     yield from _training(scenario.job)
     if isinstance(scenario.job, DgtpJobSection):
@@ -255,7 +258,7 @@ def _demands(scenario: Scenario) -> Iterator[tuple[Trail, Resources]]:
     if isinstance(scenario.job, CustomJobSection):
         for position, task in enumerate(scenario.job.tasks):
             yield ("job", "tasks", position, "demands"), task.demands
-    else:
+    elif not isinstance(scenario.job, SeveralJobsSection):
         for kind, resources in scenario.job.demands:
             yield ("job", "demands", kind), resources
 
@@ -316,7 +319,9 @@ def _devices(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 
 def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    if isinstance(scenario.job, CustomJobSection) or scenario.profile is not None:
+    if isinstance(scenario.job, CustomJobSection | SeveralJobsSection):
+        return
+    if scenario.profile is not None:
         return
     known = scenario.job.times.stated()
     kinds = {task.kind for task in scenario.to_job(train_vertices=1, pins=False).tasks}

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from emu.errors import PlacementError
 from emu.problem import Problem, Profile, Realization
+from emu.scenario.place_jobs import place_one_by_one
 from emu.scenario.placing import place
 from emu.scenario.realize import build_job, profile_of, realize
 from emu.simulation import best_policy, simulate
@@ -93,7 +94,10 @@ def prepare(
     cluster, job = scenario.to_cluster(), build_job(scenario)
     realization = realize(scenario, job)
     profile = profile_of(scenario, job, realization)
-    found = place(scenario, job, cluster, profile=profile, progress=progress)
+    if scenario.jobs and scenario.place_jobs == "sequential":
+        found = place_one_by_one(scenario, job, cluster, progress)
+    else:
+        found = place(scenario, job, cluster, profile=profile, progress=progress)
     broken = found.placement.violations(job, cluster)
     if broken:
         raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")

@@ -23,6 +23,11 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
     Call it on a scenario without `consistency_errors`.
     """
+    for position, (_, alone) in enumerate(scenario.parts()):
+        for trail, problem in preparation_errors(alone):
+            yield ("jobs", position, *trail), problem
+    if scenario.jobs:
+        return
     job, cluster = scenario.to_job(train_vertices=1), scenario.to_cluster()
     if scenario.profile is not None:
         try:

@@ -7,7 +7,7 @@ this file, and a data set is opened only where its numbers are needed.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,11 +15,23 @@ from emu.errors import ScenarioError
 from emu.graph_data import open_columns, open_for
 from emu.problem import Profile, Realization
 from emu.scenario.custom_section import CustomJobSection
+from emu.scenario.dgtp_section import TrainingSection
+from emu.scenario.jobs_section import SeveralJobsSection
+from emu.scenario.pins import pinned
 from emu.scenario.profile_file import read_profile
 from emu.scenario.realize_training import check_columns, realize_training
-from emu.workloads import P3Config, column_blocks
+from emu.workloads import (
+    JobPart,
+    P3Config,
+    column_blocks,
+    repeated,
+    several_jobs,
+    several_realizations,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from emu.problem import Job
     from emu.scenario.scenario import Scenario
 
@@ -36,10 +48,32 @@ def build_job(scenario: Scenario) -> Job:
         When the data set is missing or damaged.
     """
     section = scenario.job
-    if isinstance(section, CustomJobSection) or section.epochs is None:
+    if scenario.jobs:
+        return _pinned_together(scenario, several_jobs(_parts(scenario)))
+    if not isinstance(section, TrainingSection) or section.epochs is None:
         return scenario.to_job()
     settings = scenario.to_job(train_vertices=1).settings
     return scenario.to_job(train_vertices=open_for(settings).train_count)
+
+
+def _parts(scenario: Scenario) -> list[JobPart]:
+    return [
+        JobPart(item.name, build_job(alone), item.release)
+        for item, alone in scenario.parts()
+    ]
+
+
+def _pinned_together(scenario: Scenario, job: Job) -> Job:
+    """Return several jobs with what is stated of their placement as pins."""
+    if scenario.place_jobs == "sequential":
+        return job
+    stated = {
+        f"{item.name}/{name}": machine
+        for item in scenario.jobs
+        for name, machine in item.placement.tasks.items()
+    }
+    together = {} if scenario.placement.spelt_out else scenario.placement.tasks
+    return pinned(job, {**stated, **together})
 
 
 def open_data(job: Job) -> None:
@@ -53,7 +87,11 @@ def open_data(job: Job) -> None:
     DataError
         When the data set is missing or damaged.
     """
-    settings = job.settings
+    for name in job.job_names:
+        _open(job.settings_of(name))
+
+
+def _open(settings: Mapping[str, Any]) -> None:
     if "dataset" not in settings:
         return
     dataset = open_for(settings)
@@ -82,10 +120,14 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     DataError
         When the profile or the data set is missing, damaged, or of another job.
     """
+    section = scenario.job
+    if isinstance(section, SeveralJobsSection):
+        parts, alone = _parts(scenario), [one for _, one in scenario.parts()]
+        realized = [realize(one, p.job) for one, p in zip(alone, parts, strict=True)]
+        return several_realizations(parts, realized)
     if scenario.profile is not None:
         rng = np.random.default_rng([scenario.seed, _DRAW_STREAM])
         return read_profile(scenario.profile).profile(job).draw(rng, job.iterations)
-    section = scenario.job
     if isinstance(section, CustomJobSection):
         return section.realize(job)
     times = section.times.stated()
@@ -117,4 +159,6 @@ def profile_of(
     if scenario.profile is not None:
         return read_profile(scenario.profile).profile(job)
     realization = realization or realize(scenario, job)
+    if scenario.jobs:
+        return repeated(job, realization)
     return Profile(realization.times, realization.volumes)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from typing_extensions import override
 
 from emu.scenario.cluster_section import ClusterSection
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.device_times import with_slowness
-from emu.scenario.dgtp_section import DgtpJobSection, TrainingSection
-from emu.scenario.p3_section import DataParallelJobSection, P3JobSection
+from emu.scenario.dgtp_section import TrainingSection
+from emu.scenario.jobs_section import (
+    SEVERAL,
+    JobSection,
+    JobsItemSection,
+    SeveralJobsSection,
+)
 from emu.scenario.pins import pinned
 from emu.scenario.quantities import FileName, FilePath, Seed, text_schema
 from emu.scenario.run_sections import (
@@ -22,7 +27,7 @@ from emu.scenario.run_sections import (
 )
 from emu.scenario.section import Section
 from emu.units import RATE
-from emu.workloads import training_job
+from emu.workloads import JobPart, several_jobs, training_job
 
 if TYPE_CHECKING:
     from emu.problem import Cluster, Job
@@ -36,11 +41,13 @@ class Scenario(Section):
     """Of the run directory; default is the name of the file."""
     cluster: ClusterSection
     """The emulated machines."""
-    job: Annotated[
-        DgtpJobSection | P3JobSection | DataParallelJobSection | CustomJobSection,
-        Field(discriminator="system"),
-    ]
-    """What is run."""
+    job: Annotated[JobSection | SeveralJobsSection, Field(discriminator="system")]
+    """What is run; or ``jobs``."""
+    jobs: tuple[JobsItemSection, ...] = ()
+    """Several jobs on the one cluster, in place of ``job``."""
+    place_jobs: Literal["sequential", "joint"] = "sequential"
+    """``sequential``: each job by its own placement, on what those before it leave;
+    ``joint``: all by the ``placement`` of the scenario, as if they were one."""
     placement: PlacementSection = PlacementSection()
     """Which task stands on which machine."""
     schedule: ScheduleSection = ScheduleSection()
@@ -54,12 +61,36 @@ class Scenario(Section):
     profile: FilePath | None = None
     """File of measured times and volumes, relative to the scenario file."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _one_or_several(cls, data: Any) -> Any:
+        """Let ``jobs`` stand for ``job``."""
+        if not isinstance(data, dict) or not data.get("jobs"):
+            return data
+        if data.get("job", {"system": SEVERAL}) != {"system": SEVERAL}:
+            raise ValueError("found both job and jobs, write one of them")
+        return {**data, "job": {"system": SEVERAL}}
+
+    def parts(self) -> tuple[tuple[JobsItemSection, Scenario], ...]:
+        """Return each of several jobs with the scenario of it alone; none of one."""
+        return tuple(
+            (
+                item,
+                self.model_copy(
+                    update={"job": item.job, "placement": item.placement, "jobs": ()}
+                ),
+            )
+            for item in self.jobs
+        )
+
     @override
     def __repr__(self) -> str:
         """Return the name, the cluster's size and the policies."""
         length = f"{self.job.iterations} iterations"
         if isinstance(self.job, TrainingSection) and self.job.epochs is not None:
             length = f"{self.job.epochs} epochs"
+        if self.jobs:
+            length = ", ".join(item.name for item in self.jobs)
         return (
             f"<Scenario {self.name}: {len(self.cluster.named())} machines, "
             f"{self.job.system} job of {length}, placement {self.placement.policy}, "
@@ -96,6 +127,17 @@ class Scenario(Section):
         return pinned(job, self.placement.tasks) if pins else job
 
     def _unpinned_job(self, train_vertices: int) -> Job:
+        if isinstance(self.job, SeveralJobsSection):
+            return several_jobs(
+                [
+                    JobPart(
+                        item.name,
+                        alone.to_job(train_vertices=train_vertices),
+                        item.release,
+                    )
+                    for item, alone in self.parts()
+                ]
+            )
         if isinstance(self.job, CustomJobSection):
             byte_scale = self.emulation.stated_byte_scale
             return self.job.build(
@@ -111,7 +153,7 @@ class Scenario(Section):
     def window(self) -> int | None:
         """Credit window K, None for unlimited."""
         stated = self.job.credit_window
-        return None if stated == "unlimited" else stated
+        return stated if isinstance(stated, int) else None
 
     def to_config(self, batches: int) -> TrainingConfig:
         """Return the shape of a training job of so many mini-batches per worker.
@@ -121,7 +163,7 @@ class Scenario(Section):
         ValueError
             When it has none: a job of system custom, groups that are not equal.
         """
-        if isinstance(self.job, CustomJobSection):
+        if isinstance(self.job, CustomJobSection | SeveralJobsSection):
             raise ValueError("a custom job trains nothing")  # noqa: TRY004 - of the job
         return self.job.config(
             [name for name, _ in self.cluster.named()],
@@ -133,13 +175,23 @@ class Scenario(Section):
 
     def to_json(self) -> dict[str, Any]:
         """Return the resolved scenario, loadable again and then equal."""
-        return self.model_dump(mode="json", exclude_none=True)
+        told = self.model_dump(mode="json", exclude_none=True)
+        if self.jobs:
+            del told["job"]
+        else:
+            del told["jobs"], told["place_jobs"]
+        return told
 
 
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of scenario files, for editors."""
     schema = Scenario.model_json_schema(by_alias=True)
-    schema["required"] = [key for key in schema["required"] if key != "name"]
+    job = schema["properties"]["job"]
+    job["discriminator"]["mapping"].pop(SEVERAL)
+    del schema["$defs"]["SeveralJobsSection"]
+    named = set(job["discriminator"]["mapping"].values())
+    job["oneOf"] = [one for one in job["oneOf"] if one["$ref"] in named]
+    schema["required"] = ["cluster"]
     shorthands: dict[tuple[str, str], dict[str, Any]] = {
         ("MachineSection", "nic"): {
             "anyOf": [text_schema(RATE, "50 Gbit/s"), {"const": "none"}],

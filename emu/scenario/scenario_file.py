@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from emu.errors import ScenarioError, ScenarioErrors
 from emu.input_file import one_error
-from emu.scenario.consistency import consistency_errors, misspelt_keys
+from emu.scenario.consistency import misspelt_keys
 from emu.scenario.document import Document, parse_document, read_document
+from emu.scenario.jobs_errors import scenario_errors
 from emu.scenario.lab_section import LabFile
 from emu.scenario.overrides import apply_overrides
 from emu.scenario.preparation import preparation_errors
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     Overrides: TypeAlias = Sequence[str] | Mapping[str, object]
 
 #: Values that are paths.
-_PATHS: tuple[Trail, ...] = (("profile",), ("job", "dataset", "directory"))
+_DIRECTORY: Trail = ("job", "dataset", "directory")
+_PATHS: tuple[Trail, ...] = (("profile",), _DIRECTORY)
 
 #: Keys of a lab file; a scenario has others beside them.
 LAB_KEYS = ("cluster", "lab")
@@ -156,17 +158,22 @@ def _checked(
     except ValidationError as caught:
         found += _told(caught, data, found)
     wrong = {str(trail[0]) for trail, _ in found if trail}
+    if "jobs" in wrong:
+        wrong.add("job")
     usable = scenario or _without(data, wrong)
     if usable is not None:
-        found += consistency_errors(usable, wrong, timed=timed)
+        found += scenario_errors(usable, wrong, timed=timed)
     return scenario, _located(document, found)
 
 
 def _without(data: dict[str, Any], wrong: set[str]) -> Scenario | None:
     """Return the scenario with defaults or stand-ins for the sections ``wrong``."""
     kept = {key: value for key, value in data.items() if key not in wrong}
+    stand_ins = dict(_STAND_INS)
+    if "jobs" in kept:
+        del stand_ins["job"]
     try:
-        return Scenario.model_validate(_STAND_INS | {"name": "partial"} | kept)
+        return Scenario.model_validate(stand_ins | {"name": "partial"} | kept)
     except ValidationError:
         return None
 
@@ -188,7 +195,9 @@ def _changed(document: Document, overrides: Overrides, folder: Path) -> Document
         expect_listed_makespan(data, workload)
     if data.get("name") is None:
         data["name"] = Path(document.file).stem
-    for trail in _PATHS:
+    jobs = data.get("jobs")
+    several = range(len(jobs) if isinstance(jobs, list) else 0)
+    for trail in (*_PATHS, *(("jobs", i, *_DIRECTORY) for i in several)):
         _resolve_path(document, trail, folder)
     return document
 
@@ -198,7 +207,10 @@ def _resolve_path(document: Document, trail: Trail, folder: Path) -> None:
     *above, key = trail
     place: Any = document.data
     for step in above:
-        place = place.get(step) if isinstance(place, dict) else None
+        if isinstance(place, list) and isinstance(step, int):
+            place = place[step]
+        else:
+            place = place.get(step) if isinstance(place, dict) else None
     if isinstance(place, dict) and isinstance(place.get(key), str) and place[key]:
         stated_here = any(trail[: len(at)] == at for at in document.options)
         found = Path(place[key]).expanduser()

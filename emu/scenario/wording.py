@@ -35,7 +35,7 @@ _RENAMED = {
     "expect.fidelity": "replay_error",
     "expect.prediction": "makespan_error",
 }
-_SYSTEMS = ("dgtp", "p3", "data_parallel", "custom")
+_SYSTEMS = ("dgtp", "p3", "data_parallel", "custom", "several")
 _BOUNDS = {
     "greater_than": ("gt", "more than {}"),
     "greater_than_equal": ("ge", "{} or more"),
@@ -57,8 +57,11 @@ def trail_of(error: ErrorDetails, data: object) -> Trail:
     ``nic: 50 Gbit/s``; neither is in the file.
     """
     steps = [step for step in error["loc"] if step != "[key]"]
-    if len(steps) > 1 and steps[0] == "job" and steps[1] in _SYSTEMS:
-        del steps[1]
+    for position in range(len(steps) - 1, 0, -1):
+        if steps[position - 1] == "job" and steps[position] in _SYSTEMS:
+            del steps[position]
+    if not steps:
+        steps = ["jobs"]  # beside job: the one error of the whole file
     if error["type"].startswith("union_tag"):
         steps.append("system")
     for depth, step in enumerate(steps):

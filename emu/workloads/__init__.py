@@ -24,6 +24,13 @@ from emu.workloads.model_shapes import (
 )
 from emu.workloads.p3 import PIPELINES, P3Config, Pipeline, column_blocks, p3_job
 from emu.workloads.p3_volumes import SplitModel, p3_realization, split_model
+from emu.workloads.several_jobs import (
+    RELEASE,
+    JobPart,
+    repeated,
+    several_jobs,
+    several_realizations,
+)
 from emu.workloads.shards import shard_bounds, shard_sizes
 from emu.workloads.training import TrainingConfig, training_job
 from emu.workloads.volume_formulas import (
@@ -35,11 +42,13 @@ __all__ = [
     "ALL_REDUCE",
     "MODELS",
     "PIPELINES",
+    "RELEASE",
     "SPLIT_WEIGHTS",
     "CustomFlow",
     "CustomTask",
     "DataParallelConfig",
     "DgtpConfig",
+    "JobPart",
     "P3Config",
     "Pipeline",
     "SampleCounts",
@@ -59,6 +68,9 @@ __all__ = [
     "p3_realization",
     "parameter_count",
     "part_bounds",
+    "repeated",
+    "several_jobs",
+    "several_realizations",
     "shard_bounds",
     "shard_sizes",
     "split_model",

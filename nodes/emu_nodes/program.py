@@ -37,11 +37,16 @@ class EdgeSpec:
     sent: int
 
 
+def own_name(name: str) -> str:
+    """Return the name of a task in its own job, of several or the only one."""
+    return name.rpartition("/")[2]
+
+
 def edge_brief(edge: dict[str, Any]) -> EdgeSpec:
     """Return what a program knows of an edge."""
     return EdgeSpec(
         edge=edge["edge"],
-        peer=edge["peer"],
+        peer=own_name(edge["peer"]),
         peer_kind=edge["peer_kind"],
         lag=edge["lag"],
         sent=edge["sent"],
@@ -50,7 +55,10 @@ def edge_brief(edge: dict[str, Any]) -> EdgeSpec:
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """What a program knows of its task: credit edges are not among its edges."""
+    """What a program knows of its task: credit edges are not among its edges.
+
+    Names are those in its own job, `own_name`: it knows of no other.
+    """
 
     name: str
     kind: str

@@ -44,7 +44,7 @@ from emu.wire.messages import (
 )
 from emu_nodes.edge_ends import EdgeEnds
 from emu_nodes.host_metrics import HostMetrics
-from emu_nodes.program import Program, TaskSpec, edge_brief
+from emu_nodes.program import Program, TaskSpec, edge_brief, own_name
 from emu_nodes.results import frame_messages, result_parts
 from emu_nodes.sleep_until import WallClockTimer
 from emu_nodes.task_runner import TaskContext, TaskRunner
@@ -206,7 +206,7 @@ class NodeProcess:
             module, name = task["program"].split(":")
             program_class = getattr(importlib.import_module(module), name)
             brief = TaskSpec(
-                name=task["name"],
+                name=own_name(task["name"]),
                 kind=task["kind"],
                 iterations=task["iterations"],
                 inputs=tuple(edge_brief(e) for e in task["inputs"]),

@@ -1,0 +1,185 @@
+"""Several jobs on one cluster, as scenarios state them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from emu.analysis.audit import audit
+from emu.analysis.job_times import job_times
+from emu.errors import ScenarioError
+from emu.scenario import prepare
+from emu.scenario.scenario import Scenario
+from emu.scenario.scenario_file import loads
+from emu.scheduling import RATE_POLICIES
+from tests.golden.cases import Case, cases, exactly
+
+if TYPE_CHECKING:
+    from emu.scenario import Experiment
+
+GOLDEN = {case.name: case for case in cases("jobs")}
+
+
+def document(case: Case) -> dict[str, Any]:
+    """Return a golden case as a scenario: a job per prefix, released as it says."""
+    stated = case.job
+    jobs = []
+    for prefix in dict.fromkeys(task["job"] for task in stated["tasks"]):
+        own = [task for task in stated["tasks"] if task["job"] == prefix]
+        (release,) = (t["time"][0] for t in own if t["name"] == f"{prefix}release")
+        tasks = [t for t in own if t["name"] != f"{prefix}release"]
+        names = {task["name"] for task in tasks}
+        jobs.append({
+            "name": prefix.removesuffix("."),
+            "release": f"{release} s",
+            "placement": {
+                "policy": "explicit",
+                "tasks": {t["name"].removeprefix(prefix): t["on"] for t in tasks},
+            },
+            "job": {
+                "system": "custom",
+                "iterations": tasks[0]["rounds"],
+                "credit_window": "unlimited",
+                "tasks": [
+                    {"name": t["name"].removeprefix(prefix), "time": f"{t['time']} s"}
+                    for t in tasks
+                ],
+                "flows": [
+                    {
+                        "from": flow["from"].removeprefix(prefix),
+                        "to": flow["to"].removeprefix(prefix),
+                        "volume": f"{flow['volume']} B",
+                    }
+                    for flow in stated["flows"]
+                    if flow["from"] in names
+                ],
+            },
+        })  # fmt: skip
+    machines = [
+        {"name": name, "nic": {"in": f"{m['in']} B/s", "out": f"{m['out']} B/s"}}
+        for name, m in stated["machines"].items()
+    ]
+    return {"cluster": {"machines": machines}, "jobs": jobs}
+
+
+def prepared(content: dict[str, Any], *overrides: str) -> Experiment:
+    return prepare(loads(json.dumps(content), list(overrides)))
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        (case.name, policy)
+        for case in GOLDEN.values()
+        for policy in case.results
+        if policy in RATE_POLICIES
+    ],
+)
+def test_golden_jobs_through_a_file(name: str, policy: str) -> None:
+    case = GOLDEN[name]
+    experiment = prepared(document(case), f"schedule.policy={policy}")
+    schedule, expected = experiment.simulate(), case.results[policy]
+
+    (span,) = exactly([expected["makespan"]])
+    assert schedule.makespan == pytest.approx(span)
+    job = experiment.problem.job
+    for told, ends in expected["task_ends"].items():
+        if not told.endswith("release"):
+            found = schedule.task_end[job.index(told.replace(".", "/"))]
+            np.testing.assert_allclose(found[~np.isnan(found)], exactly(ends))
+    assert audit(schedule).passed
+
+
+def test_each_job_beside_its_time_alone() -> None:
+    content = document(GOLDEN["two_jobs"])
+    experiment = prepared(content)
+    a, b = job_times(experiment.simulate(), experiment.realization, "oes")
+
+    assert (a.job, a.release, a.alone) == ("A", 0.0, 18.0)
+    assert a.end == pytest.approx(64 / 3)
+    assert (b.release, b.end, b.seconds) == (4.0, 17.0, 13.0)
+    assert b.alone == pytest.approx(32 / 3 - 4)
+    assert b.slowdown == pytest.approx(13 / (32 / 3 - 4))
+    names = [task.name for task in experiment.problem.job.tasks]
+    assert names == ["A/g", "A/w", "A/v", "B/g", "B/w", "B/release"]
+    assert "A/g->A/w" in experiment.problem.job.edge_positions
+
+
+def crowded(**more: Any) -> dict[str, Any]:
+    """Return two jobs of two tasks that fill two machines, whatever stands where."""
+    job = {
+        "system": "custom",
+        "iterations": 2,
+        "tasks": [
+            {"name": "g", "time": "1 s", "demands": {"cpu": 1}},
+            {"name": "w", "time": "1 s", "demands": {"cpu": 1}},
+        ],
+        "flows": [{"from": "g", "to": "w", "volume": "10 B"}],
+    }
+    machines = [{"name": "m", "count": 2, "cpu": 2, "nic": "10 B/s"}]
+    jobs = [{"name": name, "job": job} for name in ("a", "b")]
+    return {"cluster": {"machines": machines}, "jobs": jobs, **more}
+
+
+def test_one_after_the_other_takes_what_is_left_and_together_can_do_better() -> None:
+    content = crowded()
+    content["jobs"][0]["placement"] = {
+        "policy": "explicit", "tasks": {"g": "m0", "w": "m1"},
+    }  # fmt: skip
+    apart = prepared(content)
+    together = prepared(crowded(place_jobs="joint", placement={"policy": "best"}))
+
+    assert apart.tasks["a/g"] == "m0"
+    assert apart.tasks["b/g"] != apart.tasks["b/w"]
+    assert (
+        apart.problem.placement.violations(apart.problem.job, apart.problem.cluster)
+        == []
+    )
+    assert together.tasks["a/g"] == together.tasks["a/w"]
+    assert together.simulate().makespan == 3.0 < apart.simulate().makespan
+
+
+def test_pins_of_a_job_hold_when_all_are_placed_together() -> None:
+    content = crowded(place_jobs="joint", placement={"policy": "best"})
+    content["jobs"][1]["placement"] = {"tasks": {"w": "m0"}}
+
+    assert prepared(content).tasks["b/w"] == "m0"
+
+
+def test_a_resolved_scenario_of_several_jobs_loads_back_equal() -> None:
+    scenario = loads(json.dumps(document(GOLDEN["two_jobs"])))
+
+    assert Scenario.model_validate(scenario.to_json()) == scenario
+    assert "job" not in scenario.to_json()
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "problem"),
+    [
+        ({"job": crowded()["jobs"][0]["job"]}, "jobs", "found both job and jobs"),
+        ({"jobs.1.name": "a"}, "jobs[0].name", "'a' occurs 2 times"),
+        ({"jobs.1.release": "-1 s"}, "jobs[1].release", "cannot be negative"),
+        ({"jobs.1.name": "a/b"}, "jobs[1].name", "'a/b'"),
+        ({"jobs.0.job.tasks": []}, "jobs[0].job.tasks", "write at least 1"),
+        ({"jobs.0.placement": {"tasks": {"x": "m0"}}}, "jobs[0].placement.tasks.x",
+         "no task 'x'"),
+        ({"placement": {"policy": "best"}}, "placement", "write it into each"),
+        ({"profile": "p.json"}, "profile", "a profile is of one job"),
+        ({"expect": {"loss": 1.0}}, "expect.loss", "of one job"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be(change: dict[str, Any], key: str, problem: str) -> None:
+    content = json.loads(json.dumps(crowded()))
+    for trail, value in change.items():
+        *above, last = trail.split(".")
+        place: Any = content
+        for step in above:
+            place = place[int(step) if step.isdigit() else step]
+        place[last] = value
+    with pytest.raises(ScenarioError) as caught:
+        loads(json.dumps(content))
+    assert caught.value.key == key
+    assert problem in str(caught.value)
