@@ -85,6 +85,7 @@ def audit(
     least_times: Floats | None = None,
     volumes: Floats | None = None,
     makespan: float | None = None,
+    at_once: Callable[[float], float] = lambda _: 0.0,
 ) -> AuditReport:
     """Check ``schedule`` against constraints (5)-(15).
 
@@ -108,6 +109,8 @@ def audit(
         schedule's own.
     makespan
         Seconds that are said to be the makespan; None is not compared.
+    at_once
+        Bytes that a link of some capacity lets go at once after a pause.
 
     Returns
     -------
@@ -123,7 +126,7 @@ def audit(
         raise ValueError(f"tolerances {tolerance} and {relative} must not be negative")
     rates = schedule.rates
     schedule = audit_stated.sound(schedule)  # what is no rate is named, and left out
-    auditor = _Auditor(schedule, tolerance, relative)
+    auditor = _Auditor(schedule, tolerance, relative, at_once)
     auditor.check_shapes(times, least_times, volumes)
     checks = {
         "(5),(6)": (
@@ -166,8 +169,15 @@ class _Auditor:
     million flows take seconds.
     """
 
-    def __init__(self, schedule: Schedule, tolerance: float, relative: float) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        tolerance: float,
+        relative: float,
+        at_once: Callable[[float], float],
+    ) -> None:
         self._schedule, self._problem = schedule, schedule.problem
+        self._at_once = at_once
         self._job = schedule.problem.job
         self._tolerance, self._relative = tolerance, relative
         self._hops, edges = self._problem.hops, self._job.edges
@@ -314,26 +324,19 @@ class _Auditor:
         for port, capacity in enumerate(self._problem.capacities):
             load, time = peaks[port]
             if load > capacity * (1 + self._relative):
-                yield self._over(
-                    port,
-                    float(load - capacity),
-                    "B/s",
-                    f"is over its capacity of {capacity:g} B/s at {time:g} s",
-                )
+                how = f"is over its capacity of {capacity:g} B/s at {time:g} s"
+                yield self._over(port, float(load - capacity), "B/s", how)
 
     def _over_in_every_interval(self) -> Iterator[Violation]:
         for port, capacity in enumerate(self._problem.capacities):
             excess, since, until = worst_interval(
                 self._schedule, port, capacity * (1 + self._relative), self._tolerance
             )
+            excess -= self._at_once(capacity)
             if excess > 0:
-                yield self._over(
-                    port,
-                    excess,
-                    "B",
-                    f"of {capacity:g} B/s carries too much "
-                    f"from {since:g} to {until:g} s",
-                )
+                when = f"from {since:g} to {until:g} s"
+                how = f"of {capacity:g} B/s carries too much {when}"
+                yield self._over(port, excess, "B", how)
 
     @cached_property
     def _pieces(self) -> Pieces | None:

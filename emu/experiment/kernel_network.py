@@ -66,10 +66,14 @@ def check_network(scenario: Scenario) -> None:
 
 
 def burst_of(scenario: Scenario) -> tuple[float, float]:
-    """Return what two NICs on the way let go at once: wall seconds, or real bytes."""
+    """Return what two NICs on the way let go at once: wall seconds, or real bytes.
+
+    Each lets its burst go and, as its bucket is not empty by then, one more segment,
+    which is as large. At 625 kB/s a flow of 38 kB came 10.3 kB ahead of the rate.
+    """
     if scenario.emulation.network != "kernel":
         return 0.0, 0.0
-    return 2 * BURST, 2 * SMALLEST_BURST
+    return 4 * BURST, 4 * SMALLEST_BURST
 
 
 class LabLauncher(ExternalLauncher):

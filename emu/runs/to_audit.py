@@ -93,6 +93,7 @@ class ToAudit:
             least_times=self.least_times,
             volumes=self.volumes,
             makespan=self.makespan,
+            **({} if self.evidence is None else {"at_once": self.evidence.at_once}),
         )
         if rule and self.schedule.rates is not None and self.expected is not None:
             checked, wrong = rule_audit(self.schedule, self.policy, self.expected)

@@ -133,3 +133,22 @@ def test_wrong_shapes_and_tolerances_are_refused() -> None:
         audit(schedule, volumes=np.zeros((1, 1)))
     with pytest.raises(ValueError, match="must not be negative"):
         audit(schedule, tolerance=-1)
+
+
+def test_a_link_may_let_go_at_once_what_its_bucket_holds() -> None:
+    """The first flow of 40 B, alone on a link of 10 B/s, comes 1.6 s early."""
+    problem, realization = two_machine_example(1)
+    schedule = simulate(problem, realization)
+    e, n = schedule.flows()[0]
+    ends = schedule.flow_end.copy()
+    ends[e, n] = schedule.flow_start[e, n] + 2.4
+    early = replace(schedule, flow_end=ends)
+
+    def broken(size: float) -> list[str]:
+        report = audit(early, at_once=lambda _: size)
+        return [
+            v.subject for v in report.violations if v.constraint in {"(13)", "(14)"}
+        ]
+
+    assert broken(15.9) == ["m0 out", "m1 in"]
+    assert broken(16.1) == []

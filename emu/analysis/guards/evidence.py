@@ -69,6 +69,17 @@ class Evidence:
     times: Floats | None = None
     volumes: Floats | None = None
 
+    def at_once(self, capacity: float) -> float:
+        """Return the bytes that a link lets go at once after a pause, emulated ones.
+
+        Parameters
+        ----------
+        capacity
+            Bytes per second.
+        """
+        seconds, size = self.burst
+        return max(capacity * seconds / self.time_scale, size / self.byte_scale)
+
     def grid(self, rows: NDArray[np.void], column: str) -> Floats:
         """Return a column of ``rows`` by (edge, iteration), NaN where there is no row.
 

@@ -40,11 +40,8 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
     crossed = stated_hops(problem)
     for link, capacity in stated_capacities(problem).items():
         over = np.array([link in hops for hops in crossed], dtype=bool)[edge]
-        seconds, size = evidence.burst
-        burst = max(capacity * seconds / scale, size / evidence.byte_scale)
-        found = of_flows(
-            ready[over], there[over], sent[over], capacity, capacity * ahead + burst
-        )
+        depth = capacity * ahead + evidence.at_once(capacity)
+        found = of_flows(ready[over], there[over], sent[over], capacity, depth)
         if found is not None:
             yield _finding(link, capacity, found)
 

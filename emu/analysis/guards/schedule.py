@@ -11,7 +11,7 @@ from emu.analysis.guards.stated import stated_capacities, stated_hops
 from emu.analysis.violation import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -39,6 +39,7 @@ def constraints(evidence: Evidence) -> Iterator[Finding]:
         least_times=evidence.times,
         volumes=evidence.volumes,
         makespan=evidence.schedule.makespan,
+        at_once=evidence.at_once,
     )
     seen = set()
     for violation in report.violations:
@@ -61,7 +62,9 @@ def lower_bounds(evidence: Evidence) -> Iterator[Finding]:
     schedule = evidence.schedule
     stated = schedule.flow_bytes if evidence.volumes is None else evidence.volumes
     volumes = np.where(np.isnan(schedule.flow_bytes), 0.0, stated)
-    least = earliest_ends(schedule.problem, evidence.times, volumes)
+    least = earliest_ends(
+        schedule.problem, evidence.times, volumes, at_once=evidence.at_once
+    )
     early = least - schedule.task_end
     where = np.argwhere(early > _tolerance(evidence) + 1e-9 * least)
     if not where.size:
@@ -83,20 +86,30 @@ def _tolerance(evidence: Evidence) -> float:
     return wall / evidence.time_scale
 
 
-def earliest_ends(problem: Problem, times: Floats, volumes: Floats) -> Floats:
+def earliest_ends(
+    problem: Problem,
+    times: Floats,
+    volumes: Floats,
+    *,
+    at_once: Callable[[float], float] = lambda _: 0.0,
+) -> Floats:
     """Return when every (task, iteration) can end at the earliest, seconds.
 
     Parameters
     ----------
     times, volumes
         Seconds of (task, iteration), bytes of (edge, iteration).
+    at_once
+        Bytes that a link of some capacity lets go at once after a pause.
     """
     job, stated = problem.job, stated_capacities(problem)
     narrowest = [
         min((stated[link] for link in hops), default=np.inf)
         for hops in stated_hops(problem)
     ]
-    alone = (volumes / np.array(narrowest).reshape(-1, 1)).tolist()
+    free = np.array([at_once(c) if c < np.inf else 0.0 for c in narrowest])
+    waits = np.maximum(volumes - free.reshape(-1, 1), 0.0)
+    alone = (waits / np.array(narrowest).reshape(-1, 1)).tolist()
     ends = np.zeros((len(job.tasks), job.iterations)).tolist()
     there = np.zeros((len(job.edges), job.iterations)).tolist()
     incoming = [job.in_edges(task) for task in range(len(job.tasks))]
