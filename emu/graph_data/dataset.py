@@ -57,21 +57,27 @@ class Dataset:
     ----------
     prepared
         The directory that `open_dataset` found or made.
+    feature_length
+        Columns in place of those that are there: the first so many of them, or all
+        repeated until there are so many, as the paper of P3 varies them.
     """
 
-    def __init__(self, prepared: PreparedArrays) -> None:
+    def __init__(
+        self, prepared: PreparedArrays, feature_length: int | None = None
+    ) -> None:
         self._prepared = prepared
         facts = prepared.facts
         self.vertices: int = facts["vertices"]
         self.edges: int = facts["edges"]
         self.classes: int = facts["classes"]
-        self.feature_length: int = facts["feature_length"]
+        self._columns: int = facts["feature_length"]
+        self.feature_length = feature_length or self._columns
         self.parts: int = facts["parts"]
         self.train_count: int = facts["train"]
 
     @override
     def __eq__(self, other: object) -> bool:
-        """Tell whether both are the same prepared form: folders go by content."""
+        """Tell whether both have the same graph and parts: folders go by content."""
         return isinstance(other, Dataset) and self.folder == other.folder
 
     @override
@@ -135,8 +141,14 @@ class Dataset:
         if not 0 <= part < self.parts:
             raise ValueError(f"no partition {part}, there are {self.parts}")
         if part not in self._features:
-            self._features[part] = self._prepared.array(f"features_{part}")
+            whole = self._prepared.array(f"features_{part}")
+            self._features[part] = self._wanted(whole)
         return self._features[part]
+
+    def _wanted(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        if self.feature_length <= self._columns:
+            return rows[:, : self.feature_length]
+        return rows[:, np.arange(self.feature_length) % self._columns]
 
     @cached_property
     def _looked_at(self) -> list[NDArray[np.float32]]:
@@ -152,7 +164,7 @@ class Dataset:
             self._looked_at[self.owner[vertex]][self.local[vertex]]
             for vertex in vertices
         ]
-        return np.array(rows, np.float32).reshape(-1, self.feature_length)
+        return self._wanted(np.array(rows, np.float32).reshape(-1, self._columns))
 
     def gather(self, vertices: NDArray[np.int64]) -> NDArray[np.float32]:
         """Copy the features of any vertices, from every partition that owns one."""
@@ -173,6 +185,7 @@ def open_dataset(
     partitioner: str = "metis",
     parts: int = 1,
     root: str = "",
+    feature_length: int | None = None,
 ) -> Dataset:
     """Open a data set, prepared on first use and cached by content.
 
@@ -191,6 +204,8 @@ def open_dataset(
         See `partition`.
     root
         Folder of the data files, instead of the one in ``EMU_DATA``.
+    feature_length
+        As of `Dataset`; nothing is prepared anew for it.
 
     Raises
     ------
@@ -205,7 +220,8 @@ def open_dataset(
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
     folder = cache_home() / "prepared" / f"{file_part(name)}-{key}"
     return Dataset(
-        prepare_arrays(folder, lambda partial: _write(partial, source.load(), spec))
+        prepare_arrays(folder, lambda partial: _write(partial, source.load(), spec)),
+        feature_length,
     )
 
 
@@ -226,6 +242,7 @@ def open_for(settings: Mapping[str, Any]) -> Dataset:
         root=dataset.get("root") or "",
         partitioner=settings["partitioner"],
         parts=settings["parts"],
+        feature_length=dataset.get("feature_length"),
     )
 
 

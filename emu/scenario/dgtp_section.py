@@ -51,6 +51,9 @@ class DatasetSection(Section):
     directory: FilePath | None = None
     """Where to look for it, relative to the scenario file; default is what EMU_DATA
     says."""
+    feature_length: Few | None = None
+    """Columns of the features: the first so many, or repeated to so many; default is
+    what is there."""
     normalise: Annotated[bool, Field(strict=True)] = False
     """Scale every feature row to length 1 (L2)."""
 
@@ -186,6 +189,7 @@ class TrainingSection(Section):
                 "scale": dataset.scale,
                 "seed": seed if dataset.seed is None else dataset.seed,
                 "normalise": dataset.normalise,
+                "feature_length": dataset.feature_length,
                 "root": dataset.directory or "",
             },
             "model": self.model.model_dump(),

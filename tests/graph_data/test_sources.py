@@ -235,3 +235,18 @@ def test_a_truncated_ogb_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read") as caught:
         open_dataset("ogbn-products", root=str(tmp_path))
     assert caught.value.path == str(edges)
+
+
+def test_columns_are_cut_or_repeated() -> None:
+    whole, short, long = (
+        open_dataset("products-like", scale=0.001, feature_length=length)
+        for length in (None, 7, 150)
+    )
+    vertices = np.array([5, 0, 17])
+    rows = whole.gather(vertices)
+
+    assert short == whole  # what is sampled does not depend on it
+    np.testing.assert_array_equal(short.gather(vertices), rows[:, :7])
+    expected = np.concatenate([rows, rows[:, :50]], axis=1)
+    np.testing.assert_array_equal(long.gather(vertices), expected)
+    np.testing.assert_array_equal(long.look_at(vertices), expected)

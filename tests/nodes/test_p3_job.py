@@ -89,6 +89,7 @@ def test_unpipelined_equals_one_process(drive: DriveJob, machines: int) -> None:
         ["job.cache=1"],
         ["job.cache=2", "cluster.machines[0].count=4"],
         ["job.columns=[2,0,1]"],
+        ["job.dataset.feature_length=130"],
         ["job.machines=[m2,m0]"],
         ["job.optimizer=adam", "job.precision=float32"],
         ["job.fanouts=all", "job.batch_size=3"],
