@@ -51,7 +51,7 @@ class Trial:
         arguments += ["--runs", str(folder / "runs")]
         environment = {"TMPDIR": str(folder / "tmp"), MARK: mark}
         self._output = (folder / "output").open("wb")
-        self.began = time.monotonic()
+        self.began = self.acted = time.monotonic()
         self.command = subprocess.Popen(
             [sys.executable, "-m", "emu", "run", "golden", *arguments],
             stdin=subprocess.DEVNULL,
@@ -78,6 +78,7 @@ class Trial:
         there = roles(self.mark)
         victim = draw.victim if draw.victim in there else "command"
         done = {"victim": victim, "phase": self.phase({*there}), "missed": False}
+        self.acted = time.monotonic()
         try:
             process = there[victim]
             if draw.action in _SIGNALS:
@@ -127,16 +128,15 @@ def carry_out(draw: Draw, after: float, folder: Path, mark: str) -> dict[str, An
     trial = Trial(folder, mark)
     try:
         row = asdict(draw) | {"intended": draw.victim} | trial.act(draw, after)
-        acted = time.monotonic()
         if row["victim"] == "command" and draw.action == "stop":
             orphans = gone(mark, {trial.command.pid}, 3 * WAITS)
-            row["seconds"] = time.monotonic() - acted
+            row["seconds"] = time.monotonic() - trial.acted
             row["unnoticed"] = [each.name() for each in orphans]
             trial.command.kill()
             said = trial.end()
         else:
             said = trial.end()
-            row["seconds"] = time.monotonic() - acted
+            row["seconds"] = time.monotonic() - trial.acted
         lines = [line for line in said.strip().splitlines() if line.strip()]
         row["code"] = trial.command.returncode
         row["traceback"] = "Traceback (most recent" in said
