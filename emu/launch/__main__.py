@@ -42,6 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
         allow=options.allow,
         bind=options.bind,
         patience=options.patience,
+        say=lambda line: print(f"emu agent {options.name}: {line}", file=sys.stderr),  # noqa: T201 -- its terminal
     )
     try:
         run_until_signalled(agent.run(), lambda: "serving a run")

@@ -18,7 +18,7 @@ from emu.errors import (
     NodeLost,
     NodeMisbehaved,
 )
-from emu.launch.fork import ForkServer
+from emu.launch.fork import ForkServer, describe_end
 from emu.launch.host_name import own_host_name
 from emu.launch.programs import check_allowed, preloaded, programs_of, with_keys
 from emu.names import printable
@@ -48,7 +48,7 @@ from emu.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from emu.network import ControlConnection
 
@@ -75,6 +75,8 @@ class Agent:
         the coordinator is reached from.
     patience
         Wall seconds to keep trying to reach the coordinator.
+    say
+        Called with a line on what the agent does.
     """
 
     def __init__(
@@ -86,11 +88,13 @@ class Agent:
         allow: Collection[str] = (),
         bind: str = "",
         patience: float = 10.0,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._coordinator, self._token = coordinator, token
         self._name = name or own_host_name()
         self._allow, self._bind, self._patience = frozenset(allow), bind, patience
         self._forks: ForkServer | None = None
+        self._say = say
         self._watch = SilenceWatch(SILENCE, time.monotonic())
 
     async def run(self) -> None:
@@ -106,6 +110,7 @@ class Agent:
             token, or wants a program started that is not allowed.
         """
         connection = await self._join()
+        self._say(f"joined the run at {format_address(*self._coordinator)}")
         self._watch.heard(time.monotonic())
         beat = asyncio.create_task(self._beat(connection))
         watching = asyncio.create_task(self._await_silence(connection))
@@ -175,6 +180,7 @@ class Agent:
             message = unpack(await connection.receive())
             self._watch.heard(time.monotonic())
             if isinstance(message, Stop):
+                self._say(f"the run ended: {printable(message.reason)}")
                 return None
             if isinstance(message, Failed):
                 raise NodeMisbehaved(f"not wanted: {printable(message.text)}")
@@ -199,8 +205,16 @@ class Agent:
         except NodeMisbehaved as error:
             self._tell(connection, Failed("ProgramRefused", str(error), ""))
             raise
+        names = ", ".join(str(each["process"]) for each in descriptions)
+        self._say(f"starts {len(descriptions)} processes: {printable(names)}")
+
+        def ended(name: str, code: int) -> None:
+            self._tell(connection, ProcessDied(name, code))
+            if code:
+                self._say(f"process {printable(name)} {describe_end(code)}")
+
         self._forks = ForkServer(
-            lambda name, code: self._tell(connection, ProcessDied(name, code)),
+            ended,
             lambda how: self._tell(connection, Failed("ForkServerLost", how, "")),
         )
         try:
@@ -230,6 +244,7 @@ class Agent:
             if isinstance(message, RateUpdate):
                 publish_lines(board, message)
             elif isinstance(message, Stop):
+                self._say(f"the run ended: {printable(message.reason)}")
                 return
             elif not isinstance(message, Beat):
                 raise MalformedFrame(f"{type(message).__name__} is not for an agent")

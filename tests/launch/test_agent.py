@@ -28,12 +28,17 @@ from emu.wire.messages import (
 from tests.network.strangers import rogue, said
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 TOKEN = "of-this-run"  # noqa: S105
 
 
-async def served(agent: Agent | None, heard: list[AgentHello]) -> tuple[str, int]:
+async def served(
+    agent: Agent | None,
+    heard: list[AgentHello],
+    say: Callable[[str], None] = lambda _: None,
+) -> tuple[str, int]:
     """Run an agent against a coordinator that stops it at once."""
 
     async def greet(connection: ControlConnection, _who: Identity) -> None:
@@ -45,7 +50,7 @@ async def served(agent: Agent | None, heard: list[AgentHello]) -> tuple[str, int
     server = ControlServer(token=TOKEN, on_connection=greet)
     address = await server.start("127.0.0.1")
     try:
-        await (agent or Agent(address, TOKEN)).run()
+        await (agent or Agent(address, TOKEN, say=say)).run()
     finally:
         await server.aclose()
     return address
@@ -53,10 +58,13 @@ async def served(agent: Agent | None, heard: list[AgentHello]) -> tuple[str, int
 
 def test_agent_introduces_its_host_and_leaves_when_stopped() -> None:
     heard: list[AgentHello] = []
-    asyncio.run(served(None, heard))
+    said: list[str] = []
+    asyncio.run(served(None, heard, said.append))
 
     assert [hello.host["pid"] for hello in heard] == [os.getpid()]
     assert heard[0].host["cpus"] >= 1
+    assert said[0].startswith("joined the run at 127.0.0.1:")
+    assert said[1:] == ["the run ended: that was all"]
 
 
 def test_wrong_token_is_refused_at_once() -> None:
