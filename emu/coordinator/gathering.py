@@ -10,6 +10,7 @@ from emu.network import AwakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
+    from pathlib import Path
 
     from emu.wire.messages import Message
 
@@ -26,10 +27,12 @@ class Gathering:
     ----------
     deadline
         Wall seconds that a wait may take, pauses of this process apart.
+    log
+        Where output is that may say why somebody is missing.
     """
 
-    def __init__(self, events: Events, deadline: float) -> None:
-        self._events, self._deadline = events, deadline
+    def __init__(self, events: Events, deadline: float, log: Path) -> None:
+        self._events, self._deadline, self._log = events, deadline, log
 
     async def messages(
         self, missing: Collection[str], what: str, kind: type[Message]
@@ -73,7 +76,8 @@ class Gathering:
                 more = f" and {count} more" if count > 0 else ""
                 raise DeadlineExceeded(
                     f"the coordinator waited {self._deadline:g} s of wall time: "
-                    f"{', '.join(names[:_LISTED])}{more} did not {what}"
+                    f"{', '.join(names[:_LISTED])}{more} did not {what} "
+                    f"(their output is in {self._log})"
                 )
             for name, message in await self._events(_LOOK):
                 heard(name, message)

@@ -93,7 +93,7 @@ class Membership:
         self._launcher = settings.launcher or LocalLauncher()
         self._watching: asyncio.Task[None] | None = None
         self._left = asyncio.Event()
-        self.gathering = Gathering(self.events, settings.deadline)
+        self.gathering = Gathering(self.events, settings.deadline, log)
         self._standstill = Standstill(settings.silence)
 
     async def __aenter__(self) -> Self:
@@ -215,7 +215,7 @@ class Membership:
             nameless = [f"{unknown} of {count} agents"] if unknown else []
             return [name for name in known if name not in joined] if known else nameless
 
-        await self.gathering.until(missing, f"join ({self._log})", lambda *_: None)
+        await self.gathering.until(missing, "join", lambda *_: None)
         self.agents.sort(key=lambda agent: agent.name)
 
     async def open_boards(self) -> None:

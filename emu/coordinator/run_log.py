@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from typing_extensions import override
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -30,7 +28,3 @@ class RunLog:
             return f"its output is lost: {error}"
         said = f"it said: {lines[-1]}" if lines else "it said nothing"
         return f"{said} (the log is {self.path})"
-
-    @override
-    def __str__(self) -> str:
-        return str(self.path)

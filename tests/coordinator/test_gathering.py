@@ -1,0 +1,72 @@
+"""Waiting for everybody, in made-up time."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from emu.coordinator import gathering
+from emu.coordinator.gathering import Gathering
+from emu.errors import DeadlineExceeded
+from emu.wire.messages import Listening
+
+if TYPE_CHECKING:
+    from emu.wire.messages import Message
+
+PROCESSES = [f"p{n}" for n in range(7)]
+
+
+class Silence:
+    """A clock that goes on by so much with every wait, in which little is said."""
+
+    def __init__(self, *steps: float, heard: list[tuple[str, Message]]) -> None:
+        self._steps, self.heard = itertools.chain(steps, itertools.repeat(0.24)), heard
+        self.now, self.waits = 100.0, 0
+
+    def monotonic(self) -> float:
+        """Return the time."""
+        return self.now
+
+    async def events(self, _patience: float) -> list[tuple[str, Message]]:
+        """Wait."""
+        self.now += next(self._steps)
+        self.waits += 1
+        heard, self.heard = self.heard, []
+        return heard
+
+
+async def waits(silence: Silence, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return after how many waits of 0.24 s a deadline of 1 s was over."""
+    monkeypatch.setattr(gathering, "time", silence)
+    waiting = Gathering(silence.events, 1.0, Path("agent.log"))
+    with pytest.raises(
+        DeadlineExceeded,
+        match=r"the coordinator waited 1 s of wall time: p1, p2, p3, p4, p5 and 1 more "
+        r"did not come up \(their output is in agent\.log\)",
+    ):
+        await waiting.messages(PROCESSES, "come up", Listening)
+    return silence.waits
+
+
+async def test_who_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[tuple[str, Message]] = [("p0", Listening("h", 1))]
+
+    assert await waits(Silence(heard=heard), monkeypatch) == 5
+
+
+async def test_pause_of_ones_own_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[tuple[str, Message]] = [("p0", Listening("h", 1))]
+
+    assert await waits(Silence(0.24, 3600.0, heard=heard), monkeypatch) == 5
+
+
+async def test_who_has_said_it_is_returned() -> None:
+    silence = Silence(heard=[(name, Listening(name, 1)) for name in PROCESSES])
+    waiting = Gathering(silence.events, 1.0, Path("agent.log"))
+
+    said = await waiting.messages(PROCESSES, "come up", Listening)
+
+    assert {name: at.host for name, at in said.items()} == {p: p for p in PROCESSES}
