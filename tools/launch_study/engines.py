@@ -50,7 +50,8 @@ class Engine:
             self._start(self._mpirun(agent))
         if self.name == "torchrun":
             for host in self._hosts.addresses:
-                self._start([*self._hosts.ssh.split(), host, self._torchrun(agent)])
+                order = self._torchrun(host, agent)
+                self._start([*self._hosts.ssh.split(), host, order])
 
     def _mpirun(self, agent: str) -> list[str]:
         addresses = self._hosts.addresses
@@ -59,12 +60,13 @@ class Engine:
         command += ["--host", ",".join(f"{each}:1" for each in addresses)]
         return [*command, "-x", "EMU_TOKEN", "sh", "-c", agent]
 
-    def _torchrun(self, agent: str) -> str:
+    def _torchrun(self, host: str, agent: str) -> str:
         addresses = self._hosts.addresses
         return (
             f"export EMU_TOKEN={TOKEN}; {sys.executable} -m torch.distributed.run "
             f"--no-python --nnodes {len(addresses)} --nproc-per-node 1 --rdzv-id study "
             f"--rdzv-backend c10d --rdzv-endpoint {addresses[0]}:{_RENDEZVOUS} "
+            f"--local-addr {host} "
             f"sh -c '{agent}'"
         )
 
