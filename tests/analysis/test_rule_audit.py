@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from emu.analysis.oracle import POLICIES
 from emu.analysis.rule_audit import rule_audit
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=20)
 @given(drawn=problems())
 def test_what_the_scheduler_assigns_is_what_the_rule_gives(
     policy: str, drawn: tuple[Problem, Realization]
