@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
+from emu.graph_data import open_columns, open_dataset
 from emu.graph_data.prepared import prepare_arrays
 
 if TYPE_CHECKING:
@@ -155,3 +156,20 @@ def test_processes_that_prepare_at_once_build_once(tmp_path: Path) -> None:
 
     assert [process.exitcode for process in processes] == [0] * 4
     assert (tmp_path / "builds").read_text() == "x"
+
+
+def test_a_damaged_block_of_columns_is_refused_by_who_reads_it() -> None:
+    dataset = open_dataset("products-like", scale=0.001)
+    columns = open_columns(dataset, [60, 40])
+    rows = dataset.gather(np.arange(3))
+    np.testing.assert_array_equal(columns.block(1)[:3], rows[:, 60:])
+    (file,) = dataset.folder.parent.glob(f"{dataset.folder.name}-columns-*/columns_0*")
+    with file.open("r+b") as content:
+        content.seek(-4, 2)
+        content.write(b"\xff\xff\xff\xff")
+
+    np.testing.assert_array_equal(columns.block(1)[:3], rows[:, 60:])
+    with pytest.raises(DataError, match="its content changed"):
+        columns.block(0)
+    with pytest.raises(ValueError, match="99 of 100 columns"):
+        open_columns(dataset, [60, 39])

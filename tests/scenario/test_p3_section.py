@@ -48,6 +48,8 @@ DATA_PARALLEL = P3.replace("p3", "data_parallel").replace("  push: derived\n", "
         ("push: derived", "pipeline: C", "job.pipeline",
          "found 'C', known: none, A, B"),
         ("[3, 2]", "[3, 2, 1]", "job.fanouts", "found 3 for a model of 2 layers"),
+        ("{hidden: 8, layers: 2}", "{kind: gat, hidden: 8, layers: 2, heads: 0}",
+         "job.model.heads", "found 0, write 1 or more"),
         ("[3, 2]", "some", "job.fanouts", "found 'some', write a list or all"),
         ("sampler: 1 ms, ", "", "job.times.sampler", "found neither this time nor"),
     ],
@@ -63,8 +65,8 @@ def test_errors(old: str, new: str, key: str, message: str) -> None:
 
 
 def test_more_machines_than_features() -> None:
-    with pytest.raises(ScenarioError, match="101 machines cannot share 100 features"):
-        prepare(loads(P3.replace("count: 4", "count: 101")))
+    with pytest.raises(ScenarioError, match="4 machines cannot share 3 features"):
+        prepare(loads(P3, ["job.dataset.feature_length=3"]))
 
 
 def test_a_cache_beyond_the_memory() -> None:
