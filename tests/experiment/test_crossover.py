@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+from typing import TYPE_CHECKING
 
+import pytest
+from typer.testing import CliRunner
+
+from emu.cli import app
 from emu.errors import ScenarioError
 from emu.experiment.crossover import Values, find_crossover
 from emu.experiment.systems import as_system, compare_systems
 from emu.graph_data import realized_volumes
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 #: Few vertices of layer 1 reach many of layer 0: the network is all that counts.
 TEXT = """\
@@ -95,3 +103,23 @@ def test_values() -> None:
             Values.between(low, high)
     with pytest.raises(ValueError, match="no bare number"):
         Values.around("10 Gbit/s")
+
+
+def test_commands(tmp_path: Path) -> None:
+    file = tmp_path / "both.yaml"
+    file.write_text(TEXT)
+
+    def said(*arguments: str) -> str:
+        result = CliRunner().invoke(app, [arguments[0], str(file), *arguments[1:]])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    key = ["--key", "job.model.hidden", "--range", "64,128"]
+    found = json.loads(said("crossover", *key, "--json", "-"))
+    assert "is faster" in said("crossover", *key)
+    assert [side["value"] for side in found["sides"]] == [64, 128] or found["found"]
+    shown = said("compare", "--systems", "data_parallel,p3")
+    assert "data_parallel" in shown
+    assert "busiest link" in shown
+    wrong = CliRunner().invoke(app, ["crossover", str(file), "--key", "job.modl"])
+    assert wrong.exit_code == 2
