@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING
-
 from emu.analysis.job_times import job_times
 from emu.analysis.optimality_gap import optimality, optimality_line
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.errors import ExpectationMissed
+from emu.experiment.expectations import missed_by_simulation
 from emu.report import flow_table, port_table, terminal
 from emu.report.job_line import job_line
 from emu.report.job_table import job_table
 from emu.runs.result_file import result_of
 from emu.scenario import load, prepare
 from emu.units import format_duration
-
-if TYPE_CHECKING:
-    from emu.scenario import Scenario
 
 
 @app.command()
@@ -30,6 +25,11 @@ def simulate(
     """Simulate a scenario.
 
     It takes milliseconds, and prints the makespan, the flows and the load of each NIC.
+
+    Raises
+    ------
+    ExpectationMissed
+        When it missed an ``expect:`` that a simulation can tell.
     """
     experiment = prepare(load(file, overrides or []))
     schedule, problem = experiment.simulate(), experiment.problem
@@ -50,21 +50,9 @@ def simulate(
         console.print(line)
     told = {"jobs": [one.to_json() for one in jobs]} if jobs else {}
     emit(json_target, result_of(experiment.scenario, schedule) | gap | told)
-    check_makespan(experiment.scenario, schedule.makespan)
-
-
-def check_makespan(scenario: Scenario, makespan: float) -> None:
-    """Compare a simulated makespan with ``expect.makespan``.
-
-    Raises
-    ------
-    ExpectationMissed
-        When they differ by more than ``expect.tolerance``.
-    """
-    expected = scenario.expect.makespan
-    if expected is None:
-        return
-    if not math.isclose(makespan, expected, rel_tol=scenario.expect.tolerance):
-        raise ExpectationMissed(
-            f"expected a makespan of {expected!r} s, simulated is {makespan!r} s"
-        )
+    carried = float(schedule.flow_bytes[tuple(schedule.flows().T)].sum())
+    missed = missed_by_simulation(
+        experiment.scenario, schedule.makespan, gap.get("gap"), carried
+    )
+    if missed:
+        raise ExpectationMissed("; ".join(missed))

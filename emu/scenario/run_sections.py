@@ -16,6 +16,12 @@ from emu.scenario.quantities import (
     Ratio,
     Size,
 )
+from emu.scenario.ranges import (
+    ExpectedDuration,
+    ExpectedNumber,
+    ExpectedRatio,
+    ExpectedSize,
+)
 from emu.scenario.section import Section
 from emu.scenario.suggestion import nearest
 from emu.shaping import FlowEnds
@@ -142,10 +148,15 @@ class EmulationSection(Section):
 class ExpectSection(Section):
     """What must come out; a miss ends the command with exit code 6."""
 
-    makespan: Duration | None = None
-    """Simulated makespan, met to within ``tolerance``."""
+    makespan: ExpectedDuration | None = None
+    """Simulated makespan, met to within ``tolerance``, or a range: ``4 s .. 5 s``."""
     tolerance: Ratio = 1e-9
-    """Relative, of ``makespan``."""
+    """Relative, of ``makespan`` and ``bytes`` where they are no ranges."""
+    gap: ExpectedRatio | None = None
+    """Largest makespan over its lower bound, minus 1, or a range."""
+    bytes: ExpectedSize | None = None
+    """Bytes between machines in the whole run, met to within ``tolerance``, or a
+    range: ``1 GB .. 2 GB``, ``.. 2 GB``."""
     makespan_error: Ratio | None = None
     """Largest share by which the emulated makespan may be off the one that was
     predicted before the run."""
@@ -154,5 +165,5 @@ class ExpectSection(Section):
     volumes."""
     accuracy: Fraction | None = None
     """Smallest test accuracy at the end."""
-    loss: Positive | None = None
-    """Largest training loss at the end."""
+    loss: ExpectedNumber | None = None
+    """Largest training loss at the end, or a range: ``2.1 .. 2.5``."""
