@@ -35,6 +35,9 @@ def prepare_profile(scenario: Scenario) -> Experiment:
             "custom tasks state their times, there is nothing to measure",
             key="job.system",
         )
+    if scenario.job.system == "p3":
+        problem = "cycles of a pipeline cannot be profiled, write job.times"
+        raise ScenarioError(problem, key="job.system")
     job = build_job(scenario)
     open_data(job)
     cluster = scenario.to_cluster()

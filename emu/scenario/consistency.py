@@ -14,6 +14,7 @@ from emu.scenario.dgtp_section import DgtpJobSection
 from emu.scenario.jobs_section import SeveralJobsSection
 from emu.scenario.network_section import network_errors
 from emu.scenario.p3_errors import replica_errors
+from emu.scenario.p3_section import P3JobSection
 from emu.scenario.pins import pin_errors, pinned, pins_too_large
 from emu.scenario.suggestion import nearest
 
@@ -322,6 +323,9 @@ def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     if isinstance(scenario.job, CustomJobSection | SeveralJobsSection):
         return
     if scenario.profile is not None:
+        if isinstance(scenario.job, P3JobSection):
+            problem = "a profile knows no cycles of a pipeline, write job.times instead"
+            yield ("profile",), problem
         return
     known = scenario.job.times.stated()
     kinds = {task.kind for task in scenario.to_job(train_vertices=1, pins=False).tasks}

@@ -51,6 +51,8 @@ DATA_PARALLEL = P3.replace("p3", "data_parallel").replace("  push: derived\n", "
         ("{hidden: 8, layers: 2}", "{kind: gat, hidden: 8, layers: 2, heads: 0}",
          "job.model.heads", "found 0, write 1 or more"),
         ("[3, 2]", "some", "job.fanouts", "found 'some', write a list or all"),
+        ("emulation:", "profile: measured.json\nemulation:", "profile",
+         "a profile knows no cycles of a pipeline, write job.times instead"),
         ("sampler: 1 ms, ", "", "job.times.sampler", "found neither this time nor"),
     ],
 )  # fmt: skip
