@@ -19,6 +19,7 @@ from emu.experiment.auto_scale import with_byte_scale
 from emu.experiment.dry_run import dry_run as dry_run_of
 from emu.experiment.profiling import measure_profile, prepare_profile
 from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.experiment.trace_profile import profile_from_trace
 from emu.launch import (
     ExternalLauncher,
     LocalLauncher,
@@ -237,13 +238,35 @@ def profile(
     iterations: Annotated[
         int, typer.Option(metavar="N", min=1, help="Iterations to measure.")
     ] = 50,
+    trace: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="TRACE", help="Of torch.profiler (JSON, gz)."),
+    ] = None,
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--range",
+            metavar="KIND=NAME,...",
+            help="Ranges of the trace that are a kind of task; default: its name.",
+        ),
+    ] = None,
     runs: Runs = Path("runs"),
 ) -> None:
     """Measure task times and volumes by real computation.
 
     A time is the CPU time that one (task, iteration) takes on this host, so that other
     processes on its cores do not count; volumes are what really crossed the sockets.
+
+    With --from nothing is run: the k-th occurrence of a range that the trace recorded
+    (torch.profiler.record_function) is iteration k, and volumes are those of what the
+    scenario's samplers will sample.
     """
+    if trace is not None:
+        stated_ranges = dict(map(_range, ranges or ()))
+        scenario = load(file, overrides or [], timed=False)
+        write_profile(out, profile_from_trace(scenario, trace, stated_ranges))
+        typer.echo(f"written to {out}; use it with --set profile={out}", err=True)
+        return
     stated = [*(overrides or []), f"job.iterations={iterations}", "job.epochs=null"]
     scenario = load(file, stated, timed=False)
     experiment = prepare_profile(scenario)
@@ -253,6 +276,14 @@ def profile(
         measured = measure_profile(experiment, directory, line)
     write_profile(out, measured)
     console.print(f"written to {out}; use it with --set profile={out}")
+
+
+def _range(text: str) -> tuple[str, list[str]]:
+    kind, _, names = text.partition("=")
+    if not names:
+        problem = f"found {text!r}, write for example worker=forward,backward"
+        raise ScenarioError(problem, file="--range")
+    return kind, names.split(",")
 
 
 @app.command()

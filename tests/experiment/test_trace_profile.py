@@ -1,0 +1,94 @@
+"""Times of a torch.profiler trace, mapped to kinds of tasks."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from emu.errors import DataError, ScenarioError
+from emu.experiment.trace_profile import profile_from_trace
+from emu.scenario import load
+from emu.scenario.scenario_file import loads
+from tests.integration.scenarios import tiny_training
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def event(name: str, at: float, length: float, cat: str = "user_annotation") -> Any:
+    return {"ph": "X", "name": name, "cat": cat, "ts": at, "dur": length, "tid": 1}
+
+
+def tiny(**times: str) -> Any:
+    scenario = loads(json.dumps(tiny_training(5)))
+    return load(scenario, {f"job.times.{kind}": time for kind, time in times.items()})
+
+
+def traced(path: Path, events: list[Any]) -> Path:
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    return path
+
+
+def test_ranges_become_times_in_the_order_of_the_clock(tmp_path: Path) -> None:
+    """Out of order in the file; on a GPU its own range counts."""
+    events = [event("backward", 100 + 1000 * n, 300 + n) for n in (2, 0, 1)]
+    events += [event("forward", 50 + 1000 * n, 100) for n in range(4)]
+    events += [event("sampler", 10 + 1000 * n, 70) for n in range(3)]
+    events += [
+        event("sampler", 10 + 1000 * n, 90, "gpu_user_annotation") for n in (0, 1)
+    ]
+    events += [{"ph": "M", "name": "process_name"}]
+    trace = traced(tmp_path / "trace.json", events)
+    found = profile_from_trace(tiny(), trace, {"worker": ["forward", "backward"]})
+
+    for worker in ("w0", "w1"):
+        np.testing.assert_allclose(found.tasks[worker], [400e-6, 401e-6])
+    np.testing.assert_allclose(found.tasks["s1"], [90e-6, 90e-6])
+    np.testing.assert_allclose(found.tasks["ps0"], [0.01, 0.01])  # as stated
+
+
+def test_volumes_are_those_of_the_samples_and_the_profile_is_usable(
+    tmp_path: Path,
+) -> None:
+    from emu.scenario import prepare, write_profile
+
+    trace = tmp_path / "trace.json.gz"
+    events = [event("worker", 100 * n, 50) for n in range(5)]
+    trace.write_bytes(gzip.compress(json.dumps(events).encode()))
+    profile = profile_from_trace(tiny(), trace, {})
+    direct = prepare(tiny()).realization
+
+    first = next(iter(profile.edges.values()))
+    np.testing.assert_array_equal(first, direct.volumes[0])
+    write_profile(tmp_path / "profile.json", profile)
+    again = prepare(load(tiny(), {"profile": str(tmp_path / "profile.json")}))
+    assert set(again.realization.times[again.problem.job.index("w0")]) == {50e-6}
+
+
+@pytest.mark.parametrize(
+    ("events", "ranges", "problem"),
+    [
+        ([event("forward", 0, 1)], {}, "holds no range 'graph_store'.*forward .1."),
+        ([event("x", 0, 1)], {"worker": ["y"]}, "holds no range 'y'.*there are: x .1."),
+        ([], {"worker": ["y"]}, "there are: none"),
+        ([{"ph": "X", "name": "worker"}], {}, "is damaged"),
+    ],
+)
+def test_a_trace_without_the_ranges_says_which_there_are(
+    events: list[Any], ranges: dict[str, list[str]], problem: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=problem):
+        profile_from_trace(tiny(), traced(tmp_path / "t.json", events), ranges)
+
+
+def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+    trace = traced(tmp_path / "t.json", [event("worker", 0, 1)])
+
+    with pytest.raises(
+        ScenarioError, match="no task of kind 'wroker', known: graph_st"
+    ):
+        profile_from_trace(tiny(), trace, {"wroker": ["worker"]})
