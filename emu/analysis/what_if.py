@@ -16,7 +16,7 @@ from emu.analysis.critical_path import Cause
 from emu.problem import Problem, Realization
 from emu.scheduling import RATE_POLICIES, policy_named
 from emu.simulation.simulate import makespan
-from emu.workloads import window_of
+from emu.workloads import RELEASE, window_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -141,7 +141,7 @@ def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
 
 def _compute(base: Change, chain: CriticalPath) -> Iterator[Change]:
     tasks = base.problem.job.tasks
-    kinds = Counter(task.kind for task in tasks)
+    kinds = Counter(task.kind for task in tasks if task.kind != RELEASE)
     choices = [
         (f"every {kind}", [j for j, task in enumerate(tasks) if task.kind == kind])
         for kind in kinds
