@@ -67,7 +67,7 @@ class Trial:
             return "report"
         if there - {"command", "agent", "fork server"}:
             return "run"
-        return "launch" if "agent" in there else "before or after"
+        return "launch or leave" if "agent" in there else "before or after"
 
     def act(self, draw: Draw, after: float) -> dict[str, Any]:
         """Do what is drawn so many wall seconds after the command was started.
