@@ -59,8 +59,15 @@ class Gathering:
         missing: Callable[[], Collection[str]],
         what: str,
         heard: Callable[[str, Message], None],
+        *,
+        patience: float = 0.0,
     ) -> None:
         """Hand over what is said until nobody is missing.
+
+        Parameters
+        ----------
+        patience
+            Wall seconds to wait where those are more than the deadline.
 
         Raises
         ------
@@ -69,13 +76,14 @@ class Gathering:
             ``what``.
         """
         awake = AwakeClock(_LOOK, time.monotonic())
-        end = time.monotonic() + self._deadline
+        deadline = max(self._deadline, patience)
+        end = time.monotonic() + deadline
         while names := sorted(missing()):
             if awake.read(time.monotonic()) > end:
                 count = len(names) - _LISTED
                 more = f" and {count} more" if count > 0 else ""
                 raise DeadlineExceeded(
-                    f"the coordinator waited {self._deadline:g} s of wall time: "
+                    f"the coordinator waited {deadline:g} s of wall time: "
                     f"{', '.join(names[:_LISTED])}{more} did not {what} "
                     f"(their output is in {self._log})"
                 )

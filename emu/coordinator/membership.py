@@ -215,7 +215,9 @@ class Membership:
             nameless = [f"{unknown} of {count} agents"] if unknown else []
             return [name for name in known if name not in joined] if known else nameless
 
-        await self.gathering.until(missing, "join", lambda *_: None)
+        await self.gathering.until(
+            missing, "join", lambda *_: None, patience=self._launcher.patience
+        )
         self.agents.sort(key=lambda agent: agent.name)
 
     async def open_boards(self) -> None:

@@ -81,6 +81,7 @@ class LabLauncher(ExternalLauncher):
 
     def __init__(self, lab: Lab) -> None:
         super().__init__(len(lab.machines))
+        self.patience = 0.0
         self._lab = lab
         self.hosts = [machine.name for machine in lab.machines]
 

@@ -28,6 +28,11 @@ class Launcher(Protocol):
         ...
 
     @property
+    def patience(self) -> float:
+        """Wall seconds that agents may take to join, beyond the run's deadline."""
+        ...
+
+    @property
     def embedded(self) -> bool:
         """Whether the only host is this one, whose memory can be shared."""
         ...
@@ -70,6 +75,7 @@ class ExternalLauncher:
 
     hosts: Sequence[str] = ()
     embedded = False
+    patience = 600.0  # a person logs in to each host, an engine has a queue
 
     def __init__(self, count: int) -> None:
         self.count = count

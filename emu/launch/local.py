@@ -26,6 +26,7 @@ class LocalLauncher:
     hosts: Sequence[str] = (LOCALHOST,)
     count = 1
     embedded = True
+    patience = 0.0
 
     def __init__(self) -> None:
         self._agents = ChildAgents()

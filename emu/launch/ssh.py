@@ -102,6 +102,7 @@ class SshLauncher:
     """
 
     embedded = False
+    patience = 0.0
 
     def __init__(
         self, hosts: Collection[str], *, ssh: str = "ssh", agent: str = ""

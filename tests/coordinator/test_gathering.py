@@ -63,6 +63,16 @@ async def test_pause_of_ones_own_is_waited_out(monkeypatch: pytest.MonkeyPatch) 
     assert await waits(Silence(0.24, 3600.0, heard=heard), monkeypatch) == 5
 
 
+async def test_patience_beyond_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    silence = Silence(heard=[])
+    monkeypatch.setattr(gathering, "time", silence)
+    waiting = Gathering(silence.events, 1.0, Path("agent.log"))
+    with pytest.raises(DeadlineExceeded, match=r"waited 600 s .*: 2 of 2 did not join"):
+        await waiting.until(lambda: ["2 of 2"], "join", print, patience=600.0)
+
+    assert silence.waits == pytest.approx(600 / 0.24, rel=0.01)
+
+
 async def test_who_has_said_it_is_returned() -> None:
     silence = Silence(heard=[(name, Listening(name, 1)) for name in PROCESSES])
     waiting = Gathering(silence.events, 1.0, Path("agent.log"))

@@ -71,7 +71,7 @@ class Engine:
         )
 
     def _start(self, command: list[str]) -> None:
-        with (self._hosts.folder / f"{self.name}.log").open("ab") as log:
+        with (self._hosts.folder.parent / f"{self.name}.log").open("ab") as log:
             self._children.append(
                 subprocess.Popen(
                     command,
