@@ -191,8 +191,10 @@ def _lab(problem: Problem, per_second: float, sharing: Sharing) -> Lab:
         LabMachine(m.name, m.bandwidth_out * per_second, m.bandwidth_in * per_second)
         for m in problem.cluster.machines
     ]
+    at = [machines[m].name for m in problem.placement.machine_of]
+    ends = [(at[edge.source], at[edge.destination]) for edge in problem.job.edges]
     try:
-        return Lab(machines, sharing=sharing, connections=len(problem.job.edges))
+        return Lab(machines, sharing=sharing, connections=ends)
     except ValueError as error:
         raise ScenarioError(
             f"{error}, wall and real: choose time_scale and byte_scale so that NICs "

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -75,7 +76,8 @@ class Lab:
     congestion_control
         Of TCP, for every program: one that the kernel has.
     connections
-        As in `plan_nic`.
+        Machines that send and receive, of connections with consecutive source ports,
+        each of which gets a leaf of its own; none where ports are anybody's.
 
     Raises
     ------
@@ -91,7 +93,7 @@ class Lab:
         mtu: int = 1500,
         queue: float = 0.02,
         congestion_control: str = "reno",
-        connections: int = 0,
+        connections: Sequence[tuple[str, str]] = (),
     ) -> None:
         names = [machine.name for machine in machines]
         if not 0 < len(set(names)) == len(names) <= 1000:
@@ -99,9 +101,20 @@ class Lab:
         self.machines = tuple(machines)
         self._mtu, self._tcp = mtu, congestion_control
         plan = functools.partial(
-            plan_nic, sharing=sharing, mtu=mtu, queue=queue, connections=connections
+            plan_nic,
+            sharing=sharing,
+            mtu=mtu,
+            queue=queue,
+            connections=len(connections),
         )
-        self._plans = [(plan(m.nic_out), plan(m.nic_in)) for m in machines]
+        own: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for number, ends in enumerate(connections):
+            for way, name in enumerate(ends):
+                own[name, way].append(number)
+        self._plans = [
+            (plan(m.nic_out, own=own[m.name, 0]), plan(m.nic_in, own=own[m.name, 1]))
+            for m in machines
+        ]
         self._index = {name: number for number, name in enumerate(names)}
         self._holders: list[Holder] = []
         self._switch: Holder

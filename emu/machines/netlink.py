@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from emu.machines.nic import NicPlan
 
-_NEW_LINK, _NEW_ADDRESS, _NEW_QDISC, _NEW_CLASS, _NEW_FILTER = 16, 20, 36, 40, 44
+_NEW_LINK, _NEW_ADDRESS, _NEW_QDISC, NEW_CLASS, _NEW_FILTER = 16, 20, 36, 40, 44
 _REQUEST, _ACKNOWLEDGE, _REPLACE, _CREATE, _EXCLUSIVE = 1, 4, 0x100, 0x400, 0x200
 _ERROR = 2
 _BATCH = 32_000  # bytes; a netlink socket takes some 200 kB at once
@@ -116,7 +116,7 @@ def _class(
     # A leaf's own share comes at its rate; what it borrows has the whole burst.
     options += struct.pack("=IIIII", ticks(ceil), ticks(ceil), plan.quantum, 0, 0)
     body = attribute(1, options)
-    return _NEW_CLASS, _CREATE, _traffic(index, handle, parent, "htb", body)
+    return NEW_CLASS, _CREATE, _traffic(index, handle, parent, "htb", body)
 
 
 def _leaf(index: int, parent: int, limit: int) -> tuple[int, int, bytes]:
@@ -152,11 +152,12 @@ def shape(name: str, plan: NicPlan) -> list[tuple[int, int, bytes]]:
         _class(index, SHARED, TOP, plan, max(1, rate // (plan.leaves + 1)), rate),
         _leaf(index, SHARED, plan.queue),
     ]
-    for handle in range(FIRST_LEAF, FIRST_LEAF + plan.leaves):
-        share = max(1, rate // (plan.leaves + 1))
+    leaves = range(plan.leaves) if plan.numbered is None else plan.numbered
+    for leaf in leaves if plan.leaves else ():
+        handle, share = FIRST_LEAF + leaf, max(1, rate // (plan.leaves + 1))
         messages.append(_class(index, handle, TOP, plan, share, rate))
         messages.append(_leaf(index, handle, plan.queue))
-    program = classifier(plan.leaves, numbered=plan.numbered)
+    program = classifier(plan.leaves, numbered=plan.numbered is not None)
     packed = b"".join(struct.pack("=HBBI", *step) for step in program)
     bpf = attribute(4, struct.pack("=H", len(program))) + attribute(5, packed)
     info = (1 << 16) | _ALL_PROTOCOLS

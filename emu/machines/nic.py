@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: Bytes of an Ethernet header; the kernel counts them against a rate.
 ETHERNET = 14
@@ -64,9 +68,9 @@ class NicPlan:
         Bytes: what may go at once, what one queue holds, what a leaf sends in its turn,
         the largest segment of the device.
     leaves
-        Number of leaf classes; 0 for one queue.
+        Number of leaves that `classifier` names; 0 for one queue.
     numbered
-        Whether source ports name leaves, see `classifier`.
+        Those of them that there are, where source ports name leaves; None for all.
     wire
         Bytes on the wire per byte of payload, in full packets.
     unsent
@@ -80,7 +84,7 @@ class NicPlan:
     quantum: int
     segment: int
     leaves: int
-    numbered: bool = False
+    numbered: tuple[int, ...] | None = None
     wire: float = 1.0
     unsent: int | None = None
 
@@ -92,6 +96,7 @@ def plan_nic(
     mtu: int = 1500,
     queue: float = 0.02,
     connections: int = 0,
+    own: Iterable[int] = (),
 ) -> NicPlan:
     """Return how the kernel carries ``payload`` bytes per second of TCP payload.
 
@@ -104,6 +109,9 @@ def plan_nic(
     connections
         Number of connections with consecutive source ports, each of which gets a leaf
         of its own; 0 where ports are anybody's.
+    own
+        Those of them that cross this NIC: others need no leaf. The kernel looks at all
+        classes of this computer before it makes one, so many take seconds.
 
     Raises
     ------
@@ -129,7 +137,7 @@ def plan_nic(
         quantum=segment + mtu,
         segment=segment,
         leaves=0 if sharing is Sharing.TCP else leaves,
-        numbered=connections > 0,
+        numbered=tuple(own) if connections else None,
         wire=wire,
         unsent=int(max(2 * segment, rate * UNSENT)) if assigned else None,
     )

@@ -111,7 +111,7 @@ def test_the_slower_nic_is_the_rate_of_a_plain_connection(sharing: Sharing) -> N
 def test_a_connection_keeps_to_the_rate_that_it_is_assigned() -> None:
     """Half of what the slower NIC could: 0.6 MB/s from the moment that it is set."""
     sharing = Sharing.ASSIGNED
-    with Lab(PAIR, sharing=sharing, connections=2) as lab:
+    with Lab(PAIR, sharing=sharing, connections=[("left", "right")] * 2) as lab:
         paces = lab.paces("left")
         paces.set({0: 0.6e6, 1: 0.6e6})  # a source port of anybody's names either
         _, seconds = carried(lab, 600_000)

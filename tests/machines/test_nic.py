@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.machines.netlink import NEW_CLASS, shape
 from emu.machines.nic import (
     FASTEST,
     FIRST_LEAF,
@@ -84,7 +85,7 @@ def test_connections_spread_over_the_leaves() -> None:
 @given(st.integers(1, 4096))
 def test_numbered_connections_never_meet(connections: int) -> None:
     plan = plan_nic(1e7, Sharing.FAIR, connections=connections)
-    program = classifier(plan.leaves, numbered=plan.numbered)
+    program = classifier(plan.leaves, numbered=True)
     ends = {0, connections // 3, connections // 2, connections - 1}
 
     leaves = {run(program, packet(8192 + edge, 7000)) for edge in ends}
@@ -125,3 +126,14 @@ def test_rates_that_no_kernel_carries_are_refused(payload: float) -> None:
 def test_leaves_are_a_power_of_two() -> None:
     with pytest.raises(ValueError, match="power of two"):
         classifier(500)
+
+
+def test_a_nic_has_leaves_for_its_own_connections_alone() -> None:
+    plan = plan_nic(1e7, Sharing.FAIR, connections=300, own=[3, 299])
+    whole = plan_nic(1e7, Sharing.FAIR)
+
+    leaves = [message for message in shape("lo", plan) if message[0] == NEW_CLASS]
+
+    assert plan.leaves == 512
+    assert len(leaves) == 3 + 2  # the whole, what is small, all else
+    assert len(shape("lo", whole)) - len(shape("lo", plan)) == 2 * (512 - 2)
