@@ -24,6 +24,7 @@ class Attempts:
 
     def __init__(self) -> None:
         self.scales: list[tuple[str, float]] = []
+        self.ends: list[str] = []
         self.failing = ""
 
     def __call__(self, experiment: Experiment, *_: Any, **__: Any) -> Trial:
@@ -31,6 +32,7 @@ class Attempts:
         name = experiment.scenario.name
         scale = experiment.scenario.emulation.stated_time_scale
         self.scales.append((name, scale))
+        self.ends.append(experiment.scenario.emulation.flow_ends)
         makespan = experiment.simulate().makespan
         trust = "failed" if name.startswith(self.failing or "-") else "trusted"
         return Trial(
@@ -88,6 +90,17 @@ def test_every_scenario_runs_at_every_scale(tmp_path: Path, attempts: Attempts) 
     groups = [row.group for row in ran.trials.rows]
     assert groups[:3] == ["drawn-0@wall", "drawn-0@2", "drawn-0@0.5"]
     assert [scale for _, scale in attempts.scales[4:]] == [2.0, 0.5]
+
+
+def test_both_ways_of_ending_flows_run_side_by_side(
+    tmp_path: Path, attempts: Attempts
+) -> None:
+    ran = _campaign(tmp_path, scales=("wall arrival", "wall fluid"))
+    ran.repeat(range(2), 1)
+
+    assert attempts.ends == ["arrival", "fluid"] * 2
+    assert attempts.scales[0] == attempts.scales[1]
+    assert {row.scale for row in ran.trials.rows} == {"wall arrival", "wall fluid"}
 
 
 def test_a_budget_that_is_spent_starts_no_run_and_keeps_the_others(
