@@ -58,7 +58,7 @@ def _content(experiment: Experiment, makespan: float) -> dict[str, object]:
     problem, found = experiment.problem, experiment.placed
     searched = found is not None and found.candidates > 0
     return {
-        "policy": experiment.scenario.placement.policy,
+        "policy": experiment.scenario.placed_by,
         "tasks": experiment.tasks,
         "loads": [
             {

@@ -176,7 +176,7 @@ def summary(
     return {
         "version": VERSION,
         "scenario": experiment.scenario.name,
-        "placement": experiment.scenario.placement.policy,
+        "placement": experiment.scenario.placed_by,
         "iterations": problem.job.iterations,
         "credit_window": experiment.scenario.job.credit_window,
         "processes": len(problem.job.processes),

@@ -73,7 +73,7 @@ def _variants(
     swaps: Pairs,
 ) -> list[Candidate]:
     """Return what every variant takes with the seed of ``base``."""
-    own = base.scenario.placement.policy, base.policy
+    own = base.scenario.placed_by, base.policy
     candidates = [_candidate(base, base.problem, own[0])]
     for near in _near(base.problem, moves, swaps):
         problem = Problem(base.problem.cluster, base.problem.job, near.placement)
@@ -104,7 +104,7 @@ def placed_by(scenario: Scenario, policy: str) -> Scenario:
 
 
 def _placed(base: Experiment, policy: str) -> Problem:
-    if policy == base.scenario.placement.policy:
+    if policy == base.scenario.placed_by:
         return base.problem
     scenario, cluster = placed_by(base.scenario, policy), base.problem.cluster
     job = build_job(scenario)

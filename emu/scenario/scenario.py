@@ -89,15 +89,22 @@ class Scenario(Section):
         length = f"{self.job.iterations} iterations"
         if isinstance(self.job, TrainingSection) and self.job.epochs is not None:
             length = f"{self.job.epochs} epochs"
+        what = f"{self.job.system} job of {length}"
         if self.jobs:
-            length = ", ".join(item.name for item in self.jobs)
+            what = f"jobs {', '.join(item.name for item in self.jobs)}"
         return (
             f"<Scenario {self.name}: {len(self.cluster.named())} machines, "
-            f"{self.job.system} job of {length}, placement {self.placement.policy}, "
+            f"{what}, placement {self.placed_by}, "
             f"rates {self.schedule.policy}>"
         )
 
     __str__ = __repr__
+
+    @property
+    def placed_by(self) -> str:
+        """Placement policy; ``sequential`` where each of several jobs has its own."""
+        apart = self.jobs and self.place_jobs == "sequential"
+        return "sequential" if apart else self.placement.policy
 
     def to_cluster(self) -> Cluster:
         """Return the machines."""
