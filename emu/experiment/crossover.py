@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from emu.errors import ScenarioError
 from emu.experiment.systems import measure
 from emu.report import Crossover, Side
+from emu.units import DURATION, RATE, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,22 @@ if TYPE_CHECKING:
 #: Of numbers that are not whole: the values on both sides differ by less.
 _CLOSE = 0.005
 _QUANTITY = re.compile(r"\s*([0-9.]+(?:[eE][-+]?\d+)?)\s*(\D*)")
+
+
+def _in_unit(text: str, unit: str) -> float:
+    """Return the number that stands before ``unit`` where ``text`` is meant.
+
+    Raises
+    ------
+    ValueError
+        When they are not of one quantity.
+    """
+    for quantity in (RATE, SIZE, DURATION):
+        try:
+            return quantity.parse(text) / quantity.parse(f"1 {unit}")
+        except ValueError:
+            continue
+    raise ValueError(f"{text} is no number of {unit or 'nothing'}")
 
 
 @dataclass(frozen=True)
@@ -45,18 +62,19 @@ class Values:
         Raises
         ------
         ValueError
-            When one is no number, their units differ, or they are not in order.
+            When one is no number, they are not of one quantity, or not in order.
         """
         found = [_QUANTITY.fullmatch(text) for text in (low, high)]
         if not all(found):
             raise ValueError(f"{low} and {high} are not two numbers")
-        (first, unit), (last, other) = (match.groups() for match in found if match)
-        if unit.strip() != other.strip():
-            raise ValueError(f"{low} and {high} have different units")
-        if not 0 < float(first) < float(last):
+        (first, before), (last, other) = (match.groups() for match in found if match)
+        start, end, unit = float(first), float(last), other.strip()
+        if before.strip() != unit:
+            start = _in_unit(low, unit)
+        if not 0 < start < end:
             raise ValueError(f"{low} must be more than 0 and less than {high}")
-        whole = first.isdigit() and last.isdigit() and not unit.strip()
-        return cls(float(first), float(last), unit.strip(), whole)
+        whole = first.isdigit() and last.isdigit() and not unit
+        return cls(start, end, unit, whole)
 
     @classmethod
     def around(cls, value: object) -> Values:

@@ -91,11 +91,13 @@ def test_values() -> None:
 
     assert rates.written(rates.middle(1.0, 4.0) or 0) == "2 Gbit/s"
     assert rates.middle(2.0, 2.001) is None
+    assert Values.between("100 Mbit/s", "4 Gbit/s") == Values(0.1, 4.0, "Gbit/s")
     assert Values.around(32) == Values(2, 512, whole=True)
     assert Values.between("2", "9").middle(2, 4) == 3
     assert Values.between("2", "9").middle(3, 4) is None
     for low, high, message in (
-        ("1 s", "2 ms", "different units"),
+        ("1 s", "2 ms", "must be more than 0 and less"),
+        ("1 s", "2 MB", "1 s is no number of MB"),
         ("4", "4", "must be more than 0 and less"),
         ("a", "2", "are not two numbers"),
     ):
