@@ -67,12 +67,13 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
     begun = evidence.grid(evidence.received, "first")
     lead = evidence.lead / evidence.time_scale
     told = came if evidence.told is None else evidence.told
+    later = clocks if evidence.told is None else 1e-9 * (1 + schedule.flow_end)
     for broken, at, words in (
         (came < left - clocks, came, "came before its last byte was sent"),
         (shaped & (begun < ready - lead - clocks), begun, "came before its task ended"),
         (
-            shaped & (came > schedule.flow_end + clocks),
-            came,
+            shaped & (told > schedule.flow_end + later),
+            told,
             "counts as ended before its last byte came",
         ),
         (np.abs(told - came) > clocks, came, "was told to have come at another time"),

@@ -160,6 +160,17 @@ def test_an_arrival_that_was_told_early_is_found() -> None:
     assert said(schedule, told=schedule.flow_end) == []
 
 
+def test_an_arrival_that_did_not_count_is_found_however_little_it_was_late() -> None:
+    """0.1 ms of wall time after the end that the schedule gives the flow."""
+    schedule, _ = golden()
+    rows = frames(schedule)
+    rows["last"] += 0.0005
+    told = schedule.flow_end + 0.0005
+
+    found = said(schedule, told=told, received=rows)
+    assert any("counts as ended before its last byte came" in words for words in found)
+
+
 @pytest.mark.parametrize(
     ("clock", "heard", "found"),
     [
