@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -116,6 +116,39 @@ def messages(packets: NDArray[np.void], silence: float = SILENCE) -> NDArray[np.
     found["first"], found["last"] = row["time"][new], row["time"][last]
     found["bytes"] = np.add.reduceat(row["bytes"].astype(np.uint64), new)
     return found[np.argsort(found["first"], kind="stable")]
+
+
+def meetings(
+    packets: NDArray[np.void], leaf_of: Callable[[int, int], int]
+) -> list[tuple[int, int]]:
+    """Return the connections that shared a queue of a NIC while both were in use.
+
+    Parameters
+    ----------
+    leaf_of
+        Number of the queue by source and destination port.
+
+    Returns
+    -------
+    list
+        Pairs of source ports, one direction of a connection each.
+    """
+    ways, of = np.unique(packets[CONNECTION], return_inverse=True)
+    first, last = np.full(len(ways), np.inf), np.full(len(ways), -np.inf)
+    np.minimum.at(first, of, packets["time"])
+    np.maximum.at(last, of, packets["time"])
+    newest: dict[tuple[str, int, int], int] = {}
+    found = set()
+    for way in np.argsort(first, kind="stable").tolist():
+        source, there, port, to = ways[way].tolist()
+        for nic in (("out", source), ("in", there)):
+            queue = (*nic, leaf_of(port, to))
+            before = newest.get(queue)
+            if before is not None and last[before] > first[way]:
+                found.add((int(ways[before]["source_port"]), port))
+            if before is None or last[before] < last[way]:
+                newest[queue] = way
+    return sorted(found)
 
 
 def named_matrix(

@@ -16,13 +16,14 @@ import numpy as np
 
 from emu.analysis.traffic import (
     CONNECTION,
+    meetings,
     messages,
     named_matrix,
     nic_use,
     sent_matrix,
 )
 from emu.errors import RunError, ScenarioError
-from emu.machines import Lab, LabMachine, Sharing
+from emu.machines import Lab, LabMachine, Sharing, leaf_of
 from emu.machines.programs import LabProgram, Started, starts
 from emu.machines.waiting import CoreWaits
 from emu.runs.traffic_file import write_traffic
@@ -153,16 +154,28 @@ def run_lab(
     result = _summary(ended, running, waits, lab.startup_seconds, seconds) | counted
     if capture is not None and packets is not None:
         result["capture"] = {"lost": capture.lost, "cpu_seconds": capture.cpu_seconds}
-        result["crossed"] = what_crossed(lab.machines, packets, seconds)
+        fair = file.lab.sharing == "fair"
+        result["crossed"] = what_crossed(lab.machines, packets, seconds, fair=fair)
         write_traffic(directory.path, packets, list(addresses))
     directory.write_json("lab.json", result)
     return result
 
 
 def what_crossed(
-    machines: Sequence[LabMachine], packets: NDArray[np.void], seconds: float
+    machines: Sequence[LabMachine],
+    packets: NDArray[np.void],
+    seconds: float,
+    *,
+    fair: bool,
 ) -> dict[str, Any]:
-    """Return the key ``crossed`` of lab.json: payload by pair, NICs over time."""
+    """Return the key ``crossed`` of lab.json: payload by pair, NICs over time.
+
+    Parameters
+    ----------
+    fair
+        Whether connections are to have queues of their own: those that shared one are
+        counted.
+    """
     capacity = np.array([[m.nic_out for m in machines], [m.nic_in for m in machines]])
     names = [machine.name for machine in machines]
     used = nic_use(packets, capacity, seconds, BINS)
@@ -170,6 +183,7 @@ def what_crossed(
         "packets": len(packets),
         "connections": len(np.unique(packets[CONNECTION])),
         "messages": len(messages(packets)),
+        "shared_queues": len(meetings(packets, leaf_of)) if fair else 0,
         "bytes": named_matrix(sent_matrix(packets, len(names)), names),
         "bin_seconds": seconds / BINS,
         "nic_use": {

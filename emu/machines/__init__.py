@@ -8,7 +8,7 @@ simulations.
 
 from emu.machines.lab import Lab, LabMachine, Program
 from emu.machines.needs import missing_needs
-from emu.machines.nic import BURST, SMALLEST_BURST, NicPlan, Sharing, plan_nic
+from emu.machines.nic import BURST, SMALLEST_BURST, NicPlan, Sharing, leaf_of, plan_nic
 from emu.machines.paces import Paces
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Paces",
     "Program",
     "Sharing",
+    "leaf_of",
     "missing_needs",
     "plan_nic",
 ]

@@ -42,6 +42,7 @@ BURST_ASSIGNED, UNSENT = 0.2e-3, 10e-3
 
 ROOT, TOP, SMALL_CLASS, SHARED, FIRST_LEAF = 0x10000, 0x10001, 0x10009, 0x10010, 0x10011
 
+_MIX = 7919
 Instruction = tuple[int, int, int, int]
 
 
@@ -143,6 +144,11 @@ def plan_nic(
     )
 
 
+def leaf_of(source_port: int, destination_port: int) -> int:
+    """Return which of `LEAVES` the `classifier` takes for the ports of a connection."""
+    return (source_port * _MIX + destination_port) & (LEAVES - 1)
+
+
 def classifier(leaves: int, *, numbered: bool = False) -> list[Instruction]:
     """Return a classic BPF program: the class of a packet, as (code, jt, jf, k).
 
@@ -166,7 +172,7 @@ def classifier(leaves: int, *, numbered: bool = False) -> list[Instruction]:
     multiply, to_x, add_x, and_k, add_k = 0x24, 0x07, 0x0C, 0x54, 0x04
     return_a, return_k = 0x16, 0x06
     mixed = [
-        (multiply, 0, 0, 7919),
+        (multiply, 0, 0, _MIX),
         (to_x, 0, 0, 0),
         (load_half, 0, 0, 36),  # destination port
         (add_x, 0, 0, 0),

@@ -30,6 +30,9 @@ def _tables(result: dict[str, Any]) -> Iterator[Table]:
     head.add_column()
     seconds = format_duration(result["wall_seconds"])
     head.add_row("wall time", seconds, "real time: nothing is dilated")
+    if shared := result.get("crossed", {}).get("shared_queues"):
+        said = "of connections met in one queue of a NIC: less than their fair share"
+        head.add_row("shared queues", f"{shared} pairs", said)
     head.add_row(
         "verdict",
         result["trust"],

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from emu.analysis.traffic import (
     CONNECTION,
     PACKET,
+    meetings,
     messages,
     named_matrix,
     nic_use,
@@ -81,6 +82,16 @@ def test_every_byte_is_in_the_matrix_and_in_the_use_of_two_nics(
     assert matrix.diagonal().sum() == 0
     assert use[0].sum(axis=1) * 1e6 * 0.05 == pytest.approx(matrix.sum(axis=1))
     assert use[1].sum(axis=1) * 1e6 * 0.05 == pytest.approx(matrix.sum(axis=0))
+
+
+def test_connections_meet_that_use_one_queue_at_a_time() -> None:
+    rows = packets([(0, (0, 1), False, 9), (1, (0, 2), False, 9), (1, (0, 1), True, 9)])
+    again = packets([(5, (0, 1), False, 9), (1, (0, 2), False, 9)])
+    again["time"] += 0.01
+    both = np.concatenate([rows, again])
+
+    assert meetings(both, lambda *_: 0) == [(9000, 9000)]
+    assert meetings(rows, lambda *_: 0) == []
 
 
 def test_a_matrix_has_names() -> None:
