@@ -64,6 +64,10 @@ GROUPS: dict[str, dict[str, Listed]] = {
         "sweep": Listed("sweep_commands", "Carry out many variations of a scenario."),
     },
     "Run it, over sockets": {
+        "warm": Listed(
+            "warm_commands",
+            "Compile now what would be compiled at its first use.",
+        ),
         "doctor": Listed(
             "doctor_commands",
             "Measure this host: what a run is made of, piece by piece.",

@@ -1,0 +1,87 @@
+"""``emu warm``: compile now what would be compiled at its first use."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+import emu
+from emu.cli.app import app
+from emu.report.terminal import terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@app.command()
+def warm() -> None:
+    """Compile now what would be compiled at its first use.
+
+    It takes a minute. The code is kept on disk, per version of emu and its libraries;
+    what is there already takes seconds. A container image or a CI cache may hold it.
+    """
+    steps: dict[str, Callable[[], object]] = {
+        "simulation": _simulation,
+        "placement": _placement,
+        "explanation": lambda: emu.explain(emu.load("golden")),
+        "scheduler of runs": _scheduler,
+        "sampling": _sampling,
+    }
+    begun = time.monotonic()
+    bar = Progress(
+        TextColumn("compiling once, about a minute: {task.description:17}"),
+        BarColumn(bar_width=24),
+        TimeElapsedColumn(),
+        console=terminal(sys.stderr),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+    with bar:
+        task = bar.add_task("", total=len(steps))
+        for name, step in steps.items():
+            bar.update(task, description=name)
+            step()
+            bar.advance(task)
+    typer.echo(f"compiled, in {time.monotonic() - begun:.1f} s of wall time")
+
+
+def _simulation() -> None:
+    from emu.analysis.optimality_gap import optimality  # noqa: PLC0415 - numba
+
+    for policy in ("oes", "oes_cp"):  # one that looks ahead, too
+        ready = emu.place(
+            emu.load("golden", {"schedule.policy": policy, "expect": None})
+        )
+        optimality(ready.simulate(), ready.realization, policy)
+
+
+def _placement() -> None:
+    from emu.placement.search import SearchOptions, search  # noqa: PLC0415 - numba
+
+    ready = emu.place(emu.load("golden", {"expect": None}))
+    job, cluster = ready.problem.job, ready.problem.cluster
+    few = {"policy": "etp", "iterations": 50}
+    emu.place(emu.load("golden", {"expect": None, "placement": few}))
+    for exhaustive in (True, False):
+        options = SearchOptions(transfers=50, iterations=3, exhaustive=exhaustive)
+        search(job, cluster, ready.expected, options=options)
+
+
+def _scheduler() -> None:
+    from emu.coordinator.warm_up import warm_up_scheduler  # noqa: PLC0415 - sockets
+
+    warm_up_scheduler("oes")
+
+
+def _sampling() -> None:
+    from emu.graph_data import BatchPlan, warm_up  # noqa: PLC0415 - numba
+    from emu.graph_data.synthetic_graph import synthetic_source  # noqa: PLC0415
+
+    warm_up()
+    graph = synthetic_source("products-like", scale=0.001, seed=0).load()
+    plan = BatchPlan(seed=0, samplers=1, batch_size=1, fanouts=(1,))
+    plan.batch(graph.structure, graph.train, 0, 0)
