@@ -6,17 +6,16 @@ once more, line by line, for the line to name.
 
 from __future__ import annotations
 
-import gzip
+import contextlib
 import io
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from typing_extensions import override
 
 from emu.errors import DataError
-from emu.input_file import open_input
+from emu.input_file import open_gzip, open_input
 from emu.names import printable
 
 if TYPE_CHECKING:
@@ -29,42 +28,20 @@ if TYPE_CHECKING:
     Parse = Callable[[str], object]
 
 _COMMENTS = ("#", "%")
-#: A gz file may unpack to so many times its size; edge lists do to 10 times.
-_MOST_INFLATION = 100
 
 
-class _Bounded(gzip.GzipFile):
-    """A gz file that is refused when it unpacks to far more than it is."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._path = path
-        self._left = max(_MOST_INFLATION * path.stat().st_size, 1 << 24)
-
-    @override
-    def read(self, size: int | None = -1) -> bytes:
-        return self._counted(super().read(size))
-
-    @override
-    def read1(self, size: int = -1) -> bytes:
-        return self._counted(super().read1(size))
-
-    def _counted(self, piece: bytes) -> bytes:
-        self._left -= len(piece)
-        if self._left < 0:
-            problem = f"unpacks to more than {_MOST_INFLATION} times its size"
-            raise DataError(problem, path=str(self._path))
-        return piece
-
-
-def _opened_bytes(path: Path) -> BinaryIO:
+@contextlib.contextmanager
+def _opened_bytes(path: Path) -> Iterator[BinaryIO]:
     with open_input(path) as file:  # no pipe, no folder
         packed = file.read(2) == b"\x1f\x8b"
-    return cast("BinaryIO", _Bounded(path) if packed else path.open("rb"))
+    with open_gzip(path) if packed else path.open("rb") as content:
+        yield cast("BinaryIO", content)
 
 
-def _opened(path: Path) -> TextIO:
-    return io.TextIOWrapper(_opened_bytes(path), encoding="utf-8-sig")
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    with _opened_bytes(path) as content:
+        yield io.TextIOWrapper(content, encoding="utf-8-sig")
 
 
 @dataclass(frozen=True)
