@@ -22,10 +22,10 @@ from emu.scheduling.priorities import (
     take,
     volume,
 )
+from emu.scheduling.state import ORDERED, State
 
 if TYPE_CHECKING:
     from emu.scheduling.compiled_problem import Layout
-    from emu.scheduling.state import State
 
 #: Where a finish is predicted, a flow counts at least this share of its volume as left:
 #: the last bytes would get all the weight.
@@ -46,26 +46,23 @@ def find_coflows(layout: Layout, state: State) -> int:
     """Sort the active flows into ``scratch.coflow``; return the number of coflows."""
     scratch = state.scratch
     coflows = members = 0
-    for group in range(state.active.size):
-        scratch.coflow[group] = -1
-        if state.active[group] > 0:
-            edge = flow_edge(layout, state, group)
-            scratch.turn[group] = state.delivered[edge] + layout.lag[edge]
-    for task in range(layout.in_start.size - 1):
-        for i in range(layout.in_start[task], layout.in_start[task + 1]):
-            first = layout.group[layout.in_edge[i]]
-            if first < 0 or state.active[first] == 0 or scratch.coflow[first] >= 0:
+    for i in range(state.length[ORDERED]):
+        scratch.coflow[state.scratch.order[i]] = -1
+    for i in range(state.length[ORDERED]):
+        first = state.scratch.order[i]
+        if scratch.coflow[first] >= 0:
+            continue
+        scratch.member_start[coflows] = members
+        task = layout.destination[flow_edge(layout, state, first)]
+        for j in range(layout.in_start[task], layout.in_start[task + 1]):
+            group = layout.group[layout.in_edge[j]]
+            if group < 0 or state.active[group] == 0:
                 continue
-            scratch.member_start[coflows] = members
-            for j in range(i, layout.in_start[task + 1]):
-                group = layout.group[layout.in_edge[j]]
-                if group < 0 or state.active[group] == 0:
-                    continue
-                if scratch.turn[group] == scratch.turn[first]:
-                    scratch.coflow[group] = coflows
-                    scratch.member[members] = group
-                    members += 1
-            coflows += 1
+            if state.scratch.turn[group] == state.scratch.turn[first]:
+                scratch.coflow[group] = coflows
+                scratch.member[members] = group
+                members += 1
+        coflows += 1
     scratch.member_start[coflows] = members
     return coflows
 
@@ -118,18 +115,17 @@ def omcoflow(layout: Layout, state: State, now: float, least: float) -> None:
     weigh_by_finish(layout, state, now, least)
     for port in range(scratch.load.size):
         scratch.load[port] = 0.0
-    for group in range(state.active.size):
-        if state.active[group] > 0:
-            for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
-                scratch.load[layout.hop[i]] += scratch.weight[group]
-    for group in range(state.active.size):
-        if state.active[group] > 0:
-            rate = math.inf
-            for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
-                port = layout.hop[i]
-                share = scratch.weight[group] / scratch.load[port]
-                rate = min(rate, layout.capacity[port] * share)
-            scratch.rate[group] = rate
+    for i in range(state.length[ORDERED]):
+        group = state.scratch.order[i]
+        for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
+            scratch.load[layout.hop[j]] += scratch.weight[group]
+    for i in range(state.length[ORDERED]):
+        group, rate = state.scratch.order[i], math.inf
+        for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
+            port = layout.hop[j]
+            share = scratch.weight[group] / scratch.load[port]
+            rate = min(rate, layout.capacity[port] * share)
+        scratch.rate[group] = rate
 
 
 @inlined
@@ -190,13 +186,13 @@ def smallest_bottleneck_first(layout: Layout, state: State, now: float) -> None:
     scratch = state.scratch
     for coflow in range(find_coflows(layout, state)):
         _set_gamma(layout, state, coflow, now, 0.0)
-    for group in range(state.active.size):
-        if state.active[group] > 0:
-            scratch.key[group] = coarse(scratch.gamma[scratch.coflow[group]])
+    for i in range(state.length[ORDERED]):
+        group = state.scratch.order[i]
+        scratch.key[group] = coarse(scratch.gamma[scratch.coflow[group]])
     active = sort_flows(layout, state)
     last = -1
     for i in range(active):
-        coflow = scratch.coflow[scratch.order[i]]
+        coflow = scratch.coflow[state.scratch.order[i]]
         if coflow != last:
             _allocate_minimum(layout, state, coflow, now)
             last = coflow

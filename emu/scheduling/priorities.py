@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from emu.scheduling.compiled import inlined
 from emu.scheduling.remaining_paths import alone
+from emu.scheduling.state import ORDERED, TOUCHED, State
 
 if TYPE_CHECKING:
     from emu.scheduling.compiled_problem import Layout
-    from emu.scheduling.state import State
 
 #: Less than this share of a port's capacity is nothing.
 CRUMB = 1e-9
@@ -62,46 +62,57 @@ def remaining(layout: Layout, state: State, group: int, now: float) -> float:
 
 
 @inlined
+def note_active(layout: Layout, state: State) -> None:
+    """Bring ``scratch.order`` up to date, what stays in its order and the new behind.
+
+    Rates then cost what active flows do, not all edges: of 41,612 edges, looked at for
+    every event, ``mrtf`` took 244 us a flow, and takes 59.
+    """
+    order, active = state.scratch.order, 0
+    for i in range(state.length[ORDERED]):
+        group = order[i]
+        state.scratch.is_ordered[group] = state.active[group] > 0
+        if state.scratch.is_ordered[group]:
+            order[active] = group
+            active += 1
+    for i in range(state.length[TOUCHED]):
+        group = state.touched[i]
+        if state.active[group] == 0:
+            continue
+        edge = flow_edge(layout, state, group)
+        state.scratch.turn[group] = state.delivered[edge] + layout.lag[edge]
+        if not state.scratch.is_ordered[group]:
+            state.scratch.is_ordered[group] = True
+            order[active] = group
+            active += 1
+    state.length[ORDERED] = active
+
+
+@inlined
 def _precedes(layout: Layout, state: State, one: int, other: int) -> bool:
     scratch = state.scratch
     if scratch.key[one] != scratch.key[other]:
         return bool(scratch.key[one] < scratch.key[other])
-    if scratch.turn[one] != scratch.turn[other]:
-        return bool(scratch.turn[one] < scratch.turn[other])
+    if state.scratch.turn[one] != state.scratch.turn[other]:
+        return bool(state.scratch.turn[one] < state.scratch.turn[other])
     ours = layout.rank[flow_edge(layout, state, one)]
     return bool(ours < layout.rank[flow_edge(layout, state, other)])
 
 
 @inlined
 def sort_flows(layout: Layout, state: State) -> int:
-    """Sort ``scratch.order`` by ``scratch.key``; return the number of active flows.
+    """Sort ``scratch.order`` by ``scratch.key``; return how many flows are active.
 
     By insertion into the order of last time, which changes little between events.
     """
-    scratch = state.scratch
-    active = 0
-    for group in range(state.active.size):
-        if state.active[group] == 0:
-            scratch.key[group] = math.inf
-        else:
-            edge = flow_edge(layout, state, group)
-            scratch.turn[group] = state.delivered[edge] + layout.lag[edge]
-            active += 1
-    for i in range(1, scratch.order.size):
-        group = scratch.order[i]
-        if scratch.key[group] == math.inf:
-            continue
-        hole = i
-        while hole > 0:
-            ahead = scratch.order[hole - 1]
-            if scratch.key[ahead] != math.inf and not _precedes(
-                layout, state, group, ahead
-            ):
-                break
-            scratch.order[hole] = ahead
+    order, active = state.scratch.order, state.length[ORDERED]
+    for i in range(1, active):
+        group, hole = order[i], i
+        while hole > 0 and _precedes(layout, state, group, order[hole - 1]):
+            order[hole] = order[hole - 1]
             hole -= 1
-        scratch.order[hole] = group
-    return active
+        order[hole] = group
+    return int(active)
 
 
 @inlined
@@ -114,13 +125,11 @@ def weigh_heads_of_queues(layout: Layout, state: State) -> None:
     scratch = state.scratch
     for port in range(layout.capacity.size):
         scratch.flows[port] = -1
-    for group in range(state.active.size):
+    for i in range(state.length[ORDERED]):
+        group = state.scratch.order[i]
         scratch.weight[group] = 0.0
-        if state.active[group] == 0:
-            continue
         edge = flow_edge(layout, state, group)
         scratch.key[group] = state.log.flow_ready[edge, state.delivered[edge]]
-        scratch.turn[group] = state.delivered[edge] + layout.lag[edge]
         port = layout.hop[layout.hop_start[group]]
         head = scratch.flows[port]
         if head < 0 or _precedes(layout, state, group, head):
@@ -171,23 +180,23 @@ def remaining_path(layout: Layout, state: State, group: int, now: float) -> floa
 def floor_and_critical_path(layout: Layout, state: State, now: float) -> None:
     """``oes_cp``: every flow its ``oes`` rate, the rest by longest remaining path."""
     scratch = state.scratch
-    for group in range(state.active.size):
-        if state.active[group] > 0:
-            scratch.key[group] = -coarse(remaining_path(layout, state, group, now))
-            rate = math.inf
-            for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
-                port = layout.hop[i]
-                rate = min(rate, layout.capacity[port] / state.degree[port])
-            take(layout, state, group, rate)
+    for i in range(state.length[ORDERED]):
+        group = state.scratch.order[i]
+        scratch.key[group] = -coarse(remaining_path(layout, state, group, now))
+        rate = math.inf
+        for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
+            port = layout.hop[j]
+            rate = min(rate, layout.capacity[port] / state.degree[port])
+        take(layout, state, group, rate)
     fill_in_order(layout, state, sort_flows(layout, state))
 
 
 @inlined
 def _sort_by_remaining_time(layout: Layout, state: State, now: float) -> int:
-    for group in range(state.active.size):
-        if state.active[group] > 0:
-            left = remaining(layout, state, group, now) / alone(layout, group)
-            state.scratch.key[group] = coarse(left)
+    for i in range(state.length[ORDERED]):
+        group = state.scratch.order[i]
+        left = remaining(layout, state, group, now) / alone(layout, group)
+        state.scratch.key[group] = coarse(left)
     return sort_flows(layout, state)
 
 
@@ -202,7 +211,7 @@ def shortest_remaining_alone(layout: Layout, state: State, now: float) -> None:
     """``mrtf_exclusive``: as ``mrtf``, but a port serves one flow at a time."""
     scratch = state.scratch
     for i in range(_sort_by_remaining_time(layout, state, now)):
-        group = scratch.order[i]
+        group = state.scratch.order[i]
         idle = True
         for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
             port = layout.hop[j]

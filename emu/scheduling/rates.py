@@ -24,7 +24,7 @@ from emu.scheduling.compiled import compiled, hot, inlined
 from emu.scheduling.remaining_paths import longest_paths, means
 from emu.scheduling.service_clocks import set_rate
 from emu.scheduling.sharing import fill_up, share_equally, share_max_min
-from emu.scheduling.state import TOUCHED, State
+from emu.scheduling.state import ORDERED, TOUCHED, State
 
 if TYPE_CHECKING:
     from emu.problem import Job, Profile
@@ -63,15 +63,15 @@ def _weigh_by_slack(layout: Layout, state: State, now: float) -> None:
     """Weigh every flow by 1 / slack: how much later than now its path may begin."""
     scratch = state.scratch
     longest = 0.0
-    for group in range(state.active.size):
-        if state.active[group] > 0:
-            path = priorities.remaining_path(layout, state, group, now)
-            scratch.key[group] = path
-            longest = max(longest, path)
-    for group in range(state.active.size):
-        if state.active[group] > 0:
-            slack = max(longest - scratch.key[group], LEAST_SLACK * longest)
-            scratch.weight[group] = 1.0 / slack
+    for i in range(state.length[ORDERED]):
+        group = state.scratch.order[i]
+        path = priorities.remaining_path(layout, state, group, now)
+        scratch.key[group] = path
+        longest = max(longest, path)
+    for i in range(state.length[ORDERED]):
+        group = state.scratch.order[i]
+        slack = max(longest - scratch.key[group], LEAST_SLACK * longest)
+        scratch.weight[group] = 1.0 / slack
 
 
 @inlined
@@ -91,10 +91,11 @@ def _weigh(layout: Layout, state: State, now: float) -> None:
 def _allocate_by_flow(layout: Layout, state: State, now: float) -> None:
     """Set the rate of every flow under a policy that tells all flows apart."""
     policy, scratch = layout.policy, state.scratch
+    priorities.note_active(layout, state)
     for port in range(layout.capacity.size):
         scratch.residual[port] = layout.capacity[port]
-    for group in range(state.active.size):
-        scratch.rate[group] = 0.0
+    for i in range(state.length[ORDERED]):
+        scratch.rate[state.scratch.order[i]] = 0.0
     if policy in (WEIGHTED_MAXMIN, FIFO, OMCOFLOW_WC, OMCOFLOW_GAMMA):
         _weigh(layout, state, now)
         fill_up(layout, state)
@@ -110,9 +111,9 @@ def _allocate_by_flow(layout: Layout, state: State, now: float) -> None:
         frozen = policy == OMCOFLOW_FROZEN
         least = coflows.WHOLE if frozen else coflows.LEAST_LEFT
         coflows.omcoflow(layout, state, now, least)
-    for group in range(state.active.size):
-        if state.active[group] > 0:
-            set_rate(layout, state, group, scratch.rate[group], now)
+    for i in range(state.length[ORDERED]):
+        group = state.scratch.order[i]
+        set_rate(layout, state, group, scratch.rate[group], now)
 
 
 @inlined

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from emu.scheduling.compiled import inlined
 from emu.scheduling.service_clocks import set_rate
-from emu.scheduling.state import TOUCHED, Scratch, State
+from emu.scheduling.state import ORDERED, TOUCHED, Scratch, State
 
 if TYPE_CHECKING:
     from emu.scheduling.compiled_problem import Layout
@@ -180,12 +180,14 @@ def fill_up(layout: Layout, state: State) -> None:
     for port in range(scratch.residual.size):
         scratch.flows[port] = 0
         scratch.load[port] = 0.0
-    for group in range(state.active.size):
-        count = state.active[group] if scratch.weight[group] > 0.0 else 0
-        scratch.frozen[group] = count == 0
-        for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
-            scratch.flows[layout.hop[i]] += count
-            scratch.load[layout.hop[i]] += count * scratch.weight[group]
+    for i in range(state.length[ORDERED]):
+        group = state.scratch.order[i]
+        if scratch.weight[group] == 0.0:
+            continue
+        scratch.frozen[group] = False
+        for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
+            scratch.flows[layout.hop[j]] += 1
+            scratch.load[layout.hop[j]] += scratch.weight[group]
     while True:
         port = _fullest_port(scratch)
         if port < 0:

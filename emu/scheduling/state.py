@@ -27,18 +27,21 @@ BLOCK = 32
 
 
 class Scratch(NamedTuple):
-    """Room for computing rates; nothing in it outlives one computation.
+    """Room for computing rates; nothing but the order outlives one computation.
 
     Parameters
     ----------
     weight, rate, frozen
-        Per group: weight of each of its flows, their new rate, whether it is final.
+        Per group: weight of each of its flows, their new rate, whether it is final or
+        not in question.
     residual, load, flows
         Per port: bytes per second left, and, of the flows in question, the summed
         weights or bytes and the number.
-    order, key, turn
-        Groups in the order of their keys, the key of every group (smallest first) and
-        the iteration of the destination that its flow serves.
+    order, is_ordered, key, turn
+        Where a policy tells flows apart: the groups with an active flow in the order of
+        their keys, as many as `State.length` says, and a mark per group; the key of
+        every group (smallest first) and the iteration of the destination that its flow
+        serves.
     coflow, member, member_start, gamma
         Coflow of every group, -1 without; the groups of every coflow; and the time
         that its fullest port would need for it alone.
@@ -51,6 +54,7 @@ class Scratch(NamedTuple):
     load: Floats
     flows: Ints
     order: Ints
+    is_ordered: NDArray[np.bool_]
     key: Floats
     turn: Ints
     coflow: Ints
@@ -99,7 +103,7 @@ class State(NamedTuple):
         flow may become active at the next settling; tasks that started and flows that
         became active at the last one; edges whose fluid ended at this instant.
     length
-        Lengths of woken, waiting, begun, opened, touched, gone, queued, due.
+        Lengths of woken, waiting, begun, opened, touched, gone, queued, due, order.
     active
         Active flows of every group.
     touched, is_touched, shared
@@ -165,7 +169,7 @@ class State(NamedTuple):
 
 
 # Positions in State.length.
-WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED, GATES = range(8)
+WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED, GATES, ORDERED = range(9)
 
 
 @compiled
@@ -173,11 +177,12 @@ def _new_scratch(groups: int, ports: int) -> Scratch:
     return Scratch(
         weight=np.zeros(groups),
         rate=np.zeros(groups),
-        frozen=np.zeros(groups, np.bool_),
+        frozen=np.ones(groups, np.bool_),
         residual=np.zeros(ports),
         load=np.zeros(ports),
         flows=np.zeros(ports, np.int64),
-        order=np.arange(groups),
+        order=np.empty(groups, np.int64),
+        is_ordered=np.zeros(groups, np.bool_),
         key=np.zeros(groups),
         turn=np.zeros(groups, np.int64),
         coflow=np.zeros(groups, np.int64),
@@ -222,7 +227,7 @@ def new_state(layout: Layout, after: Floats, columns: int) -> State:
         begun=np.empty(tasks, np.int64),
         opened=np.empty(edges, np.int64),
         gone=np.empty(edges, np.int64),
-        length=np.zeros(8, np.int64),
+        length=np.zeros(9, np.int64),
         active=np.zeros(groups, np.int64),
         touched=np.empty(groups, np.int64),
         is_touched=np.zeros(groups, np.bool_),
