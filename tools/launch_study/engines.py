@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from tools.launch_study.hosts import SshHosts
 
 TOKEN = "of-this-study"  # noqa: S105 -- of no use to anybody
-_PORT, _RENDEZVOUS = 7123, 29417
+_PORT = 7123
 
 
 class Engine:
@@ -23,7 +22,7 @@ class Engine:
     Parameters
     ----------
     name
-        ``local``, ``ssh``, ``mpirun`` or ``torchrun``.
+        ``local``, ``ssh`` or ``mpirun``.
     """
 
     def __init__(self, name: str, hosts: SshHosts) -> None:
@@ -48,10 +47,6 @@ class Engine:
         agent = f"{self._hosts.agent} {self._hosts.bridge}:{_PORT} --patience 60"
         if self.name == "mpirun":
             self._start(self._mpirun(agent))
-        if self.name == "torchrun":
-            for host in self._hosts.addresses:
-                order = self._torchrun(host, agent)
-                self._start([*self._hosts.ssh.split(), host, order])
 
     def _mpirun(self, agent: str) -> list[str]:
         addresses = self._hosts.addresses
@@ -59,16 +54,6 @@ class Engine:
         command += ["--mca", "plm_rsh_agent", self._hosts.ssh]
         command += ["--host", ",".join(f"{each}:1" for each in addresses)]
         return [*command, "-x", "EMU_TOKEN", "sh", "-c", agent]
-
-    def _torchrun(self, host: str, agent: str) -> str:
-        addresses = self._hosts.addresses
-        return (
-            f"export EMU_TOKEN={TOKEN}; {sys.executable} -m torch.distributed.run "
-            f"--no-python --nnodes {len(addresses)} --nproc-per-node 1 --rdzv-id study "
-            f"--rdzv-backend c10d --rdzv-endpoint {addresses[0]}:{_RENDEZVOUS} "
-            f"--local-addr {host} "
-            f"sh -c '{agent}'"
-        )
 
     def _start(self, command: list[str]) -> None:
         with (self._hosts.folder.parent / f"{self.name}.log").open("ab") as log:
