@@ -15,8 +15,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import psutil
-
 from emu.errors import DataError
 
 if TYPE_CHECKING:
@@ -80,5 +78,15 @@ def _orphaned(path: Path, pattern: re.Pattern[str]) -> bool:
         named is not None
         and not path.is_symlink()
         and path.stat().st_uid == os.getuid()
-        and not psutil.pid_exists(int(named[1]))
+        and not _lives(int(named[1]))
     )
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # of another user
+    return True

@@ -113,6 +113,7 @@ def test_programs_are_told_what_they_need() -> None:
             "seed": 7,
             "normalise": False,
             "root": "",
+            "feature_length": None,
         },
         "partitioner": "metis",
         "model": {"kind": "sage", "hidden": 256, "layers": 3, "heads": 1},
