@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -252,7 +253,10 @@ def test_importing_emu_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_keys_of_earlier_versions_are_read_by_their_new_names(run: Path) -> None:
+def test_keys_of_earlier_versions_are_read_by_their_new_names(
+    run: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(run, tmp_path / "earlier")
     path = run / "result.json"
     result = json.loads(path.read_text())
     old = dict(result)
