@@ -26,6 +26,10 @@ _ROOM = socket.CMSG_SPACE(_TIMESPEC.size) if hasattr(socket, "CMSG_SPACE") else 
 #: Wall seconds between two readings of a clock within which nobody took the core.
 _TIGHT = 20e-6
 _TRIES = 5
+#: Wall seconds by which a note is older than the emptied socket if its segment had to
+#: wait for a lost one: a queue is 20 ms or more where one is lost, and the kernel may
+#: take a millisecond from note to socket where others have the cores.
+_OVERTAKEN = 5e-3
 
 
 def both_clocks() -> tuple[float, int]:
@@ -56,6 +60,11 @@ class ArrivalReader:
     CLOCK_REALTIME; only its age is used, so that a clock that is set meanwhile can
     do no worse than count the time of reading, or of the call before.
 
+    A segment that came behind a lost one waits in the kernel, with its own note, until
+    that is sent again. Its note is older than a call that emptied the socket: the time
+    of reading counts then. By the note alone a flow counted as ended 220 ms before it
+    could be read, and its consumer as slow (a timeout of TCP on kernel NICs).
+
     Parameters
     ----------
     sock
@@ -64,6 +73,7 @@ class ArrivalReader:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock, self._last = sock, time.monotonic()
+        self._emptied = self._last  # all that could be read by then has been
         self.device = "reader"
         if _STAMP is not None:
             try:
@@ -84,6 +94,7 @@ class ArrivalReader:
             As from the socket: `BlockingIOError` when nothing has come.
         """
         notes: list[tuple[int, int, bytes]] = []
+        begun = time.monotonic()
         if self.device == "kernel":
             count, notes, _, _ = self._sock.recvmsg_into([view], _ROOM)
         else:
@@ -94,5 +105,8 @@ class ArrivalReader:
             if kind == _STAMP and len(note) == _TIMESPEC.size:
                 seconds, nanoseconds = _TIMESPEC.unpack(note)
                 age = (real - seconds * 10**9 - nanoseconds) * 1e-9
-        self._last = min(max(now - age, self._last), now)
+        overtaken = now - age < self._emptied - _OVERTAKEN
+        self._last = now if overtaken else min(max(now - age, self._last), now)
+        if count < len(view):
+            self._emptied = begun
         return count, self._last

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import select
 import socket
+import struct
 import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -83,6 +84,36 @@ def test_a_clock_that_is_set_moves_no_arrival_out_of_its_place(
         _, wall = received(sender, reader)
 
         assert before <= wall <= time.monotonic()
+
+
+class Noting:
+    """A socket whose segments carry notes of a stated age; it is emptied each time."""
+
+    age = 0.0
+
+    def setsockopt(self, *_what: object) -> None:
+        """Take notes."""
+
+    def recvmsg_into(self, _views: object, _room: int) -> tuple[object, ...]:
+        """Return a byte and its note."""
+        nanoseconds = time.time_ns() - round(self.age * 1e9)
+        note = struct.pack("@qq", *divmod(nanoseconds, 10**9))
+        return 1, [(socket.SOL_SOCKET, arrivals._STAMP, note)], 0, None
+
+
+@stamped
+@pytest.mark.parametrize("since_lost", [0.0, 0.04])
+def test_what_came_behind_a_lost_segment_counts_from_when_it_can_be_read(
+    since_lost: float,
+) -> None:
+    sock, view = Noting(), memoryview(bytearray(10))
+    reader = ArrivalReader(cast("socket.socket", sock))
+    reader.receive(view)
+    time.sleep(0.02)
+    begun, sock.age = time.monotonic(), since_lost or 0.01
+    _, wall = reader.receive(view)
+
+    assert (wall >= begun) == bool(since_lost)
 
 
 def test_the_end_of_the_stream_and_nothing_yet(pair: Pair) -> None:
