@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from emu.coordinator import Observer
+from emu.coordinator import EmulationSettings, Observer, emulate
 from emu.problem import Job, Problem, Realization
 from emu.testing import two_machine_example
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     import psutil
 
+    from emu.coordinator import EmulatedRun
     from emu.scheduling import Decisions
     from emu.wire.messages import TaskEnded
 
 BYTE_SCALE = 20_000.0
+FAST: dict[str, Any] = {"time_scale": 0.02, "byte_scale": BYTE_SCALE, "deadline": 30.0}
 
 
 def emulable(
@@ -110,3 +113,21 @@ def named(found: list[psutil.Process], name: str) -> psutil.Process:
         if name == "fork server" and "emu.launch.fork_server" in command and not forked:
             return process
     raise LookupError(f"no {name} among {[p.name() for p in found]}")
+
+
+def run(
+    problem: Problem,
+    realization: Realization,
+    tmp_path: Path,
+    observer: Acts | None = None,
+    **settings: Any,
+) -> EmulatedRun:
+    """Emulate a problem under OES on this host."""
+    return emulate(
+        problem,
+        "oes",
+        EmulationSettings(**{**FAST, **settings}),
+        realization,
+        log=tmp_path / "agent.log",
+        observer=observer,
+    )

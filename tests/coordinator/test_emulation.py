@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import socket
@@ -10,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,45 +17,20 @@ import psutil
 import pytest
 
 from emu.analysis.audit import audit
-from emu.coordinator import EmulatedRun, EmulationSettings, emulate
 from emu.coordinator.process_specs import describe_processes
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, RunError
-from emu.problem import (
-    Cluster,
-    Edge,
-    Job,
-    Machine,
-    Placement,
-    Problem,
-    Realization,
-    Task,
-)
 from emu.simulation import simulate
 from emu.wire.frame_layout import MAGIC, PREFIX, VERSION, Kind
-from tests.coordinator.emulated import Acts, emulable, golden, named
+from tests.coordinator.emulated import Acts, golden, named, run
 
 if TYPE_CHECKING:
+    from emu.problem import (
+        Problem,
+        Realization,
+    )
     from tests.leftovers import Leftovers
 
 pytestmark = [pytest.mark.emulation, pytest.mark.timeout(180)]
-FAST: dict[str, Any] = {"time_scale": 0.02, "byte_scale": 20_000.0, "deadline": 30.0}
-
-
-def run(
-    problem: Problem,
-    realization: Realization,
-    tmp_path: Path,
-    observer: Acts | None = None,
-    **settings: Any,
-) -> EmulatedRun:
-    return emulate(
-        problem,
-        "oes",
-        EmulationSettings(**{**FAST, **settings}),
-        realization,
-        log=tmp_path / "agent.log",
-        observer=observer,
-    )
 
 
 @pytest.mark.parametrize(
@@ -362,46 +335,3 @@ def test_strangers_do_no_harm(tmp_path: Path, leftovers: Leftovers) -> None:
     assert emulated.schedule.makespan == pytest.approx(17.0, rel=0.2)
     rejected = {s["received"]["rejections"] for s in emulated.statistics.values()}
     assert rejected == {len(GARBAGE)}
-
-
-def ahead(iterations: int) -> tuple[Problem, Realization]:
-    """Return a source that runs ahead of a slow destination, without a window."""
-    cluster = Cluster((Machine("m0", 100.0, 100.0), Machine("m1", 100.0, 100.0)))
-    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), iterations)
-    problem = Problem(cluster, job, Placement((0, 1)))
-    times = np.array([[0.1] * iterations, [20.0] * iterations])
-    realization = Realization(times, np.full((1, iterations), 40.0))
-    return emulable(problem, realization), realization
-
-
-def test_unlimited_credit_meets_the_memory_limit(
-    tmp_path: Path, leftovers: Leftovers
-) -> None:
-    problem, realization = ahead(8)
-    with pytest.raises(RunError, match=r"b .*a->b.*credit window") as caught:
-        run(problem, realization, tmp_path, memory_limit=3.2e6)
-    leftovers.note()
-
-    assert "iteration" in str(caught.value)
-
-
-def test_long_job_can_be_launched(tmp_path: Path, leftovers: Leftovers) -> None:
-    problem, realization = ahead(100_000)  # 1.5 MB of times and lengths for one agent
-    note = Acts("began", partial(os.kill, os.getpid(), signal.SIGINT), problem)
-    with pytest.raises(KeyboardInterrupt, match="while running"):
-        run(problem, realization, tmp_path, note)
-    leftovers.note()
-
-
-def test_port_in_use(tmp_path: Path) -> None:
-    problem, realization = golden(1)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(RunError, match=f"127.0.0.1:{port}.*in use"):
-            run(problem, realization, tmp_path, port=port)
-
-
-def test_unwritable_log(tmp_path: Path) -> None:
-    problem, realization = golden(1)
-    with pytest.raises(RunError, match="cannot start an agent"):
-        run(problem, realization, tmp_path / "absent")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
-from emu.runs.traffic_file import read_traffic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,8 +43,9 @@ def test_a_command_runs_on_every_machine(tmp_path: Path) -> None:
 
     assert code == 0, output
     assert (runs / "command-slow.log").read_text().startswith("slow\n")
-    packets, found, machines = read_traffic(runs)
-    assert (len(packets), len(found), machines) == (0, 0, ["fast", "slow"])
+    with np.load(runs / "traffic.npz") as traffic:
+        assert (traffic["packets"].size, traffic["messages"].size) == (0, 0)
+        assert traffic["machines"].tolist() == ["fast", "slow"]
     assert (runs / "hosts.txt").read_text() == "10.77.0.1\n10.77.0.2\n"
 
 

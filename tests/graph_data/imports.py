@@ -1,0 +1,23 @@
+"""Bringing graphs in, for tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.graph_data import open_dataset
+from emu.graph_data.imported import import_graph, imports_home
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def imported(path: Path, **options: Any) -> Any:
+    """Bring a graph in under a name of its own, and open it."""
+    name = f"own{len(list(imports_home().glob('*')))}"
+    import_graph(path, name, **options)
+    return open_dataset(name)
+
+
+def neighbours(dataset: Any) -> list[list[int]]:
+    indptr, indices = dataset.structure.indptr, dataset.structure.indices
+    return [indices[indptr[v] : indptr[v + 1]].tolist() for v in range(len(indptr) - 1)]
