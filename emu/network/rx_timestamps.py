@@ -62,7 +62,7 @@ class ArrivalReader:
 
     A segment that came behind a lost one waits in the kernel, with its own note, until
     that is sent again. Its note is older than a call that emptied the socket: the time
-    of reading counts then. By the note alone a flow counted as ended 220 ms before it
+    of reading counts then. By the note alone a flow counted as ended 0.2 s before it
     could be read, and its consumer as slow (a timeout of TCP on kernel NICs).
 
     Parameters

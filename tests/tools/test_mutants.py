@@ -28,7 +28,7 @@ def test_the_table_is_large_and_says_what_could_see_each() -> None:
     assert all(fault.old != fault.new and fault.means for fault in table)
     assert {"launch", "cli", "report", "placement", "scheduling"} <= packages
     for fault in table:
-        assert (ROOT / fault.file).exists(), fault.file
+        assert planted((ROOT / fault.file).read_text(), fault) is not None, fault
         assert all((ROOT / test).exists() for test in fault.tests), fault.tests
 
 
