@@ -119,7 +119,6 @@ class OutEdge:
         *,
         shaped: bool,
         version: int = 0,
-        checksum: bool = False,
     ) -> asyncio.Future[SendRecord]:
         """Queue one frame; the future is done when its last byte has left.
 
@@ -135,7 +134,7 @@ class OutEdge:
         shaped
             Whether to follow the edge's line on the rate board. A payload without
             bytes is never shaped.
-        version, checksum
+        version
             As in `emu.wire.encode_data`.
 
         Raises
@@ -149,15 +148,9 @@ class OutEdge:
             raise self._error
         if shaped and self._pacer is None:
             raise ValueError(f"edge {self.edge} has no pacer for shaped frames")
-        buffers = encode_data(
-            self.edge,
-            iteration,
-            payload,
-            version=version,
-            shaped=shaped,
-            checksum=checksum,
+        outgoing = Outgoing(
+            encode_data(self.edge, iteration, payload, version=version, shaped=shaped)
         )
-        outgoing = Outgoing(buffers)
         left: asyncio.Future[SendRecord] = self._loop.create_future()
         shaped = shaped and outgoing.volume > 0
         queued = _Queued(iteration, shaped, outgoing, left, time.monotonic())

@@ -122,7 +122,7 @@ class CustomJobSection(Section):
             self.iterations,
             window=window,
             byte_scale=byte_scale,
-            settings={"compute": "timed", "seed": seed, "checksum": True},
+            settings={"compute": "timed", "seed": seed},
         )
 
     def realize(self, job: Job) -> Realization:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 import numpy as np
-from isal import isal_zlib
 
 from emu.errors import FrameTooLarge, MalformedFrame, TruncatedFrame, WireError
 from emu.wire.frame_layout import (
@@ -85,7 +84,7 @@ class FrameReader:
         self._lengths = (0, 0)
         self._header: DataHeader | None = None
         self._body = memoryview(b"")
-        self._filled = self._crc = 0
+        self._filled = 0
         self.body_bytes = 0  # that have come, of all frames
 
     def trust(
@@ -261,16 +260,13 @@ class FrameReader:
         body = self._allocate(length) if length else memoryview(bytearray(0))
         if body.nbytes != length or body.readonly:
             raise ValueError(f"the allocator returned no writable {length} bytes")
-        self._header, self._body, self._filled, self._crc = header, body, 0, 0
+        self._header, self._body, self._filled = header, body, 0
         came = min(length, self._end - self._begin)
         body[:came] = self._ahead[self._begin : self._begin + came]
         self._begin += came
         self._fill(came)
 
     def _fill(self, count: int) -> None:
-        if self._header is not None and self._header.checksum is not None:
-            part = self._body[self._filled : self._filled + count]
-            self._crc = isal_zlib.crc32(part, self._crc)
         self._filled += count
         self.body_bytes += count
 
@@ -278,11 +274,6 @@ class FrameReader:
         header, body = self._header, self._body
         if header is None:
             raise RuntimeError("a body without its header")
-        if header.checksum is not None and header.checksum != self._crc:
-            raise MalformedFrame(
-                f"edge {header.edge}, iteration {header.iteration}: checksum "
-                f"{self._crc:08x}, the header says {header.checksum:08x}"
-            )
         arrays, offset = {}, 0
         for spec in header.tensors:
             arrays[spec.name] = np.ndarray(
@@ -309,7 +300,7 @@ def decode_header(fields: dict[str, Any], *, limit: int) -> DataHeader:
     MalformedFrame
         If a key is missing, unknown or has an impossible value.
     """
-    if set(fields) - {"crc32"} != _KEYS:
+    if set(fields) != _KEYS:
         raise MalformedFrame(f"the header has the keys {sorted(fields)}")
     shaped, described = fields["shaped"], fields["tensors"]
     if not isinstance(shaped, bool):
@@ -322,14 +313,12 @@ def decode_header(fields: dict[str, Any], *, limit: int) -> DataHeader:
     sizes = [DTYPES[spec.dtype].itemsize for spec in specs]
     if sizes != sorted(sizes, reverse=True):
         raise MalformedFrame("the tensors are not in the order of falling item size")
-    crc = _integer(fields, "crc32", (1 << 32) - 1) if "crc32" in fields else None
     return DataHeader(
         edge=_integer(fields, "edge", MAX_INTEGER),
         iteration=_integer(fields, "iteration", MAX_INTEGER),
         version=_integer(fields, "version", MAX_INTEGER),
         shaped=shaped,
         tensors=specs,
-        checksum=crc,
     )
 
 

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 import numpy as np
-from isal import isal_zlib
 
 from emu.wire.frame_layout import DTYPES, MAGIC, PREFIX, VERSION, Kind, TensorSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -49,7 +48,6 @@ def encode_data(
     *,
     version: int = 0,
     shaped: bool = False,
-    checksum: bool = False,
 ) -> tuple[memoryview, ...]:
     """Return one data frame as buffers: prefix and header first, then the tensors.
 
@@ -60,8 +58,6 @@ def encode_data(
     payload
         C-contiguous little-endian arrays. They are viewed, not copied: leave them
         alone until the frame has left.
-    checksum
-        Whether to add a CRC-32 of the body, which costs about 1 s per GB.
 
     Returns
     -------
@@ -76,27 +72,17 @@ def encode_data(
     ordered = sorted(payload.items(), key=lambda item: -item[1].dtype.itemsize)
     specs = [_spec(name, array) for name, array in ordered]
     bodies = [_bytes_of(array) for _, array in ordered if array.nbytes]
-    header: dict[str, Any] = {
+    header = {
         "edge": edge,
         "iteration": iteration,
         "version": version,
         "shaped": shaped,
         "tensors": [(spec.name, spec.dtype, spec.shape) for spec in specs],
     }
-    if checksum:
-        header["crc32"] = checksum_of(bodies)
     packed = msgpack.packb(header)
     length = sum(body.nbytes for body in bodies)
     prefix = PREFIX.pack(MAGIC, VERSION, Kind.DATA, len(packed), length)
     return (memoryview(prefix + packed), *bodies)
-
-
-def checksum_of(buffers: Iterable[memoryview]) -> int:
-    """Return the CRC-32 of the buffers, one after the other."""
-    value = 0
-    for buffer in buffers:
-        value = isal_zlib.crc32(buffer, value)
-    return value
 
 
 def _spec(name: str, array: NDArray[Any]) -> TensorSpec:

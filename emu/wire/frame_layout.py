@@ -95,8 +95,6 @@ class DataHeader:
     tensors
         In the order of the body: falling item size, so that each tensor is aligned
         to its own items without padding.
-    checksum
-        CRC-32 of the body, or None.
     """
 
     edge: int
@@ -104,7 +102,6 @@ class DataHeader:
     version: int
     shaped: bool
     tensors: tuple[TensorSpec, ...]
-    checksum: int | None = None
 
     @property
     def body_bytes(self) -> int:

@@ -236,7 +236,6 @@ class NodeProcess:
             track=self._track,
             byte_scale=float(self._description["byte_scale"]),
             patience=float(self._description["deadline"]),
-            checksum=bool(self._description["job_settings"].get("checksum", False)),
         )
         for task in self._description["tasks"]:
             program = programs[task["task"]]

@@ -36,8 +36,6 @@ class TaskContext:
     patience
         Wall seconds that an input may be late: when a task is ordered, every input has
         left its source and, if it was shaped, has arrived.
-    checksum
-        Whether payloads carry a checksum, verified on arrival.
     """
 
     inbox: Inbox
@@ -49,7 +47,6 @@ class TaskContext:
     track: Callable[[Any], None]
     byte_scale: float
     patience: float
-    checksum: bool
 
 
 class TaskRunner:
@@ -184,7 +181,6 @@ class TaskRunner:
                     payload,
                     shaped=shaped,
                     version=iteration,
-                    checksum=self._around.checksum,
                 )
             )
 

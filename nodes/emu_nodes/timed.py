@@ -2,7 +2,7 @@
 
 ``Task.settings["payload_bytes"]`` has a row per out-edge, in the order of
 ``Job.edges``: real bytes per iteration. Who receives them derives them, too, and
-compares: the transport's checksum would vouch for whatever the sender has made.
+compares: a checksum would vouch for whatever the sender has made.
 """
 
 from __future__ import annotations

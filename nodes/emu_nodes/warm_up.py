@@ -62,7 +62,7 @@ async def warm_up_process(compute: Executor) -> None:
             for n in range(_ROUNDS):
                 await asyncio.get_running_loop().run_in_executor(compute, int)
                 await timer.until(time.monotonic() + 1e-4)
-                left = edge.send(n, payload, shaped=n % 4 > 0, checksum=n > 0)
+                left = edge.send(n, payload, shaped=n % 4 > 0)
                 board.publish([0], [n], [0.0], [_RATE], clock.now())
                 edge.notify(0.0)
                 (await inbox.get(0, n, within=_WITHIN)).release()

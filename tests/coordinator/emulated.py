@@ -46,9 +46,7 @@ def emulable(
         if task.name in (programs or {}):
             change["program"] = (programs or {})[task.name]
         tasks.append(dataclasses.replace(task, **change))
-    changed = Job(
-        tuple(tasks), job.edges, job.iterations, settings={"checksum": True, "seed": 1}
-    )
+    changed = Job(tuple(tasks), job.edges, job.iterations, settings={"seed": 1})
     return Problem(problem.cluster, changed, problem.placement)
 
 

@@ -140,7 +140,7 @@ async def test_a_payload_arrives_whole() -> None:
     }
     async with receiving() as receiver:
         edge = await receiver.open(1)
-        left = edge.send(4, payload, shaped=False, version=9, checksum=True)
+        left = edge.send(4, payload, shaped=False, version=9)
         delivery = await receiver.server.inbox.get(1, 4, within=10)
         record = await left
 

@@ -15,7 +15,7 @@ async def test_a_payload_is_there_at_once_and_cannot_be_written() -> None:
     handoff = Handoff(3, inbox, departures, arrivals)
     sent = np.arange(4.0)
 
-    await handoff.send(0, {"x": sent}, shaped=False, version=0, checksum=True)
+    await handoff.send(0, {"x": sent}, shaped=False, version=0)
     delivery = await inbox.get(3, 0, within=0.0)
 
     assert np.shares_memory(delivery.payload["x"], sent)

@@ -84,7 +84,6 @@ class Stage:
             track=lambda _: None,
             byte_scale=16.0,
             patience=patience,
-            checksum=True,
         )
         self.runner = TaskRunner({**DESCRIPTION, **changes}, Doubles(), around)
 
@@ -150,7 +149,6 @@ async def test_input_of_the_lagged_iteration_is_used_and_sent_on() -> None:
 
     assert iteration == 1
     assert sent["shaped"]
-    assert sent["checksum"]
     np.testing.assert_array_equal(sent["x"], np.full(4, 42.0))
     assert stage.runner.doing == ""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-import msgpack
 import numpy as np
 import pytest
 
@@ -183,12 +182,3 @@ def test_outgoing_hands_out_what_is_left() -> None:
     assert outgoing.peek(10) == []
     with pytest.raises(ValueError, match="left of 0"):
         outgoing.advance(1)
-
-
-def test_crc_is_the_one_everybody_computes() -> None:
-    """CRC-32 of "123456789" is the check value of the standard."""
-    payload = {"x": np.frombuffer(b"123456789", dtype=np.uint8)}
-
-    buffers = encode_data(0, 0, payload, checksum=True)
-
-    assert msgpack.unpackb(buffers[0][20:])["crc32"] == 0xCBF43926

@@ -178,6 +178,12 @@ FAULTS: dict[str, Fault] = {
         _TIMED, _CONTENT, _CONTENT.replace("iteration", "max(iteration - 1, 0)")
     ),
     "content of another edge": Fault(_TIMED, _CONTENT, _CONTENT.replace("edge", "0")),
+    "a byte altered on its way": Fault(
+        "emu/wire/decoding.py",
+        "header, body = self._header, self._body",
+        "header, body = self._header, self._body\n        "
+        'body[:1] = bytes([body[0] ^ 1]) if len(body) else b""',
+    ),
     "features of other vertices": Fault(
         "nodes/emu_nodes/graph_store.py",
         "self._features[self._dataset.local[owned]]",
