@@ -12,6 +12,7 @@ from emu.cli.app import app
 from emu.cli.options import JsonTarget, emit
 from emu.errors import ExpectationMissed, ScenarioError
 from emu.report import audit_table, terminal
+from emu.report.run_tables import payload_line
 from emu.runs.to_audit import read_to_audit
 from emu.units import DURATION, RATIO, format_duration
 
@@ -72,6 +73,7 @@ def audit(
         "violations": [asdict(violation) for violation in report.violations],
         "guards": [finding.to_json() for finding in report.findings],
         "not_compared": subject.silent,
+        "payloads": subject.payloads,
     }
     if emit(json_target, content):
         _print(subject, report, allowed, share)
@@ -83,6 +85,9 @@ def audit(
 def _print(subject: ToAudit, report: AuditReport, allowed: float, share: float) -> None:
     console = terminal()
     console.print(audit_table(report))
+    if subject.payloads:
+        said = payload_line(subject.payloads)
+        console.print(f"\nbetween machines: {said}", highlight=False)
     for line in (*subject.silent, *(f"guard {finding}" for finding in report.findings)):
         console.print(f"\n{line}", highlight=False)
     verdict = "keeps" if report.passed else "breaks"

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from emu.errors import DeadlineExceeded
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from emu.problem import Problem
     from emu.scheduling import Decisions, Scheduler
     from emu.wire.messages import FlowEnded, TaskEnded
 
 _LISTED = 6
+_AWAITED = 3
 
 
 class Deadlines:
@@ -134,6 +137,7 @@ class Deadlines:
         members = job.processes.get(process, ())
         at = [
             f"task {job.tasks[task].name} in iteration {n}"
+            f"{self._awaited_by(task, n, members)}"
             for task, n in self._tasks
             if task in members
         ]
@@ -146,6 +150,21 @@ class Deadlines:
         if len(members) < 2:
             return doing
         return f"tasks {', '.join(job.tasks[t].name for t in members)}: {doing}"
+
+    def _awaited_by(self, task: int, n: int, members: Container[int]) -> str:
+        """Return which tasks of other processes wait for an iteration, and for what."""
+        job = self._problem.job
+        waiting = [
+            f"{job.tasks[edge.destination].name} for its iteration {n + edge.lag}"
+            for position, edge in enumerate(job.edges)
+            if edge.source == task
+            and edge.destination not in members
+            and not edge.credit
+            and job.sends(position, n)
+        ]
+        more = len(waiting) - _AWAITED
+        said = ", ".join(waiting[:_AWAITED]) + (f" and {more} more" if more > 0 else "")
+        return f", awaited by {said}" if said else ""
 
     def story(self) -> str:
         """Return who is at what and who waits for whom, by task and iteration."""

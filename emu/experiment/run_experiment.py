@@ -13,6 +13,7 @@ import numpy as np
 from emu.analysis.flow_completion import flow_completion
 from emu.analysis.lateness import fluid_ends
 from emu.analysis.optimality_gap import optimality
+from emu.analysis.payloads import kinds_between_machines
 from emu.coordinator.run import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings
 from emu.experiment.judge import judgement
@@ -124,6 +125,9 @@ def carry_out(
     result |= optimality(run.schedule, run.realization, policy)
     result |= judgement(experiment, settings, run, replayed)
     result["policy"] = policy
+    result["payloads"] = kinds_between_machines(
+        problem, run.statistics, settings.byte_scale
+    )
     if choice is not None:
         result["auto_scale"] = choice.to_json() | choice.beside(
             predicted.makespan * scale, run.wall, result

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -32,6 +33,7 @@ from emu.wire import (
     Kind,
     WireLimits,
     encode_message,
+    payload_kind,
 )
 
 if TYPE_CHECKING:
@@ -49,13 +51,18 @@ _STRANGER_LIMITS = WireLimits(header=0, body=0, message=4096)
 
 @dataclass(frozen=True, slots=True)
 class DataServerStatistics:
-    """What arrived over accepted connections."""
+    """What arrived over accepted connections.
+
+    ``payloads`` says which bytes: rows of ``edge``, ``kind`` (`emu.wire.payload_kind`)
+    and ``bytes``.
+    """
 
     connections: int
     frames: int
     payload_bytes: int
     header_bytes: int
     rejections: int
+    payloads: list[dict[str, int | str]]
 
 
 class DataServer:
@@ -102,6 +109,7 @@ class DataServer:
         self.connections: set[DataConnection] = set()
         self.rejections = Rejections(tell)
         self.frames = self.payload_bytes = self.header_bytes = 0
+        self.payloads: Counter[tuple[int, str]] = Counter()
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Future[None] | None = None
         self._changed = asyncio.Event()
@@ -172,6 +180,10 @@ class DataServer:
             self.payload_bytes,
             self.header_bytes,
             self.rejections.total,
+            [
+                {"edge": edge, "kind": kind, "bytes": count}
+                for (edge, kind), count in self.payloads.items()
+            ],
         )
 
     async def aclose(self) -> None:
@@ -310,6 +322,9 @@ class DataConnection:
         first = self._first if volume else wall
         server.log.note(header.edge, header.iteration, first, wall, volume)
         server.payload_bytes += volume
+        for tensor in header.tensors:
+            kind = payload_kind(tensor.name)
+            server.payloads[header.edge, kind] += tensor.nbytes
         server.header_bytes += frame.overhead
         buffer, self._buffer = self._buffer, None
         server.inbox.deliver(

@@ -205,7 +205,11 @@ def kinds_table(result: dict[str, Any]) -> Table:
 def edges_table(result: dict[str, Any]) -> Table:
     """Return what crossed the network, per kind of edge."""
     table = Table(
-        title="flows between machines", box=box.SIMPLE_HEAD, title_justify="left"
+        title="flows between machines",
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        caption=payload_line(result.get("payloads", {})),
+        caption_justify="left",
     )
     table.add_column("from")
     table.add_column("to")
@@ -224,6 +228,12 @@ def edges_table(result: dict[str, Any]) -> Table:
             format_ratio(apart),
         )
     return table
+
+
+def payload_line(payloads: dict[str, float]) -> str:
+    """Return what the bytes between machines were; empty for nothing."""
+    said = (f"{kind} {format_size(count)}" for kind, count in payloads.items())
+    return ", ".join(said)
 
 
 def ports_table(result: dict[str, Any]) -> Table:

@@ -10,6 +10,7 @@ import numpy as np
 from emu.analysis.audit import PUNCTUALITY, ROUNDING, audit
 from emu.analysis.guards import Evidence, examine
 from emu.analysis.host_metrics import host_figures
+from emu.analysis.payloads import kinds_between_machines
 from emu.analysis.rule_audit import rule_audit
 from emu.errors import DataError, ScenarioError
 from emu.network import pace_at
@@ -69,6 +70,15 @@ class ToAudit:
     evidence: Evidence | None = None
     expected: Realization | None = None
     silent: tuple[str, ...] = ()
+
+    @property
+    def payloads(self) -> dict[str, float]:
+        """Kind of payload -> bytes between machines, of an emulated run."""
+        if self.evidence is None:
+            return {}
+        return kinds_between_machines(
+            self.schedule.problem, self.evidence.statistics, self.evidence.byte_scale
+        )
 
     def audit(
         self, tolerance: float, relative: float, *, rule: bool = False

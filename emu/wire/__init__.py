@@ -19,10 +19,12 @@ from emu.wire.frame_layout import (
     TensorSpec,
     WireLimits,
 )
+from emu.wire.payload_kinds import FEATURES, payload_kind
 from emu.wire.seal import Seal
 
 __all__ = [
     "DATA_KINDS",
+    "FEATURES",
     "MESSAGE_KINDS",
     "PREFIX_BYTES",
     "VERSION",
@@ -37,4 +39,5 @@ __all__ = [
     "WireLimits",
     "encode_data",
     "encode_message",
+    "payload_kind",
 ]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from emu.coordinator import EmulatedRun
     from emu.scheduling import Decisions
-    from emu.wire.messages import TaskEnded
+    from emu.wire.messages import RunTask, TaskEnded
 
 BYTE_SCALE = 20_000.0
 FAST: dict[str, Any] = {"time_scale": 0.02, "byte_scale": BYTE_SCALE, "deadline": 30.0}
@@ -61,7 +61,8 @@ def golden(
 class Acts(Observer):
     """Does something once, when a run has come to a moment.
 
-    Moments: ``listening``, ``joined``, ``began``, ``flow NAME``, ``task NAME N``.
+    Moments: ``listening``, ``joined``, ``began``, ``flow NAME``, ``start TASK N``,
+    ``task NAME N`` when it ended.
     """
 
     def __init__(
@@ -88,6 +89,10 @@ class Acts(Observer):
     @override
     def began(self, seconds: float) -> None:
         self._reach("began")
+
+    @override
+    def task_started(self, message: RunTask) -> None:
+        self._reach(f"start {self.job.tasks[message.task].name} {message.iteration}")
 
     @override
     def task_ended(self, message: TaskEnded) -> None:

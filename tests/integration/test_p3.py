@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from emu.coordinator import emulate
+from emu.errors import NodeLost
+from emu.experiment.run_experiment import emulation_settings
 from emu.experiment.trained import trained_parameters
+from emu.scenario import prepare
+from emu.scenario.scenario_file import loads
 from emu.training import reference_training
+from tests.coordinator.emulated import Acts, named
 from tests.integration.scenarios import carried_out
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.leftovers import Leftovers
+
+pytestmark = pytest.mark.emulation
 
 BATCHES = 4
 TEXT = f"""\
@@ -36,7 +47,6 @@ seed: 7
 """
 
 
-@pytest.mark.emulation
 def test_pipelined_weights_are_those_of_delayed_descent(tmp_path: Path) -> None:
     file = tmp_path / "p3.yaml"
     file.write_text(TEXT)
@@ -52,6 +62,31 @@ def test_pipelined_weights_are_those_of_delayed_descent(tmp_path: Path) -> None:
     assert run.result["accuracy"].keys() >= {"train", "test"}
     stated = json.loads((run.path / "manifest.json").read_text())
     assert stated["pipeline"]["updates_missed"] == 2
+    assert run.result["payloads"].keys() == {"structure", "activations", "gradients"}
+    assert sum(run.result["payloads"].values()) == np.nansum(left.schedule.flow_bytes)
     np.testing.assert_array_equal(  # every flow carried what the formulas say
         run.outcome.predicted.flow_bytes, left.schedule.flow_bytes
     )
+
+
+def test_a_machine_killed_in_the_mf_of_anothers_mini_batch(
+    tmp_path: Path, leftovers: Leftovers
+) -> None:
+    experiment = prepare(loads(TEXT, ["emulation.compute=timed"]))
+    problem, settings = experiment.problem, emulation_settings(experiment.scenario)
+
+    def kill() -> None:
+        named(leftovers.note(), "w1").kill()
+
+    observer = Acts("start Mf1 2", kill, problem)
+    with pytest.raises(NodeLost) as caught:
+        emulate(
+            problem, "oes", settings, experiment.realization,
+            log=tmp_path / "agent.log", observer=observer,
+        )  # fmt: skip
+
+    expected = (
+        r"process w1 was killed by SIGKILL \(tasks s1, Mf1,.*task Mf1 in iteration 2, "
+        r"awaited by Df0 for its iteration 3, Df2 for its iteration 3"
+    )
+    assert re.search(expected, str(caught.value))

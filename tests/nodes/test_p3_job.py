@@ -13,6 +13,7 @@ from emu.scenario.p3_section import DataParallelJobSection, P3JobSection
 from emu.scenario.realize_training import realize_training
 from emu.scenario.scenario_file import loads
 from emu.training import reference_training
+from emu.wire import payload_kind
 from emu.workloads import PIPELINES
 
 DriveJob = Any  # the fixture of conftest.py: its type cannot be imported by name
@@ -132,6 +133,18 @@ def test_no_row_of_features_travels(drive: DriveJob) -> None:
         "outputs": (), "inputs": (), "source": (), "destination": (),
         "partial": (6,), "of_sum": (6,), "part": (),
     }  # fmt: skip
+    assert kinds_of(run) == {"structure", "activations", "gradients"}
+
+
+def test_data_parallel_training_pulls_features(drive: DriveJob) -> None:
+    job = loads(TEXT, ["job.system=data_parallel", "job.pipeline=null"]).to_job()
+
+    assert kinds_of(drive(job)) == {"features", "gradients", "labels", "structure"}
+
+
+def kinds_of(run: Any) -> set[str]:
+    """Return what the payloads of all edges were."""
+    return {payload_kind(name) for sent in run.payloads.values() for name in sent}
 
 
 def test_timed_machines_send_zeros(drive: DriveJob) -> None:

@@ -8,6 +8,7 @@ from emu.analysis.guards.carried import enough_carried
 from emu.analysis.guards.clocks import clocks
 from emu.analysis.guards.link_bytes import link_bytes
 from emu.analysis.guards.order import cause, order
+from emu.analysis.guards.payloads import payloads
 from emu.analysis.guards.schedule import constraints, lower_bounds
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ GUARDS = (
     clocks,
     constraints,
     lower_bounds,
+    payloads,
 )
 
 

@@ -10,7 +10,7 @@ from emu.analysis.critical_path import Cause, critical_path
 from emu.placement import resource_loads
 from emu.report.flows import port_bytes
 from emu.report.html.markup import figure, meter, table
-from emu.report.run_tables import flow_ends_note, times_note
+from emu.report.run_tables import flow_ends_note, payload_line, times_note
 from emu.units import format_duration, format_rate, format_ratio, format_size
 
 if TYPE_CHECKING:
@@ -205,8 +205,10 @@ def kinds_section(result: dict[str, Any]) -> str:
 
 
 def edges_section(result: dict[str, Any]) -> str:
-    """Return what crossed the network, per kind of edge."""
-    return table(
+    """Return what crossed the network: per kind of payload, and per kind of edge."""
+    said = payload_line(result.get("payloads", {}))
+    line = f"<p class=remark>{escape(said)}.</p>" if said else ""
+    return line + table(
         ["from", "to", ">flows", ">bytes", ">mean time", ">simulated", ">apart"],
         [
             [

@@ -197,3 +197,24 @@ def test_volumes_that_task_and_announcement_halve_alike_are_found() -> None:
     found = said(simulate(problem, half), volumes=realization.volumes)
 
     assert any("(12) g0->s1[0] carried 20 of 40 bytes" in words for words in found)
+
+
+@pytest.mark.parametrize(("kind", "broken"), [("features", 1), ("activations", 0)])
+def test_features_of_p3_that_travel_are_found(kind: str, broken: int) -> None:
+    """Of the same job without P3's tasks they may."""
+    schedule, _ = golden()
+    problem = schedule.problem
+    tasks = tuple(
+        replace(task, kind="model_forward" if task.kind == "sampler" else task.kind)
+        for task in problem.job.tasks
+    )
+    job = replace(problem.job, tasks=tasks)
+    p3 = replace(schedule, problem=Problem(problem.cluster, job, problem.placement))
+    rows = [{"edge": 1, "kind": kind, "bytes": 8e5}]
+    came: dict[str, Any] = {"statistics": {"s1": {"received": {"payloads": rows}}}}
+
+    found = said(p3, **came)
+
+    assert len(found) == broken
+    assert all("g0->s1 carried 8 bytes of features" in words for words in found)
+    assert said(schedule, **came) == []
