@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from emu.cli.app import app
+from emu.cli.options import seconds
+from emu.errors import ScenarioError
 from emu.runs.recorded_run import load_run
 
 
@@ -20,6 +23,46 @@ class Figure(StrEnum):
     LOSS = "loss"
     CDF = "cdf"
     COMPARE = "compare"
+
+
+class Only(StrEnum):
+    """Which schedule of a run is drawn."""
+
+    EMULATED = "emulated"
+    SIMULATED = "simulated"
+
+
+#: What a figure can be asked to leave out.
+_PARTS = {
+    Figure.GANTT: ("since", "until", "machines", "only"),
+    Figure.PORTS: ("since", "until", "machines", "only"),
+    Figure.LOSS: ("since", "until"),
+    Figure.CDF: ("only",),
+    Figure.COMPARE: (),
+}
+_OPTIONS = {"since": "--from", "until": "--to"}
+_WIDEST = 40
+_INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
+
+
+def _check(figure: Figure, stated: dict[str, Any], only: Only | None) -> None:
+    asked = [name for name in ("since", "until", "machines") if stated.get(name)]
+    for name in [*asked, *(["only"] if only else [])]:
+        if name not in _PARTS[figure]:
+            shown = ", ".join(figure for figure in Figure if name in _PARTS[figure])
+            option = _OPTIONS.get(name, f"--{name}")
+            problem = f"is of {shown}, the figure is {figure}"
+            raise ScenarioError(problem, file=option)
+
+
+def _inches(text: str) -> float:
+    """Return a length such as ``3.35in`` or ``85 mm`` in inches."""
+    found = re.fullmatch(r"\s*(\d*\.?\d+)\s*(in|cm|mm|pt)\s*", text)
+    inches = float(found[1]) * _INCHES[found[2]] if found else 0.0
+    if not 1 <= inches <= _WIDEST:
+        problem = f"found {text!r}, write 1in to {_WIDEST}in, such as 3.35in or 85 mm"
+        raise ScenarioError(problem, file="--width")
+    return inches
 
 
 @app.command()
@@ -40,13 +83,37 @@ def plot(
     ] = None,
     *,
     dark: Annotated[bool, typer.Option("--dark", help="Light on dark.")] = False,
+    width: Annotated[
+        str, typer.Option(metavar="LENGTH", help="3.35in is a column, default 7.2in.")
+    ] = "",
+    since: Annotated[
+        str, typer.Option("--from", metavar="TIME", help="Where the time axis begins.")
+    ] = "",
+    until: Annotated[
+        str, typer.Option("--to", metavar="TIME", help="And where it ends.")
+    ] = "",
+    machines: Annotated[
+        str, typer.Option(metavar="NAMES", help="Show these only: fast0,slow0.")
+    ] = "",
+    only: Annotated[
+        Only | None,
+        typer.Option(metavar="emulated|simulated", help="One schedule of each run."),
+    ] = None,
 ) -> None:
     """Draw runs for a paper."""
-    from emu.report.plots import plot as draw  # noqa: PLC0415 - matplotlib takes 0.5 s
+    from emu.report.plot_window import Window  # noqa: PLC0415 - matplotlib takes 0.5 s
+    from emu.report.plots import plot as draw  # noqa: PLC0415
 
+    stated: dict[str, Any] = {"width": _inches(width)} if width else {}
+    for name, option, text in (("since", "--from", since), ("until", "--to", until)):
+        if text:
+            stated[name] = seconds(text, option)
+    stated["machines"] = tuple(name.strip() for name in machines.split(",") if name)
+    _check(figure, stated, only)
+    window = Window(only=str(only or ""), **stated)
     path = out or runs[0] / f"{figure}.svg"
     recorded = [load_run(run) for run in runs]
-    draw(recorded, str(figure), path, dark=dark)
+    draw(recorded, str(figure), path, dark=dark, window=window)
     typer.echo(f"written to {path}")
     for run in recorded:
         notes = list(run.missing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.report.plot_style import ink, legend_above, new_figure, palette
+from emu.report.plot_style import WIDTH, ink, legend_above, new_figure, palette
 from emu.report.statistics import interval
 
 if TYPE_CHECKING:
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def bars(
-    groups: Mapping[str, Mapping[str, Sequence[float]]], *, axis: str = "makespan (s)"
+    groups: Mapping[str, Mapping[str, Sequence[float]]],
+    *,
+    axis: str = "makespan (s)",
+    width: float = WIDTH,
 ) -> Figure:
     """Return horizontal bars with 95 % intervals.
 
@@ -24,10 +27,12 @@ def bars(
         Name of the group (a row) -> name of the series -> values, whose mean is drawn.
     axis
         Name and unit of what the values are.
+    width
+        Inches.
     """
     series = list(dict.fromkeys(name for row in groups.values() for name in row))
     thick = 0.8 / max(len(series), 1)
-    figure = new_figure(0.9 + len(groups) * (0.16 + 0.17 * len(series)))
+    figure = new_figure(0.9 + len(groups) * (0.16 + 0.17 * len(series)), width)
     axes = figure.subplots()
     widest, shades = 0.0, palette(len(series))
     for number, name in enumerate(series):

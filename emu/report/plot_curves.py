@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
 from emu.analysis.link_rates import assigned_rates, mean_rates
 from emu.analysis.what_if import edge_kind
@@ -17,6 +18,7 @@ from emu.report.plot_style import (
     palette,
     time_axis,
 )
+from emu.report.plot_window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,21 +31,40 @@ if TYPE_CHECKING:
     from emu.runs.recorded_run import RecordedRun
 
 
-def ports(schedule: Schedule) -> Figure:
+_WHOLE = Window()
+
+
+def ports(schedule: Schedule, window: Window = _WHOLE) -> Figure:
     """Return the rate of every port over time against its capacity (Fig. 5).
 
     Assigned rates where the schedule holds them, else the mean rates of what moved.
+
+    Parameters
+    ----------
+    window
+        Which machines and what time are shown.
+
+    Raises
+    ------
+    DataError
+        When nothing is left to show.
     """
     problem = schedule.problem
-    lines = -(-len(problem.links) // 2)
-    figure = new_figure(0.6 + 1.05 * lines)
-    panels = figure.subplots(lines, 2, sharex=True, squeeze=False)
+    shown = [
+        (port, link)
+        for port, link in enumerate(problem.links)
+        if window.shows(problem.cluster, link.machine)
+    ]
+    columns = 1 if window.narrow else 2
+    lines = -(-len(shown) // columns)
+    figure = new_figure(0.6 + 1.05 * lines, window.width)
+    panels = figure.subplots(lines, columns, sharex=True, squeeze=False)
     assigned = assigned_rates(schedule)
     rates = assigned or mean_rates(schedule)
     name = "assigned" if assigned else "mean rate of each flow, summed"
     factor, unit = _rate_unit(float(problem.capacities.max()))
-    for port, link in enumerate(problem.links):  # a NIC takes two: out and in
-        axes, capacity = panels.flat[port], link.capacity
+    for place, (port, link) in enumerate(shown):  # a NIC takes two: out and in
+        axes, capacity = panels.flat[place], link.capacity
         times, values = rates[port]
         axes.step(
             np.concatenate([[0.0], times]),
@@ -60,10 +81,10 @@ def ports(schedule: Schedule) -> Figure:
         axes.set_ylim(0, 1.12 * highest)
         axes.set_title(link.name)
         axes.set_ylabel(unit)
-        time_axis(axes, schedule.makespan)
+        time_axis(axes, window.limits(schedule.makespan))
         axes.label_outer(remove_inner_ticks=False)
         axes.set_ylabel(unit if axes in panels[:, 0] else "")
-    for axes in panels.flat[len(problem.links) :]:
+    for axes in panels.flat[len(shown) :]:
         axes.remove()
     handles, names = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=3)
@@ -78,13 +99,23 @@ def _rate_unit(largest: float) -> tuple[float, str]:
     return 1.0, "B/s"
 
 
-def loss(runs: Sequence[RecordedRun], labels: Sequence[str]) -> Figure:
-    """Return the training loss, and accuracy where known, against time (Fig. 4).
+def loss(
+    runs: Sequence[RecordedRun], labels: Sequence[str], window: Window = _WHOLE
+) -> Figure:
+    """Return the training loss, and accuracy where known (Fig. 4).
+
+    Each against emulated time, and against steps: a method may need more of these and
+    less time for each.
+
+    Parameters
+    ----------
+    window
+        What time is shown.
 
     Raises
     ------
     DataError
-        When no run reported a loss.
+        When no run reported a loss, or nothing is left to show.
     """
     curves = {
         figure: [_curve(run.training, figure) for run in runs]
@@ -94,23 +125,29 @@ def loss(runs: Sequence[RecordedRun], labels: Sequence[str]) -> Figure:
     if not shown:
         names = ", ".join(run.name for run in runs)
         raise DataError(f"no loss was reported in {names}")
-    figure = new_figure(2.7)
-    panels = figure.subplots(1, len(shown), squeeze=False)[0]
-    for axes, name in zip(panels, shown, strict=True):
+    figure = new_figure(0.4 + 2.1 * len(shown) + 0.17 * len(runs), window.width)
+    panels = figure.subplots(len(shown), 2, squeeze=False, sharey="row")
+    for (by_time, by_step), name in zip(panels, shown, strict=True):
         for label, curve, colour in zip(
             labels, curves[name], palette(len(runs)), strict=True
         ):
             if not len(curve):  # said in the picture, not left out in silence
                 label = f"{label}: no {name} reported"  # noqa: PLW2901
                 curve = np.empty((0, 2))  # noqa: PLW2901
-            axes.plot(*curve.T, color=colour, marker=".", ms=4, label=label)
-        axes.set_ylabel(
+            drawn: dict[str, Any] = {"color": colour, "marker": ".", "ms": 3}
+            by_time.plot(*curve.T, label=label, **drawn)
+            by_step.plot(np.arange(1, len(curve) + 1), curve[:, 1], **drawn)
+        by_time.set_ylabel(
             "training loss (nats)" if name == "loss" else "accuracy (share)"
         )
         latest = max(curve[-1, 0] for curve in curves[name] if len(curve))
-        time_axis(axes, 1.02 * float(latest))
-        if len(runs) > 1:
-            legend_above(axes, 1)
+        time_axis(by_time, window.limits(1.02 * float(latest)))
+        by_step.set_xlabel("step")
+        by_step.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if len(runs) > 1:
+        figure.legend(
+            *panels[0, 0].get_legend_handles_labels(), loc="outside upper left"
+        )
     return figure
 
 
@@ -121,20 +158,22 @@ def _curve(training: pd.DataFrame, figure: str) -> NDArray[np.float64]:
     return np.column_stack([grouped["time"].max(), grouped["value"].mean()])
 
 
-def cdf(schedules: dict[str, Schedule]) -> Figure:
+def cdf(schedules: dict[str, Schedule], window: Window = _WHOLE) -> Figure:
     """Return the distribution of how long flows take, per kind of flow.
 
     Parameters
     ----------
     schedules
         Label to schedule; the first is drawn solid, the others dashed and dotted.
+    window
+        How wide the figure is.
 
     Raises
     ------
     DataError
         When no flow of any of them took time.
     """
-    figure = new_figure(2.9)
+    figure = new_figure(2.9, window.width)
     axes = figure.subplots()
     lines = ("-", "--", ":", "-.")
     kinds = [_durations(schedule) for schedule in schedules.values()]
@@ -161,7 +200,7 @@ def cdf(schedules: dict[str, Schedule]) -> Figure:
     axes.set_ylabel("share of flows")
     axes.set_xlabel("time from first to last byte (s)")
     axes.set_xscale("log")
-    legend_above(axes, 2)
+    legend_above(axes, 1 if window.narrow else 2)
     return figure
 
 

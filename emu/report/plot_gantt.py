@@ -10,7 +10,8 @@ from matplotlib.patches import Patch
 
 from emu.analysis.critical_path import Cause, critical_path
 from emu.report.lane_packing import pack_lanes
-from emu.report.plot_style import WIDTH, colours, ink, new_figure, time_axis
+from emu.report.plot_style import colours, ink, new_figure, time_axis
+from emu.report.plot_window import Window
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,39 +22,51 @@ if TYPE_CHECKING:
 
 _ROW = 0.13  # inches; 23 tasks and 8 ports twice fill a page
 _FILLED = 0.8  # part of a row that its bars take
+_WHOLE = Window()
 
 
-def gantt(schedules: dict[str, Schedule]) -> Figure:
+def gantt(schedules: dict[str, Schedule], window: Window = _WHOLE) -> Figure:
     """Return a panel per schedule, one below the other, on one time axis.
 
     Parameters
     ----------
     schedules
         Title of the panel to its schedule, all of one problem.
+    window
+        Which machines and what time are shown.
+
+    Raises
+    ------
+    DataError
+        When nothing is left to show.
     """
     problem = next(iter(schedules.values())).problem
-    rows = _rows(problem)
+    rows = _rows(problem, window)
     height = 0.9 + len(schedules) * (0.35 + _ROW * len(rows))
-    figure = new_figure(height, WIDTH)
+    figure = new_figure(height, window.width)
     panels = figure.subplots(len(schedules), 1, sharex=True, squeeze=False)[:, 0]
     colour = colours([task.kind for task in problem.job.tasks])
     end = max(schedule.makespan for schedule in schedules.values())
     for axes, (name, schedule) in zip(panels, schedules.items(), strict=True):
         _panel(axes, schedule, rows, colour, name)
         axes.set_title(f"{name}, makespan {schedule.makespan:.4g} s")
-        axes.set_title("NIC rows: flows, coloured by sender", loc="right", fontsize=6.5)
+        if not window.narrow:
+            remark = "NIC rows: flows, coloured by sender"
+            axes.set_title(remark, loc="right", fontsize=6.5)
     for axes in panels:
-        time_axis(axes, end)
+        time_axis(axes, window.limits(end))
         axes.label_outer()
     handles = [Patch(color=c, label=kind) for kind, c in colour.items()]
     handles.append(Patch(fill=False, edgecolor=ink(), label="critical path"))
     figure.legend(
-        handles=handles, loc="outside upper center", ncols=min(len(handles), 5)
+        handles=handles,
+        loc="outside upper center",
+        ncols=min(len(handles), 2 if window.narrow else 5),
     )
     return figure
 
 
-def _rows(problem: Problem) -> dict[tuple[str, int], int]:
+def _rows(problem: Problem, window: Window) -> dict[tuple[str, int], int]:
     """Return the row of every task and port, machine by machine from the top.
 
     Links that are no NIC come last; what nothing crosses has no row.
@@ -61,6 +74,8 @@ def _rows(problem: Problem) -> dict[tuple[str, int], int]:
     rows: dict[tuple[str, int], int] = {}
     used = {port for hops in problem.hops for port in hops}
     for machine in range(len(problem.cluster.machines)):
+        if not window.shows(problem.cluster, machine):
+            continue
         for task, place in enumerate(problem.placement.machine_of):
             if place == machine:
                 rows["task", task] = len(rows)
@@ -68,7 +83,7 @@ def _rows(problem: Problem) -> dict[tuple[str, int], int]:
             if port in used:
                 rows["port", port] = len(rows)
     for port in problem.links.shared:
-        if port in used:
+        if port in used and window.shows(problem.cluster, -1):
             rows["port", port] = len(rows)
     return rows
 
@@ -82,7 +97,13 @@ def _panel(
 ) -> None:
     tasks, rounds = schedule.problem.job.tasks, schedule.problem.job.rounds
     for kind, shade in colour.items():
-        of_kind = [j for j, task in enumerate(tasks) if task.kind == kind]
+        of_kind = [
+            j
+            for j, task in enumerate(tasks)
+            if task.kind == kind and ("task", j) in rows
+        ]
+        if not of_kind:
+            continue
         boxes = [
             _boxes(
                 schedule.task_start[j, : rounds[j]],
@@ -151,6 +172,9 @@ def _chain(axes: Axes, schedule: Schedule, rows: dict[tuple[str, int], int]) -> 
         if link.cause is Cause.GAP:
             continue
         at = ("port", link.port) if link.edge >= 0 else ("task", link.task)
+        if at not in rows:  # on a machine that is not shown
+            last = None
+            continue
         row = rows[at]
         boxes.append(
             _boxes(

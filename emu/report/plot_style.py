@@ -129,10 +129,10 @@ def save(figure: Figure, path: Path) -> None:
         )
 
 
-def time_axis(axes: Axes, end: float, name: str = "emulated time") -> None:
-    """Label the x axis with seconds from 0 to ``end``."""
-    axes.set_xlim(0, end or 1.0)
-    axes.set_xlabel(f"{name} (s)")
+def time_axis(axes: Axes, limits: tuple[float, float]) -> None:
+    """Label the x axis with the seconds between its limits."""
+    axes.set_xlim(*limits)
+    axes.set_xlabel("emulated time (s)")
 
 
 def legend_above(axes: Axes, columns: int = 4, **options: Any) -> None:

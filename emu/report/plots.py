@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from emu.errors import DataError
 from emu.report import plot_compare, plot_curves, plot_gantt, plot_style
 from emu.report.many_runs import labels, makespans, schedules_of
+from emu.report.plot_window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,10 +18,16 @@ if TYPE_CHECKING:
     from emu.runs.recorded_run import RecordedRun
 
 FIGURES = ("gantt", "ports", "loss", "cdf", "compare")
+_WHOLE = Window()
 
 
 def plot(
-    runs: Sequence[RecordedRun], figure: str, out: Path, *, dark: bool = False
+    runs: Sequence[RecordedRun],
+    figure: str,
+    out: Path,
+    *,
+    dark: bool = False,
+    window: Window = _WHOLE,
 ) -> None:
     """Draw a figure of one or several runs and write it to ``out``.
 
@@ -32,31 +39,34 @@ def plot(
         Ends in ``.svg``, ``.pdf`` or ``.png``.
     dark
         Light on dark.
+    window
+        What part of the runs is shown, and how wide.
 
     Raises
     ------
     ValueError
         When there is no such figure.
     DataError
-        When every run lacks what the figure shows, it can show fewer runs,
-        or the file cannot be written.
+        When every run lacks what the figure shows, it can show fewer runs, the window
+        leaves nothing, or the file cannot be written.
     """
     if figure not in FIGURES:
         raise ValueError(f"no figure is called {figure}; there are {FIGURES}")
     if figure in ("gantt", "ports") and len(runs) != 1:
         raise DataError(f"{figure} is of one run, found {len(runs)}")
+    shown = [window.of(run) for run in runs]
     with plot_style.style(dark=dark):
-        plot_style.save(_drawn(runs, figure), out)
+        plot_style.save(_drawn(shown, figure, window), out)
 
 
-def _drawn(runs: Sequence[RecordedRun], figure: str) -> Figure:
+def _drawn(runs: Sequence[RecordedRun], figure: str, window: Window) -> Figure:
     match figure:
         case "gantt":
-            return plot_gantt.gantt(schedules_of(runs[0]))
+            return plot_gantt.gantt(schedules_of(runs[0]), window)
         case "ports":
-            return plot_curves.ports(runs[0].best)
+            return plot_curves.ports(runs[0].best, window)
         case "loss":
-            return plot_curves.loss(runs, labels(runs))
+            return plot_curves.loss(runs, labels(runs), window)
         case "cdf":
             schedules = (
                 schedules_of(runs[0])
@@ -66,6 +76,6 @@ def _drawn(runs: Sequence[RecordedRun], figure: str) -> Figure:
                     for label, run in zip(labels(runs), runs, strict=True)
                 }
             )
-            return plot_curves.cdf(schedules)
+            return plot_curves.cdf(schedules, window)
         case _:
-            return plot_compare.bars(makespans(runs))
+            return plot_compare.bars(makespans(runs), width=window.width)

@@ -9,6 +9,7 @@ import pytest
 
 import emu
 from emu.errors import DataError
+from emu.report.plot_window import Window
 from emu.report.plots import FIGURES, plot
 from emu.report.statistics import interval, paired, paired_text
 from tests.report.recorded import write_run
@@ -63,7 +64,7 @@ def test_every_figure_names_its_units(
     expected = {
         "gantt": {"emulated time (s)"},
         "ports": {"emulated time (s)", "B/s", "m0 out", "m1 in"},
-        "loss": {"emulated time (s)", "training loss (nats)"},
+        "loss": {"emulated time (s)", "step", "training loss (nats)"},
         "cdf": {"time from first to last byte (s)", "share of flows"},
         "compare": {"makespan (s)", "golden, explicit, oes"},
     }
@@ -84,6 +85,35 @@ def test_formats(run: Path, tmp_path: Path, ending: str, magic: bytes) -> None:
     assert first.startswith(magic)
     assert out.read_bytes() == first
     assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_window_cuts_a_figure_to_a_column(run: Path, tmp_path: Path) -> None:
+    read, out = emu.load_run(run), tmp_path / "gantt.svg"
+    window = Window(3.35, 5.0, 30.0, ("m1",), "emulated")
+    plot([read], "gantt", out, window=window)
+    shown, bars = texts(out), groups(out)
+
+    assert {"g1", "s1", "m1 in", "5", "30"} <= shown
+    assert not shown & {"g0", "m0 out", "0", "simulated, makespan 38 s"}
+    assert bars["emulated-tasks-graph_store"] == 3
+    assert not any(name.startswith("simulated") for name in bars)
+    width = ET.parse(out).getroot().attrib["width"]  # noqa: S314 - our own file
+    assert float(width.removesuffix("pt")) == pytest.approx(3.35 * 72)
+
+
+@pytest.mark.parametrize(
+    ("window", "message"),
+    [
+        (Window(since=99.0), "nothing is left from 99 s to 38"),
+        (Window(since=9.0, until=9.0), "nothing is left from 9 s to 9 s"),
+        (Window(machines=("m9",)), "has no machine 'm9', known: m0, m1"),
+    ],
+)
+def test_a_window_that_leaves_nothing(
+    run: Path, tmp_path: Path, window: Window, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        plot([emu.load_run(run)], "ports", tmp_path / "ports.svg", window=window)
 
 
 def test_compare_has_a_bar_per_makespan_and_joins_repeats(
