@@ -105,7 +105,7 @@ class _Automorphisms:
             there.lag,
             self.space.job.control[edge],
         )
-        if key not in self.edge_at or key in self.twice:
+        if there.channel or key not in self.edge_at or key in self.twice:
             return False
         volumes = self.realization.volumes
         return bool((volumes[edge] == volumes[self.edge_at[key]]).all())

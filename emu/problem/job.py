@@ -103,12 +103,17 @@ class Edge:
     credit
         True for an edge that bounds run-ahead and carries no bytes, ever: no
         connection is opened for it and it is satisfied the moment its source ends.
+    channel
+        Its flows go one after the other with those of all edges of this channel, in
+        the order in which they got ready; empty for none. What is handed over within a
+        machine, and order alone, waits for no channel.
     """
 
     source: int
     destination: int
     lag: int = 0
     credit: bool = False
+    channel: str = ""
 
 
 @dataclass(frozen=True)
@@ -245,6 +250,20 @@ class Job:
             edge.credit or gate[edge.source] or gate[edge.destination]
             for edge in self.edges
         )
+
+    @cached_property
+    def channels(self) -> tuple[str, ...]:
+        """Names of the channels that flows go over, in the order of the edges."""
+        return tuple(dict.fromkeys(edge.channel for edge in self.edges if edge.channel))
+
+    @cached_property
+    def servers(self) -> tuple[str, ...]:
+        """Names of the processes that are pools of one slot, see `emu.problem.slots`.
+
+        In the order of the tasks.
+        """
+        own = (task.takes for task in self.tasks if task.takes == task.process_name)
+        return tuple(dict.fromkeys(own))
 
     @cached_property
     def rounds(self) -> tuple[int, ...]:

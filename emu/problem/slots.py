@@ -1,4 +1,8 @@
-"""Slots that the tasks of one machine share, and the pools that hold them."""
+"""Slots that the tasks of one machine share, and the pools that hold them.
+
+A process that one of its own tasks takes as a pool is a *server*: it has one slot, and
+those of its tasks that take it run one at a time.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ if TYPE_CHECKING:
 
     from emu.problem.cluster import Cluster
     from emu.problem.job import Job
+    from emu.problem.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,11 @@ class Pool:
     freers: tuple[int, ...]
 
 
+def slots_on(machine: Machine, job: Job) -> dict[str, int]:
+    """Return the slots of every pool that is limited on a machine."""
+    return {**dict.fromkeys(job.servers, 1), **machine.slots}
+
+
 def pools_of(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> tuple[Pool, ...]:
     """Return the pools that tasks of a placed job take slots of.
 
@@ -45,7 +55,7 @@ def pools_of(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> tuple[Poo
     found = []
     for m, machine in enumerate(cluster.machines):
         here = [j for j, place in enumerate(machine_of) if place == m]
-        for name, slots in machine.slots.items():
+        for name, slots in slots_on(machine, job).items():
             takers = tuple(j for j in here if job.tasks[j].takes == name)
             freers = tuple(j for j in here if job.tasks[j].gives_back == name)
             if takers or freers:

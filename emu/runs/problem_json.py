@@ -61,6 +61,7 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
                 "to": edge.destination,
                 "lag": edge.lag,
                 "credit": edge.credit,
+                "channel": edge.channel,
             }
             for edge in job.edges
         ],
@@ -121,7 +122,13 @@ def problem_from_json(data: Any, path: str) -> Problem:
                 for task in data["tasks"]
             ),
             edges=tuple(
-                Edge(edge["from"], edge["to"], edge["lag"], edge["credit"])
+                Edge(
+                    edge["from"],
+                    edge["to"],
+                    edge["lag"],
+                    edge["credit"],
+                    edge.get("channel", ""),
+                )
                 for edge in data["edges"]
             ),
             iterations=data["iterations"],

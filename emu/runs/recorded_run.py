@@ -301,6 +301,7 @@ def _problem(path: Path) -> Problem:
     fitting = [type(job.iterations) is int]
     fitting += [type(t.name) is type(t.kind) is str for t in job.tasks]
     fitting += [type(e.lag) is int and type(e.credit) is bool for e in job.edges]
+    fitting += [type(e.channel) is str for e in job.edges]
     if not all(fitting):
         raise DataError("is no problem: a value is of another type", path=str(path))
     return problem

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from emu.problem.links import ImpossibleRoute
 from emu.scenario.cluster_section import MachineSection
-from emu.scenario.custom_section import CustomJobSection, CustomTaskSection
+from emu.scenario.custom_errors import custom_errors, slot_errors
+from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.device_times import device_errors
 from emu.scenario.dgtp_section import DgtpJobSection
 from emu.scenario.jobs_section import SeveralJobsSection
@@ -94,7 +94,7 @@ def _hosts(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 def _job(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     if isinstance(scenario.job, CustomJobSection):
-        yield from _custom(scenario.job)
+        yield from custom_errors(scenario.job)
         return
     if isinstance(scenario.job, SeveralJobsSection):
         return
@@ -105,95 +105,9 @@ def _job(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         yield from replica_errors(scenario.job, scenario.cluster)
 
 
-def _custom(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
-    counts = Counter(task.name for task in job.tasks)
-    gates = {task.name for task in job.tasks if task.gate}
-    own: dict[str, int] = {}
-    for position, task in enumerate(job.tasks):
-        trail: Trail = ("job", "tasks", position)
-        if counts[task.name] > 1:
-            yield (*trail, "name"), f"{task.name!r} occurs {counts[task.name]} times"
-        own[task.name] = task.iterations or job.iterations
-        yield from _enough(task.time, own[task.name], (*trail, "time"))
-    yield from _processes(job)
-    for position, flow in enumerate(job.flows):
-        trail = ("job", "flows", position)
-        for key, name in (("from", flow.source), ("to", flow.destination)):
-            if name not in counts:
-                yield (*trail, key), f"no task {name!r}, {nearest(name, counts)}"
-            if name in gates and _brings(flow.volume):
-                problem = f"no bytes come to or leave the gate {name!r}, write 0 B"
-                yield (*trail, "volume"), problem
-        needed = own.get(flow.source, job.iterations)
-        yield from _enough(flow.volume, needed, (*trail, "volume"))
-
-
-def _processes(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
-    """Yield tasks of one process with two pins, and names that mean two processes."""
-    process_of = {task.name: task.process or task.name for task in job.tasks}
-    pins: dict[str, CustomTaskSection] = {}
-    for position, task in enumerate(job.tasks):
-        trail: Trail = ("job", "tasks", position)
-        process = process_of[task.name]
-        elsewhere = process_of.get(process, process)
-        if elsewhere != process:
-            problem = f"task {process!r} runs in process {elsewhere!r}, write that one"
-            yield (*trail, "process"), problem
-        if task.pin is None:
-            continue
-        first = pins.setdefault(process, task)
-        if first.pin != task.pin:
-            problem = (
-                f"found {task.pin!r}, but {first.name} of the same process "
-                f"{process!r} must stand on {first.pin}"
-            )
-            yield (*trail, "pin"), problem
-
-
-def _brings(volume: float | tuple[float, ...]) -> bool:
-    return any(volume) if isinstance(volume, tuple) else volume > 0
-
-
 def _slots(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    """Yield slots that are taken or given back where there are none."""
-    if not isinstance(scenario.job, CustomJobSection):
-        return
-    offered = sorted({pool for m in scenario.cluster.machines for pool in m.slots})
-    tasks = scenario.job.tasks
-    taken = {name for task in tasks for name in (task.slot, task.takes) if name}
-    for position, task in enumerate(tasks):
-        trail: Trail = ("job", "tasks", position)
-        if task.slot and (task.takes or task.frees):
-            problem = "slot says both what is taken and freed, write it or takes, frees"
-            yield (*trail, "slot"), problem
-        for key in ("slot", "takes"):
-            name = getattr(task, key)
-            if name and name not in offered:
-                yield (
-                    (*trail, key),
-                    f"no machine has slots of {name!r}, {_known(name, offered)}",
-                )
-        freed = task.given_back()
-        if freed and freed not in taken:
-            yield (
-                (*trail, "frees"),
-                f"no task takes a slot of {freed!r}, {_known(freed, taken)}",
-            )
-
-
-def _known(name: str, among: Collection[str]) -> str:
-    return nearest(name, sorted(among)) if among else "there are no pools"
-
-
-def _enough(
-    values: object, iterations: int, trail: Trail
-) -> Iterator[tuple[Trail, str]]:
-    if isinstance(values, tuple) and len(values) < iterations:
-        problem = (
-            f"found {len(values)} values for {iterations} iterations, "
-            f"write {iterations} or a single one"
-        )
-        yield trail, problem
+    if isinstance(scenario.job, CustomJobSection):
+        yield from slot_errors(scenario.job, scenario.cluster)
 
 
 def _training(job: TrainingSection) -> Iterator[tuple[Trail, str]]:

@@ -10,6 +10,7 @@ from emu.scenario.quantities import (
     DEFAULT_WINDOW,
     Count,
     DurationPerIteration,
+    Few,
     Index,
     Name,
     SizePerIteration,
@@ -18,7 +19,15 @@ from emu.scenario.quantities import (
     default_time,
 )
 from emu.scenario.section import Resources, Section
-from emu.workloads import CustomFlow, CustomTask, custom_job, custom_realization
+from emu.workloads import (
+    SEGMENTS,
+    AllReduce,
+    CustomFlow,
+    CustomTask,
+    custom_job,
+    custom_realization,
+    with_collectives,
+)
 
 if TYPE_CHECKING:
     from emu.problem import Job, Realization
@@ -48,7 +57,9 @@ class CustomTaskSection(Section):
     """Pool that it needs a slot of to start; at its end it ``frees`` one."""
     frees: Name | None = None
     """Pool that gets a slot back at its end, or ``none``; default: what it takes."""
-
+    server: TaskName | None = None
+    """Its process, in which the tasks of this server run one at a time, first come
+    first served: as ``process``, with one slot."""
     gate: bool = False
     """No process runs it: a barrier, a release; flows to and from it have 0 bytes."""
 
@@ -68,6 +79,40 @@ class FlowSection(Section):
     """Iterations between sending and needing."""
     volume: SizePerIteration
     """Bytes, one or one per iteration of the source."""
+    channel: TaskName | None = None
+    """Flows of one channel go one after the other in the order in which they got ready,
+    as on one TCP connection, also between different machines; within a machine none
+    waits."""
+
+
+class AllReduceSection(Section):
+    """An all-reduce round a ring, as gloo and NCCL run it."""
+
+    among: tuple[TaskName, ...] = Field(examples=[["w0", "w1", "w2"]])
+    """The tasks, two or more, in the order of the ring: each sends to the next. gloo's
+    ring goes from the last rank to the first."""
+    volume: SizePerIteration
+    """Bytes of what each of them brings, one or one per iteration."""
+    then: tuple[TaskName, ...] = ()
+    """Per task, the one that waits for the sum; default is the task itself, in its next
+    iteration."""
+    lag: Index | None = None
+    """Iterations from a sum to the task that waits; default is 1 without ``then``, 0
+    with it."""
+    segments: Few = SEGMENTS
+    """Pieces that what a step sends is cut into, so that they overlap: 2 in gloo."""
+
+    def all_reduce(self) -> AllReduce:
+        """Return what it says."""
+        lag = self.lag if self.lag is not None else int(not self.then)
+        return AllReduce(self.among, self.volume, self.then, lag, self.segments)
+
+
+class CollectiveSection(Section):
+    """A collective: tasks and flows of its own, in the processes of its tasks."""
+
+    allreduce: AllReduceSection
+    """Everybody has the sum of what all bring."""
 
 
 class CustomJobSection(Section):
@@ -81,6 +126,8 @@ class CustomJobSection(Section):
     """The tasks."""
     flows: tuple[FlowSection, ...] = ()
     """The flows between them."""
+    collectives: tuple[CollectiveSection, ...] = ()
+    """What some tasks do together, after each of them ended."""
     credit_window: Window = DEFAULT_WINDOW
     """Stores wait for the end of their workers' iteration n - K; ``unlimited`` for no
     limit."""
@@ -94,17 +141,27 @@ class CustomJobSection(Section):
                 task.demands.amounts(),
                 task.pin,
                 task.iterations,
-                task.slot or task.takes or "",
+                task.slot or task.takes or task.server or "",
                 task.given_back(),
-                task.process or "",
+                task.process or task.server or "",
                 task.gate,
             )
             for task in self.tasks
         ]
 
+    def _parts(self) -> tuple[list[CustomTask], list[CustomFlow]]:
+        reductions = [one.allreduce.all_reduce() for one in self.collectives]
+        return with_collectives(self._tasks(), self._flows(), reductions)
+
     def _flows(self) -> list[CustomFlow]:
         return [
-            CustomFlow(flow.source, flow.destination, flow.volume, flow.lag)
+            CustomFlow(
+                flow.source,
+                flow.destination,
+                flow.volume,
+                flow.lag,
+                flow.channel or "",
+            )
             for flow in self.flows
         ]
 
@@ -117,8 +174,7 @@ class CustomJobSection(Section):
             When it is not a job: a cycle without lag, too few values.
         """
         return custom_job(
-            self._tasks(),
-            self._flows(),
+            *self._parts(),
             self.iterations,
             window=window,
             byte_scale=byte_scale,
@@ -127,4 +183,4 @@ class CustomJobSection(Section):
 
     def realize(self, job: Job) -> Realization:
         """Return the stated times and volumes for ``job``."""
-        return custom_realization(job, self._tasks(), self._flows())
+        return custom_realization(job, *self._parts())

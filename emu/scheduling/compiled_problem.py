@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.problem.links import IN, OUT
-from emu.problem.slots import slot_names
+from emu.problem.slots import slot_names, slots_on
 from emu.problem.slowness import slowness
 from emu.scheduling.compiled import compiled, inlined
 
@@ -58,6 +58,8 @@ class JobArrays(NamedTuple):
         Place of every edge in the order that breaks ties, see `Job.edge_ranks`.
     control
         Whether the edge carries no bytes, see `Job.control`.
+    channel
+        Channel of every edge, -1 for none; empty where there is no channel.
     out_start, out_edge, in_start, in_edge
         Edges out of and into every task.
     order
@@ -84,6 +86,7 @@ class JobArrays(NamedTuple):
     lag: Ints
     rank: Ints
     control: NDArray[np.bool_]
+    channel: Ints
     out_start: Ints
     out_edge: Ints
     in_start: Ints
@@ -128,6 +131,7 @@ class Layout(NamedTuple):
     destination: Ints
     lag: Ints
     rank: Ints
+    channel: Ints
     out_start: Ints
     out_edge: Ints
     in_start: Ints
@@ -175,10 +179,16 @@ def _slots(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints]:
     freed = [names.get(task.gives_back, -1) for task in job.tasks]
     slots = np.full((len(cluster.machines), len(names)), -1, dtype=np.int64)
     for m, machine in enumerate(cluster.machines):
-        for name, number in machine.slots.items():
+        for name, number in slots_on(machine, job).items():
             if name in names:
                 slots[m, names[name]] = number
     return np.array(taken, np.int64), np.array(freed, np.int64), slots
+
+
+def _channels(job: Job) -> Ints:
+    known = {name: i for i, name in enumerate(job.channels)}
+    channel = [known.get(edge.channel, -1) for edge in job.edges if known]
+    return np.array(channel, dtype=np.int64)
 
 
 def job_arrays(job: Job, cluster: Cluster, policy: int, *, by_flow: bool) -> JobArrays:
@@ -197,6 +207,7 @@ def job_arrays(job: Job, cluster: Cluster, policy: int, *, by_flow: bool) -> Job
         np.array([edge.lag for edge in job.edges], dtype=np.int64),
         np.array(job.edge_ranks, dtype=np.int64),
         np.array(job.control, dtype=np.bool_),
+        _channels(job),
         *_lists(source, len(job.tasks)),
         *_lists(destination, len(job.tasks)),
         _topological(job),
@@ -330,6 +341,7 @@ def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
         destination=job.destination,
         lag=job.lag,
         rank=job.rank,
+        channel=job.channel,
         out_start=job.out_start,
         out_edge=job.out_edge,
         in_start=job.in_start,

@@ -3,7 +3,7 @@
 - (j, n) may start when (j, n - 1) ended and every in-edge delivered iteration n - lag.
   It does so at once or, where it takes a slot, when its turn comes in the pool.
 - A flow is ready when its source iteration ends, and active when the flow before it on
-  its edge has ended too.
+  its edge has ended too; on a channel, when its turn comes there.
 - Within a machine, and on an edge of control (a credit, or to or from a gate),
   delivery is instant. A flow without bytes ends the moment it would become active and
   never counts in a degree.
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from emu.scheduling.channels import has_channel, join, leave
 from emu.scheduling.compiled import inlined
 from emu.scheduling.service_clocks import advance, close_first, open_flow
 from emu.scheduling.state import (
@@ -109,8 +110,19 @@ def end_task(layout: Layout, state: State, task: int, now: float) -> None:
                 state.log.flow_start[edge, iteration] = now
                 state.log.flow_end[edge, iteration] = now
             _deliver(layout, state, edge)
-        elif state.ready[edge] == state.delivered[edge] + 1:
-            _queue(state, edge)
+        else:
+            _await_turn(layout, state, edge, iteration, now)
+
+
+@inlined
+def _await_turn(
+    layout: Layout, state: State, edge: int, iteration: int, now: float
+) -> None:
+    """Let a flow that is ready wait for those before it, on its channel or its edge."""
+    if has_channel(layout, edge):
+        join(layout, state, edge, iteration, now)
+    elif state.ready[edge] == state.delivered[edge] + 1:
+        _queue(state, edge)
 
 
 @inlined
@@ -119,7 +131,9 @@ def _end_flow(layout: Layout, state: State, edge: int, now: float) -> None:
     if state.log.flow_end.shape[1] > 0:
         state.log.flow_end[edge, state.delivered[edge]] = now
     _deliver(layout, state, edge)
-    if state.ready[edge] > state.delivered[edge]:
+    if has_channel(layout, edge):
+        leave(layout, state, edge)
+    elif state.ready[edge] > state.delivered[edge]:
         _queue(state, edge)
 
 
@@ -220,6 +234,9 @@ def _open_waiting(layout: Layout, state: State, volumes: Floats, now: float) -> 
             if logged:
                 state.log.flow_end[edge, iteration] = now
             _deliver(layout, state, edge)
+            if has_channel(layout, edge):
+                leave(layout, state, edge)
+                break
     state.length[WAITING] = 0
 
 

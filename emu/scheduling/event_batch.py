@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from emu.scheduling import dependencies as progress
+from emu.scheduling.channels import give_turns
 from emu.scheduling.compiled import compiled, inlined
 from emu.scheduling.gates import Gates, end_gates, next_gate, start_gates
 from emu.scheduling.rate_changes import RateChanges, changed_segments
 from emu.scheduling.rates import set_rates
 from emu.scheduling.service_clocks import next_end
-from emu.scheduling.state import BEGUN, GONE, OPENED, QUEUED, TIE, State
+from emu.scheduling.state import BEGUN, CALLING, GONE, OPENED, QUEUED, TIE, State
 
 if TYPE_CHECKING:
     from emu.scheduling.compiled_problem import Floats, Ints, Layout
@@ -164,6 +165,9 @@ def _decide(
         progress.settle(layout, state, volumes, now)
         start_gates(state, gates, now)
         more = end_gates(layout, state, gates, now * (1.0 + TIE), now)
+        if not more and state.length[CALLING] > 0:
+            give_turns(state)
+            more = True
         if not more and state.length[QUEUED] > 0:
             more = progress.grant_slots(layout, state, now)
             start_gates(state, gates, now)

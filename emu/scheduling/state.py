@@ -77,6 +77,27 @@ class Log(NamedTuple):
     flow_end: Floats
 
 
+class Lines(NamedTuple):
+    """The flows that stand in the lines of their channels, see `channels`.
+
+    Parameters
+    ----------
+    place, came
+        Edge and iteration served of every flow that has stood in a line, channel by
+        channel in the order of their turns; and when it got ready.
+    tally
+        Per channel: its first place, how many flows have joined, been given their turn,
+        and left.
+    calling
+        Channels whose next flow may become active, a list.
+    """
+
+    place: Ints
+    came: Floats
+    tally: Ints
+    calling: Ints
+
+
 class State(NamedTuple):
     """The state of one schedule.
 
@@ -103,7 +124,8 @@ class State(NamedTuple):
         flow may become active at the next settling; tasks that started and flows that
         became active at the last one; edges whose fluid ended at this instant.
     length
-        Lengths of woken, waiting, begun, opened, touched, gone, queued, due, order.
+        Lengths of woken, waiting, begun, opened, touched, gone, queued, due, order,
+        calling.
     active
         Active flows of every group.
     touched, is_touched, shared
@@ -120,7 +142,7 @@ class State(NamedTuple):
     degree, share
         Active flows over every port, and, at the last computation of rates, capacity
         per active flow.
-    scratch, log
+    scratch, log, lines
         See there.
     after
         Per edge and iteration, the longest path that is left when that flow ends,
@@ -163,13 +185,16 @@ class State(NamedTuple):
     share: Floats
     scratch: Scratch
     log: Log
+    lines: Lines
     after: Floats
     due: Floats
     due_task: Ints
 
 
 # Positions in State.length.
-WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED, GATES, ORDERED = range(9)
+WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED, GATES, ORDERED, CALLING = range(
+    10
+)
 
 
 @compiled
@@ -206,6 +231,27 @@ def _new_log(layout: Layout, columns: int) -> Log:
 
 
 @compiled
+def _new_lines(layout: Layout) -> Lines:
+    channels, places = 0, 0
+    for channel in layout.channel:
+        channels = max(channels, channel + 1)
+    tally = np.zeros((channels, 4), np.int64)
+    for edge, channel in enumerate(layout.channel):
+        if channel >= 0:
+            places += layout.sent[edge]
+            if channel + 1 < channels:
+                tally[channel + 1, 0] += layout.sent[edge]
+    for channel in range(1, channels):
+        tally[channel, 0] += tally[channel - 1, 0]
+    return Lines(
+        place=np.empty((places, 2), np.int64),
+        came=np.empty(places),
+        tally=tally,
+        calling=np.empty(channels, np.int64),
+    )
+
+
+@compiled
 def new_state(layout: Layout, after: Floats, columns: int) -> State:
     """Return the state before anything starts; log ``columns`` iterations, all or 0."""
     tasks, edges = layout.out_start.size - 1, layout.source.size
@@ -227,7 +273,7 @@ def new_state(layout: Layout, after: Floats, columns: int) -> State:
         begun=np.empty(tasks, np.int64),
         opened=np.empty(edges, np.int64),
         gone=np.empty(edges, np.int64),
-        length=np.zeros(9, np.int64),
+        length=np.zeros(10, np.int64),
         active=np.zeros(groups, np.int64),
         touched=np.empty(groups, np.int64),
         is_touched=np.zeros(groups, np.bool_),
@@ -244,6 +290,7 @@ def new_state(layout: Layout, after: Floats, columns: int) -> State:
         share=np.zeros(ports),
         scratch=_new_scratch(groups, ports),
         log=_new_log(layout, columns),
+        lines=_new_lines(layout),
         after=after,
         due=np.empty(tasks),
         due_task=np.empty(tasks, np.int64),

@@ -9,11 +9,12 @@ import numpy as np
 
 from emu.scheduling import dependencies as progress
 from emu.scheduling import heap
+from emu.scheduling.channels import give_turns
 from emu.scheduling.compiled import compiled, hot, inlined
 from emu.scheduling.rate_changes import RateChanges, changed_segments, new_rate_changes
 from emu.scheduling.rates import set_rates
 from emu.scheduling.service_clocks import next_end
-from emu.scheduling.state import BEGUN, GONE, OPENED, QUEUED, TIE, State
+from emu.scheduling.state import BEGUN, CALLING, GONE, OPENED, QUEUED, TIE, State
 
 if TYPE_CHECKING:
     from emu.scheduling.compiled_problem import Floats, Ints, Layout
@@ -105,6 +106,9 @@ def run(
         running = _start_tasks(state, times, running, now)
         instant = now * (1.0 + TIE)
         if running == 0 or state.due[0] > instant:  # nothing more happens now
+            if state.length[CALLING] > 0:
+                give_turns(state)
+                continue
             if state.length[QUEUED] > 0 and progress.grant_slots(layout, state, now):
                 running = _start_tasks(state, times, running, now)
                 continue

@@ -37,6 +37,7 @@ def random_problem(
     links: bool = False,
     own: bool = False,
     slots: bool = False,
+    channels: bool = False,
 ) -> tuple[Problem, Realization]:
     """Return a random problem of up to 4 machines, 8 tasks and 6 iterations.
 
@@ -50,8 +51,8 @@ def random_problem(
         Whether tasks have numbers of iterations of their own.
     slots
         Whether tasks of a machine share slots.
-    slots
-        Whether tasks of a machine share slots.
+    channels
+        Whether some edges share a channel.
     """
     machines, tasks = int(rng.integers(1, 5)), int(rng.integers(1, 9))
     iterations = int(rng.integers(1, 7))
@@ -63,7 +64,9 @@ def random_problem(
             lag = int(rng.integers(0, 4))
             if source >= destination:
                 lag = max(lag, 1)  # edges without lag run forward: no cycle
-            edges.append(Edge(source, destination, lag, credit=rng.random() < 0.1))
+            channel = str(rng.choice(["", "a", "a", "b"])) if channels else ""
+            credit = bool(rng.random() < 0.1)
+            edges.append(Edge(source, destination, lag, credit, channel))
     job = Job(
         tuple(
             Task(
@@ -129,12 +132,21 @@ def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
 
 
 def problems(
-    *, links: bool = False, own: bool = False, slots: bool = False
+    *,
+    links: bool = False,
+    own: bool = False,
+    slots: bool = False,
+    channels: bool = False,
 ) -> st.SearchStrategy[tuple[Problem, Realization]]:
     """Return a strategy for `random_problem`."""
     return st.builds(
         lambda seed, ties: random_problem(
-            np.random.default_rng(seed), ties=ties, links=links, own=own, slots=slots
+            np.random.default_rng(seed),
+            ties=ties,
+            links=links,
+            own=own,
+            slots=slots,
+            channels=channels,
         ),
         st.integers(0, 2**32 - 1),
         st.booleans(),

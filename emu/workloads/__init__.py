@@ -8,6 +8,7 @@ from emu.workloads.all_reduce import (
     part_bounds,
     steps_of,
 )
+from emu.workloads.collectives import SEGMENTS, AllReduce, with_collectives
 from emu.workloads.credit import credit_edges, window_of
 from emu.workloads.custom import CustomFlow, CustomTask, custom_job, custom_realization
 from emu.workloads.data_parallel import (
@@ -43,7 +44,9 @@ __all__ = [
     "MODELS",
     "PIPELINES",
     "RELEASE",
+    "SEGMENTS",
     "SPLIT_WEIGHTS",
+    "AllReduce",
     "CustomFlow",
     "CustomTask",
     "DataParallelConfig",
@@ -77,4 +80,5 @@ __all__ = [
     "steps_of",
     "training_job",
     "window_of",
+    "with_collectives",
 ]

@@ -44,12 +44,16 @@ class CustomTask:
 
 @dataclass(frozen=True)
 class CustomFlow:
-    """One edge of a custom job by task names; ``volume`` in bytes per iteration."""
+    """One edge of a custom job by task names; ``volume`` in bytes per iteration.
+
+    ``channel`` as in `Edge`.
+    """
 
     source: str
     destination: str
     volume: PerIteration
     lag: int = 0
+    channel: str = ""
 
 
 def _rows(values: Sequence[PerIteration], counts: Sequence[int]) -> NDArray[np.float64]:
@@ -141,7 +145,12 @@ def custom_job(
         for task in tasks
     )
     edges = tuple(
-        Edge(positions[flow.source], positions[flow.destination], flow.lag)
+        Edge(
+            positions[flow.source],
+            positions[flow.destination],
+            flow.lag,
+            channel=flow.channel,
+        )
         for flow in flows
     )
     credits_ = credit_edges(built, edges, window)

@@ -55,7 +55,12 @@ def several_jobs(parts: Sequence[JobPart]) -> Job:
         first = len(tasks)
         tasks += _tasks(part)
         edges += [
-            replace(e, source=e.source + first, destination=e.destination + first)
+            replace(
+                e,
+                source=e.source + first,
+                destination=e.destination + first,
+                channel=f"{part.name}/{e.channel}" if e.channel else "",
+            )
             for e in part.job.edges
         ]
     first = 0
@@ -76,7 +81,14 @@ def _tasks(part: JobPart) -> Iterator[Task]:
             name=f"{part.name}/{task.name}",
             process=f"{part.name}/{task.process_name}",
             iterations=rounds,
+            takes=_own(part, task.takes),
+            frees=_own(part, task.gives_back),
         )
+
+
+def _own(part: JobPart, pool: str) -> str:
+    """Return a pool by its name among several jobs: each has servers of its own."""
+    return f"{part.name}/{pool}" if pool in part.job.servers else pool
 
 
 def _sources(job: Job) -> list[int]:

@@ -40,6 +40,7 @@ class Outcome:
     flow_end: dict[Event, float] = field(default_factory=dict)
     rates: list[tuple[float, dict[Event, float]]] = field(default_factory=list)
     came: dict[Event, float] = field(default_factory=dict)
+    turns: list[Event] = field(default_factory=list)
 
 
 def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
@@ -50,9 +51,11 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
     active: dict[Event, Flow] = {}
     now = 0.0
     while True:
-        while _one_step(
-            problem, realization, out, active, path_after, now
-        ) or _some_get_slots(problem, out, now):
+        while (
+            _one_step(problem, realization, out, active, path_after, now)
+            or _some_get_their_turn(problem, out)
+            or _some_get_slots(problem, out, now)
+        ):
             pass
         if len(out.task_end) == sum(own(problem, j) for j in range(len(job.tasks))):
             break
@@ -129,6 +132,8 @@ def _something_is_sent(
             return True
         if (e, n) in out.flow_start or (n > 0 and (e, n - 1) not in out.flow_end):
             continue
+        if _waits_for_its_turn(problem, out, (e, n)):
+            continue
         out.flow_start[e, n] = now
         edge, hops = problem.job.edges[e], stated_hops(problem)[e]
         volume = float(realization.volumes[e, n])
@@ -165,6 +170,37 @@ def _something_starts(problem: Problem, out: Outcome, now: float) -> bool:
             out.came[j, n] = now
         return True
     return False
+
+
+def channel_of(problem: Problem, e: int) -> str:
+    """Return the channel of an edge between two machines, empty for none."""
+    return problem.job.edges[e].channel if stated_hops(problem)[e] else ""
+
+
+def _waits_for_its_turn(problem: Problem, out: Outcome, flow: Event) -> bool:
+    return channel_of(problem, flow[0]) != "" and flow not in out.turns
+
+
+def _some_get_their_turn(problem: Problem, out: Outcome) -> bool:
+    """Call the first flow of every channel that is free, when nothing else happens."""
+    job = problem.job
+    names = [task.name for task in job.tasks]
+
+    def place(flow: Event) -> tuple[float, int, str, str, int]:
+        e, n = flow
+        edge = job.edges[e]
+        to, source = natural(names[edge.destination]), natural(names[edge.source])
+        # Times that are equal on paper may part by rounding here.
+        return round(out.flow_ready[flow], 10), n + edge.lag, to, source, edge.lag
+
+    called = False
+    for channel in {edge.channel for edge in job.edges} - {""}:
+        flows = [f for f in out.flow_ready if channel_of(problem, f[0]) == channel]
+        waiting = [flow for flow in flows if flow not in out.turns]
+        if waiting and all(f in out.flow_end for f in flows if f in out.turns):
+            out.turns.append(min(waiting, key=place))
+            called = True
+    return called
 
 
 def slots_of(problem: Problem, task: int, pool: str) -> int | None:

@@ -70,6 +70,14 @@ def test_random_problems_with_slots(
     assert_equal(oracle, *drawn, policy)
 
 
+@pytest.mark.parametrize("policy", ["oes", "maxmin", "fifo", "mrtf", "sebf_madd"])
+@given(drawn=problems(links=True, own=True, slots=True, channels=True))
+def test_random_problems_with_channels(
+    oracle: ModuleType, policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    assert_equal(oracle, *drawn, policy)
+
+
 @pytest.mark.parametrize("policy", ["oes", "maxmin"])
 @given(drawn=problems())
 def test_the_flat_simulator_agrees_with_the_oracle(
@@ -98,5 +106,6 @@ def test_two_thousand_jobs(oracle: ModuleType, policy: str) -> None:
             links=seed % 3 == 0,
             own=seed % 5 == 0,
             slots=seed % 7 == 0,
+            channels=seed % 4 == 0,
         )
         assert_equal(oracle, problem, realization, policy)
