@@ -36,6 +36,8 @@ SECTIONS = {
     "`job` of `system: custom`": "CustomJobSection",
     "An item of `job.tasks`": "CustomTaskSection",
     "An item of `job.flows`": "FlowSection",
+    "An item of `job.collectives`": "CollectiveSection",
+    "`allreduce` of an item of `job.collectives`": "AllReduceSection",
     "An item of `jobs`": "JobsItemSection",
     "`placement`": "PlacementSection",
     "`schedule`": "ScheduleSection",

@@ -105,6 +105,10 @@ def _processes(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
         if elsewhere != process:
             problem = f"task {process!r} runs in process {elsewhere!r}, write that one"
             yield (*trail, word), problem
+        for key in ("process", "slot", "takes", "frees"):
+            if task.server and getattr(task, key):
+                problem = f"a server is a process with one slot, write it or {key}"
+                yield (*trail, "server"), problem
         if task.pin is None:
             continue
         first = pins.setdefault(process, task)
@@ -147,19 +151,9 @@ def slot_errors(
                 (*trail, "frees"),
                 f"no task takes a slot of {freed!r}, {_known(freed, taken)}",
             )
-        yield from _server(task, trail, offered)
-
-
-def _server(
-    task: CustomTaskSection, trail: Trail, offered: Collection[str]
-) -> Iterator[tuple[Trail, str]]:
-    for key in ("process", "slot", "takes", "frees"):
-        if task.server and getattr(task, key):
-            problem = f"a server is a process with one slot, write it or {key}"
+        if task.server in offered:
+            problem = f"machines have slots called {task.server!r}, call it otherwise"
             yield (*trail, "server"), problem
-    if task.server in offered:
-        problem = f"machines have slots called {task.server!r}, call it otherwise"
-        yield (*trail, "server"), problem
 
 
 def _brings(volume: float | tuple[float, ...]) -> bool:

@@ -315,21 +315,29 @@ def _pools(job: JobArrays, machine_of: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 @compiled
+def _hops(job: JobArrays, source: Ints, destination: Ints) -> tuple[Ints, Ints]:
+    """Return the ports that every group crosses, as ``start, entry``."""
+    start = np.zeros(source.size + 1, np.int64)
+    for g in range(source.size):
+        first, end = route_between(job, source[g], destination[g])
+        start[g + 1] = start[g] + end - first
+    hop = np.empty(start[source.size], np.int64)
+    for g in range(source.size):
+        first, _ = route_between(job, source[g], destination[g])
+        for i in range(start[g], start[g + 1]):
+            place = first + i - start[g]
+            hop[i] = port_at(job, place, source[g], destination[g])
+    return start, hop
+
+
+@compiled
 def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
     """Return the layout of ``job`` with task j on machine ``machine_of[j]``."""
     group, size, source, destination = _groups(job, machine_of)
     slot = np.zeros(size.size + 1, np.int64)
-    hop_start = np.zeros(size.size + 1, np.int64)
     for g in range(size.size):
         slot[g + 1] = slot[g] + size[g]
-        first, end = route_between(job, source[g], destination[g])
-        hop_start[g + 1] = hop_start[g] + end - first
-    hop = np.empty(hop_start[size.size], np.int64)
-    for g in range(size.size):
-        first, _ = route_between(job, source[g], destination[g])
-        for i in range(hop_start[g], hop_start[g + 1]):
-            place = first + i - hop_start[g]
-            hop[i] = port_at(job, place, source[g], destination[g])
+    hop_start, hop = _hops(job, source, destination)
     port_start, port_group = _crossings(hop_start, hop, job.capacity.size)
     takes, frees, pool_slots = _pools(job, machine_of)
     return Layout(

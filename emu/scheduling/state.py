@@ -254,8 +254,7 @@ def _new_lines(layout: Layout) -> Lines:
 @compiled
 def new_state(layout: Layout, after: Floats, columns: int) -> State:
     """Return the state before anything starts; log ``columns`` iterations, all or 0."""
-    tasks, edges = layout.out_start.size - 1, layout.source.size
-    groups, ports, places = layout.slot.size - 1, layout.capacity.size, layout.slot[-1]
+    tasks, edges, groups = layout.rounds.size, layout.source.size, layout.slot.size - 1
     return State(
         started=np.zeros(tasks, np.int64),
         ended=np.zeros(tasks, np.int64),
@@ -284,11 +283,11 @@ def new_state(layout: Layout, after: Floats, columns: int) -> State:
         finish=np.full(groups, np.inf),
         soonest=np.full(-(-groups // BLOCK), np.inf),
         base=np.zeros(edges),
-        mark=np.empty(places),
-        mark_edge=np.empty(places, np.int64),
-        degree=np.zeros(ports, np.int64),
-        share=np.zeros(ports),
-        scratch=_new_scratch(groups, ports),
+        mark=np.empty(layout.slot[-1]),
+        mark_edge=np.empty(layout.slot[-1], np.int64),
+        degree=np.zeros(layout.capacity.size, np.int64),
+        share=np.zeros(layout.capacity.size),
+        scratch=_new_scratch(groups, layout.capacity.size),
         log=_new_log(layout, columns),
         lines=_new_lines(layout),
         after=after,
