@@ -90,10 +90,15 @@ def _write(place: Any, trail: Trail, value: Any, option: str) -> None:
             if last:
                 place[step] = value
         else:
-            found = (
-                f"a list of {len(place)}" if isinstance(place, list) else repr(place)
-            )
             above = ".".join(map(str, trail[:depth])) or "the scenario"
-            raise ScenarioError(f"{above} is {found}, it has no {step}", file=option)
+            raise ScenarioError(_missing(place, step, above), file=option)
         if not last:
             place = place[step]
+
+
+def _missing(place: Any, step: str | int, above: str) -> str:
+    """Say that a value has no such place, and which it has."""
+    if not isinstance(place, list):
+        return f"{above} is {place!r}, it has no {step}"
+    places = f"{above}[0] to {above}[{len(place) - 1}]" if place else "none"
+    return f"{above} is a list of {len(place)}, it has no {step}; its places: {places}"

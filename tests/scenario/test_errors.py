@@ -293,6 +293,7 @@ def test_every_error_is_found_in_the_order_of_lines(tmp_path: Path) -> None:
         ("=5", "", "write --set key.key=value"),
         ("job.iterations=[", "", "what follows = is not YAML"),
         ("job.tasks[7].time=1 s", "", "job.tasks is a list of 2, it has no 7"),
+        ("job.tasks.0.time=1 s", "", "job.tasks is a list of 2, it has no 0; its"),
         ("job.iterations.n=1", "", "job.iterations is 3, it has no n"),
         ("job.iterations=9", "job.tasks[1].time", "found 3 values for 9 iterations"),
     ],
