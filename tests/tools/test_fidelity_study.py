@@ -48,7 +48,10 @@ ROWS = [
     _row(_trial(0.001, finishes=90, kept=90), "drawn-0", 0),
     _row(_trial(-0.003, retries=2, finishes=10, kept=5), "drawn-0", 1),
     _row(_trial(0.05, "untrusted", machines=16, policy="fifo"), "drawn-1"),
-    _row(_trial(0.004, "degraded", system="dgtp", shape="oneshot"), "drawn-2"),
+    _row(
+        _trial(0.004, "degraded", guards="carried", system="dgtp", shape="oneshot"),
+        "drawn-2",
+    ),
     _row(_trial(math.nan, "failed", problem="w0 died, alas"), "drawn-3"),
 ]
 
@@ -65,7 +68,7 @@ def test_the_table_counts_runs_retries_and_flags() -> None:
     assert "runs 5 of 4 scenarios, trusted 2, degraded 1, untrusted 1, failed 1" in text
     assert "retried 1 (2 runs more)" in text
     assert "off either simulation by > 3 %: 1, flagged 1, trusted 0" in text
-    assert "within 1 % of both: 3, flagged all the same 1" in text
+    assert "within 1 % of both: 3, flagged all the same 1 (1 by a guard)" in text
     assert "2 ms wall): 95.00 % of 100" in text
     assert "oneshot: none of 0" in text
 
@@ -77,7 +80,7 @@ def test_a_flag_is_no_false_alarm_where_the_run_missed_what_was_predicted() -> N
     text = "\n".join(table([*ROWS, moved]))
 
     assert "off either simulation by > 3 %: 2, flagged 2, trusted 0" in text
-    assert "within 1 % of both: 3, flagged all the same 1" in text
+    assert "within 1 % of both: 3, flagged all the same 1 (1 by a guard)" in text
 
 
 def test_the_table_shows_whole_distributions_split_by_what_matters() -> None:

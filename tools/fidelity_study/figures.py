@@ -218,18 +218,23 @@ def _flags(trials: Sequence[Trial], of: str) -> list[str]:
     flagged = Counter(
         (
             trial.trust == "trusted",
-            _place(max(abs(trial.replay_error), abs(trial.makespan_error))),
+            _place(_errors(trial)),
         )
         for trial in finished
     )
     missed, caught = flagged[True, "wrong"], flagged[False, "wrong"]
     alarms, calm = flagged[False, "right"], flagged[True, "right"]
+    guarded = sum(trial.guards != "" and _errors(trial) <= RIGHT for trial in finished)
     wrong = f"{missed + caught}, flagged {caught}, trusted {missed}"
-    right = f"{alarms + calm}, flagged all the same {alarms}"
+    right = f"{alarms + calm}, flagged all the same {alarms} ({guarded} by a guard)"
     return [
         f"{of}off either simulation by > {100 * WRONG:g} %: {wrong}",
         f"{of}within {100 * RIGHT:g} % of both: {right}",
     ]
+
+
+def _errors(trial: Trial) -> float:
+    return max(abs(trial.replay_error), abs(trial.makespan_error))
 
 
 def _place(apart: float) -> str:

@@ -41,8 +41,9 @@ class Trial:
     flow_error
         How much longer flows took than in the simulation, 95th percentile, as a share
         of their length there or of 0.2 s of wall time: 2 ms count as 1 %.
-    trust, bound
-        Of the verdict; ``failed`` when there is none, with the ``problem``.
+    trust, guards, bound
+        Of the verdict; ``failed`` when there is none, with the ``problem``. Names of
+        the guards that fired, with a comma between them.
     retries
         Runs before this one that were not to be trusted.
     system, shape
@@ -86,6 +87,7 @@ class Trial:
     makespan_error: float = math.nan
     flow_error: float = math.nan
     trust: str = "failed"
+    guards: str = ""
     bound: float = math.nan
     wall: float = 0.0
     problem: str = ""
@@ -252,6 +254,7 @@ def _once(
         makespan_error=result["makespan_error"],
         flow_error=flow_error(outcome, 0.2 / settings.time_scale),
         trust=result["verdict"]["trust"],
+        guards=",".join(found["guard"] for found in result["verdict"]["guards"]),
         bound=result["verdict"]["error"],
         wall=result["wall_seconds"],
         startup=result["startup"]["seconds"],
