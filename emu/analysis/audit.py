@@ -6,7 +6,7 @@ bytes likewise. Everything broken is listed, each with its names and amount.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -69,6 +69,15 @@ class AuditReport:
         if self.violations:
             found = f"{len(self.violations)} violations, first: {self.violations[0]}"
         return f"<AuditReport: {sum(self.checked.values())} comparisons, {found}>"
+
+    def adding(self, name: str, found: Findings) -> AuditReport:
+        """Return the report with another comparison, and what it found."""
+        checked, violations = found
+        return replace(
+            self,
+            violations=[*self.violations, *violations],
+            checked={**self.checked, name: checked},
+        )
 
     @property
     def passed(self) -> bool:

@@ -50,6 +50,12 @@ def audit(
             "--policy", help="Recompute the rates by the scenario's rule, slowly."
         ),
     ] = False,
+    training: Annotated[  # noqa: FBT002 - typer makes it an option
+        bool,
+        typer.Option(
+            "--training", help="Train again in one process; compare the losses."
+        ),
+    ] = False,
     json_target: JsonTarget = None,
 ) -> None:
     """Check a schedule against the paper's constraints.
@@ -65,7 +71,7 @@ def audit(
         raise ScenarioError(str(error), file="--tolerance or --relative") from error
     subject = read_to_audit(result, scenario)
     allowed = subject.tolerance if stated is None else stated
-    report = subject.audit(allowed, share, rule=policy)
+    report = subject.audit(allowed, share, rule=policy, training=training)
     content = {
         "tolerance": allowed,
         "relative": share,

@@ -19,6 +19,7 @@ from emu.runs.array_files import read_frames
 from emu.runs.recorded_run import load_run
 from emu.runs.result_file import read_result
 from emu.runs.run_directory import read_json
+from emu.runs.training_audit import training_audit
 from emu.scenario import Scenario, build_job, load, realize
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class ToAudit:
 
     Parameters
     ----------
+    path
+        Run directory or result file.
     tolerance
         Seconds by which its times may usually be off.
     policy
@@ -55,10 +58,13 @@ class ToAudit:
         What the processes of an emulated run reported, for its guards.
     expected
         Times and volumes that rules look ahead by.
+    scenario
+        That states them, and what is trained.
     silent
         One sentence per thing that could not be compared.
     """
 
+    path: Path
     name: str
     schedule: Schedule
     tolerance: float
@@ -69,6 +75,7 @@ class ToAudit:
     volumes: Floats | None = None
     evidence: Evidence | None = None
     expected: Realization | None = None
+    scenario: Scenario | None = None
     silent: tuple[str, ...] = ()
 
     @property
@@ -81,7 +88,12 @@ class ToAudit:
         )
 
     def audit(
-        self, tolerance: float, relative: float, *, rule: bool = False
+        self,
+        tolerance: float,
+        relative: float,
+        *,
+        rule: bool = False,
+        training: bool = False,
     ) -> AuditReport:
         """Return what is broken of (5)-(15), and what the guards find.
 
@@ -89,9 +101,13 @@ class ToAudit:
         ----------
         rule
             Whether to recompute the rates, too, where there are any.
+        training
+            Whether to train again in one process, and compare the losses.
 
         Raises
         ------
+        DataError
+            When nothing was trained, or the data set is missing.
         ValueError
             When a tolerance is negative.
         """
@@ -106,12 +122,13 @@ class ToAudit:
             **({} if self.evidence is None else {"at_once": self.evidence.at_once}),
         )
         if rule and self.schedule.rates is not None and self.expected is not None:
-            checked, wrong = rule_audit(self.schedule, self.policy, self.expected)
-            report = replace(
-                report,
-                violations=[*report.violations, *wrong],
-                checked={**report.checked, "rule": checked},
-            )
+            found = rule_audit(self.schedule, self.policy, self.expected)
+            report = report.adding("rule", found)
+        if training:
+            if self.scenario is None:
+                raise DataError("says no scenario", path=str(self.path))
+            found = training_audit(self.path, build_job(self.scenario))
+            report = report.adding("training", found)
         if self.evidence is None:
             return report
         return replace(report, findings=examine(self.evidence))
@@ -140,6 +157,7 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
     own, schedule = read_result(path)
     realization, silent = _realized(stated or own, schedule, str(path))
     return ToAudit(
+        path,
         own.name,
         schedule,
         ROUNDING,
@@ -148,6 +166,7 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
         times=None if realization is None else realization.times,
         volumes=None if realization is None else realization.volumes,
         expected=realization,
+        scenario=stated or own,
         silent=tuple(silent),
     )
 
@@ -189,6 +208,7 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     if evidence is None:
         silent.append("frames.npz is missing: the guards cannot be asked again")
     return ToAudit(
+        run.path,
         run.name,
         schedule,
         PUNCTUALITY / time_scale,
@@ -199,6 +219,7 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         volumes=volumes,
         evidence=evidence,
         expected=realization,
+        scenario=own,
         silent=tuple(silent),
     )
 

@@ -54,6 +54,8 @@ _SHARING = "emu/scheduling/sharing.py"
 _RECORDER = "emu/coordinator/recorder.py"
 _TIMED = "nodes/emu_nodes/timed.py"
 _TASK = "nodes/emu_nodes/task_runner.py"
+_PARAMETERS = "nodes/emu_nodes/parameter_server.py"
+_WORKER = "nodes/emu_nodes/worker.py"
 _RUNTIME = "nodes/emu_nodes/runtime.py"
 _CAPACITIES = "[link.capacity for"
 _RATE = "line.rate * scale / clock.time_scale"
@@ -189,6 +191,23 @@ FAULTS: dict[str, Fault] = {
         "self._features[self._dataset.local[owned]]",
         "self._features[self._dataset.local[owned][::-1]]",
         "training",
+    ),
+    "a gradient back to front": Fault(
+        _WORKER,
+        "gradient[first:last]}",
+        "gradient[first:last][::-1].copy()}",
+        "learning",
+    ),
+    "the first worker counts alone": Fault(
+        _PARAMETERS, "mean_gradient(gradients)", "gradients[0]", "learning"
+    ),
+    "parameters of the step before": Fault(
+        _PARAMETERS,
+        "payload = {version_name(iteration): self._parameters.copy()}",
+        "held = getattr(self, '_held', self._parameters.copy())\n        "
+        "self._held = self._parameters.copy()\n        "
+        "payload = {version_name(iteration): held}",
+        "learning",
     ),
     # Tasks, slots, windows.
     "tasks take half their time": Fault(_TASK, _DURATION, f"{_DURATION} / 2"),

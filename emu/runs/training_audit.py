@@ -1,0 +1,93 @@
+"""Whether a run has trained as one process does: a look at what its payloads held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.analysis.violation import Violation
+from emu.errors import DataError
+from emu.runs.frames import training_frame
+from emu.workloads import PIPELINES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from emu.analysis.violation import Findings
+    from emu.problem import Job
+
+#: Share of a loss by which it may be off, by precision: sums of gradients differ in
+#: their last digits where workers are many, and steps carry them on.
+_EXACTNESS = {"float32": 1e-4, "float64": 1e-9}
+
+
+def training_audit(run: Path, job: Job) -> Findings:
+    """Return how many losses were computed again, and the first wrong one of a job.
+
+    All steps are taken again in one process, where nothing is sent. A gradient or a
+    parameter that arrived with other content changes the next loss. What the last step
+    made is in no loss, so nothing is said of it.
+
+    Parameters
+    ----------
+    run
+        Run directory, of which training.csv is read.
+    job
+        Of its scenario, not of the run.
+
+    Raises
+    ------
+    DataError
+        When the job has trained nothing, or training.csv holds no losses of it.
+    """
+    checked, violations = 0, []
+    frame = training_frame(run / "training.csv")
+    for name, settings in _trained(job):
+        found = _losses(frame, name)
+        if found.empty:
+            raise DataError("holds no losses", path=str(run / "training.csv"))
+        alone = _alone(settings, int(found.index.max()) + 1)[found.index]
+        off = np.abs(found.to_numpy() - alone)
+        wrong = off > _EXACTNESS[settings["precision"]] * np.abs(alone)
+        checked += len(found)
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            subject = f"{name}loss[{found.index[first]}]"
+            sentence = f"{subject} is {found.iloc[first]:.6g}, {alone[first]:.6g} alone"
+            violations.append(
+                Violation("training", subject, off[first], "values", sentence)
+            )
+    if not checked:
+        raise DataError("trained nothing, so no loss can be compared", path=str(run))
+    return checked, violations
+
+
+def _trained(job: Job) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield what tasks begin with, and the settings, of every part that trains."""
+    parts = job.settings.get("jobs")
+    named = (
+        [("", job.settings)]
+        if parts is None
+        else [(f"{name}/", settings) for name, settings in parts.items()]
+    )
+    for name, settings in named:
+        if "model" in settings and settings.get("compute") != "timed":
+            yield name, settings
+
+
+def _losses(frame: pd.DataFrame, name: str) -> pd.Series[float]:
+    """Return the mean loss of all tasks, by iteration."""
+    mine = frame[(frame.figure == "loss") & frame.task.str.startswith(name)]
+    return mine.groupby("iteration").value.mean()
+
+
+def _alone(settings: Mapping[str, Any], iterations: int) -> NDArray[np.float64]:
+    from emu.training import reference_training  # noqa: PLC0415 - torch, a second
+
+    missed = PIPELINES[settings.get("pipeline", "none")].missed
+    return np.array(reference_training(settings, iterations, missed)[1])

@@ -1,0 +1,97 @@
+"""Losses of a run against those of one process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from emu.errors import DataError
+from emu.runs.training_audit import training_audit
+from emu.scenario import build_job
+from emu.scenario.scenario_file import loads
+from emu.training import reference_training
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from emu.problem import Job
+
+LEARNS = """\
+  system: dgtp
+  dataset: {name: products-like, scale: 0.001}
+  partitioner: hash
+  model: {hidden: 4, layers: 1}
+  fanouts: [3]
+  batch_size: 8
+  workers: 2
+  samplers_per_worker: 1
+  iterations: 3
+  times: {graph_store: 1 s, sampler: 1 s, worker: 1 s, parameter_server: 1 s}
+"""
+CLUSTER = "cluster: {machines: [{count: 2, nic: 1 Gbit/s}]}\n"
+
+
+def job_of(compute: str = "real") -> Job:
+    text = f"{CLUSTER}emulation: {{compute: {compute}}}\njob:\n{LEARNS}"
+    return build_job(loads(text, []))
+
+
+def write_losses(run: Path, losses: dict[str, list[float]]) -> None:
+    """Write two workers whose mean loss it is, each with half of the jobs' rows."""
+    lines = ["time,task,iteration,figure,value"]
+    for prefix, values in losses.items():
+        for iteration, loss in enumerate(values):
+            lines.append(f"0,{prefix}w0,{iteration},loss,{loss - 0.25:.8g}")
+            lines.append(f"0,{prefix}w1,{iteration},loss,{loss + 0.25:.8g}")
+            lines.append(f"0,{prefix}g0,{iteration},rows,17")
+    (run / "training.csv").write_text("\n".join(lines) + "\n")
+
+
+def losses_of(job: Job) -> list[float]:
+    return reference_training(job.settings, 3)[1]
+
+
+def test_losses_of_one_process_are_right(tmp_path: Path) -> None:
+    job = job_of()
+    write_losses(tmp_path, {"": losses_of(job)})
+
+    assert training_audit(tmp_path, job) == (3, [])
+
+
+def test_the_first_wrong_loss_is_named(tmp_path: Path) -> None:
+    job = job_of()
+    losses = losses_of(job)
+    write_losses(tmp_path, {"": [losses[0], losses[1] * 1.001, losses[2] * 1.1]})
+
+    checked, violations = training_audit(tmp_path, job)
+
+    assert checked == 3
+    assert [v.subject for v in violations] == ["loss[1]"]
+    assert violations[0].amount == pytest.approx(losses[1] * 0.001, rel=1e-3)
+
+
+def test_every_one_of_several_jobs_is_compared(tmp_path: Path) -> None:
+    alone = losses_of(job_of())
+    part = LEARNS.replace("\n", "\n    ")
+    jobs = "".join(f"- name: {n}\n  job:\n    {part.rstrip()}\n" for n in "ab")
+    text = f"{CLUSTER}emulation: {{compute: real}}\njobs:\n{jobs}"
+    job = build_job(loads(text, []))
+    write_losses(tmp_path, {"a/": alone, "b/": [2 * loss for loss in alone]})
+
+    checked, violations = training_audit(tmp_path, job)
+
+    assert checked == 6
+    assert [v.subject for v in violations] == ["b/loss[0]"]
+
+
+def test_a_job_that_learns_nothing_cannot_be_compared(tmp_path: Path) -> None:
+    write_losses(tmp_path, {"": [1.0]})
+
+    with pytest.raises(DataError, match="trained nothing"):
+        training_audit(tmp_path, job_of("timed"))
+
+
+def test_a_run_without_losses_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no losses"):
+        training_audit(tmp_path, job_of())
