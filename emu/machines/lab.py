@@ -72,7 +72,7 @@ class Lab:
     mtu
         Bytes of a packet without its Ethernet header.
     queue
-        Seconds of its rate that one queue of a NIC holds.
+        Seconds of its rate that one queue of a NIC holds; as `plan_nic`.
     congestion_control
         Of TCP, for every program: one that the kernel has.
     connections
@@ -91,7 +91,7 @@ class Lab:
         *,
         sharing: Sharing = Sharing.FAIR,
         mtu: int = 1500,
-        queue: float = 0.02,
+        queue: float | None = None,
         congestion_control: str = "reno",
         connections: Sequence[tuple[str, str]] = (),
     ) -> None:

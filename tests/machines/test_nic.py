@@ -119,6 +119,20 @@ def test_payload_is_what_the_scenario_says(payload: float, mtu: int) -> None:
     assert plan.queue >= 2 * plan.segment
 
 
+def test_a_slow_nic_holds_what_tcp_begins_with() -> None:
+    """In 20 to 50 ms of its rate; a stated queue is that, and one queue has no need."""
+    slow, middle, fast = (
+        plan_nic(payload, Sharing.FAIR) for payload in (5e5, 1.5e6, 1.25e7)
+    )
+
+    assert slow.queue == int(0.05 * slow.rate)
+    assert middle.queue == 48_000
+    assert fast.queue == int(0.02 * fast.rate)
+    stated = plan_nic(5e5, Sharing.FAIR, queue=0.03).queue
+    assert stated == pytest.approx(0.03 * slow.rate, abs=1)
+    assert plan_nic(5e5, Sharing.TCP).queue == int(0.02 * slow.rate)
+
+
 @pytest.mark.parametrize("payload", [125.0, 1.25e11, float("nan")])
 def test_rates_that_no_kernel_carries_are_refused(payload: float) -> None:
     with pytest.raises(ValueError, match="no NIC for this lab"):
