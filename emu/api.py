@@ -19,8 +19,8 @@ from emu.scenario import Experiment, Scenario, load, prepare
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from emu.analysis.audit import AuditReport
     from emu.analysis.explanation import Explanation
+    from emu.analysis.violation import AuditReport
     from emu.report import Candidate
 
 #: Share by which bytes and rates may be off.

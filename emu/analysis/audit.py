@@ -6,18 +6,16 @@ bytes likewise. Everything broken is listed, each with its names and amount.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from typing_extensions import override
 
 from emu.analysis import audit_stated
 from emu.analysis.link_load import fluid_bytes, peak_loads, pieces, worst_interval
 from emu.analysis.slot_use import slot_faults
 from emu.analysis.violation import (
-    Finding,
+    AuditReport,
     Findings,
     Violation,
     flow_name,
@@ -42,47 +40,6 @@ ROUNDING = 1e-6
 #: Wall seconds by which an emulated time may be off. Senders lead or lag their fluid
 #: by a few ms: at most 7 ms among 387 flows of 23 processes on two busy cores.
 PUNCTUALITY = 0.01
-
-
-@dataclass(frozen=True)
-class AuditReport:
-    """What an audit found.
-
-    Parameters
-    ----------
-    violations
-        Everything beyond the tolerance, in the order of the constraints.
-    checked
-        How many comparisons each constraint took part in.
-    findings
-        What the guards of an emulated run say.
-    """
-
-    violations: list[Violation]
-    checked: dict[str, int] = field(default_factory=dict)
-    findings: tuple[Finding, ...] = ()
-
-    @override
-    def __repr__(self) -> str:
-        """Return how much was compared, and what was found first."""
-        found = "no violation"
-        if self.violations:
-            found = f"{len(self.violations)} violations, first: {self.violations[0]}"
-        return f"<AuditReport: {sum(self.checked.values())} comparisons, {found}>"
-
-    def adding(self, name: str, found: Findings) -> AuditReport:
-        """Return the report with another comparison, and what it found."""
-        checked, violations = found
-        return replace(
-            self,
-            violations=[*self.violations, *violations],
-            checked={**self.checked, name: checked},
-        )
-
-    @property
-    def passed(self) -> bool:
-        """Whether nothing was found."""
-        return not (self.violations or self.findings)
 
 
 def audit(

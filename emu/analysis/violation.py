@@ -1,8 +1,8 @@
-"""What is found: broken constraints, and what a guard says when it fires."""
+"""What is found: broken constraints, what a guard says, and the report of an audit."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,6 +76,47 @@ class Finding:
     def to_json(self) -> dict[str, Any]:
         """Return the form of result.json: ``at`` is None for the run as a whole."""
         return asdict(self) | {"at": None if np.isnan(self.at) else self.at}
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What an audit found.
+
+    Parameters
+    ----------
+    violations
+        Everything beyond the tolerance, in the order of the constraints.
+    checked
+        How many comparisons each constraint took part in.
+    findings
+        What the guards of an emulated run say.
+    """
+
+    violations: list[Violation]
+    checked: dict[str, int] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+
+    @override
+    def __repr__(self) -> str:
+        """Return how much was compared, and what was found first."""
+        found = "no violation"
+        if self.violations:
+            found = f"{len(self.violations)} violations, first: {self.violations[0]}"
+        return f"<AuditReport: {sum(self.checked.values())} comparisons, {found}>"
+
+    def adding(self, name: str, found: Findings) -> AuditReport:
+        """Return the report with another comparison, and what it found."""
+        checked, violations = found
+        return replace(
+            self,
+            violations=[*self.violations, *violations],
+            checked={**self.checked, name: checked},
+        )
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was found."""
+        return not (self.violations or self.findings)
 
 
 def task_name(job: Job, task: int, iteration: int) -> str:

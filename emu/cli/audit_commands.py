@@ -17,7 +17,7 @@ from emu.runs.to_audit import read_to_audit
 from emu.units import DURATION, RATIO, format_duration
 
 if TYPE_CHECKING:
-    from emu.analysis.audit import AuditReport
+    from emu.analysis.violation import AuditReport
     from emu.runs.to_audit import ToAudit
 
 

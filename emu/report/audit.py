@@ -9,7 +9,7 @@ from emu.report.terminal import plain_table
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from emu.analysis.audit import AuditReport
+    from emu.analysis.violation import AuditReport
 
 
 def audit_table(report: AuditReport) -> Table:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.analysis.audit import AuditReport
+    from emu.analysis.violation import AuditReport
     from emu.problem import Realization, Schedule
     from emu.runs.recorded_run import RecordedRun
     from emu.shaping import FlowEnds

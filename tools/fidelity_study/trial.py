@@ -243,8 +243,8 @@ def _once(
         outcome = carry(experiment, settings, directory)
     except EmulatorError as error:
         return Trial(**stated, problem=str(error))
-    result = outcome.result
-    figures = result["verdict"]["host"]
+    result, verdict = outcome.result, outcome.result["verdict"]
+    figures = verdict["host"]
     return Trial(
         **stated,
         flows=len(outcome.run.schedule.flows()),
@@ -253,14 +253,12 @@ def _once(
         replay_error=result["replay_error"],
         makespan_error=result["makespan_error"],
         flow_error=flow_error(outcome, 0.2 / settings.time_scale),
-        trust=result["verdict"]["trust"],
-        guards=",".join(found["guard"] for found in result["verdict"]["guards"]),
-        bound=result["verdict"]["error"],
+        trust=verdict["trust"],
+        guards=",".join(found["guard"] for found in verdict["guards"]),
+        bound=verdict["error"],
         wall=result["wall_seconds"],
         startup=result["startup"]["seconds"],
-        cpu_busy=figures["cpu_busy"],
-        cpu_steal=figures["cpu_steal"],
-        cpu_wait=figures["cpu_wait"],
+        **{name: figures[name] for name in ("cpu_busy", "cpu_steal", "cpu_wait")},
         loop_lag=figures["loop_lag_max"],
         pacer_lag=figures["pacer_lag_max"],
         **finish_figures(flow_completion(outcome.run.schedule, settings.time_scale)),
