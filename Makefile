@@ -33,6 +33,6 @@ brew install python@3.11; anywhere: uv python install 3.11), or name one: \
 make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint .constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint .constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint .constraints.txt --editable '.[train,dev]'
 	$(BIN)/python tools/warm
 	touch $@

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import emu
+from tests.integration.scenarios import tiny_training
 
 PUBLIC = [
     "Scenario",
@@ -97,3 +99,13 @@ def test_what_emu_can_do_is_said_without_heavy_imports(code: str) -> None:
 
 def test_a_simulation_imports_no_sockets_charts_or_frameworks() -> None:
     assert loaded_by(calling("simulate", "golden")) & NOT_SIMULATED == set()
+
+
+def test_a_training_job_is_placed_and_explained_without_torch(tmp_path: Path) -> None:
+    job = tiny_training(2, partitioner="metis")
+    (tmp_path / "tiny.json").write_text(json.dumps(job))
+
+    missing = "import sys; sys.modules['torch'] = sys.modules['dgl'] = None\n"
+    for command in ("place", "explain"):
+        done = missing + calling(command, str(tmp_path / "tiny.json"))
+        assert "emu" in loaded_by(done)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from emu.runs.run_directory import RunDirectory
     from emu.scenario import Experiment, Scenario
 
-_VERSIONS = ("numpy", "torch", "dgl", "uvloop", "msgpack", "numba")
+_VERSIONS = ("numpy", "torch", "pymetis", "uvloop", "msgpack", "numba")
 
 
 def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSettings:
@@ -154,7 +154,7 @@ def manifest(scenario: Scenario, settings: EmulationSettings) -> dict[str, Any]:
         },
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "versions": {name: importlib.metadata.version(name) for name in _VERSIONS},
+        "versions": {name: _version(name) for name in _VERSIONS},
         **_staleness(scenario),
     }
 
@@ -294,3 +294,10 @@ def training_lines(run: EmulatedRun) -> list[str]:
             if np.isfinite(value):
                 lines.append(f"{when:.6f},{task},{iteration},{figure},{value:.8g}")
     return lines
+
+
+def _version(library: str) -> str | None:
+    try:
+        return importlib.metadata.version(library)
+    except importlib.metadata.PackageNotFoundError:
+        return None  # torch, where no job trains

@@ -1,6 +1,7 @@
 """Graphs: sources, partitions, the prepared cache, deterministic sampling, volumes.
 
-Must not know: sockets, schedules, training. torch and dgl only inside METIS.
+Must not know: sockets, schedules, training. torch and dgl only to read their files, and
+dgl for its own partitions.
 """
 
 from emu.graph_data.batches import ALL_NEIGHBOURS, BatchPlan, batch_counts

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from emu.graph_data.raw_graph import RawGraph
 
-_LAYOUT = 1  # of the prepared form; part of the cache key
+_LAYOUT = 2  # of the prepared form and its parts; in the cache key
 
 
 @dataclass(frozen=True)

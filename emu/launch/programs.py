@@ -6,11 +6,13 @@ so that nothing is imported because a message says so.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import NodeMisbehaved
 from emu.names import printable
 from emu.network import derive_key
+from emu.optional_library import INSTALL_TORCH
 from emu.workloads import dgtp, p3
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 #: What every node process runs; it makes the programs of its tasks.
 RUNTIME = "emu_nodes.runtime:main"
-#: Programs that need neither torch nor dgl, whose import takes seconds.
+#: Programs that need no torch, whose import takes seconds.
 _LIGHT = frozenset({"emu_nodes.timed:Timed"})
 _HEAVY = frozenset({*dgtp.PROGRAMS.values(), *p3.PROGRAMS.values()})
 
@@ -48,12 +50,17 @@ def check_allowed(programs: Collection[str], allowed: Collection[str]) -> None:
     Raises
     ------
     NodeMisbehaved
-        When there is another one; nothing of it was imported.
+        When there is another one; nothing of it was imported. When one needs torch,
+        and this host has none.
     """
     for program in sorted(set(programs) - _LIGHT - _HEAVY - set(allowed)):
         raise NodeMisbehaved(
             f"program {printable(program)} is not allowed on this host: start the "
             f"agent (or emu run) with --allow {printable(program)} if it shall be"
+        )
+    if not _HEAVY.isdisjoint(programs) and find_spec("torch") is None:
+        raise NodeMisbehaved(
+            f"this job trains, and torch is not installed on this host: {INSTALL_TORCH}"
         )
 
 

@@ -208,9 +208,10 @@ class DgtpJobSection(TrainingSection):
 
     system: Literal["dgtp"]
     """Kind of job."""
-    partitioner: Literal["metis", "hash", "imported"] = "metis"
-    """Which store owns which vertex; ``imported``: as the parts that the graph came
-    with (a DistDGL folder)."""
+    partitioner: Literal["metis", "metis-dgl", "hash", "imported"] = "metis"
+    """Which store owns which vertex. ``metis``: few edges between parts of equal size;
+    ``metis-dgl``: as dgl does (Python 3.11 only); ``imported``: as the parts that the
+    graph came with (a DistDGL folder)."""
     workers: Few = 1
     """Workers of the job."""
     samplers_per_worker: Few = 1

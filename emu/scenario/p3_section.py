@@ -159,7 +159,7 @@ class DataParallelJobSection(ReplicaSection):
 
     system: Literal["data_parallel"]
     """Kind of job."""
-    partitioner: Literal["metis", "hash"] = "hash"
+    partitioner: Literal["metis", "metis-dgl", "hash"] = "hash"
     """Which machine owns which vertex."""
 
     def config(

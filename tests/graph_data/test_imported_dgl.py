@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,8 @@ import pytest
 from emu.errors import DataError
 from emu.graph_data import open_dataset
 from emu.graph_data.imported import import_graph
-from emu.graph_data.partitioning import _silence
+from emu.graph_data.partitioning import _silence, edge_cut, partition
+from emu.graph_data.synthetic_graph import synthetic_source
 from tests.graph_data.imports import imported, neighbours
 
 if TYPE_CHECKING:
@@ -42,6 +44,32 @@ def test_a_graph_of_dgl_is_read(tmp_path: Path) -> None:
     assert dataset.edges == both.num_edges()
     assert neighbours(dataset)[7] == sorted(both.predecessors(7).tolist())
     assert dataset.train.tolist() == list(range(25))
+
+
+def test_metis_dgl_is_the_assignment_of_dgl_and_metis_cuts_no_more() -> None:
+    dgl = pytest.importorskip("dgl")
+    structure = synthetic_source("products-like", scale=0.001, seed=0).load().structure
+    parts = {kind: partition(structure, 4, kind) for kind in ("metis", "metis-dgl")}
+
+    ends = structure.indices, np.repeat(np.arange(2449), np.diff(structure.indptr))
+    with _silence():
+        whole = dgl.graph(ends, num_nodes=2449)
+        expected = dgl.metis_partition_assignment(whole, 4).numpy()
+    assert parts["metis-dgl"].tobytes() == expected.astype(np.int32).tobytes()
+    assert edge_cut(structure, parts["metis"]) < edge_cut(structure, expected)
+    assert np.bincount(parts["metis"]).max() <= 1.01 * 2449 / 4
+
+
+def test_what_only_dgl_can_do_says_so_where_it_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "dgl", None)
+    (tmp_path / "g.bin").write_bytes(b"?")
+
+    with pytest.raises(DataError, match=r"g\.bin: needs dgl, .* numpy\.savez"):
+        imported(tmp_path / "g.bin")
+    with pytest.raises(DataError, match=r"partitioner: metis-dgl: needs dgl.* metis "):
+        open_dataset("products-like", scale=0.001, parts=2, partitioner="metis-dgl")
 
 
 @pytest.fixture

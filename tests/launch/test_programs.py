@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from emu.errors import NodeMisbehaved
@@ -47,6 +49,16 @@ def test_product_s_own_programs_and_named_ones_are_allowed() -> None:
 def test_other_programs_are_refused(program: str) -> None:
     with pytest.raises(NodeMisbehaved, match="is not allowed on this host"):
         check_allowed({TIMED, program}, ["mine.train:Trainer"])
+
+
+def test_a_host_without_torch_refuses_what_trains_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+
+    check_allowed({TIMED}, [])
+    with pytest.raises(NodeMisbehaved, match=r"torch is not installed .*\[train\]"):
+        check_allowed({"emu_nodes.worker:Worker"}, [])
 
 
 @pytest.mark.parametrize("text", ["a", "a:", ":b", "a b:c", "a:b.c", "a..b:c", "-m:x"])

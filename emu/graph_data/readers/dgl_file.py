@@ -14,6 +14,7 @@ import numpy as np
 from emu.errors import DataError
 from emu.graph_data.readers.named_arrays import found_graph
 from emu.input_file import one_error, open_input, read_text
+from emu.optional_library import import_library
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,15 +25,11 @@ if TYPE_CHECKING:
 
 
 def _dgl(path: Path) -> Any:
-    try:
-        import dgl
-    except ImportError as error:
-        raise DataError(
-            "is read by dgl, which is not installed here (it has wheels for Python "
-            "3.11); save edge_index, x and y with numpy.savez instead",
-            path=str(path),
-        ) from error
-    return dgl
+    without = (
+        "it has wheels up to Python 3.11; numpy.savez of edge_index, x and y does "
+        "without"
+    )
+    return import_library("dgl", str(path), without)
 
 
 def _graph(path: Path) -> Any:

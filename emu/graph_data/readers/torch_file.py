@@ -15,6 +15,7 @@ from emu.errors import DataError
 from emu.graph_data.readers.named_arrays import NAMES, found_graph
 from emu.input_file import one_error, open_input
 from emu.names import printable
+from emu.optional_library import INSTALL_TORCH, import_library
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,15 +44,14 @@ def read_torch(path: Path) -> FoundGraph:
     DataError
         When it is damaged, holds no edges, or other objects than tensors and a Data.
     """
-    import torch
-
+    torch = import_library("torch", str(path), INSTALL_TORCH)
     stands_in = [
         (type(name, (_StandIn,), {}), f"torch_geometric.{name}") for name in _CLASSES
     ]
     with one_error(path), open_input(path) as file:
         try:
             with (
-                torch.serialization.safe_globals(stands_in),  # type: ignore[arg-type]
+                torch.serialization.safe_globals(stands_in),
                 warnings.catch_warnings(),
             ):
                 warnings.simplefilter("ignore")  # the error says what matters
