@@ -43,6 +43,8 @@ class Commands(TyperGroup):
             return None
         if cmd_name not in self.commands:
             importlib.import_module(f"emu.cli.{COMMANDS[cmd_name].module}")
+            if "numba" in sys.modules:
+                importlib.import_module("emu.cli.compile_notice").tell_of_compiling()
             for info in app.registered_commands:
                 info.cls = Command
                 made = get_command_from_info(

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from typing import TYPE_CHECKING
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import emu
 from emu.cli.app import app
-from emu.report.terminal import terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from emu.cli.compile_notice import tell_of_compiling
 
 
 @app.command()
@@ -24,28 +18,13 @@ def warm() -> None:
     It takes a minute. The code is kept on disk, per version of emu and its libraries;
     what is there already takes seconds. A container image or a CI cache may hold it.
     """
-    steps: dict[str, Callable[[], object]] = {
-        "simulation": _simulation,
-        "placement": _placement,
-        "explanation": lambda: emu.explain(emu.load("golden")),
-        "scheduler of runs": _scheduler,
-        "sampling": _sampling,
-    }
     begun = time.monotonic()
-    bar = Progress(
-        TextColumn("compiling once, about a minute: {task.description:17}"),
-        BarColumn(bar_width=24),
-        TimeElapsedColumn(),
-        console=terminal(sys.stderr),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
-    with bar:
-        task = bar.add_task("", total=len(steps))
-        for name, step in steps.items():
-            bar.update(task, description=name)
-            step()
-            bar.advance(task)
+    tell_of_compiling()
+    _simulation()
+    _placement()
+    emu.explain(emu.load("golden"))
+    _scheduler()
+    _sampling()
     typer.echo(f"compiled, in {time.monotonic() - begun:.1f} s of wall time")
 
 
