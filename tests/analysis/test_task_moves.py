@@ -88,5 +88,5 @@ def test_explain_begins_with_the_moves(placed: Experiment, tmp_path: Path) -> No
         text = shown.read()
 
     assert text.index("Which task should move?") < text.index("Why this long")
-    assert "5.2 % shorter" in text
+    assert "6.2 % shorter" in text
     assert explanation.to_json()["moves"][0]["why"]
