@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from emu.analysis.job_times import job_times
 from emu.analysis.optimality_gap import optimality, optimality_line
+from emu.analysis.pace import pace, stated_batch
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.errors import ExpectationMissed
@@ -11,6 +14,7 @@ from emu.experiment.expectations import missed_by_simulation
 from emu.report import flow_table, port_table, terminal
 from emu.report.job_line import job_line
 from emu.report.job_table import job_table
+from emu.report.pace_rows import pace_line
 from emu.runs.result_file import result_of
 from emu.scenario import load, prepare
 from emu.units import format_duration
@@ -45,10 +49,14 @@ def simulate(
         f"{job_line(problem.job, experiment.policy)}, "
         f"{len(schedule.flows()):,} flows"
     )
+    speed = pace(schedule, stated_batch(experiment.scenario.to_json())).to_json()
+    console.print(pace_line(speed), highlight=False)
     gap = optimality(schedule, experiment.realization, experiment.policy)
     if line := optimality_line(gap):
         console.print(line)
-    told = {"jobs": [one.to_json() for one in jobs]} if jobs else {}
+    told: dict[str, Any] = {"pace": speed}
+    if jobs:
+        told["jobs"] = [one.to_json() for one in jobs]
     emit(json_target, result_of(experiment.scenario, schedule) | gap | told)
     carried = float(schedule.flow_bytes[tuple(schedule.flows().T)].sum())
     missed = missed_by_simulation(

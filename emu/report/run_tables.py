@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emu.analysis.optimality_gap import optimality_line
+from emu.report.pace_rows import pace_rows
 from emu.report.scale_tables import chosen_row
 from emu.units import format_duration, format_rate, format_ratio, format_size
 
@@ -54,6 +55,8 @@ def headline(result: dict[str, Any]) -> Table:
     error_rows(table, result)
     if line := optimality_line(result):
         table.add_row("lower bound", format_duration(result["bound"]), line)
+    for row in pace_rows(result.get("pace", {})):
+        table.add_row(*row)
     if "verdict" in result:
         verdict_rows(table, result["verdict"])
     if "early_wall_seconds" in result.get("transport", {}):

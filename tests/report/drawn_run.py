@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.analysis.optimality_gap import optimality
+from emu.analysis.pace import pace
 from emu.problem import Realization
 from emu.runs.array_files import write_realization
 from emu.runs.result import (
@@ -71,6 +72,7 @@ def write_run_of(
         "edges": flow_rows(emulated, simulated),
         "ports": port_rows(emulated),
         "training": [],
+        "pace": pace(emulated, 50).to_json(),
         "startup": {"seconds": 1.0, "memory": 0.0},
         **optimality(emulated, slower, "oes"),
         **emulated.to_json(),

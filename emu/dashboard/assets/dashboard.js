@@ -86,7 +86,7 @@ function figureCards(status) {
     ["run time", seconds(status.run_time), "emulated"],
     ["iteration", `${status.iterations_ended} of ${status.iterations}`, "ended by every task"],
     ["active flows", String(status.active_flows), "between machines"],
-    ["processes", String(status.processes), "are up"],
+    ["processes", String(status.processes), status.phase === "ended" ? "are left, all have ended" : "are up"],
     ["event delay", wall(status.delay), `worst ${wall(status.max_delay)} of wall time`],
     ["late steps", String(status.late_steps), status.late_steps ? `worst by ${seconds(status.max_late)}` : "tasks kept their times"],
   ];

@@ -26,7 +26,7 @@ _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "img-src data:"
 )
-_SCRIPTS = ("scale.js", "gantt.js", "curves.js", "report.js")
+_SCRIPTS = ("scale.js", "export.js", "gantt.js", "curves.js", "report.js")
 _DAMAGED = (KeyError, TypeError, ValueError, AttributeError)
 
 
@@ -188,7 +188,8 @@ _GANTT = (
     "Upper, strong bars are emulated, lower, pale ones simulated; colours repeat every "
     "six iterations. The black (white) line is the critical path, through a flow it "
     "is drawn at the port that held it back. Drag to zoom, Shift-drag to move, "
-    "Ctrl-wheel to zoom at the pointer, double-click for everything."
+    "Ctrl-wheel to zoom at the pointer, double-click for everything. A click on a name "
+    "keeps its lane at the top; SVG and CSV save what is shown."
 )
 _MOVES = (
     "Every move of one task and every swap of two that pins and capacities allow, "

@@ -10,6 +10,7 @@ from emu.analysis.critical_path import Cause, critical_path
 from emu.placement import resource_loads
 from emu.report.flows import port_bytes
 from emu.report.html.markup import figure, meter, table
+from emu.report.pace_rows import pace_rows
 from emu.report.run_tables import flow_ends_note, payload_line, times_note
 from emu.units import format_duration, format_rate, format_ratio, format_size
 
@@ -22,8 +23,8 @@ _DIGITS = 6
 
 
 def headline(result: dict[str, Any]) -> str:
-    """Return the numbers that the run was for; those that result.json has."""
-    shown = []
+    """Return how fast it went, and the numbers that the run was for."""
+    shown = [figure(*row) for row in pace_rows(result.get("pace", {}))]
 
     def duration(key: str, label: str, note: str = "") -> None:
         if isinstance(result.get(key), int | float):

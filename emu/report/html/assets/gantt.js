@@ -46,71 +46,132 @@ function readRun(run, data) {
            taskRows: bucketed(tasks.row, data.tasks.length, tasks) };
 }
 
+// The bars of a row that are to be kept.
+function kept(row, keep) {
+  const places = [...row.bars.keys()].filter(k => keep(row.bars[k]));
+  const chosen = (from, Kind) => Kind.from(places, k => from[k]);
+  return { bars: chosen(row.bars, Uint32Array), start: chosen(row.start, Float32Array), end: chosen(row.end, Float32Array) };
+}
+
 class Gantt {
   constructor(place, view, data) {
-    Object.assign(this, { view, data, mode: data.runs.length > 1 ? "both" : data.runs[0].name, chain: true });
+    Object.assign(this, { view, data, mode: data.runs.length > 1 ? "both" : data.runs[0].name, chain: true,
+                          search: "", byKind: false, pinned: new Set() });
     this.runs = data.runs.map(run => readRun(run, data));
+    this.kinds = [...new Set(data.tasks.map(task => task.kind))];
+    this.kindOf = data.tasks.map(task => this.kinds.indexOf(task.kind));
+    this.groups = this.laneGroups();
     this.window = place.appendChild(document.createElement("div"));
     this.window.className = "window";
     this.canvas = this.window.appendChild(document.createElement("canvas"));
     this.whole = this.window.appendChild(document.createElement("div"));
     this.whole.className = "whole";
     this.window.addEventListener("scroll", () => view.redraw());
+    this.canvas.addEventListener("click", event => this.pin(this.laneAt(event)));
     control(this.canvas, view, (event, time) => this.describe(event, time));
     this.layOut();
     view.charts.push(this);
   }
 
-  // Rows from top to bottom: {y, height, bars, of, run, label}; found again by `at`.
+  // Per machine its tasks and the directions of its NIC; last the links that are no NIC.
+  laneGroups() {
+    const { machines, tasks, ports } = this.data;
+    const links = machine => ports.map((port, number) => ({ key: `link ${number}`, number, link: true, name: port.name,
+      machine: port.machine, text: port.direction ? `NIC ${port.direction}` : port.name, words: port.name.toLowerCase() }))
+      .filter(lane => machine < 0 ? lane.machine < 0 : lane.machine === machine);
+    const groups = machines.map((machine, position) => {
+      const nics = links(position), [out, into] = nics.map(lane => rateText(ports[lane.number].capacity));
+      const nic = !out ? "no NIC" : out === into ? `NIC ${out} each way` : `NIC ${out} out, ${into} in`;
+      const own = tasks.map((task, number) => ({ key: `task ${number}`, number, name: task.name, text: task.name,
+        machine: task.machine, words: `${task.name} ${task.kind} ${machine}`.toLowerCase() }))
+        .filter(lane => lane.machine === position);
+      return { head: `${machine} · ${nic}`, lanes: [...own, ...nics] };
+    });
+    const shared = links(-1);
+    return shared.length ? [...groups, { head: "links", lanes: shared }] : groups;
+  }
+
+  // Rows from top to bottom: {y, height, bars, of, run, lane, pinned}; found again by `at`.
+  // What is searched for: lanes by task, kind, machine or link; on links flows by edge.
   layOut() {
     const shown = this.runs.filter(run => this.mode === "both" || run.name === this.mode);
+    const words = this.search.toLowerCase().split(/\s+/).filter(word => word);
+    const has = text => words.every(word => text.includes(word));
+    const lit = new Set(words.length ? [...this.data.edges.keys()].filter(edge => has(this.data.edges[edge][2].toLowerCase())) : []);
     this.rows = []; this.heads = []; this.labels = []; this.at = new Map();
-    let y = 0;
-    this.data.machines.forEach((machine, position) => {
-      const ports = this.data.ports.map((_, port) => port).filter(port => this.data.ports[port].machine === position);
-      const [out, into] = ports.map(port => rateText(this.data.ports[port].capacity));
-      const nic = !out ? "no NIC" : out === into ? `NIC ${out} each way` : `NIC ${out} out, ${into} in`;
-      this.heads.push({ y, text: `${machine} · ${nic}` });
-      y += HEAD_HEIGHT;
-      this.data.tasks.forEach((task, number) => {
-        if (task.machine !== position || !shown.some(run => run.taskRows[number].bars.length)) return;
-        this.labels.push({ y: y + TASK_HEIGHT / 2, text: task.name });
-        const first = shown.length > 1 ? 9 : 14;
-        shown.forEach((run, place) => this.add(
-          { y: y + 2 + place * first, height: place ? 5 : first, run, ...run.taskRows[number], of: "tasks" },
-          `${run.name} task ${number}`));
-        y += TASK_HEIGHT;
-      });
-      for (const port of ports) y = this.layOutLink(shown, port, `NIC ${this.data.ports[port].direction}`, y);
-      y += 8;
-    });
-    const shared = this.data.ports.map((_, port) => port).filter(port => this.data.ports[port].machine < 0);
-    if (shared.length) { this.heads.push({ y, text: "links" }); y += HEAD_HEIGHT; }
-    for (const port of shared) y = this.layOutLink(shown, port, this.data.ports[port].name, y);
+    const lanes = this.groups.flatMap(group => group.lanes);
+    let y = this.place("pinned", lanes.filter(lane => this.pinned.has(lane.key)), shown, 0, true, () => null);
+    this.fixed = y;
+    for (const { head, lanes } of this.groups) {
+      const left = lanes.filter(lane => !this.pinned.has(lane.key) && (has(lane.words) || (lane.link && lit.size)));
+      y = this.place(head, left, shown, y, false, lane => has(lane.words) ? null : lit);
+    }
     this.height = y;
     this.whole.style.height = `${y + AXIS_HEIGHT}px`;
   }
 
-  layOutLink(shown, port, text, top) {
+  // Lanes below a head; nothing where there is nothing in them. `lit`: edges, null for all.
+  place(head, lanes, shown, top, pinned, lit) {
+    let y = top + HEAD_HEIGHT;
+    for (const lane of lanes) y = lane.link ? this.placeLink(lane, shown, y, pinned, lit(lane)) : this.placeTask(lane, shown, y, pinned);
+    if (y === top + HEAD_HEIGHT) return top;
+    this.heads.push({ y: top, text: head, pinned });
+    return y + 8;
+  }
+
+  placeTask(lane, shown, y, pinned) {
+    if (!shown.some(run => run.taskRows[lane.number].bars.length)) return y;
+    this.labels.push({ y: y + TASK_HEIGHT / 2, text: lane.text, pinned });
+    const first = shown.length > 1 ? 9 : 14;
+    shown.forEach((run, place) => this.add(
+      { y: y + 2 + place * first, height: place ? 5 : first, run, ...run.taskRows[lane.number], of: "tasks", lane, pinned },
+      `${run.name} task ${lane.number}`));
+    return y + TASK_HEIGHT;
+  }
+
+  placeLink(lane, shown, top, pinned, lit) {
     let y = top + 3;
     const before = y;
     shown.forEach((run, place) => {
-      const lanes = run.links.lanes[port];
-      const height = Math.min(7, (place ? 0.6 : 1) * NIC_HEIGHT / Math.max(lanes, 1));
-      for (let lane = 0; lane < lanes; lane++) {
-        const row = run.links.first[port] + lane;
-        this.add({ y, height, run, ...run.links.rows[row], of: "flows" }, `${run.name} link ${row}`);
+      const count = run.links.lanes[lane.number];
+      const height = Math.min(7, (place ? 0.6 : 1) * NIC_HEIGHT / Math.max(count, 1)), begun = y;
+      for (let number = 0; number < count; number++) {
+        const row = run.links.first[lane.number] + number, whole = run.links.rows[row];
+        const bars = lit ? kept(whole, flow => lit.has(run.flows.edge[flow])) : whole;
+        if (!bars.bars.length) continue;
+        this.add({ y, height, run, ...bars, of: "flows", lane, pinned }, `${run.name} link ${row}`);
         y += height;
       }
-      if (lanes) y += 3;
+      if (y > begun) y += 3;
     });
     if (y === before) return top;
     y = Math.max(y, before + 16);
-    this.labels.push({ y: (before + y) / 2, text, quiet: true });
+    this.labels.push({ y: (before + y) / 2, text: pinned ? lane.name : lane.text, quiet: true, pinned });
     return y + 3;
   }
 
   add(row, key) { this.at.set(key, row); this.rows.push(row); }
+
+  // Pinned lanes stay at the top, whatever is searched for and however far one scrolls.
+  pin(lane) {
+    if (!lane) return;
+    if (!this.pinned.delete(lane.key)) this.pinned.add(lane.key);
+    this.layOut(); this.view.redraw();
+  }
+
+  screen(row) { return row.y - (row.pinned ? 0 : this.top); }
+
+  rowAt(event) {
+    const y = event.clientY - this.canvas.getBoundingClientRect().top;
+    if (y > this.bottom) return undefined;
+    return this.rows.find(row => row.pinned === y < this.fixed && y >= this.screen(row) && y < this.screen(row) + row.height);
+  }
+
+  // The lane whose name is pointed at.
+  laneAt(event) {
+    const row = event.clientX - this.canvas.getBoundingClientRect().left < LEFT ? this.rowAt(event) : undefined;
+    return row && row.lane;
+  }
 
   draw() {
     const width = this.window.clientWidth;
@@ -121,37 +182,50 @@ class Gantt {
     const [from, to] = this.view.range, scale = (width - LEFT - RIGHT) / (to - from);
     Object.assign(this, { top, bottom, scale, from, to, width });
     timeAxis(pen, this.view, width, 0, bottom);
-    pen.save();
-    pen.beginPath(); pen.rect(0, 0, width, bottom); pen.clip();
-    this.drawNames(pen);
-    pen.beginPath(); pen.rect(LEFT, 0, width - LEFT - RIGHT, bottom); pen.clip();
     this.drawn = 0;
+    this.drawPart(pen, false, Math.min(this.fixed, bottom), bottom);
+    if (this.fixed) this.drawPart(pen, true, 0, Math.min(this.fixed, bottom));
+  }
+
+  drawPart(pen, pinned, from, to) {
+    pen.save();
+    pen.beginPath(); pen.rect(0, from, this.width, to - from); pen.clip();
+    this.drawNames(pen, pinned);
+    pen.beginPath(); pen.rect(LEFT, from, this.width - LEFT - RIGHT, to - from); pen.clip();
     for (const row of this.rows)
-      if (row.y + row.height >= top && row.y <= top + bottom) this.drawRow(pen, row);
+      if (row.pinned === pinned && this.screen(row) + row.height >= from && this.screen(row) <= to) this.drawRow(pen, row);
     const traced = this.runs.find(run => run.name === this.mode) || this.runs[0];
     if (this.chain) this.drawChain(pen, traced);
     pen.restore();
   }
 
-  drawNames(pen) {
+  drawNames(pen, pinned) {
     pen.textBaseline = "middle";
-    for (const { y, text } of this.heads) {
-      pen.strokeStyle = colourOf("--rule");
-      pen.beginPath(); pen.moveTo(0, y - this.top + 0.5); pen.lineTo(this.width, y - this.top + 0.5); pen.stroke();
+    for (const head of this.heads.filter(head => head.pinned === pinned)) {
+      const y = this.screen(head);
+      pen.strokeStyle = colourOf("--rule"); pen.lineWidth = 1;
+      pen.beginPath(); pen.moveTo(0, y + 0.5); pen.lineTo(this.width, y + 0.5); pen.stroke();
       pen.textAlign = "left"; pen.fillStyle = colourOf("--ink");
       pen.font = 'bold 12px system-ui, "DejaVu Sans", sans-serif';
-      pen.fillText(text, 8, y - this.top + HEAD_HEIGHT / 2);
+      pen.fillText(head.text, 8, y + HEAD_HEIGHT / 2);
     }
     pen.font = '11px system-ui, "DejaVu Sans", sans-serif';
     pen.textAlign = "right";
-    for (const { y, text, quiet } of this.labels) {
-      pen.fillStyle = colourOf(quiet ? "--quiet" : "--ink");
-      pen.fillText(text, LEFT - 8, y - this.top, LEFT - 12);
+    for (const label of this.labels.filter(label => label.pinned === pinned)) {
+      pen.fillStyle = colourOf(label.quiet ? "--quiet" : "--ink");
+      pen.fillText(label.text, LEFT - 8, this.screen(label), LEFT - 12);
     }
   }
 
+  // Position of a bar's colour: its iteration, or the kind of its task or its sender.
+  shade(row, bar) {
+    const of = row.run[row.of];
+    if (!this.byKind) return of.iteration[bar] % COLOURS.length;
+    return this.kindOf[row.of === "tasks" ? of.row[bar] : this.data.edges[of.edge[bar]][0]] % COLOURS.length;
+  }
+
   drawRow(pen, row) {
-    const { bars, start, end } = row, of = row.run[row.of], y = row.y - this.top;
+    const { bars, start, end } = row, of = row.run[row.of], y = this.screen(row);
     const gap = row.height > 3 ? 0.5 : 0;
     pen.globalAlpha = row.run.name === "simulated" && this.mode === "both" ? 0.5 : 1;
     let reached = -1;
@@ -160,11 +234,12 @@ class Gantt {
       const right = LEFT + (end[k] - this.from) * this.scale;
       if (right < reached + 0.5) continue;
       reached = Math.max(right, left + 0.7);
-      pen.fillStyle = COLOURS[of.iteration[bars[k]] % COLOURS.length];
+      const shade = this.shade(row, bars[k]);
+      pen.fillStyle = COLOURS[shade];
       pen.fillRect(left, y, reached - left - (reached - left > 2 ? 0.5 : 0), row.height - gap);
       this.drawn++;
       if (row.height >= 9 && right - left > 22) {
-        pen.fillStyle = INK[of.iteration[bars[k]] % INK.length]; pen.textAlign = "center"; pen.textBaseline = "middle";
+        pen.fillStyle = INK[shade]; pen.textAlign = "center"; pen.textBaseline = "middle";
         const middle = (Math.max(left, LEFT) + Math.min(right, this.width - RIGHT)) / 2;
         pen.fillText(String(of.iteration[bars[k]]), middle, y + row.height / 2);
       }
@@ -194,7 +269,7 @@ class Gantt {
     pen.lineWidth = dense ? 1.6 : 1;
     pen.beginPath();
     for (const { row, left, right } of dense ? seen : links) {
-      const y = row.y + row.height / 2 - this.top;
+      const y = this.screen(row) + row.height / 2;
       if (dense) pen.moveTo(left, y); else pen.lineTo(left, y);
       pen.lineTo(right, y);
     }
@@ -203,13 +278,12 @@ class Gantt {
     pen.lineWidth = 1.5;
     for (const { row, left, right } of seen)
       if (right - left >= 2)
-        pen.strokeRect(left, row.y - this.top - 0.5, right - left, Math.max(row.height, 3) + 0.5);
+        pen.strokeRect(left, this.screen(row) - 0.5, right - left, Math.max(row.height, 3) + 0.5);
   }
 
   describe(event, time) {
-    const y = event.clientY - this.canvas.getBoundingClientRect().top;
-    if (y > this.bottom) return "";
-    const row = this.rows.find(row => y + this.top >= row.y && y + this.top < row.y + row.height);
+    const row = this.rowAt(event), lane = this.laneAt(event);
+    if (lane) return `${lane.name}\nclick to ${this.pinned.has(lane.key) ? "let go" : "keep at the top"}`;
     if (!row) return "";
     const slack = 2 / this.scale, k = lowerBound(row.end, time - slack);
     if (k >= row.bars.length || row.start[k] > time + slack) return "";
@@ -219,5 +293,18 @@ class Gantt {
     const name = edges[bars.edge[bar]][2].replace("->", " → ");
     const rate = bars.bytes[bar] / (bars.end[bar] - bars.start[bar]);
     return `${name}\n${span}\n${sizeText(bars.bytes[bar])}, ${rateText(rate)} on average`;
+  }
+
+  // What is shown, bar by bar: the lanes of the layout, in the range of the time axis.
+  csv() {
+    const rows = [["run", "lane", "name", "iteration", "start_s", "end_s", "bytes"]], { tasks, edges } = this.data;
+    for (const { bars, start, end, run, of, lane } of this.rows)
+      bars.forEach((bar, k) => {
+        if (!inRange(this.view, start[k], end[k])) return;
+        const from = run[of], flow = of === "flows";
+        rows.push([run.name, lane.name, flow ? edges[from.edge[bar]][2] : tasks[from.row[bar]].name, from.iteration[bar],
+                   exact(start[k]), exact(end[k]), flow ? exact(from.bytes[bar]) : ""]);
+      });
+    return csvOf(rows);
   }
 }

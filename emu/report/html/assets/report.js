@@ -14,9 +14,9 @@ function button(place, text, action, pressed) {
   return made;
 }
 
-function legend(place, items) {
-  const made = place.appendChild(document.createElement("div"));
+function legend(made, items) {
   made.className = "legend";
+  made.replaceChildren();
   for (const [colour, text] of items) {
     const item = made.appendChild(document.createElement("span"));
     item.appendChild(document.createElement("i")).style.background = colour;
@@ -35,6 +35,20 @@ function bar(place) {
   return made;
 }
 
+// Buttons that save what a chart shows.
+function saving(place, name, charts, csv) {
+  button(place, "SVG", () => { download(`${name}.svg`, "image/svg+xml", svgOf(charts())); view.redraw(); }).title = "save what is shown as a picture";
+  button(place, "CSV", () => download(`${name}.csv`, "text/csv", csv())).title = "save what is shown as numbers";
+}
+const added = place => place.appendChild(document.createElement("div"));
+const chartsIn = place => view.charts.filter(chart => place.contains(chart.canvas));
+
+function ganttLegend(place) {
+  const kinds = gantt.kinds.map((kind, n) => [COLOURS[n % COLOURS.length], kind]);
+  const iterations = COLOURS.map((colour, n) => [colour, `${n ? "" : "iteration "}${n}, ${n + 6} …`]);
+  legend(place, gantt.byKind ? kinds : iterations.slice(0, data.iterations));
+}
+
 let gantt = null;
 if (chartPlace("gantt")) {
   const place = chartPlace("gantt"), controls = bar(place);
@@ -51,19 +65,33 @@ if (chartPlace("gantt")) {
     event.target.setAttribute("aria-pressed", gantt.chain);
     view.redraw();
   }, true);
-  legend(controls, COLOURS.map((colour, n) => [colour, `${n}, ${n + 6} …`]).slice(0, Math.min(6, data.iterations)).map(
-    ([colour, text], n) => [colour, n === 0 ? `iteration ${text}` : text]));
+  const colours = button(controls, "colour by kind", () => {
+    gantt.byKind = !gantt.byKind;
+    colours.setAttribute("aria-pressed", gantt.byKind);
+    ganttLegend(key); view.redraw();
+  }, false);
+  const search = controls.appendChild(document.createElement("input"));
+  Object.assign(search, { type: "search", placeholder: "task, kind, machine or edge" });
+  search.setAttribute("aria-label", "show only lanes and flows with these words");
+  search.addEventListener("input", () => { gantt.search = search.value; gantt.layOut(); view.redraw(); });
+  saving(controls, "gantt", () => [gantt], () => gantt.csv());
+  const key = added(controls);
+  ganttLegend(key);
 }
 if (chartPlace("ports")) {
   const place = chartPlace("ports"), controls = bar(place);
   const names = Object.keys(data.runs[0].curves).sort();
-  legend(controls, names.map(name => [`var(--${name})`, `${name} (${data.runs[0].name} run)`]));
+  saving(controls, "rates", () => chartsIn(place), () => portsCsv(view, data));
+  legend(added(controls), names.map(name => [`var(--${name})`, `${name} (${data.runs[0].name} run)`]));
   const plots = place.appendChild(document.createElement("div"));
   plots.className = "plots";
   portPlots(plots, view, data);
 }
 if (chartPlace("training")) {
-  const place = chartPlace("training"), plots = place.appendChild(document.createElement("div"));
+  const place = chartPlace("training"), controls = place.appendChild(document.createElement("div"));
+  controls.className = "controls";
+  saving(controls, "training", () => chartsIn(place), () => trainingCsv(view, data));
+  const plots = place.appendChild(document.createElement("div"));
   plots.className = "plots";
   trainingPlots(plots, view, data);
 }

@@ -75,6 +75,7 @@ class TimeView {
 
 // A canvas that is as sharp as the screen; returns its context and size in CSS pixels.
 function prepared(canvas, width, height) {
+  if (canvas.recorder) return canvas.recorder(width, height);
   const sharp = window.devicePixelRatio || 1;
   if (canvas.width !== Math.round(width * sharp) || canvas.height !== Math.round(height * sharp)) {
     canvas.width = Math.round(width * sharp);
