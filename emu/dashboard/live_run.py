@@ -233,6 +233,7 @@ class LiveRun:
             ),
             steps=sum(job.rounds),
             steps_ended=int(self._done.sum()),
+            left=self._left(now),
             running=[
                 RunningTask(task=job.tasks[task].name, iteration=n, since=since)
                 for task, (n, since) in self._running.items()
@@ -249,6 +250,13 @@ class LiveRun:
             outcome=self._outcome,
             error=self._error,
         )
+
+    def _left(self, now: float) -> float | None:
+        """Return the wall seconds until the end, by the steps so far."""
+        done = int(self._done.sum())
+        if self._phase != "running" or not done:
+            return None
+        return now * self._scale * (int(self._rounds.sum()) - done) / done
 
     def _ports(self) -> list[Port]:
         machines = [machine.name for machine in self.problem.cluster.machines]

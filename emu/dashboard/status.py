@@ -69,6 +69,10 @@ class Status(_Part):
     iterations_ended: int = Field(description="Iterations that every task has ended.")
     steps: int = Field(description="Tasks times iterations.")
     steps_ended: int
+    left: float | None = Field(
+        description="Wall seconds until the end, if the steps that are left take as "
+        "long as those that ended; null before the first of them and after the run."
+    )
     running: list[RunningTask]
     active_flows: int
     flows: list[ActiveFlow] = Field(description="The largest 40 active flows.")

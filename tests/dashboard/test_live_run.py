@@ -84,6 +84,20 @@ def test_events_that_are_heard_late_count_as_delay() -> None:
     assert replay.live.status().max_delay == pytest.approx(21.0 - first)
 
 
+def test_the_time_left_follows_from_the_steps_so_far() -> None:
+    """One emulated second is one wall second here."""
+    replay = Replay()
+    assert replay.live.status().left is None
+    middle = replay.schedule.makespan / 2
+    replay.until(middle)
+    status = replay.live.status()
+    assert status.left == pytest.approx(
+        middle * (status.steps - status.steps_ended) / status.steps_ended
+    )
+    replay.until(replay.schedule.makespan)
+    assert replay.live.status().left is None
+
+
 def test_a_failed_run_says_why() -> None:
     replay = Replay()
     replay.until(3.0)

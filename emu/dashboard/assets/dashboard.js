@@ -85,6 +85,7 @@ function figureCards(status) {
   const shown = [
     ["run time", seconds(status.run_time), "emulated"],
     ["iteration", `${status.iterations_ended} of ${status.iterations}`, "ended by every task"],
+    ...(status.left === null ? [] : [["time left", `${+status.left.toPrecision(2)} s`, "of wall time, by the steps so far"]]),
     ["active flows", String(status.active_flows), "between machines"],
     ["processes", String(status.processes), status.phase === "ended" ? "are left, all have ended" : "are up"],
     ["event delay", wall(status.delay), `worst ${wall(status.max_delay)} of wall time`],
