@@ -12,7 +12,7 @@ from emu.cli.app import app
 from emu.cli.options import JsonTarget, emit
 from emu.errors import ExpectationMissed, ScenarioError
 from emu.report import audit_table, terminal
-from emu.report.run_tables import payload_line
+from emu.report.flows import payload_line
 from emu.runs.to_audit import read_to_audit
 from emu.units import DURATION, RATIO, format_duration
 

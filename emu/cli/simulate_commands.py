@@ -15,6 +15,7 @@ from emu.report import flow_table, port_table, terminal
 from emu.report.job_line import job_line
 from emu.report.job_table import job_table
 from emu.report.pace_rows import pace_line
+from emu.runs.result import flow_rows, port_rows
 from emu.runs.result_file import result_of
 from emu.scenario import load, prepare
 from emu.units import format_duration
@@ -39,7 +40,7 @@ def simulate(
     schedule, problem = experiment.simulate(), experiment.problem
     console = terminal(quiet=json_target == "-")
     jobs = job_times(schedule, experiment.realization, experiment.chosen_policy())
-    tables = [flow_table(schedule), port_table(schedule)]
+    tables = [flow_table(flow_rows(schedule)), port_table(port_rows(schedule))]
     for table in [*tables, *([job_table(jobs)] if jobs else [])]:
         console.print(table)
         console.print()

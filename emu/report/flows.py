@@ -1,48 +1,84 @@
-"""Where the bytes of a schedule went, and how busy the NICs were."""
+"""Where the bytes of a schedule went, and how busy the NICs were.
+
+The tables are those of a simulation and of a run: the same words, units and digits.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from rich.text import Text
 
 from emu.report.terminal import plain_table
-from emu.units import format_duration, format_rate, format_size
+from emu.units import format_duration, format_rate, format_ratio, format_size
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
     from rich.table import Table
 
     from emu.problem import Schedule
 
 
-def flow_table(schedule: Schedule) -> Table:
-    """Return one row per pair of task kinds: flows between machines, bytes, times."""
+def flow_table(rows: Sequence[Mapping[str, Any]], payloads: str = "") -> Table:
+    """Return one row per pair of task kinds: flows between machines, bytes, times.
+
+    Parameters
+    ----------
+    rows
+        ``edges`` of result.json; of a run beside its simulation.
+    payloads
+        What the bytes were, see `payload_line`.
+    """
+    beside = any("simulated_mean_seconds" in row for row in rows)
     table = plain_table(
         "Flows between machines",
-        "from",
-        "to",
-        ">flows",
-        ">bytes",
-        ">waiting",
-        ">moving",
+        *("from", "to", ">flows", ">bytes", ">waiting", ">moving"),
+        *((">simulated", ">apart") if beside else ()),
     )
-    job = schedule.problem.job
-    groups: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    for edge, iteration in schedule.flows().tolist():
-        ends = job.edges[edge]
-        kinds = job.tasks[ends.source].kind, job.tasks[ends.destination].kind
-        groups.setdefault(kinds, []).append((edge, iteration))
-    for (source, destination), flows in groups.items():
-        at = tuple(np.array(flows).T)
-        started, ended = schedule.flow_start[at], schedule.flow_end[at]
+    table.caption, table.caption_justify = payloads or None, "left"
+    for row in rows:
+        moving, waiting = row["mean_seconds"], row.get("mean_waiting_seconds")
+        cells = [
+            row["from"],
+            row["to"],
+            f"{row['flows']:,}",
+            format_size(row["bytes"]),
+            "" if waiting is None else format_duration(waiting),
+            format_duration(moving),
+        ]
+        if beside:
+            simulated = row["simulated_mean_seconds"]
+            apart = moving / simulated - 1 if simulated else 0.0
+            cells += [format_duration(simulated), format_ratio(apart)]
+        table.add_row(*cells)
+    return table
+
+
+def payload_line(payloads: Mapping[str, float]) -> str:
+    """Return what the bytes between machines were; empty for nothing."""
+    said = (f"{kind} {format_size(count)}" for kind, count in payloads.items())
+    return ", ".join(said)
+
+
+def port_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return how busy every direction of every NIC, and every other link, was.
+
+    Parameters
+    ----------
+    rows
+        ``ports`` of result.json.
+    """
+    table = plain_table("NICs and links", "port", ">capacity", ">bytes", ">used", "")
+    for row in rows:
         table.add_row(
-            source,
-            destination,
-            f"{len(flows):,}",
-            format_size(float(schedule.flow_bytes[at].sum())),
-            format_duration(float(np.mean(started - schedule.flow_ready[at]))),
-            format_duration(float(np.mean(ended - started))),
+            row["port"],
+            format_rate(row["bytes_per_second"]),
+            format_size(row["bytes"]),
+            f"{row['used']:.0%}",
+            Text("█" * round(30 * min(row["used"], 1.0)), style="blue"),
         )
     return table
 
@@ -55,35 +91,3 @@ def port_bytes(schedule: Schedule) -> NDArray[np.float64]:
     for hops, volume in zip(problem.hops, sent.tolist(), strict=True):
         total[list(hops)] += volume
     return total
-
-
-def port_table(schedule: Schedule) -> Table:
-    """Return one row per machine and shared link: bytes and mean use.
-
-    Of a NIC in both directions.
-    """
-    links = schedule.problem.links
-    table = plain_table(
-        "NICs and links" if links.shared else "NICs",
-        "link" if links.shared else "machine",
-        *(">out", ">sent", ">used", ">in", ">received", ">used"),
-    )
-    through = port_bytes(schedule)
-    used = through / links.capacities / (schedule.makespan or np.inf)
-
-    def cells(ports: tuple[int, ...]) -> list[str]:
-        return [
-            text
-            for port in ports
-            for text in (
-                format_rate(links[port].capacity),
-                format_size(float(through[port])),
-                f"{used[port]:.0%}",
-            )
-        ]
-
-    for m, machine in enumerate(schedule.problem.cluster.machines):
-        table.add_row(machine.name, *cells(links.of_machine(m)))
-    for port in links.shared:
-        table.add_row(links[port].name, *cells((port,)))
-    return table

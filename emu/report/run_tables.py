@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from emu.analysis.optimality_gap import optimality_line
+from emu.report.flows import flow_table, payload_line, port_table
 from emu.report.pace_rows import pace_rows
 from emu.report.scale_tables import chosen_row
-from emu.units import format_duration, format_rate, format_ratio, format_size
+from emu.units import format_duration, format_ratio, format_size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,8 +30,8 @@ def run_tables(result: dict[str, Any]) -> RenderableType:
     tables = [
         headline(result),
         kinds_table(result),
-        edges_table(result),
-        ports_table(result),
+        flow_table(result["edges"], payload_line(result.get("payloads", {}))),
+        port_table(result["ports"]),
     ]
     if any(result.get("error_budget", {}).values()):
         tables.insert(1, budget_table(result))
@@ -201,58 +202,5 @@ def kinds_table(result: dict[str, Any]) -> Table:
             format_duration(row["max_seconds"]),
             str(late) if late else "",
             format_duration(row["max_late_seconds"]) if late else "",
-        )
-    return table
-
-
-def edges_table(result: dict[str, Any]) -> Table:
-    """Return what crossed the network, per kind of edge."""
-    table = Table(
-        title="flows between machines",
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        caption=payload_line(result.get("payloads", {})),
-        caption_justify="left",
-    )
-    table.add_column("from")
-    table.add_column("to")
-    for name in ("flows", "bytes", "mean time", "simulated", "apart"):
-        table.add_column(name, justify="right")
-    for row in result["edges"]:
-        emulated, simulated = row["mean_seconds"], row["simulated_mean_seconds"]
-        apart = emulated / simulated - 1 if simulated else 0.0
-        table.add_row(
-            row["from"],
-            row["to"],
-            str(row["flows"]),
-            format_size(row["bytes"]),
-            format_duration(emulated),
-            format_duration(simulated),
-            format_ratio(apart),
-        )
-    return table
-
-
-def payload_line(payloads: dict[str, float]) -> str:
-    """Return what the bytes between machines were; empty for nothing."""
-    said = (f"{kind} {format_size(count)}" for kind, count in payloads.items())
-    return ", ".join(said)
-
-
-def ports_table(result: dict[str, Any]) -> Table:
-    """Return how busy every direction of every NIC, and every other link, was."""
-    table = Table(title="network interfaces", box=box.SIMPLE_HEAD, title_justify="left")
-    table.add_column("port")
-    for name in ("capacity", "bytes", "used"):
-        table.add_column(name, justify="right")
-    table.add_column("")
-    for row in result["ports"]:
-        bar = "█" * round(30 * min(row["used"], 1.0))
-        table.add_row(
-            row["port"],
-            format_rate(row["bytes_per_second"]),
-            format_size(row["bytes"]),
-            f"{100 * row['used']:.0f} %",
-            Text(bar, style="blue"),
         )
     return table

@@ -45,27 +45,37 @@ def task_rows(
     return table
 
 
-def flow_rows(emulated: Schedule, simulated: Schedule) -> list[dict[str, Any]]:
-    """Return, per kind of edge, flows and bytes and how long they took on average."""
-    job = emulated.problem.job
+def flow_rows(
+    schedule: Schedule, simulated: Schedule | None = None
+) -> list[dict[str, Any]]:
+    """Return, per kind of edge, flows and bytes and how long they took on average.
+
+    Parameters
+    ----------
+    simulated
+        The simulation that stands beside a run.
+    """
+    job = schedule.problem.job
     groups: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    for e, n in emulated.flows():
+    for e, n in schedule.flows():
         edge = job.edges[e]
         kinds = job.tasks[edge.source].kind, job.tasks[edge.destination].kind
         groups.setdefault(kinds, []).append((int(e), int(n)))
     rows = []
     for (source, destination), flows in groups.items():
         at = tuple(np.array(flows).T)
-        rows.append(
-            {
-                "from": source,
-                "to": destination,
-                "flows": len(flows),
-                "bytes": float(emulated.flow_bytes[at].sum()),
-                "mean_seconds": _mean_length(emulated, at),
-                "simulated_mean_seconds": _mean_length(simulated, at),
-            }
-        )
+        waited = schedule.flow_start[at] - schedule.flow_ready[at]
+        row = {
+            "from": source,
+            "to": destination,
+            "flows": len(flows),
+            "bytes": float(schedule.flow_bytes[at].sum()),
+            "mean_waiting_seconds": float(waited.mean()),
+            "mean_seconds": _mean_length(schedule, at),
+        }
+        if simulated is not None:
+            row["simulated_mean_seconds"] = _mean_length(simulated, at)
+        rows.append(row)
     return rows
 
 

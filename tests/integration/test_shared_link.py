@@ -24,6 +24,7 @@ from emu.report.html import report_page
 from emu.report.html.chart_data import chart_data
 from emu.report.plots import plot
 from emu.report.trace import trace
+from emu.runs.result import port_rows
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import MakespanEvaluator, simulate
 from emu.testing import two_machine_example
@@ -102,7 +103,7 @@ def test_tables_charts_and_traces_show_it(tmp_path: Path) -> None:
     run, result = write_run(tmp_path, shared_link=CORE)
     recorded = emu.load_run(run)
 
-    assert "core" in shown(port_table(schedule))
+    assert "core" in shown(port_table(port_rows(schedule)))
     assert result["ports"][-1]["port"] == "core"
     ports = recorded.ports[recorded.ports.port == "core"]
     assert set(ports.machine + ports.direction) == {""}

@@ -28,6 +28,7 @@ from emu.report import (
 )
 from emu.report.placement_table import ranges
 from emu.report.sweep_table import sweep_table
+from emu.runs.result import flow_rows, port_rows
 from emu.simulation import simulate
 
 if TYPE_CHECKING:
@@ -60,15 +61,15 @@ def test_flows_and_ports_of_a_schedule() -> None:
     realization = Realization(np.ones((2, 2)), np.array([[1e6, 2e6]]))
     schedule = simulate(PROBLEM, realization)
 
-    title, header, row = _shown(flow_table(schedule))
+    title, header, row = _shown(flow_table(flow_rows(schedule)))
     assert title.strip() == "Flows between machines"
     assert header.split() == ["from", "to", "flows", "bytes", "waiting", "moving"]
     assert row.split() == ["store", "worker", "2", "3", "MB", "0", "us", "1.5", "s"]
 
-    _, _, fast, slow = _shown(port_table(schedule))
-    assert fast.split()[:6] == ["fast", "16", "Mbit/s", "0", "B", "0%"]
-    assert fast.split()[6:] == ["8", "Mbit/s", "3", "MB", "60%"]
-    assert slow.split()[3:6] == ["3", "MB", "60%"]
+    _, _, out, into, *_ = _shown(port_table(port_rows(schedule)))
+    assert out.split() == ["fast", "out", "16", "Mbit/s", "0", "B", "0%"]
+    assert into.split()[:7] == ["fast", "in", "8", "Mbit/s", "3", "MB", "60%"]
+    assert into.count("█") == 18
 
 
 def test_placement_shows_used_and_capacity() -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from emu.analysis.critical_path import Cause, critical_path
 from emu.placement import resource_loads
-from emu.report.flows import port_bytes
+from emu.report.flows import payload_line, port_bytes
 from emu.report.html.markup import figure, meter, table
 from emu.report.pace_rows import pace_rows
-from emu.report.run_tables import flow_ends_note, payload_line, times_note
+from emu.report.run_tables import flow_ends_note, times_note
 from emu.units import format_duration, format_rate, format_ratio, format_size
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def edges_section(result: dict[str, Any]) -> str:
     said = payload_line(result.get("payloads", {}))
     line = f"<p class=remark>{escape(said)}.</p>" if said else ""
     return line + table(
-        ["from", "to", ">flows", ">bytes", ">mean time", ">simulated", ">apart"],
+        ["from", "to", ">flows", ">bytes", ">moving", ">simulated", ">apart"],
         [
             [
                 row["from"],
