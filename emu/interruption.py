@@ -9,6 +9,7 @@ is its consequence, and what goes on regardless is ended.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import signal
@@ -57,6 +58,7 @@ def one_line_at_a_signal() -> Iterator[None]:
     for number in _ENDING:
         signal.signal(number, interrupted)
     signal.signal(signal.SIGALRM, overdue)
+    atexit.register(_over)
     try:
         yield
     except KeyboardInterrupt as interruption:
@@ -67,6 +69,12 @@ def one_line_at_a_signal() -> Iterator[None]:
             raise
         tell(f"interrupted by {heard[0]}")
         sys.exit(INTERRUPTED)
+
+
+def _over() -> None:
+    """Let no signal kill an interpreter that takes its handlers, then itself, down."""
+    for number in (*_ENDING, signal.SIGALRM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def tell(line: str) -> None:

@@ -34,6 +34,7 @@ from emu.network import (
     Identity,
     RateBoard,
     format_address,
+    is_loopback,
 )
 from emu.wire.messages import (
     AgentHello,
@@ -98,8 +99,13 @@ class Membership:
 
     async def __aenter__(self) -> Self:
         settings = self._settings
+        # A listening socket that was handed over is in a network of our own.
+        beyond = settings.listening is None and not is_loopback(settings.listen)
         self._server = ControlServer(
-            token=self.token, on_connection=self._joined, tell=self._log.note
+            token=self.token,
+            on_connection=self._joined,
+            encrypted=beyond or settings.tls == "all",
+            tell=self._log.note,
         )
         try:
             if settings.listening is not None:

@@ -132,6 +132,7 @@ def describe_processes(
             "clock": clock_of_host(),
             "source_port": None if settings.kernel_nics is None else FIRST_PORT,
             "flow_ends": settings.flow_ends,
+            "encrypted": settings.tls == "all",
             "deadline": settings.deadline,
             "memory_limit": settings.memory_limit,
             "reserved": receive_sizes(problem, members, expected.volumes, settings),

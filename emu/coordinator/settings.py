@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 from emu.network import SILENCE
 
 ComputeMode = Literal["timed", "real", "padded"]
+Tls = Literal["control", "all"]
 
 
 class KernelNics(Protocol):
@@ -65,6 +66,9 @@ class EmulationSettings:
     host_of
         Host of an emulated machine by the names of both; the others go where payload
         and processes are balanced.
+    tls
+        What is encrypted: ``control`` links, where the coordinator listens beyond
+        loopback, or ``all`` of them and data.
     listen
         Address on which agents and processes reach the coordinator.
     port
@@ -96,6 +100,7 @@ class EmulationSettings:
     memory_limit: float = 4e9
     launcher: Launcher | None = None
     host_of: Mapping[str, str] = field(default_factory=dict)
+    tls: Tls = "control"
     listen: str = "127.0.0.1"
     port: int = 0
     token: str = ""

@@ -60,6 +60,7 @@ def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSetting
         "flow_ends": emulation.flow_ends,
         "deadline": emulation.deadline,
         "silence": emulation.silence,
+        "tls": emulation.tls,
         "host_of": emulation.hosts,
     }
     if emulation.memory_limit is not None:

@@ -29,6 +29,7 @@ from emu.network import (
     RateBoard,
     SilenceWatch,
     connect_control,
+    draw_certificate,
     format_address,
 )
 from emu.wire import WireLimits
@@ -190,9 +191,13 @@ class Agent:
     async def _launch(
         self, launch: Launch, board: RateBoard, connection: ControlConnection
     ) -> None:
+        # One key for a host: its processes are of one user, and each proves its edges.
+        encrypted = any(description["encrypted"] for description in launch.processes)
+        certificate = draw_certificate() if encrypted else b""
         descriptions = [
             {
                 **with_keys(description, self._token),
+                "certificate": certificate,
                 "coordinator": list(self._coordinator),
                 "bind": self._bind or connection.local_address,
                 "board": board.path,

@@ -28,6 +28,7 @@ from emu.network.pool import BufferPool, PooledBuffer, PoolStatistics
 from emu.network.rate_board import RateBoard
 from emu.network.rx_timestamps import arrival_device
 from emu.network.silence import BEAT, SILENCE, SilenceWatch
+from emu.network.tls import draw_certificate, is_loopback
 from emu.network.tuning import tune_process, tune_socket
 
 __all__ = [
@@ -63,8 +64,10 @@ __all__ = [
     "clock_of_host",
     "connect_control",
     "derive_key",
+    "draw_certificate",
     "edge_keys",
     "format_address",
+    "is_loopback",
     "lead_time",
     "open_edge",
     "pace_at",

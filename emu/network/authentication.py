@@ -5,9 +5,10 @@
     client ─► its own proof
     client ◄─ accepted
 
-A proof is an HMAC-SHA256 over the side that gives it, who the client is and both
-nonces (as in ISO/IEC 9798-4): the key never travels, a recording is of no use a second
-time, and no side's proof can be sent back to it. Every role has a key of its own,
+A proof is an HMAC-SHA256 over the side that gives it, who the client is, both nonces
+(as in ISO/IEC 9798-4) and, under TLS, the server's certificate: the key never travels,
+a recording is of no use a second time, no side's proof can be sent back to it, and
+nobody can end TLS in between. Every role has a key of its own,
 derived from the run's token, so that who holds one cannot pose as another.
 """
 
@@ -86,16 +87,25 @@ class Challenge:
         Of the client.
     client, server
         The nonces of the two sides.
+    binding
+        Fingerprint of the server's certificate, as this side knows it; none without
+        TLS.
     """
 
     key: bytes
     subject: tuple[str | int, ...]
     client: bytes
     server: bytes
+    binding: bytes = b""
 
     @classmethod
     def of(
-        cls, key: bytes, subject: tuple[str | int, ...], client: Any, server: Any
+        cls,
+        key: bytes,
+        subject: tuple[str | int, ...],
+        client: Any,
+        server: Any,
+        binding: bytes = b"",
     ) -> Challenge:
         """Return the challenge with a nonce that a stranger sent.
 
@@ -107,7 +117,7 @@ class Challenge:
         for nonce in (client, server):
             if not isinstance(nonce, bytes) or len(nonce) != _NONCE:
                 raise NodeMisbehaved("the handshake carries no challenge of 32 bytes")
-        return cls(key, subject, client, server)
+        return cls(key, subject, client, server, binding)
 
     def proof(self, side: Side) -> bytes:
         """Return what ``side`` shows."""
@@ -132,7 +142,8 @@ class Challenge:
             raise NodeMisbehaved("it does not know the token of this run")
 
     def _derived(self, what: str, side: Side) -> bytes:
-        return _mac(self.key, what, side, *self.subject, self.client, self.server)
+        known = (*self.subject, self.client, self.server, self.binding)
+        return _mac(self.key, what, side, *known)
 
 
 @dataclass(frozen=True, slots=True)

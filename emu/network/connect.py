@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.names import printable
 from emu.network.authentication import Challenge, fresh_nonce
 from emu.network.out_edge import OutEdge
+from emu.network.tls import client_context, peer_fingerprint
+from emu.network.tls_socket import TlsSocket
 from emu.network.tuning import tune_socket
 from emu.wire import FrameReader, Kind, Message, encode_message
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from emu.network.pacer import Pacer
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 async def open_edge(
@@ -24,6 +31,7 @@ async def open_edge(
     key: bytes,
     pacer: Pacer | None = None,
     source_port: int = 0,
+    encrypted: bool = False,
     within: float = 10.0,
 ) -> OutEdge:
     """Return the connection of one edge, accepted by its receiver.
@@ -40,6 +48,8 @@ async def open_edge(
         Of this process; needed for shaped frames.
     source_port
         Port of this end; any free one unless given.
+    encrypted
+        Whether to speak TLS, as the receiver must then.
     within
         Wall seconds for connecting and the answer.
 
@@ -54,7 +64,8 @@ async def open_edge(
     """
     loop = asyncio.get_running_loop()
     where = f"{address[0]}:{address[1]}"
-    sock = None
+    sock: socket.socket | None = None
+    way: socket.socket | TlsSocket | None = None
     try:
         async with asyncio.timeout(within):
             found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
@@ -65,7 +76,8 @@ async def open_edge(
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 sock.bind(("", source_port))
             await loop.sock_connect(sock, found[0][4])
-            await _prove(sock, edge, key, where)
+            way = TlsSocket(sock, client_context(), server=False) if encrypted else sock
+            await _prove(way, edge, key, where)
     except TimeoutError:
         _close(sock)
         raise DeadlineExceeded(
@@ -77,16 +89,21 @@ async def open_edge(
     except (EmulatorError, asyncio.CancelledError):
         _close(sock)
         raise
-    return OutEdge(sock, edge, pacer=pacer)
+    return OutEdge(way, edge, pacer=pacer)
 
 
-async def _prove(sock: socket.socket, edge: int, key: bytes, where: str) -> None:
+async def _prove(
+    sock: socket.socket | TlsSocket, edge: int, key: bytes, where: str
+) -> None:
     """Be accepted by the receiver, once it has proved that it knows our key."""
-    nonce = fresh_nonce()
+    nonce, binding = fresh_nonce(), b""
+    if isinstance(sock, TlsSocket):
+        await _when_readable(sock, sock.meet)
+        binding = peer_fingerprint(sock.tls)
     asked = await _ask(sock, {"edge": edge, "nonce": nonce})
     if "refused" not in asked:
         try:
-            challenge = Challenge.of(key, (edge,), nonce, asked.get("nonce"))
+            challenge = Challenge.of(key, (edge,), nonce, asked.get("nonce"), binding)
             challenge.check(asked, "server")
         except NodeMisbehaved as error:
             raise NodeMisbehaved(
@@ -98,13 +115,14 @@ async def _prove(sock: socket.socket, edge: int, key: bytes, where: str) -> None
         raise NodeMisbehaved(f"{where} refused edge {edge}: {reason}")
 
 
-async def _ask(sock: socket.socket, fields: dict[str, Any]) -> dict[str, Any]:
+async def _ask(
+    sock: socket.socket | TlsSocket, fields: dict[str, Any]
+) -> dict[str, Any]:
     """Return what the receiver answers to one message."""
-    loop = asyncio.get_running_loop()
-    await loop.sock_sendall(sock, encode_message(Kind.HELLO, fields))
+    sock.send(encode_message(Kind.HELLO, fields))  # the kernel has room for some bytes
     reader = FrameReader(lambda size: memoryview(bytearray(size)), kinds={Kind.HELLO})
     while True:
-        count = await loop.sock_recv_into(sock, reader.get_buffer())
+        count = await _when_readable(sock, sock.recv_into, reader.get_buffer())
         if count == 0:
             raise ConnectionError("the connection ended without an answer")
         reader.received(count)
@@ -113,6 +131,28 @@ async def _ask(sock: socket.socket, fields: dict[str, Any]) -> dict[str, Any]:
             if reader.inside:
                 raise NodeMisbehaved("the receiver said more than its answer")
             return answer.fields
+
+
+async def _when_readable(
+    sock: socket.socket | TlsSocket, call: Callable[P, T], *args: P.args, **kw: P.kwargs
+) -> T:
+    """Return what the call does, as soon as there is enough to read for it."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            return call(*args, **kw)
+        except BlockingIOError:
+            readable = loop.create_future()
+            loop.add_reader(sock.fileno(), _done, readable)
+            try:
+                await readable
+            finally:
+                loop.remove_reader(sock.fileno())
+
+
+def _done(readable: asyncio.Future[None]) -> None:
+    if not readable.done():
+        readable.set_result(None)
 
 
 def _close(sock: socket.socket | None) -> None:

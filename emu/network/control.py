@@ -22,7 +22,8 @@ from emu.network.tuning import tune_socket
 from emu.wire import FrameReader, Kind, Message, Seal, WireLimits, encode_message
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    import ssl
+    from collections.abc import Mapping
 
 Fields: TypeAlias = dict[str, Any]
 #: Takes a message; returns whether it wants more.
@@ -48,8 +49,7 @@ class ControlStatistics:
 class ControlConnection(asyncio.BufferedProtocol):
     """One control connection, either side.
 
-    Iterate over it, or `receive`, for the peer's messages; iteration ends when the
-    peer closes. Made by `connect_control` and `ControlServer`.
+    Made by `connect_control` and `ControlServer`.
 
     Parameters
     ----------
@@ -112,6 +112,28 @@ class ControlConnection(asyncio.BufferedProtocol):
             raise NodeMisbehaved(f"{self.peer} said more than it was asked")
         self._reader.trust(seal=Seal(receiving))
         self._seal = Seal(sending)
+
+    async def encrypt(self, context: ssl.SSLContext, *, server: bool) -> ssl.SSLObject:
+        """Speak TLS from now on.
+
+        Raises
+        ------
+        NodeMisbehaved
+            If the peer does not.
+        """
+        try:
+            transport = await asyncio.get_running_loop().start_tls(
+                cast("asyncio.Transport", self._transport),
+                self,
+                context,
+                server_side=server,
+            )
+        except OSError as error:
+            self._gone.set()
+            self._fail(NodeMisbehaved(f"no TLS with {self.peer}: {error}"))
+            raise cast("EmulatorError", self._error) from error
+        self._transport = cast("asyncio.Transport", transport)
+        return cast("ssl.SSLObject", self._transport.get_extra_info("ssl_object"))
 
     def raise_limits(self, limits: WireLimits) -> None:
         """Trust the peer with larger messages, once it has proved who it is."""
@@ -214,21 +236,6 @@ class ControlConnection(asyncio.BufferedProtocol):
         if self._paused and len(self._queue) < QUEUE // 2 and self._transport:
             self._paused = False
             self._transport.resume_reading()
-
-    async def __aiter__(self) -> AsyncIterator[Fields]:
-        """Yield the peer's messages until it closes.
-
-        Raises
-        ------
-        WireError
-            If it sent what is no message, or ended inside one.
-        """
-        while True:
-            try:
-                message = await self.receive()
-            except NodeLost:
-                return
-            yield message
 
     async def measure_offset(self, rounds: int = 16, *, within: float = 5.0) -> float:
         """Return the peer's clock minus ours, seconds, by the fastest of some pings.

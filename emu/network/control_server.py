@@ -16,6 +16,12 @@ from emu.network.authentication import (
     fresh_nonce,
 )
 from emu.network.control import ControlConnection
+from emu.network.tls import (
+    ServerTls,
+    client_context,
+    draw_certificate,
+    peer_fingerprint,
+)
 from emu.wire import WireLimits
 
 if TYPE_CHECKING:
@@ -90,8 +96,18 @@ async def _prove(connection: ControlConnection, identity: Identity, where: str) 
     if "refused" in answer:
         reason = printable(str(answer["refused"]))
         raise NodeMisbehaved(f"{where} refused {name}: {reason}")
+    binding = b""
+    if answer.get("tls") is True:
+        # Who strips this away gets no proof: a port that wants TLS gives none without.
+        binding = peer_fingerprint(
+            await connection.encrypt(client_context(), server=False)
+        )
+        connection.send({"role": role, "name": name, "nonce": nonce})
+        answer = await connection.receive()
     try:
-        challenge = Challenge.of(identity.key, (role, name), nonce, answer.get("nonce"))
+        challenge = Challenge.of(
+            identity.key, (role, name), nonce, answer.get("nonce"), binding
+        )
         challenge.check(answer, "server")
     except NodeMisbehaved as error:
         raise NodeMisbehaved(f"{name} does not trust {where}: {error}") from None
@@ -126,6 +142,8 @@ class ControlServer:
         Size of messages, after the handshake.
     hello_timeout
         Wall seconds that a stranger has for the handshake.
+    encrypted
+        Whether whoever connects must speak TLS; it is told to.
     tell
         Called with a line on each of the first hundred refusals.
     """
@@ -139,8 +157,10 @@ class ControlServer:
         owner: str = "the coordinator",
         limits: WireLimits | None = None,
         hello_timeout: float = 10.0,
+        encrypted: bool = False,
         tell: Callable[[str], None] | None = None,
     ) -> None:
+        self._tls = ServerTls(draw_certificate()) if encrypted else None
         self._token, self._on_connection = token, on_connection
         self._roles = frozenset(roles)
         self._owner, self._limits = owner, limits or WireLimits()
@@ -225,7 +245,11 @@ class ControlServer:
 
     async def _challenge(self, connection: ControlConnection) -> Identity:
         """Prove to a stranger that we know its key, have it prove the same."""
-        hello = await connection.receive()
+        hello, binding = await connection.receive(), b""
+        if self._tls is not None:
+            connection.send({"tls": True})
+            await connection.encrypt(self._tls.context, server=True)
+            hello, binding = await connection.receive(), self._tls.fingerprint
         role, name = hello.get("role"), hello.get("name")
         if not (isinstance(role, str) and isinstance(name, str)):
             raise NodeMisbehaved("the handshake does not say who it is")
@@ -233,7 +257,7 @@ class ControlServer:
             raise NodeMisbehaved(f"role {role!r:.80} has no place here")
         who = Identity.of(self._token, role, name)
         challenge = Challenge.of(
-            who.key, (role, name), hello.get("nonce"), fresh_nonce()
+            who.key, (role, name), hello.get("nonce"), fresh_nonce(), binding
         )
         connection.send({"nonce": challenge.server, "proof": challenge.proof("server")})
         try:

@@ -25,6 +25,8 @@ from emu.network.authentication import (
 from emu.network.frame_log import FrameLog
 from emu.network.inbox import Delivery, Inbox
 from emu.network.rx_timestamps import ArrivalReader
+from emu.network.tls import ServerTls
+from emu.network.tls_socket import TlsSocket
 from emu.network.tuning import tune_socket
 from emu.wire import (
     DATA_KINDS,
@@ -83,6 +85,8 @@ class DataServer:
         Of frames on accepted connections.
     hello_timeout
         Wall seconds a stranger has to introduce itself.
+    certificate
+        As from `draw_certificate`: senders must speak TLS then.
     tell
         Called with a line on each of the first hundred refusals.
     """
@@ -97,8 +101,10 @@ class DataServer:
         on_failure: OnFailure | None = None,
         limits: WireLimits | None = None,
         hello_timeout: float = 10.0,
+        certificate: bytes = b"",
         tell: Callable[[str], None] | None = None,
     ) -> None:
+        self.tls = ServerTls(certificate) if certificate else None
         self.keys = dict(keys)
         self.inbox, self.pool = inbox, pool
         self.on_arrival, self.on_failure = on_arrival, on_failure
@@ -216,7 +222,16 @@ class DataConnection:
     """
 
     def __init__(self, server: DataServer, sock: socket.socket, peer: str) -> None:
-        self._server, self._sock, self._peer = server, sock, peer
+        self._server, self._peer = server, peer
+        tune_socket(sock)
+        self._sock: socket.socket | TlsSocket = sock
+        self._arrivals: ArrivalReader | TlsSocket
+        if server.tls is None:
+            self._arrivals = ArrivalReader(sock)
+        else:
+            self._sock = self._arrivals = TlsSocket(
+                sock, server.tls.context, server=True
+            )
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(
             self._allocate, kinds={Kind.HELLO}, limits=_STRANGER_LIMITS
@@ -227,8 +242,6 @@ class DataConnection:
         self._newest = -1
         self._first = self._wall = 0.0  # of this frame's payload, of all that came
         self._open = True
-        tune_socket(sock)
-        self._arrivals = ArrivalReader(sock)
         self._deadline = self._loop.call_later(server.hello_timeout, self._too_late)
         self._loop.add_reader(sock.fileno(), self._readable)
 
@@ -246,6 +259,11 @@ class DataConnection:
         self._server.connections.discard(self)
 
     def _readable(self) -> None:
+        self._receive()
+        while self._open and self._arrivals.pending:
+            self._receive()
+
+    def _receive(self) -> None:
         try:
             count, wall = self._arrivals.receive(self._reader.get_buffer())
         except (BlockingIOError, InterruptedError):
@@ -285,7 +303,11 @@ class DataConnection:
             if type(edge) is not int or edge not in server.keys:
                 raise NodeMisbehaved(f"edge {edge!r:.50} does not end here")
             challenge = Challenge.of(
-                server.keys[edge], (edge,), fields.get("nonce"), fresh_nonce()
+                server.keys[edge],
+                (edge,),
+                fields.get("nonce"),
+                fresh_nonce(),
+                server.tls.fingerprint if server.tls is not None else b"",
             )
             self._challenge = challenge
             self._answer(
@@ -371,7 +393,7 @@ class DataConnection:
             return
         if self._edge is None:
             self._server.rejections.note(
-                self._peer, "the connection ended without a hello"
+                self._peer, f"the connection ended without a hello{reason}"
             )
             return
         self._server.inbox.fail(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.network.pacer import Pacer
+    from emu.network.tls_socket import TlsSocket
     from emu.shaping import RateSegment
 
 #: Bytes that an unshaped frame sends per turn of the loop, and while other edges of the
@@ -97,7 +98,7 @@ class OutEdge:
 
     def __init__(
         self,
-        sock: socket.socket,
+        sock: socket.socket | TlsSocket,
         edge: int,
         *,
         pacer: Pacer | None = None,

@@ -71,6 +71,8 @@ class ArrivalReader:
         Connected.
     """
 
+    pending = False  #: nothing waits but with the kernel
+
     def __init__(self, sock: socket.socket) -> None:
         self._sock, self._last = sock, time.monotonic()
         self._emptied = self._last  # all that could be read by then has been

@@ -131,6 +131,9 @@ class EmulationSection(Section):
     hosts: dict[Name, Name] = Field(default_factory=dict, examples=[{"m0": "10.0.0.1"}])
     """Emulated machine -> the host that carries it, in a run on several hosts. Machines
     that are left out go where payload and processes are balanced."""
+    tls: Literal["control", "all"] = "control"
+    """What is encrypted: ``control`` links, where the run listens beyond loopback, or
+    ``all``: these and the data between processes, wherever they are."""
     memory_limit: Size | None = None
     """Of bytes in flight, real; more ends the run with an error."""
 

@@ -59,6 +59,7 @@ class EdgeEnds:
             pool=self.pool,
             on_arrival=self._arrived,
             on_failure=self._broke,
+            certificate=self._description["certificate"],
             tell=lambda line: print(f"process {self._name}: {line}", file=sys.stderr),  # noqa: T201 -- the agent's log
         )
 
@@ -124,6 +125,7 @@ class EdgeEnds:
                 key=there["key"],
                 pacer=pacer,
                 source_port=first_port + there["edge"] if first_port else 0,
+                encrypted=self._description["encrypted"],
                 within=float(self._description["deadline"]),
             )
         except EmulatorError as error:

@@ -76,6 +76,21 @@ def script(tmp_path: Path, body: str) -> list[str]:
     return [str(path)]
 
 
+def test_interpreter_may_take_longer_to_end_than_the_command(tmp_path: Path) -> None:
+    """It ended by SIGALRM on a loaded computer."""
+    body = """
+    from emu import interruption
+    interruption._PATIENCE = 0.2
+    class Slow:
+        __del__ = lambda _, sleep=time.sleep: sleep(0.5)
+    slow = Slow()
+    time.sleep(60)
+"""
+    ended = interrupt(script(tmp_path, body), signal.SIGTERM, 0.1, tmp_path)
+
+    assert ended == (130, "emu: interrupted by SIGTERM\n")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_file_that_is_being_written_is_not_left_half(
     number: signal.Signals, tmp_path: Path

@@ -34,13 +34,18 @@ pytestmark = [pytest.mark.emulation, pytest.mark.timeout(180)]
 
 
 @pytest.mark.parametrize(
-    ("options", "expected"),
-    [({}, 38.0), ({"second_nic": 5.0}, 71.0), ({"credit": 1}, 47.0)],
-    ids=["golden", "slow NIC", "credit window"],
+    ("options", "expected", "tls"),
+    [
+        ({}, 38.0, "all"),
+        ({"second_nic": 5.0}, 71.0, "control"),
+        ({"credit": 1}, 47.0, "control"),
+    ],
+    ids=["golden, under TLS", "slow NIC", "credit window"],
 )
 def test_makespan_is_the_simulated_one(
     options: dict[str, Any],
     expected: float,
+    tls: str,
     tmp_path: Path,
     leftovers: Leftovers,
 ) -> None:
@@ -48,7 +53,7 @@ def test_makespan_is_the_simulated_one(
     assert simulate(problem, realization).makespan == expected
     apart: list[float] = []
     while not apart or (apart[-1] > 0.02 and len(apart) < 3):  # a busy host: once more
-        emulated = run(problem, realization, tmp_path, time_scale=0.05)
+        emulated = run(problem, realization, tmp_path, time_scale=0.05, tls=tls)
         apart.append(abs(emulated.schedule.makespan / expected - 1))
         assert emulated.statistics.keys() == problem.job.processes.keys()
         # An end may be late, and what follows from it: a few ms of wall time.

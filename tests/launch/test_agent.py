@@ -25,7 +25,7 @@ from emu.wire.messages import (
     pack,
     unpack,
 )
-from tests.network.strangers import rogue, said
+from tests.network.strangers import messages, rogue, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ async def served(
     async def greet(connection: ControlConnection, _who: Identity) -> None:
         heard.append(expect(unpack(await connection.receive(5.0)), AgentHello))
         connection.send(pack(Stop("that was all")))
-        async for _ in connection:
+        async for _ in messages(connection):
             pass
 
     server = ControlServer(token=TOKEN, on_connection=greet)
@@ -84,6 +84,7 @@ ORDERED = {
     "runtime": "logging.config:dictConfig",
     "preload": ["antigravity"],
     "process": "w0",
+    "encrypted": False,
     "tasks": [{"program": "logging.config:dictConfig", "inputs": [], "outputs": []}],
 }
 
@@ -108,7 +109,7 @@ def test_rogue_coordinator_starts_nothing_and_learns_nothing() -> None:
 def test_agent_too_many_is_told_so() -> None:
     async def refuse(connection: ControlConnection, _who: Identity) -> None:
         connection.send(pack(Failed("NotWanted", "all have joined already", "")))
-        async for _ in connection:
+        async for _ in messages(connection):
             pass
 
     async def join() -> None:
@@ -129,7 +130,7 @@ def test_coordinator_with_the_token_starts_only_what_the_owner_allows() -> None:
 
     async def order(connection: ControlConnection, _who: Identity) -> None:
         connection.send(pack(Launch(1, [ORDERED], 5.0)))
-        said_by_agent.extend([unpack(fields) async for fields in connection])
+        said_by_agent.extend([unpack(fields) async for fields in messages(connection)])
         left.set()
 
     async def join() -> None:

@@ -14,6 +14,7 @@ from emu.launch import SshLauncher, address_towards, read_hosts_file
 from emu.launch.host_name import own_host_name
 from emu.network import ControlConnection, ControlServer, Identity
 from emu.wire.messages import Stop, pack
+from tests.network.strangers import messages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,7 +96,7 @@ def test_agent_joins_under_its_host_and_the_token_is_in_no_argument(
             joined.append(who)
             connection.send(pack(Stop("that was all")))
             there.set()
-            async for _ in connection:
+            async for _ in messages(connection):
                 pass
 
         server = ControlServer(token=TOKEN, on_connection=greet)

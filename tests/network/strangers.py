@@ -7,6 +7,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from emu.errors import NodeLost
 from emu.network.authentication import Challenge
 from emu.wire import PREFIX_BYTES, FrameReader, Kind, Message, encode_message
 from emu.wire.frame_layout import PREFIX
@@ -14,7 +15,7 @@ from emu.wire.frame_layout import PREFIX
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from emu.network import Identity
+    from emu.network import ControlConnection, Identity
 
 NONCE = bytes(32)
 
@@ -40,6 +41,13 @@ async def read_message(reader: asyncio.StreamReader) -> dict[str, Any]:
 def said(**fields: Any) -> bytes:
     """Return the frame of a control message without a seal."""
     return encode_message(Kind.CONTROL, fields)
+
+
+async def messages(connection: ControlConnection) -> AsyncIterator[dict[str, Any]]:
+    """Yield what the peer says until it closes."""
+    with contextlib.suppress(NodeLost):
+        while True:
+            yield await connection.receive()
 
 
 async def introduced(

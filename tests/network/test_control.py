@@ -26,7 +26,7 @@ from emu.network import (
     connect_control,
 )
 from emu.wire import Kind, WireLimits, encode_message
-from tests.network.strangers import introduced
+from tests.network.strangers import introduced, messages
 
 Serve = Callable[[ControlConnection, Identity], Awaitable[None]]
 TOKEN = "secret"  # noqa: S105
@@ -36,7 +36,7 @@ HELLO = encode_message(Kind.CONTROL, {"role": "process", "name": "w0", "nonce": 
 
 async def echo(connection: ControlConnection, who: Identity) -> None:
     with contextlib.suppress(FrameTooLarge):
-        async for message in connection:
+        async for message in messages(connection):
             connection.send({"to": who.name, "echo": message})
 
 
@@ -112,7 +112,7 @@ async def test_iteration_ends_with_the_peer() -> None:
 
     async with serving(count) as (_, address):
         connection = await connect(address)
-        heard = [message async for message in connection]
+        heard = [message async for message in messages(connection)]
         await connection.aclose()
 
         assert heard == [{"n": 0}, {"n": 1}, {"n": 2}]
@@ -170,7 +170,7 @@ async def test_bad_bytes_after_the_handshake_reach_who_listens(
 
     async def listen(connection: ControlConnection, _: Identity) -> None:
         try:
-            async for message in connection:
+            async for message in messages(connection):
                 raise AssertionError(message)
         except WireError as error:
             caught.append(error)
@@ -323,7 +323,7 @@ async def test_a_slow_reader_slows_the_sender_and_loses_nothing() -> None:
 
     async def slow(connection: ControlConnection, _: Identity) -> None:
         await released.wait()
-        async for message in connection:
+        async for message in messages(connection):
             heard.append(message["n"])
             highest.append(connection.statistics().high_water)
 
@@ -358,7 +358,7 @@ async def test_closing_sends_what_is_queued_first() -> None:
     heard: list[int] = []
 
     async def listen(connection: ControlConnection, _: Identity) -> None:
-        heard.extend([len(message["x"]) async for message in connection])
+        heard.extend([len(message["x"]) async for message in messages(connection)])
 
     async with serving(listen) as (_, address):
         connection = await connect(address)

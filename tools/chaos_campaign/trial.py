@@ -20,10 +20,9 @@ if TYPE_CHECKING:
 
     from tools.chaos_campaign.draw import Draw
 
-#: Wall seconds of the scenario's deadline and silence, and in which all must be gone.
-WAITS, GONE = 4.0, 5.0
-_LONGEST = 90.0  # wall seconds that a command may take to end
-_PAUSE, _LONG_PAUSE = 1.0, 3 * WAITS
+GONE = 5.0  # wall seconds in which all must be gone
+_LONGEST = 90.0  # wall seconds that a command may take to end, beyond its deadlines
+_PAUSE, _LONG_PAUSE = 1.0, 2.0  # wall seconds, and deadlines
 _SIGNALS = {
     "kill": signal.SIGKILL,
     "terminate": signal.SIGTERM,
@@ -38,15 +37,19 @@ class Trial:
     ----------
     folder
         Takes scratch files and run directories; removed by `close`.
+    patience
+        Wall seconds of the scenario's deadline and silence.
     """
 
-    def __init__(self, folder: Path, mark: str) -> None:
-        self._folder, self.mark = folder, mark
+    def __init__(self, folder: Path, mark: str, patience: float) -> None:
+        self._folder, self.mark, self.patience = folder, mark, patience
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "tmp").mkdir(parents=True)
         self._shared = shared_memory()
         settings = ["expect=null", "job.iterations=3", "emulation.time_scale=0.05"]
-        settings += [f"emulation.{key}={WAITS:g} s" for key in ("deadline", "silence")]
+        settings += [
+            f"emulation.{key}={patience:g} s" for key in ("deadline", "silence")
+        ]
         arguments = [part for each in settings for part in ("--set", each)]
         arguments += ["--runs", str(folder / "runs")]
         environment = {"TMPDIR": str(folder / "tmp"), MARK: mark}
@@ -86,7 +89,8 @@ class Trial:
             else:
                 process.suspend()
             if "pause" in draw.action:
-                time.sleep(_PAUSE if draw.action == "pause" else _LONG_PAUSE)
+                long = _LONG_PAUSE * self.patience
+                time.sleep(_PAUSE if draw.action == "pause" else long)
                 process.resume()
         except (KeyError, psutil.NoSuchProcess):
             done["missed"] = True
@@ -95,7 +99,7 @@ class Trial:
     def end(self) -> str:
         """Return what the command printed, once it has ended."""
         try:
-            self.command.wait(_LONGEST)
+            self.command.wait(_LONGEST + 3 * self.patience)
         except subprocess.TimeoutExpired:
             self.command.kill()
             self.command.wait()
@@ -119,17 +123,19 @@ class Trial:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def carry_out(draw: Draw, after: float, folder: Path, mark: str) -> dict[str, Any]:
+def carry_out(
+    draw: Draw, after: float, folder: Path, mark: str, patience: float
+) -> dict[str, Any]:
     """Return the row of a trial; ``after`` as in `Trial.act`.
 
     ``seconds`` are those from the action to the end of the command; of a command that
     is stopped for ever, those until all its processes had gone.
     """
-    trial = Trial(folder, mark)
+    trial = Trial(folder, mark, patience)
     try:
         row = asdict(draw) | {"intended": draw.victim} | trial.act(draw, after)
         if row["victim"] == "command" and draw.action == "stop":
-            orphans = gone(mark, {trial.command.pid}, 3 * WAITS)
+            orphans = gone(mark, {trial.command.pid}, 3 * patience)
             row["seconds"] = time.monotonic() - trial.acted
             row["unnoticed"] = [each.name() for each in orphans]
             trial.command.kill()
