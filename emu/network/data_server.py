@@ -224,14 +224,10 @@ class DataConnection:
     def __init__(self, server: DataServer, sock: socket.socket, peer: str) -> None:
         self._server, self._peer = server, peer
         tune_socket(sock)
-        self._sock: socket.socket | TlsSocket = sock
-        self._arrivals: ArrivalReader | TlsSocket
-        if server.tls is None:
-            self._arrivals = ArrivalReader(sock)
-        else:
-            self._sock = self._arrivals = TlsSocket(
-                sock, server.tls.context, server=True
-            )
+        context = server.tls.context if server.tls is not None else None
+        tls = TlsSocket(sock, context, server=True) if context is not None else None
+        self._sock = tls or sock
+        self._arrivals = tls or ArrivalReader(sock)
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(
             self._allocate, kinds={Kind.HELLO}, limits=_STRANGER_LIMITS
