@@ -84,9 +84,10 @@ class DataError(EmulatorError):
 
 
 class PlacementError(EmulatorError):
-    """A placement that cannot be used."""
+    """A placement that cannot be used; ``key`` of the scenario decides about it."""
 
     exit_code = 4
+    key = "placement"
 
 
 class InfeasiblePlacement(PlacementError):
@@ -100,12 +101,19 @@ class InfeasiblePlacement(PlacementError):
         The binding resource, empty when several bind together.
     shortfall
         By how much it falls short, in the resource's unit.
+    key
+        Of the scenario, that decides about it.
     """
 
     def __init__(
-        self, problem: str, *, resource: str = "", shortfall: float = 0.0
+        self,
+        problem: str,
+        *,
+        resource: str = "",
+        shortfall: float = 0.0,
+        key: str = "cluster.machines",
     ) -> None:
-        self.resource, self.shortfall = resource, shortfall
+        self.resource, self.shortfall, self.key = resource, shortfall, key
         super().__init__(problem)
 
 

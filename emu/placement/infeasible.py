@@ -45,7 +45,9 @@ def _demanded(space: Space) -> list[int]:
 
 def _pinned(space: Space) -> InfeasiblePlacement | None:
     for _, resource, shortfall, problem in _overloaded(space):
-        return InfeasiblePlacement(problem, resource=resource, shortfall=shortfall)
+        return InfeasiblePlacement(
+            problem, resource=resource, shortfall=shortfall, key="placement.tasks"
+        )
     return None
 
 

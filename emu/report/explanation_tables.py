@@ -63,14 +63,16 @@ def headline(explanation: Explanation) -> Text:
     return text
 
 
-def task_moves(explanation: Explanation, shown: int = MOVES_SHOWN) -> Table:
+def task_moves(explanation: Explanation, shown: int = MOVES_SHOWN) -> RenderableType:
     """Return the single moves and swaps that help, best first."""
-    table = plain_table(
-        "Which task should move?", "change", ">makespan", ">gain", "why"
-    )
+    question = "Which task should move?"
     base = explanation.replayed_makespan or 1.0
     moves = explanation.moves
     helping = moves.helping(base)
+    if not helping:
+        said = f"\nnone: no move or swap of {len(moves.found)} makes it shorter\n"
+        return Text.assemble((question, "bold"), said)
+    table = plain_table(question, "change", ">makespan", ">gain", "why")
     for move in helping[: min(shown, MOVES_SHOWN)]:
         table.add_row(
             str(move.near),

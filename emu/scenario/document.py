@@ -70,6 +70,18 @@ class Document:
         return ScenarioError(problem, file=file, line=line, key=dotted(trail))
 
 
+@dataclass(frozen=True)
+class Origin:
+    """The document that a scenario was read from: of no account to what it states."""
+
+    document: Document | None = field(default=None, compare=False)
+
+    def located(self, key: str, problem: str) -> str:
+        """Return ``file:line: key: problem``, without what is not known."""
+        document = self.document or Document("", {})
+        return str(document.error(tuple(key.split(".")), problem))
+
+
 def dotted(trail: Trail) -> str:
     """Return ``job.tasks[2].time``."""
     text = ""

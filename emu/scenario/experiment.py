@@ -94,10 +94,14 @@ def prepare(
     cluster, job = scenario.to_cluster(), build_job(scenario)
     realization = realize(scenario, job)
     profile = profile_of(scenario, job, realization)
-    if scenario.jobs and scenario.place_jobs == "sequential":
-        found = place_one_by_one(scenario, job, cluster, progress)
-    else:
-        found = place(scenario, job, cluster, profile=profile, progress=progress)
+    try:
+        if scenario.jobs and scenario.place_jobs == "sequential":
+            found = place_one_by_one(scenario, job, cluster, progress)
+        else:
+            found = place(scenario, job, cluster, profile=profile, progress=progress)
+    except PlacementError as error:
+        error.args = (scenario.origin.located(error.key, str(error)),)
+        raise
     broken = found.placement.violations(job, cluster)
     if broken:
         raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")

@@ -51,4 +51,4 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     try:
         place(policy, job, cluster, seed=scenario.seed, tasks=scenario.placement.tasks)
     except PlacementError as error:
-        yield ("placement",), str(error)
+        yield (*error.key.split("."),), str(error)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 from typing_extensions import override
 
 from emu.scenario.cluster_section import ClusterSection
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.device_times import with_slowness
 from emu.scenario.dgtp_section import TrainingSection
+from emu.scenario.document import Document, Origin
 from emu.scenario.jobs_section import (
     SEVERAL,
     JobSection,
@@ -60,6 +61,16 @@ class Scenario(Section):
     """Of everything random."""
     profile: FilePath | None = None
     """File of measured times and volumes, relative to the scenario file."""
+    _origin: Origin = PrivateAttr(default_factory=Origin)
+
+    @property
+    def origin(self) -> Origin:
+        """Where it was written."""
+        return self._origin
+
+    def read_from(self, document: Document) -> None:
+        """Note where it was written, for errors that show later."""
+        self._origin = Origin(document)
 
     @model_validator(mode="before")
     @classmethod

@@ -125,6 +125,7 @@ def _good(document: Document, *, timed: bool = True) -> Scenario:
     scenario, errors = _checked(document, timed=timed)
     if scenario is None or errors:
         raise errors[0] if len(errors) == 1 else ScenarioErrors(errors)
+    scenario.read_from(document)
     return scenario
 
 

@@ -90,3 +90,13 @@ def test_explain_begins_with_the_moves(placed: Experiment, tmp_path: Path) -> No
     assert text.index("Which task should move?") < text.index("Why this long")
     assert "6.2 % shorter" in text
     assert explanation.to_json()["moves"][0]["why"]
+
+
+def test_where_no_move_helps_one_line_says_so(tmp_path: Path) -> None:
+    best = {"placement": {"policy": "best"}, "expect": None}
+    explanation = emu.explain(emu.load("golden", best))
+    with (tmp_path / "shown.txt").open("w+") as shown:
+        terminal(shown).print(explanation_tables(explanation))
+        shown.seek(0)
+
+        assert "none: no move or swap of" in shown.read()

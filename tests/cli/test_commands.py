@@ -142,6 +142,7 @@ def test_an_infeasible_placement_is_exit_code_4_and_names_the_shortfall() -> Non
     )
 
     assert result.exit_code == 4
+    assert f"{TESTBED}:10: cluster.machines: " in result.stderr
     assert "cpu" in result.stderr
     assert "14" in result.stderr  # 46 needed, 32 there
 

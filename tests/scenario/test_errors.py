@@ -357,7 +357,7 @@ def test_paths_of_the_file_are_relative_to_it_and_those_of_set_to_here(
     [
         ("profile=nothing.json", "profile"),
         ("job.dataset=no-such-graph", "job.dataset"),
-        ("cluster.machines[0].cpu=0", "placement"),
+        ("cluster.machines[0].cpu=0", "cluster.machines"),
     ],
 )
 def test_validate_finds_what_simulating_would_fail_on(
