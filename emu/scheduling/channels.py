@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.scheduling.compiled import inlined
+from emu.scheduling.compiled import apart, inlined
 from emu.scheduling.state import CALLING, TIE, WAITING, State
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _call(state: State, channel: int) -> None:
     state.length[CALLING] += 1
 
 
-@inlined
+@apart
 def join(layout: Layout, state: State, edge: int, iteration: int, now: float) -> None:
     """Let a flow stand in line that is ready now."""
     lines, channel = state.lines, layout.channel[edge]
@@ -58,7 +58,7 @@ def join(layout: Layout, state: State, edge: int, iteration: int, now: float) ->
     tally[JOINED] += 1
 
 
-@inlined
+@apart
 def leave(layout: Layout, state: State, edge: int) -> None:
     """Take in that the flow of ``edge`` whose turn it was has ended."""
     channel = layout.channel[edge]
@@ -68,7 +68,7 @@ def leave(layout: Layout, state: State, edge: int) -> None:
         _call(state, channel)
 
 
-@inlined
+@apart
 def give_turns(state: State) -> None:
     """Let the first flow in the line of every free channel become active.
 

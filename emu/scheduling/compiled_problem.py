@@ -250,12 +250,11 @@ def _groups(job: JobArrays, machine_of: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     """Return the group of every edge; the size and the two machines of every group."""
     edges = job.source.size
     group = np.full(edges, -1, np.int64)
-    size = np.zeros(edges, np.int64)
-    source, destination = np.empty(edges, np.int64), np.empty(edges, np.int64)
+    row = np.zeros((4, edges), np.int64)
+    size, source, destination = row[0], row[1], row[2]
     # The groups out of every machine are chained: a table of all pairs of 3,200
     # machines would take 80 MB.
-    newest = np.full(job.nic.shape[0], -1, np.int64)
-    before = np.empty(edges, np.int64)
+    newest, before = np.full(job.nic.shape[0], -1, np.int64), row[3]
     groups = 0
     for edge in range(edges):
         a, b = machine_of[job.source[edge]], machine_of[job.destination[edge]]

@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.scheduling.channels import has_channel, join, leave
-from emu.scheduling.compiled import inlined
+from emu.scheduling.compiled import apart, inlined
 from emu.scheduling.service_clocks import advance, close_first, open_flow
 from emu.scheduling.state import (
     BEGUN,
@@ -247,15 +247,27 @@ def settle(layout: Layout, state: State, volumes: Floats, now: float) -> None:
     They are appended to ``state.opened`` and ``state.begun``, which the caller empties.
     """
     _open_waiting(layout, state, volumes, now)
+    if layout.pool_slots.size > 0:
+        _queue_for_slots(layout, state, now)
+    for i in range(state.length[WOKEN]):
+        _start(layout, state, state.woken[i], now)
+    state.length[WOKEN] = 0
+
+
+@apart
+def _queue_for_slots(layout: Layout, state: State, now: float) -> None:
+    """Keep of the woken tasks those that need no slot; the others wait for theirs."""
+    kept = 0
     for i in range(state.length[WOKEN]):
         task = state.woken[i]
-        if layout.pool_slots.size > 0 and layout.takes[task] >= 0:
-            state.queued[state.length[QUEUED]] = task
-            state.length[QUEUED] += 1
-            state.came[task] = now
-        else:
-            _start(layout, state, task, now)
-    state.length[WOKEN] = 0
+        if layout.takes[task] < 0:
+            state.woken[kept] = task
+            kept += 1
+            continue
+        state.queued[state.length[QUEUED]] = task
+        state.length[QUEUED] += 1
+        state.came[task] = now
+    state.length[WOKEN] = kept
 
 
 @inlined
@@ -282,7 +294,7 @@ def _is_before(state: State, task: int, other: int) -> bool:
     return task < other
 
 
-@inlined
+@apart
 def grant_slots(layout: Layout, state: State, now: float) -> bool:
     """Start the tasks that get a slot, first come first served; tell if there are any.
 

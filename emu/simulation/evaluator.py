@@ -42,7 +42,9 @@ def run_makespan(
     """
     times = np.empty(reference.shape)
     for task in range(reference.shape[0]):
-        times[task] = reference[task] * arrays.slowness[task, machine_of[task]]
+        slowness = arrays.slowness[task, machine_of[task]]
+        for iteration in range(reference.shape[1]):
+            times[task, iteration] = reference[task, iteration] * slowness
     layout = lay_out(arrays, machine_of)
     state = new_state(layout, expectation(layout, times, volumes), 0)
     return run(layout, state, times, volumes, limit, 0.0, new_recorder(0, -1))
