@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.scheduling.compiled import apart, inlined
-from emu.scheduling.state import CALLING, TIE, WAITING, State
+from emu.scheduling.state import CALLING, TIE, WAITING, Lines, State
 
 if TYPE_CHECKING:
-    from emu.scheduling.compiled_problem import Layout
+    from emu.scheduling.compiled_problem import Ints, Layout
 
 # Columns of Lines.place and of Lines.tally.
 EDGE, TURN = range(2)
@@ -30,23 +30,36 @@ def has_channel(layout: Layout, edge: int) -> bool:
 
 
 @inlined
-def _call(state: State, channel: int) -> None:
-    state.lines.calling[state.length[CALLING]] = channel
-    state.length[CALLING] += 1
+def _call(lines: Lines, length: Ints, channel: int) -> None:
+    lines.calling[length[CALLING]] = channel
+    length[CALLING] += 1
+
+
+@inlined
+def join(layout: Layout, state: State, edge: int, iteration: int, now: float) -> None:
+    """Let a flow stand in line that is ready now."""
+    turn = iteration + layout.lag[edge]
+    channel = layout.channel[edge]
+    _join(state.lines, state.length, layout.rank, channel, edge, turn, now)
 
 
 @apart
-def join(layout: Layout, state: State, edge: int, iteration: int, now: float) -> None:
-    """Let a flow stand in line that is ready now."""
-    lines, channel = state.lines, layout.channel[edge]
+def _join(
+    lines: Lines,
+    length: Ints,
+    rank: Ints,
+    channel: int,
+    edge: int,
+    turn: int,
+    now: float,
+) -> None:
     tally = lines.tally[channel]
-    turn = iteration + layout.lag[edge]
     hole = tally[FIRST] + tally[JOINED]
     while hole > tally[FIRST] + tally[ADMITTED]:
         other, its_turn = lines.place[hole - 1]
         if now - lines.came[hole - 1] > TIE * now or its_turn < turn:
             break
-        if its_turn == turn and layout.rank[other] < layout.rank[edge]:
+        if its_turn == turn and rank[other] < rank[edge]:
             break
         lines.place[hole, EDGE], lines.place[hole, TURN] = other, its_turn
         lines.came[hole] = lines.came[hole - 1]
@@ -54,30 +67,38 @@ def join(layout: Layout, state: State, edge: int, iteration: int, now: float) ->
     lines.place[hole, EDGE], lines.place[hole, TURN] = edge, turn
     lines.came[hole] = now
     if tally[JOINED] == tally[LEFT]:  # nobody stood there
-        _call(state, channel)
+        _call(lines, length, channel)
     tally[JOINED] += 1
 
 
-@apart
+@inlined
 def leave(layout: Layout, state: State, edge: int) -> None:
     """Take in that the flow of ``edge`` whose turn it was has ended."""
-    channel = layout.channel[edge]
-    tally = state.lines.tally[channel]
-    tally[LEFT] += 1
-    if tally[JOINED] > tally[LEFT]:
-        _call(state, channel)
+    _leave(state.lines, state.length, layout.channel[edge])
 
 
 @apart
+def _leave(lines: Lines, length: Ints, channel: int) -> None:
+    tally = lines.tally[channel]
+    tally[LEFT] += 1
+    if tally[JOINED] > tally[LEFT]:
+        _call(lines, length, channel)
+
+
+@inlined
 def give_turns(state: State) -> None:
     """Let the first flow in the line of every free channel become active.
 
     To be called when nothing else happens at this instant any more.
     """
-    for i in range(state.length[CALLING]):
-        tally = state.lines.tally[state.lines.calling[i]]
-        place = tally[FIRST] + tally[ADMITTED]
-        state.waiting[state.length[WAITING]] = state.lines.place[place, EDGE]
-        state.length[WAITING] += 1
+    _give_turns(state.lines, state.waiting, state.length)
+
+
+@apart
+def _give_turns(lines: Lines, waiting: Ints, length: Ints) -> None:
+    for i in range(length[CALLING]):
+        tally = lines.tally[lines.calling[i]]
+        waiting[length[WAITING]] = lines.place[tally[FIRST] + tally[ADMITTED], EDGE]
+        length[WAITING] += 1
         tally[ADMITTED] += 1
-    state.length[CALLING] = 0
+    length[CALLING] = 0

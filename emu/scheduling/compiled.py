@@ -136,6 +136,7 @@ def hot(function: _Function) -> _Function:
 def apart(function: _Function) -> _Function:
     """Compile as `hot`, callable from compiled code only: what few jobs need.
 
-    Inlined into the event loop, slots cost jobs without any 6 % of their time.
+    Inlined into the event loop, slots cost jobs without any 6 % of their time. To be
+    given the arrays that it uses: a call with all of layout and state is 10 KB of code.
     """
     return _jit(function, _nrt=False, no_cpython_wrapper=True)

@@ -21,15 +21,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from emu.scheduling import slots
 from emu.scheduling.channels import has_channel, join, leave
-from emu.scheduling.compiled import apart, inlined
+from emu.scheduling.compiled import inlined
 from emu.scheduling.service_clocks import advance, close_first, open_flow
 from emu.scheduling.state import (
     BEGUN,
     BLOCK,
     GONE,
     OPENED,
-    QUEUED,
     TIE,
     WAITING,
     WOKEN,
@@ -248,26 +248,15 @@ def settle(layout: Layout, state: State, volumes: Floats, now: float) -> None:
     """
     _open_waiting(layout, state, volumes, now)
     if layout.pool_slots.size > 0:
-        _queue_for_slots(layout, state, now)
+        slots.queue_up(layout, state, now)
+    _start_woken(layout, state, now)
+
+
+@inlined
+def _start_woken(layout: Layout, state: State, now: float) -> None:
     for i in range(state.length[WOKEN]):
         _start(layout, state, state.woken[i], now)
     state.length[WOKEN] = 0
-
-
-@apart
-def _queue_for_slots(layout: Layout, state: State, now: float) -> None:
-    """Keep of the woken tasks those that need no slot; the others wait for theirs."""
-    kept = 0
-    for i in range(state.length[WOKEN]):
-        task = state.woken[i]
-        if layout.takes[task] < 0:
-            state.woken[kept] = task
-            kept += 1
-            continue
-        state.queued[state.length[QUEUED]] = task
-        state.length[QUEUED] += 1
-        state.came[task] = now
-    state.length[WOKEN] = kept
 
 
 @inlined
@@ -281,40 +270,13 @@ def _start(layout: Layout, state: State, task: int, now: float) -> None:
 
 
 @inlined
-def _is_before(state: State, task: int, other: int) -> bool:
-    """Tell whether ``task`` has come to wait for a slot before ``other``.
-
-    Of those that came at one instant the lower iteration is first, then the task that
-    stands first in the job.
-    """
-    if abs(state.came[task] - state.came[other]) > TIE * state.came[other]:
-        return bool(state.came[task] < state.came[other])
-    if state.started[task] != state.started[other]:
-        return bool(state.started[task] < state.started[other])
-    return task < other
-
-
-@apart
 def grant_slots(layout: Layout, state: State, now: float) -> bool:
-    """Start the tasks that get a slot, first come first served; tell if there are any.
+    """Start the tasks that get a slot; tell if there are any.
 
     To be called when nothing else happens at this instant any more: all that come at
     one instant are known then.
     """
-    granted = False
-    while True:
-        place = -1
-        for i in range(state.length[QUEUED]):
-            task = state.queued[i]
-            if state.free[layout.takes[task]] > 0 and (
-                place < 0 or _is_before(state, task, state.queued[place])
-            ):
-                place = i
-        if place < 0:
-            return granted
-        task = state.queued[place]
-        state.length[QUEUED] -= 1
-        state.queued[place] = state.queued[state.length[QUEUED]]
-        state.free[layout.takes[task]] -= 1
-        _start(layout, state, task, now)
-        granted = True
+    slots.grant(layout, state)
+    granted = bool(state.length[WOKEN] > 0)
+    _start_woken(layout, state, now)
+    return granted

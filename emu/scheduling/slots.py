@@ -1,0 +1,90 @@
+"""Slots: tasks of a machine that share a pool, first come first served.
+
+Of those that came at one instant the lower iteration is first, then the task that
+stands first in the job.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.scheduling.compiled import apart, inlined
+from emu.scheduling.state import QUEUED, TIE, WOKEN, State
+
+if TYPE_CHECKING:
+    from emu.scheduling.compiled_problem import Floats, Ints, Layout
+
+
+@inlined
+def queue_up(layout: Layout, state: State, now: float) -> None:
+    """Keep of the woken tasks those that need no slot; the others wait for theirs."""
+    _queue_up(layout.takes, state.woken, state.queued, state.came, state.length, now)
+
+
+@apart
+def _queue_up(
+    takes: Ints, woken: Ints, queued: Ints, came: Floats, length: Ints, now: float
+) -> None:
+    kept = 0
+    for i in range(length[WOKEN]):
+        task = woken[i]
+        if takes[task] < 0:
+            woken[kept] = task
+            kept += 1
+        else:
+            queued[length[QUEUED]] = task
+            length[QUEUED] += 1
+            came[task] = now
+    length[WOKEN] = kept
+
+
+@inlined
+def _is_before(came: Floats, started: Ints, task: int, other: int) -> bool:
+    """Tell whether ``task`` has come to wait for a slot before ``other``."""
+    if abs(came[task] - came[other]) > TIE * came[other]:
+        return bool(came[task] < came[other])
+    if started[task] != started[other]:
+        return bool(started[task] < started[other])
+    return task < other
+
+
+@inlined
+def grant(layout: Layout, state: State) -> None:
+    """Wake the waiting tasks that get a slot, none of which runs yet."""
+    _grant(
+        layout.takes,
+        state.free,
+        state.queued,
+        state.came,
+        state.started,
+        state.woken,
+        state.length,
+    )
+
+
+@apart
+def _grant(
+    takes: Ints,
+    free: Ints,
+    queued: Ints,
+    came: Floats,
+    started: Ints,
+    woken: Ints,
+    length: Ints,
+) -> None:
+    while True:
+        place = -1
+        for i in range(length[QUEUED]):
+            task = queued[i]
+            if free[takes[task]] > 0 and (
+                place < 0 or _is_before(came, started, task, queued[place])
+            ):
+                place = i
+        if place < 0:
+            return
+        task = queued[place]
+        length[QUEUED] -= 1
+        queued[place] = queued[length[QUEUED]]
+        free[takes[task]] -= 1
+        woken[length[WOKEN]] = task
+        length[WOKEN] += 1
