@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutation.campaign import Fault, attempt, faults, planted
+from tools.mutation.campaign import Fault, Outcome, attempt, faults, planted
+from tools.mutation.outcomes import append, killed
 
 ROOT = Path(__file__).parents[2]
 FAULT = Fault(
@@ -75,3 +76,16 @@ def test_fates(copy: Path, new: str, fate: str, seen_by: str) -> None:
 
 def test_a_text_that_is_gone_is_no_kill(copy: Path) -> None:
     assert attempt(copy, replace(FAULT, old="one * other")).fate == "gone"
+
+
+def test_a_campaign_goes_on_with_what_is_not_killed(tmp_path: Path) -> None:
+    other = replace(FAULT, new="one + 2 * other")
+    table = tmp_path / "out.csv"
+    dead = Outcome(FAULT, "killed", "tests/test_sums.py::test_more", 1.5)
+
+    assert killed(table, [FAULT, other]) == []
+    append(table, Outcome(other, "alive", "", 2.0))
+    append(table, dead)
+
+    assert killed(table, [FAULT, other]) == [dead]
+    assert killed(table, [other]) == []

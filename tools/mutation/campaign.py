@@ -159,7 +159,8 @@ def campaign(
     free: SimpleQueue[Path] = SimpleQueue()
     first, *others = copies
     copy_tree(root, first)
-    subprocess.run([sys.executable, first / "tools/warm"], check=True)
+    if not all(fault.compiled for fault in chosen):
+        subprocess.run([sys.executable, first / "tools/warm"], check=True)
     for copy in others:
         shutil.copytree(first, copy, dirs_exist_ok=True)
     for copy in copies:
