@@ -254,18 +254,24 @@ def _new_lines(layout: Layout) -> Lines:
 
 
 @compiled
-def new_state(layout: Layout, after: Floats, columns: int) -> State:
-    """Return the state before anything starts; log ``columns`` iterations, all or 0.
+def _rows(layout: Layout) -> tuple[Ints, Floats, Ints, Ints, Floats]:
+    """Return numbers and times of tasks, numbers of edges, numbers and more of groups.
 
-    Most arrays are rows of a few: an allocation takes 40 ns, and a placement search
-    makes ten thousand states.
+    Most arrays of a state are rows of these: an allocation takes 40 ns, and a placement
+    search makes ten thousand states.
     """
     tasks, edges, groups = layout.rounds.size, layout.source.size, layout.slot.size - 1
     of_task, of_edge = np.zeros((7, tasks), np.int64), np.zeros((8, edges), np.int64)
     of_group, clock = np.zeros((3, groups), np.int64), np.zeros((4, groups))
-    time = np.zeros((2, tasks))
     of_edge[0] = layout.lag
     clock[0] = np.inf
+    return of_task, np.zeros((2, tasks)), of_edge, of_group, clock
+
+
+@compiled
+def new_state(layout: Layout, after: Floats, columns: int) -> State:
+    """Return the state before anything starts; log ``columns`` iterations, all or 0."""
+    of_task, time, of_edge, of_group, clock = _rows(layout)
     return State(
         started=of_task[0],
         ended=of_task[1],
@@ -286,19 +292,19 @@ def new_state(layout: Layout, after: Floats, columns: int) -> State:
         length=np.zeros(10, np.int64),
         active=of_group[0],
         touched=of_group[1],
-        is_touched=np.zeros(groups, np.bool_),
+        is_touched=np.zeros(of_group.shape[1], np.bool_),
         shared=of_group[2],
         service=clock[1],
         since=clock[2],
         rate=clock[3],
         finish=clock[0],
-        soonest=np.full(-(-groups // BLOCK), np.inf),
-        base=np.zeros(edges),
+        soonest=np.full(-(-of_group.shape[1] // BLOCK), np.inf),
+        base=np.zeros(layout.source.size),
         mark=np.empty(layout.slot[-1]),
         mark_edge=np.empty(layout.slot[-1], np.int64),
         degree=np.zeros(layout.capacity.size, np.int64),
         share=np.zeros(layout.capacity.size),
-        scratch=_new_scratch(groups, layout.capacity.size),
+        scratch=_new_scratch(of_group.shape[1], layout.capacity.size),
         log=_new_log(layout, columns),
         lines=_new_lines(layout),
         after=after,
