@@ -82,7 +82,10 @@ def import_command(
         typer.echo(f"  {note}")
     if facts["parts"]:
         typer.echo(f"  {facts['parts']} parts of its own: job.partitioner: imported")
-    typer.echo(f"next: job.dataset: {name} in a scenario of system: dgtp")
+    typer.echo(
+        f"next: job.dataset: {name} in a scenario of system: dgtp; "
+        "emu init demo copies one to edit"
+    )
 
 
 class Action(StrEnum):

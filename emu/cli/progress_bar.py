@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from typing_extensions import override
 
 from emu.coordinator import Observer
-from emu.network import format_address
+from emu.network import format_address, is_loopback
 from emu.units import format_rate
 
 if TYPE_CHECKING:
@@ -71,8 +71,12 @@ class ProgressLine(Observer):
             # One that was given is known there; logs of CI would keep it.
             given = token == os.environ.get("EMU_TOKEN")
             secret = "EMU_TOKEN=$EMU_TOKEN" if given else f"EMU_TOKEN={token}"
+            # What others would reach there is themselves.
+            where = "on each host run"
+            if is_loopback(host):
+                where = "on this host run (for others: --listen HOST:PORT)"
             self._progress.console.print(
-                f"waiting for {self._agents} agents, on each host run:\n"
+                f"waiting for {self._agents} agents, {where}:\n"
                 f"    {secret} emu agent {format_address(host, port)}",
                 soft_wrap=True,
                 markup=False,

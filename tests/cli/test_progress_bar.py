@@ -25,3 +25,14 @@ def test_token_of_the_environment_is_not_printed(
 
     assert ("of-this-run" in text.getvalue()) != given
     assert "emu agent [::1]:7001" in text.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("host", "said"), [("127.0.0.1", "--listen HOST:PORT"), ("10.0.0.7", "each host")]
+)
+def test_an_address_that_other_hosts_cannot_reach_is_said(host: str, said: str) -> None:
+    text = io.StringIO()
+    line = ProgressLine(two_machine_example(1)[0].job, Console(file=text), agents=2)
+    line.listening(host, 7001, "of-this-run")
+
+    assert said in text.getvalue()

@@ -257,6 +257,12 @@ def emu(*arguments: str) -> Any:
     return CliRunner().invoke(app, arguments)
 
 
+NEXT = (
+    "next: job.dataset: mine in a scenario of system: dgtp; "
+    "emu init demo copies one to edit"
+)
+
+
 def test_the_commands_bring_in_list_and_clear(tmp_path: Path) -> None:
     edges = written(tmp_path / "e.csv", "0,1\n1,2\n7,7\n")
     options = ("--feature-length", "4", "--classes", "2")
@@ -267,7 +273,7 @@ def test_the_commands_bring_in_list_and_clear(tmp_path: Path) -> None:
         "  1 self-loops were left out",
         "  features of length 4 are made up",
         "  labels of 2 classes are made up",
-        "next: job.dataset: mine in a scenario of system: dgtp",
+        NEXT,
     ]
     again = emu("import", str(edges), "-o", "mine", *options)
     assert "emu data clear mine" in again.output
