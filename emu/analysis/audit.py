@@ -13,6 +13,7 @@ import numpy as np
 
 from emu.analysis import audit_stated
 from emu.analysis.link_load import fluid_bytes, peak_loads, pieces, worst_interval
+from emu.analysis.read_faults import newest_reads
 from emu.analysis.slot_use import slot_faults
 from emu.analysis.violation import (
     AuditReport,
@@ -117,6 +118,7 @@ def audit(
         "(13),(14)": tuple(auditor.port_capacity()),
         "(15)": tuple(audit_stated.makespan_of(schedule, makespan, tolerance)),
         "slots": tuple(auditor.slots()),
+        "reads": (newest_reads(schedule, tolerance),),
     }
     found: list[Violation] = []
     checked: dict[str, int] = {}

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.scheduling.codes import OES
 from emu.scheduling.compiled import compiled
 from emu.scheduling.compiled_problem import job_arrays, lay_out, plain
+from emu.scheduling.policies import rate_policy
 from emu.scheduling.remaining_paths import alone, longest_paths
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
     """
     realization.check_shapes(problem.job)
     layout = lay_out(
-        job_arrays(problem.job, problem.cluster, OES, by_flow=False),
+        job_arrays(problem.job, problem.cluster, rate_policy("oes")),
         np.array(problem.placement.machine_of, dtype=np.int64),
     )
     times, volumes = plain(realization.times), plain(realization.volumes)

@@ -40,6 +40,7 @@ class Flow:
     path_after: float = 0.0
     rate: float = 0.0
     alone: float = 0.0
+    job: str = ""
 
     def key(self, first: float) -> tuple[float, int, tuple[str, str]]:
         """Return what flows are sorted by."""
@@ -135,6 +136,39 @@ def water_fill(
 def maxmin(flows: list[Flow], capacity: Capacities) -> None:
     """Fill with equal weights."""
     water_fill(flows, capacity, lambda _: 1.0)
+
+
+def oes_by_job(flows: list[Flow], capacity: Capacities) -> None:
+    """Give each flow the least, over its links, of its equal part of its job's."""
+    for flow in flows:
+        parts = []
+        for p in flow.hops:
+            there = [other for other in flows if p in other.hops]
+            jobs, own = {f.job for f in there}, [f for f in there if f.job == flow.job]
+            parts.append(capacity[p] / len(jobs) / len(own))
+        flow.rate = min(parts)
+
+
+def maxmin_by_job(flows: list[Flow], capacity: Capacities) -> None:
+    """Raise all rates together until a job's part of a link is full.
+
+    Jobs with rising flows have equal parts of what the others there do not use.
+    """
+    rising = list(flows)
+    while rising:
+        steps = []
+        for p, job in {(p, f.job) for f in rising for p in f.hops}:
+            jobs = {f.job for f in rising if p in f.hops}
+            still = [f for f in flows if p in f.hops and f not in rising]
+            others = sum(f.rate for f in still if f.job not in jobs)
+            own = sum(f.rate for f in still if f.job == job)
+            part = (capacity[p] - others) / len(jobs)
+            count = sum(p in f.hops and f.job == job for f in rising)
+            steps.append((max(part - own, 0.0) / count, p, job))
+        level, port, job = min(steps)
+        for flow in [f for f in rising if port in f.hops and f.job == job]:
+            flow.rate = level
+            rising = [f for f in rising if f is not flow]
 
 
 def natural(name: str) -> str:
@@ -298,6 +332,8 @@ POLICIES: dict[str, Callable[[list[Flow], Capacities], None]] = {
     "oes": oes,
     "maxmin": maxmin,
     "none": maxmin,
+    "oes_by_job": oes_by_job,
+    "maxmin_by_job": maxmin_by_job,
     "fifo": fifo,
     "oes_cp": oes_cp,
     "weighted_maxmin": weighted_maxmin,

@@ -124,5 +124,6 @@ def _flow(
     rank = natural(tasks[edge.destination].name), natural(tasks[edge.source].name)
     flow = Flow(e, n + edge.lag, rank, hops, volume, volume)
     flow.ready, flow.path_after = float(schedule.flow_ready[event]), paths[event]
+    flow.job = tasks[edge.source].job_name
     flow.alone = min(stated_capacities(problem)[link] for link in hops)
     return flow

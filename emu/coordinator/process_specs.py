@@ -38,6 +38,7 @@ def describe_edge(problem: Problem, edge: int, *, incoming: bool) -> dict[str, A
         "peer_kind": peer.kind,
         "peer_process": peer.process_name,
         "lag": there.lag,
+        "latest": there.latest,
         "sent": job.flow_counts[edge],
         "shaped": bool(problem.hops[edge]),
     }

@@ -29,9 +29,16 @@ class Recorder:
     volumes
         Bytes that were announced of every flow, shape (edges, iterations): those of
         the scheduler, which go on changing.
+    reads
+        What edges that read the newest have read, likewise; no rows where none does.
     """
 
-    def __init__(self, problem: Problem, volumes: NDArray[np.float64]) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        volumes: NDArray[np.float64],
+        reads: NDArray[np.int64],
+    ) -> None:
         job = problem.job
         self._problem = problem
         tasks, edges, iterations = len(job.tasks), len(job.edges), job.iterations
@@ -40,7 +47,7 @@ class Recorder:
         self._activated = np.full((edges, iterations), np.nan)
         self.arrivals = np.full((edges, iterations), np.nan)
         self._ended = np.full((edges, iterations), np.nan)
-        self._volumes = volumes
+        self._volumes, self._reads = volumes, reads
         self.task_settled = np.full((tasks, iterations), np.nan)
         self._flow_settled = np.full((edges, iterations), np.nan)
         # 32 bytes per rate; the arrays of each instant were 1 kB per event of a run.
@@ -121,6 +128,7 @@ class Recorder:
             flow_end=end,
             flow_bytes=np.where(sent, self._volumes, np.nan),
             rates=self.rates(),
+            reads=self._reads if self._reads.size else None,
         )
 
     def _flow_times(

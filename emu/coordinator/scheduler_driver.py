@@ -213,8 +213,9 @@ class SchedulerDriver:
         if news:
             self._outlet.publish(newest(news))
         for decisions in decided:
-            for task, iteration in decisions.tasks:
-                self._outlet.run_task(RunTask(task, iteration, decisions.time))
+            for task, n in decisions.tasks:
+                reads = self._scheduler.reads.of(task, n)
+                self._outlet.run_task(RunTask(task, n, decisions.time, reads))
 
 
 def _gate_ended(gate: int, iteration: int, start: float, end: float) -> TaskEnded:

@@ -48,7 +48,7 @@ def check_network(scenario: Scenario) -> None:
     ScenarioError
         Names the key.
     """
-    policy = scenario.schedule.policy
+    policy = scenario.schedule.rule
     if scenario.emulation.network != "kernel":
         return
     if scenario.emulation.flow_ends == "fluid":

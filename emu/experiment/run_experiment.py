@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -120,7 +120,10 @@ def carry_out(
         )
     else:
         run = emulate(problem, policy, settings, expected, log=log, observer=observer)
-    replayed = simulate(problem, run.realization, policy, profile=experiment.expected)
+    replayed = replace(  # what is read changes no time: it reads what the run did
+        simulate(problem, run.realization, policy, profile=experiment.expected),
+        reads=run.schedule.reads,
+    )
     predicted = experiment.simulate()
     scale = settings.time_scale
     result = summary(experiment, run, replayed, predicted, scale)

@@ -107,6 +107,9 @@ class Edge:
         Its flows go one after the other with those of all edges of this channel, in
         the order in which they got ready; empty for none. What is handed over within a
         machine, and order alone, waits for no channel.
+    latest
+        Whether the destination reads the newest iteration that has arrived when it
+        starts, n - lag at the least, instead of n - lag itself.
     """
 
     source: int
@@ -114,6 +117,7 @@ class Edge:
     lag: int = 0
     credit: bool = False
     channel: str = ""
+    latest: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,10 +134,10 @@ class Job:
     ------
     ValueError
         When all tasks are gates, there are no iterations, a name occurs twice, an edge
-        points nowhere, has a negative lag or is a loop without lag, edges without lag
-        form a cycle, tasks of one process are pinned to different machines, or a
-        process is called as a task of another one, or a slowness is not positive and
-        finite.
+        points nowhere, has a negative lag, is a loop without lag or a credit that
+        reads the newest, edges without lag form a cycle, tasks of one process are
+        pinned to different machines, or a process is called as a task of another one,
+        or a slowness is not positive and finite.
     """
 
     tasks: tuple[Task, ...]
@@ -176,6 +180,8 @@ class Job:
         for name, edge in zip(self.edge_names, self.edges, strict=True):
             if edge.lag < 0:
                 raise ValueError(f"edge {name}: lag {edge.lag} is negative")
+            if edge.credit and edge.latest:
+                raise ValueError(f"edge {name} is a credit: there is nothing to read")
 
     def _check_acyclic(self) -> None:
         waiting = [0] * len(self.tasks)

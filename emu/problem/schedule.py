@@ -55,6 +55,10 @@ class Schedule:
         Bytes, same shape, NaN where nothing is sent.
     rates
         Assigned rates, or None when they were not recorded.
+    reads
+        Which iteration of the source every iteration of the destination read, -1 where
+        none had arrived, int64, shape (edges, iterations); of edges that read the
+        newest, -1 on others. None where the job has no such edge.
     """
 
     problem: Problem
@@ -65,6 +69,7 @@ class Schedule:
     flow_end: NDArray[np.float64]
     flow_bytes: NDArray[np.float64]
     rates: RateHistory | None = None
+    reads: NDArray[np.int64] | None = None
 
     @override
     def __repr__(self) -> str:
@@ -96,7 +101,8 @@ class Schedule:
         ``{"makespan", "tasks": [{"task", "iteration", "start", "end"}], "flows":
         [{"edge", "from", "to", "iteration", "ready", "start", "end", "bytes"}]}``;
         flows are those between two machines, ``edge`` is their edge by name,
-        ``iteration`` is that of the source.
+        ``iteration`` is that of the source. Where edges read the newest, ``reads``
+        has a row for each by name: see `Schedule.reads`.
         """
         job = self.problem.job
         tasks = [
@@ -132,4 +138,15 @@ class Schedule:
                 strict=True,
             )
         ]
-        return {"makespan": self.makespan, "tasks": tasks, "flows": flows}
+        reads = {} if self.reads is None else {"reads": self._reads()}
+        return {"makespan": self.makespan, "tasks": tasks, "flows": flows, **reads}
+
+    def _reads(self) -> dict[str, list[int]]:
+        job = self.problem.job
+        if self.reads is None:
+            return {}
+        return {
+            job.edge_names[e]: self.reads[e, : job.rounds[edge.destination]].tolist()
+            for e, edge in enumerate(job.edges)
+            if edge.latest
+        }

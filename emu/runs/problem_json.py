@@ -62,6 +62,7 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
                 "lag": edge.lag,
                 "credit": edge.credit,
                 "channel": edge.channel,
+                "latest": edge.latest,
             }
             for edge in job.edges
         ],
@@ -128,6 +129,7 @@ def problem_from_json(data: Any, path: str) -> Problem:
                     edge["lag"],
                     edge["credit"],
                     edge.get("channel", ""),
+                    edge.get("latest", False),
                 )
                 for edge in data["edges"]
             ),
@@ -188,6 +190,7 @@ def schedule_from_json(problem: Problem, data: dict[str, Any], path: str) -> Sch
             lambda row: remote_edge(problem, row),
             ("ready", "start", "end", "bytes"),
         )
+        reads = _reads(job, data.get("reads", {}))
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise DataError(
             f"not a schedule of this problem: {error}", path=path
@@ -199,7 +202,22 @@ def schedule_from_json(problem: Problem, data: dict[str, Any], path: str) -> Sch
             f"task {job.tasks[task].name} iteration {iteration} is missing", path=path
         )
     _hand_over(problem, end, ready, began, over, size)
-    return Schedule(problem, start, end, ready, began, over, size)
+    return Schedule(problem, start, end, ready, began, over, size, reads=reads)
+
+
+def _reads(job: Job, rows: dict[str, list[int]]) -> NDArray[np.int64] | None:
+    """Return `Schedule.reads` of the rows of ``reads``.
+
+    Raises
+    ------
+    KeyError, ValueError
+        When an edge is unknown or its row has another length.
+    """
+    latest = {e: edge for e, edge in enumerate(job.edges) if edge.latest}
+    reads = np.full((len(job.edges), job.iterations), -1)
+    for e, edge in latest.items():
+        reads[e, : job.rounds[edge.destination]] = rows[job.edge_names[e]]
+    return reads if latest else None
 
 
 def edge_name(row: dict[str, Any]) -> str:

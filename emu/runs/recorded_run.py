@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -200,16 +200,7 @@ def load_run(path: str | Path) -> RecordedRun:
 
 def with_rates(schedule: Schedule, rates: RateHistory) -> Schedule:
     """Return ``schedule`` with its rate history."""
-    return Schedule(
-        schedule.problem,
-        schedule.task_start,
-        schedule.task_end,
-        schedule.flow_ready,
-        schedule.flow_start,
-        schedule.flow_end,
-        schedule.flow_bytes,
-        rates,
-    )
+    return replace(schedule, rates=rates)
 
 
 def with_simulated_rates(run: RecordedRun) -> Schedule:
@@ -300,8 +291,11 @@ def _problem(path: Path) -> Problem:
     job = problem.job
     fitting = [type(job.iterations) is int]
     fitting += [type(t.name) is type(t.kind) is str for t in job.tasks]
-    fitting += [type(e.lag) is int and type(e.credit) is bool for e in job.edges]
     fitting += [type(e.channel) is str for e in job.edges]
+    fitting += [
+        type(e.lag) is int and type(e.credit) is type(e.latest) is bool
+        for e in job.edges
+    ]
     if not all(fitting):
         raise DataError("is no problem: a value is of another type", path=str(path))
     return problem

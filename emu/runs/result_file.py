@@ -29,7 +29,7 @@ def result_of(
     return {
         **schedule.to_json(),
         "emulated": emulated,
-        "policy": scenario.schedule.policy,
+        "policy": scenario.schedule.rule,
         "placement": schedule.problem.machine_of_task,
         "scenario": scenario.to_json(),
     }

@@ -161,7 +161,7 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
         own.name,
         schedule,
         ROUNDING,
-        str(own.schedule.policy),
+        own.schedule.rule,
         _makespan(read_json(path / "result.json" if path.is_dir() else path)),
         times=None if realization is None else realization.times,
         volumes=None if realization is None else realization.volumes,
@@ -228,7 +228,7 @@ def _rule(run: RecordedRun, stated: Scenario | None) -> str:
     """Return the rule that the scenario states; the run's own word if it chose one."""
     if stated is None or stated.schedule.policy == "portfolio":
         return run.policy
-    return str(stated.schedule.policy)
+    return stated.schedule.rule
 
 
 def _evidence(

@@ -17,6 +17,7 @@ from emu.scenario.p3_errors import replica_errors
 from emu.scenario.p3_section import P3JobSection
 from emu.scenario.pins import pin_errors, pinned, pins_too_large
 from emu.scenario.suggestion import nearest
+from emu.scheduling import RATE_POLICIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -90,6 +91,13 @@ def _hosts(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         if name not in names:
             problem = f"no machine {name!r}, {nearest(name, names)}"
             yield ("emulation", "hosts", name), problem
+
+
+def _share(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    schedule = scenario.schedule
+    if schedule.rule not in RATE_POLICIES:
+        problem = f"by job there are oes and maxmin, policy is {schedule.policy}"
+        yield ("schedule", "share"), problem
 
 
 def _job(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
@@ -263,6 +271,7 @@ def _rooms(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 #: on those before it.
 _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"cluster"}, _machines),
+    ({"schedule"}, _share),
     ({"cluster"}, _cluster_errors),
     ({"cluster", "emulation"}, _hosts),
     ({"cluster", "job"}, _job),

@@ -51,6 +51,9 @@ def _flows(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
             if name in gates and _brings(flow.volume):
                 problem = f"no bytes come to or leave the gate {name!r}, write 0 B"
                 yield (*trail, "volume"), problem
+            if name in gates and flow.reads == "latest":
+                problem = f"no process runs the gate {name!r}: nothing is read, remove"
+                yield (*trail, "reads"), problem
             if name in gates and flow.channel:
                 problem = f"nothing is sent to or from the gate {name!r}, remove this"
                 yield (*trail, "channel"), problem

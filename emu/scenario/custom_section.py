@@ -83,6 +83,9 @@ class FlowSection(Section):
     """Flows of one channel go one after the other in the order in which they got ready,
     as on one TCP connection, also between different machines; within a machine none
     waits."""
+    reads: Literal["each", "latest"] = "each"
+    """``each``: ``to`` reads n - lag. ``latest``: the newest that has arrived when it
+    starts, n - lag at the least."""
 
 
 class AllReduceSection(Section):
@@ -161,6 +164,7 @@ class CustomJobSection(Section):
                 flow.volume,
                 flow.lag,
                 flow.channel or "",
+                latest=flow.reads == "latest",
             )
             for flow in self.flows
         ]

@@ -52,7 +52,7 @@ class Experiment:
     @property
     def policy(self) -> str:
         """Rate policy of the scenario."""
-        return str(self.scenario.schedule.policy)
+        return self.scenario.schedule.rule
 
     @property
     def expected(self) -> Profile:

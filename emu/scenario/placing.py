@@ -48,7 +48,7 @@ def place(
         options = {
             "transfers": section.iterations,
             "iterations": min(section.simulated_iterations, job.iterations),
-            "policy": scenario.schedule.policy,
+            "policy": scenario.schedule.rule,
         }
     if section.policy == "etp":
         options |= {

@@ -90,6 +90,14 @@ class ScheduleSection(Section):
     policy: RatePolicy = "oes"
     """``oes`` of the paper, ``maxmin``, ``none`` (TCP shares the emulated NICs), or any
     other policy of `emu.scheduling`."""
+    share: Literal["flow", "job"] = "flow"
+    """``job``: under ``oes`` and ``maxmin`` every port is divided among the jobs with
+    flows there, then among the flows of each."""
+
+    @property
+    def rule(self) -> str:
+        """The name of the rate policy, by job or not."""
+        return f"{self.policy}_by_job" if self.share == "job" else self.policy
 
 
 class EmulationSection(Section):

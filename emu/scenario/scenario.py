@@ -106,7 +106,7 @@ class Scenario(Section):
         return (
             f"<Scenario {self.name}: {len(self.cluster.named())} machines, "
             f"{what}, placement {self.placed_by}, "
-            f"rates {self.schedule.policy}>"
+            f"rates {self.schedule.rule}>"
         )
 
     __str__ = __repr__

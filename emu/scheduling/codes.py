@@ -16,3 +16,5 @@ OMCOFLOW_WC: Final = 8
 OMCOFLOW_GAMMA: Final = 9
 SEBF_MADD: Final = 10
 FIFO: Final = 11
+OES_BY_JOB: Final = 12
+MAXMIN_BY_JOB: Final = 13

@@ -16,12 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.problem.links import IN, OUT
-from emu.problem.slots import slot_names, slots_on
 from emu.problem.slowness import slowness
 from emu.scheduling.compiled import compiled, inlined
+from emu.scheduling.job_lists import (
+    channels_of,
+    listed_by_owner,
+    owners_of,
+    pools_by_name,
+    topological,
+)
 
 if TYPE_CHECKING:
     from emu.problem import Cluster, Job
+    from emu.scheduling.policies import Policy
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -54,12 +61,18 @@ class JobArrays(NamedTuple):
         Whether the policy tells flows over the same hops apart.
     source, destination, lag
         Of every edge.
+    owner
+        Which of several jobs every edge is of, where the policy divides ports among
+        them (`Policy.by_job`); else empty.
     rank
         Place of every edge in the order that breaks ties, see `Job.edge_ranks`.
     control
         Whether the edge carries no bytes, see `Job.control`.
     channel
         Channel of every edge, -1 for none; empty where there is no channel.
+    latest
+        Whether its destination reads the newest, see `Edge.latest`; empty where no
+        edge is so.
     out_start, out_edge, in_start, in_edge
         Edges out of and into every task.
     order
@@ -84,9 +97,11 @@ class JobArrays(NamedTuple):
     source: Ints
     destination: Ints
     lag: Ints
+    owner: Ints
     rank: Ints
     control: NDArray[np.bool_]
     channel: Ints
+    latest: NDArray[np.bool_]
     out_start: Ints
     out_edge: Ints
     in_start: Ints
@@ -109,6 +124,9 @@ class Layout(NamedTuple):
 
     Parameters
     ----------
+    jobs, owner
+        Number of jobs that ports are divided among, and the job of every group; 0 and
+        empty where they are not.
     group
         Group of every edge, -1 where it delivers at once (one machine, or control).
     slot
@@ -121,6 +139,9 @@ class Layout(NamedTuple):
         Pool that every task takes a slot of, and gives one back to, -1 for none.
     pool_slots
         Slots of every pool; empty where nothing is limited.
+    last
+        Whether every task starts when nothing else happens at an instant any more: it
+        takes a slot or reads the newest. Empty where none does.
     """
 
     iterations: int
@@ -132,12 +153,15 @@ class Layout(NamedTuple):
     lag: Ints
     rank: Ints
     channel: Ints
+    latest: NDArray[np.bool_]
     out_start: Ints
     out_edge: Ints
     in_start: Ints
     in_edge: Ints
     order: Ints
     capacity: Floats
+    jobs: int
+    owner: Ints
     group: Ints
     slot: Ints
     hop_start: Ints
@@ -147,77 +171,39 @@ class Layout(NamedTuple):
     takes: Ints
     frees: Ints
     pool_slots: Ints
+    last: NDArray[np.bool_]
 
 
-def _lists(owner: Ints, owners: int) -> tuple[Ints, Ints]:
-    """Return ``start, entry`` of the positions in ``owner``, listed by owner."""
-    start = np.zeros(owners + 1, dtype=np.int64)
-    np.cumsum(np.bincount(owner, minlength=owners), out=start[1:])
-    return start, np.argsort(owner, kind="stable").astype(np.int64)
-
-
-def _topological(job: Job) -> Ints:
-    """Return the tasks, each behind the sources of its in-edges without lag."""
-    waiting = np.zeros(len(job.tasks), dtype=np.int64)
-    followers: list[list[int]] = [[] for _ in job.tasks]
-    for edge in job.edges:
-        if edge.lag == 0:
-            waiting[edge.destination] += 1
-            followers[edge.source].append(edge.destination)
-    order = [task for task, count in enumerate(waiting) if count == 0]
-    for task in order:  # grows while it is walked
-        for follower in followers[task]:
-            waiting[follower] -= 1
-            if waiting[follower] == 0:
-                order.append(follower)
-    return np.array(order, dtype=np.int64)
-
-
-def _slots(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints]:
-    names = {name: i for i, name in enumerate(slot_names(job))}
-    taken = [names.get(task.takes, -1) for task in job.tasks]
-    freed = [names.get(task.gives_back, -1) for task in job.tasks]
-    slots = np.full((len(cluster.machines), len(names)), -1, dtype=np.int64)
-    for m, machine in enumerate(cluster.machines):
-        for name, number in slots_on(machine, job).items():
-            if name in names:
-                slots[m, names[name]] = number
-    return np.array(taken, np.int64), np.array(freed, np.int64), slots
-
-
-def _channels(job: Job) -> Ints:
-    known = {name: i for i, name in enumerate(job.channels)}
-    channel = [known.get(edge.channel, -1) for edge in job.edges if known]
-    return np.array(channel, dtype=np.int64)
-
-
-def job_arrays(job: Job, cluster: Cluster, policy: int, *, by_flow: bool) -> JobArrays:
-    """Return the arrays of ``job`` on ``cluster``, see `Policy.code`, `by_flow`."""
+def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
+    """Return the arrays of ``job`` on ``cluster``."""
     source = np.array([edge.source for edge in job.edges], dtype=np.int64)
     destination = np.array([edge.destination for edge in job.edges], dtype=np.int64)
     links = cluster.links
+    latest = np.array([edge.latest for edge in job.edges], dtype=np.bool_)
     return JobArrays(
         job.iterations,
-        policy,
-        by_flow,
+        policy.code,
+        policy.by_flow,
         np.array(job.rounds, dtype=np.int64),
         np.array(job.flow_counts, dtype=np.int64),
         source,
         destination,
         np.array([edge.lag for edge in job.edges], dtype=np.int64),
+        owners_of(job) if policy.by_job else source[:0],
         np.array(job.edge_ranks, dtype=np.int64),
         np.array(job.control, dtype=np.bool_),
-        _channels(job),
-        *_lists(source, len(job.tasks)),
-        *_lists(destination, len(job.tasks)),
-        _topological(job),
+        channels_of(job),
+        latest if latest.any() else latest[:0],
+        *listed_by_owner(source, len(job.tasks)),
+        *listed_by_owner(destination, len(job.tasks)),
+        topological(job),
         links.nic,
         links.zone,
         links.route_of,
         links.route_start,
         links.route_port,
         links.capacities,
-        *_slots(job, cluster),
+        *pools_by_name(job, cluster),
         slowness(job, cluster),
     )
 
@@ -246,12 +232,13 @@ def port_at(job: JobArrays, place: int, source: int, destination: int) -> int:
 
 
 @compiled
-def _groups(job: JobArrays, machine_of: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return the group of every edge; the size and the two machines of every group."""
+def _groups(job: JobArrays, machine_of: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Return the group of every edge; size, two machines and job of every group."""
     edges = job.source.size
     group = np.full(edges, -1, np.int64)
     row = np.zeros((4, edges), np.int64)
     size, source, destination = row[0], row[1], row[2]
+    owner = np.empty(job.owner.size, np.int64)
     # The groups out of every machine are chained: a table of all pairs of 3,200
     # machines would take 80 MB.
     newest, before = np.full(job.nic.shape[0], -1, np.int64), row[3]
@@ -261,17 +248,39 @@ def _groups(job: JobArrays, machine_of: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         if job.control[edge] or a == b:
             continue
         known = -1 if job.by_flow else newest[a]
-        while known >= 0 and destination[known] != b:
+        while known >= 0 and (
+            destination[known] != b
+            or (owner.size > 0 and owner[known] != job.owner[edge])
+        ):
             known = before[known]
         if known < 0:
             known = groups
             groups += 1
             source[known], destination[known] = a, b
+            if owner.size > 0:
+                owner[known] = job.owner[edge]
             before[known] = newest[a]
             newest[a] = known
         group[edge] = known
         size[known] += 1
-    return group, size[:groups], source[:groups], destination[:groups]
+    ends = source[:groups], destination[:groups]
+    return group, size[:groups], ends[0], ends[1], owner[:groups]
+
+
+@compiled
+def _hops(job: JobArrays, source: Ints, destination: Ints) -> tuple[Ints, Ints]:
+    """Return the ports between the machines of every group, as ``start, entry``."""
+    start = np.zeros(source.size + 1, np.int64)
+    for g in range(source.size):
+        first, end = route_between(job, source[g], destination[g])
+        start[g + 1] = start[g] + end - first
+    entry = np.empty(start[source.size], np.int64)
+    for g in range(source.size):
+        first, _ = route_between(job, source[g], destination[g])
+        for i in range(start[g], start[g + 1]):
+            place = first + i - start[g]
+            entry[i] = port_at(job, place, source[g], destination[g])
+    return start, entry
 
 
 @compiled
@@ -314,25 +323,30 @@ def _pools(job: JobArrays, machine_of: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 @compiled
-def _hops(job: JobArrays, source: Ints, destination: Ints) -> tuple[Ints, Ints]:
-    """Return the ports that every group crosses, as ``start, entry``."""
-    start = np.zeros(source.size + 1, np.int64)
-    for g in range(source.size):
-        first, end = route_between(job, source[g], destination[g])
-        start[g + 1] = start[g] + end - first
-    hop = np.empty(start[source.size], np.int64)
-    for g in range(source.size):
-        first, _ = route_between(job, source[g], destination[g])
-        for i in range(start[g], start[g + 1]):
-            place = first + i - start[g]
-            hop[i] = port_at(job, place, source[g], destination[g])
-    return start, hop
+def _starting_last(job: JobArrays, takes: Ints, pools: int) -> NDArray[np.bool_]:
+    """Return `Layout.last`."""
+    if pools == 0 and job.latest.size == 0:
+        return np.zeros(0, np.bool_)
+    last = takes >= 0
+    for edge in range(job.latest.size):
+        if job.latest[edge]:
+            last[job.destination[edge]] = True
+    return last
+
+
+@inlined
+def _number_of_jobs(job: JobArrays) -> int:
+    """Return `Layout.jobs`."""
+    most = -1
+    for edge in range(job.owner.size):
+        most = max(most, job.owner[edge])
+    return most + 1
 
 
 @compiled
 def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
     """Return the layout of ``job`` with task j on machine ``machine_of[j]``."""
-    group, size, source, destination = _groups(job, machine_of)
+    group, size, source, destination, owner = _groups(job, machine_of)
     slot = np.zeros(size.size + 1, np.int64)
     for g in range(size.size):
         slot[g + 1] = slot[g] + size[g]
@@ -349,12 +363,15 @@ def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
         lag=job.lag,
         rank=job.rank,
         channel=job.channel,
+        latest=job.latest,
         out_start=job.out_start,
         out_edge=job.out_edge,
         in_start=job.in_start,
         in_edge=job.in_edge,
         order=job.order,
         capacity=job.capacity,
+        jobs=_number_of_jobs(job),
+        owner=owner,
         group=group,
         slot=slot,
         hop_start=hop_start,
@@ -364,4 +381,5 @@ def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
         takes=takes,
         frees=frees,
         pool_slots=pool_slots,
+        last=_starting_last(job, takes, pool_slots.size),
     )

@@ -2,6 +2,8 @@
 
 - (j, n) may start when (j, n - 1) ended and every in-edge delivered iteration n - lag.
   It does so at once or, where it takes a slot, when its turn comes in the pool.
+- On an edge that reads the newest, that is the least: the task reads the newest that
+  has arrived when it starts, and it starts when nothing else happens at its instant.
 - A flow is ready when its source iteration ends, and active when the flow before it on
   its edge has ended too; on a channel, when its turn comes there.
 - Within a machine, and on an edge of control (a credit, or to or from a gate),
@@ -247,7 +249,7 @@ def settle(layout: Layout, state: State, volumes: Floats, now: float) -> None:
     They are appended to ``state.opened`` and ``state.begun``, which the caller empties.
     """
     _open_waiting(layout, state, volumes, now)
-    if layout.pool_slots.size > 0:
+    if layout.last.size > 0:
         slots.queue_up(layout, state, now)
     _start_woken(layout, state, now)
 
@@ -260,9 +262,21 @@ def _start_woken(layout: Layout, state: State, now: float) -> None:
 
 
 @inlined
+def _read_newest(layout: Layout, state: State, task: int) -> None:
+    """Decide what ``task`` reads in the iteration that starts now."""
+    iteration = state.started[task]
+    for i in range(layout.in_start[task], layout.in_start[task + 1]):
+        edge = layout.in_edge[i]
+        if layout.latest[edge]:
+            state.log.reads[edge, iteration] = state.delivered[edge] - 1
+
+
+@inlined
 def _start(layout: Layout, state: State, task: int, now: float) -> None:
     if state.log.task_start.shape[1] > 0:
         state.log.task_start[task, state.started[task]] = now
+    if layout.latest.size > 0:
+        _read_newest(layout, state, task)
     state.started[task] += 1
     _await_inputs(layout, state, task)
     state.begun[state.length[BEGUN]] = task
@@ -274,7 +288,8 @@ def grant_slots(layout: Layout, state: State, now: float) -> bool:
     """Start the tasks that get a slot; tell if there are any.
 
     To be called when nothing else happens at this instant any more: all that come at
-    one instant are known then.
+    one instant are known then. Those that waited for that alone, to read the newest,
+    start as well.
     """
     slots.grant(layout, state)
     granted = bool(state.length[WOKEN] > 0)

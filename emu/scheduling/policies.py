@@ -12,6 +12,10 @@ Where sources are silent, this is our reading:
 - ``fifo``: whatever leaves a machine queues at its NIC in the order in which tasks
   produced it (ties as below), and only the first flow of each queue is sent. Where the
   first flows of several queues meet at an in port they share it max-min fairly.
+- By job: a job has an equal part of a port where it has an active flow. Under
+  ``maxmin_by_job`` it takes what others leave of theirs, and what one of its flows
+  cannot use goes to its other flows there first. With one job these are ``oes`` and
+  ``maxmin``.
 - "Remaining" is of the flow in question. Remaining times are those of the flow alone on
   its hops.
 - Ties are broken by the iteration served, then by the names of the destination and the
@@ -56,6 +60,8 @@ class Policy:
         Whether every flow always gets at least its ``oes`` rate.
     by_flow
         Whether flows over the same hops may have different rates.
+    by_job
+        Whether ports are divided among jobs, then among the flows of each.
     knows
         What it has to know of the flows, besides which are active and where they go.
     looks_ahead
@@ -68,6 +74,7 @@ class Policy:
     source: str
     keeps_theorem: bool = False
     by_flow: bool = True
+    by_job: bool = False
     knows: str = "nothing"
     looks_ahead: bool = False
 
@@ -105,6 +112,22 @@ RATE_POLICIES: dict[str, Policy] = {
             source=_OURS,
             keeps_theorem=True,
             by_flow=False,
+        ),
+        Policy(
+            name="oes_by_job",
+            code=codes.OES_BY_JOB,
+            summary="as oes; ports are divided among jobs, then among their flows",
+            source=_OURS,
+            by_flow=False,
+            by_job=True,
+        ),
+        Policy(
+            name="maxmin_by_job",
+            code=codes.MAXMIN_BY_JOB,
+            summary="as maxmin; ports are divided among jobs, then among their flows",
+            source=_OURS,
+            by_flow=False,
+            by_job=True,
         ),
         Policy(
             name="fifo",

@@ -10,9 +10,11 @@ from emu.scheduling import coflows, priorities
 from emu.scheduling.codes import (
     FIFO,
     MAXMIN,
+    MAXMIN_BY_JOB,
     MRTF,
     MRTF_EXCLUSIVE,
     OES,
+    OES_BY_JOB,
     OES_CP,
     OMCOFLOW_FROZEN,
     OMCOFLOW_GAMMA,
@@ -24,6 +26,7 @@ from emu.scheduling.compiled import compiled, hot, inlined
 from emu.scheduling.remaining_paths import longest_paths, means
 from emu.scheduling.service_clocks import set_rate
 from emu.scheduling.sharing import fill_up, share_equally, share_max_min
+from emu.scheduling.sharing_by_job import share_equally_by_job, share_max_min_by_job
 from emu.scheduling.state import ORDERED, TOUCHED, State
 
 if TYPE_CHECKING:
@@ -128,6 +131,10 @@ def set_rates(layout: Layout, state: State, now: float) -> None:
         share_equally(layout, state, now)
     elif layout.policy == MAXMIN:
         share_max_min(layout, state, now)
+    elif layout.policy == OES_BY_JOB:
+        share_equally_by_job(layout, state, now)
+    elif layout.policy == MAXMIN_BY_JOB:
+        share_max_min_by_job(layout, state, now)
     else:
         _allocate_by_flow(layout, state, now)
     for i in range(state.length[TOUCHED]):

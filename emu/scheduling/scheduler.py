@@ -13,6 +13,7 @@ from emu.problem import Profile
 from emu.scheduling.compiled_problem import job_arrays, lay_out, plain
 from emu.scheduling.event_batch import FULL, IMPOSSIBLE, Ends, pass_instants, room_for
 from emu.scheduling.gates import gates_of
+from emu.scheduling.newest_reads import NewestReads
 from emu.scheduling.policies import rate_policy
 from emu.scheduling.rate_changes import new_rate_changes
 from emu.scheduling.rates import check_rows, expectation
@@ -180,13 +181,12 @@ class Scheduler:
                 raise ValueError(f"{policy} looks ahead: it needs a profile")
             profile = Profile(np.zeros((len(job.tasks), 1)), np.zeros((shape[0], 1)))
         check_rows(job, profile)
-        arrays = job_arrays(job, problem.cluster, rule.code, by_flow=rule.by_flow)
+        arrays = job_arrays(job, problem.cluster, rule)
         self._job = job
-        self._layout = lay_out(
-            arrays, np.array(problem.placement.machine_of, dtype=np.int64)
-        )
+        self._layout = lay_out(arrays, np.array(problem.placement.machine_of, np.int64))
         after = expectation(self._layout, plain(profile.times), plain(profile.volumes))
         self._state = new_state(self._layout, after, 0)
+        self.reads = NewestReads(job, self._state.log.reads)
         #: Bytes that were announced, shape (edges, iterations); for reading.
         self.volumes: NDArray[np.float64] = np.zeros(shape)
         #: The least times that were given.

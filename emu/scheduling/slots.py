@@ -12,23 +12,31 @@ from emu.scheduling.compiled import apart, inlined
 from emu.scheduling.state import QUEUED, TIE, WOKEN, State
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from emu.scheduling.compiled_problem import Floats, Ints, Layout
 
 
 @inlined
 def queue_up(layout: Layout, state: State, now: float) -> None:
-    """Keep of the woken tasks those that need no slot; the others wait for theirs."""
-    _queue_up(layout.takes, state.woken, state.queued, state.came, state.length, now)
+    """Keep of the woken tasks those that start at once; see `Layout.last`."""
+    _queue_up(layout.last, state.woken, state.queued, state.came, state.length, now)
 
 
 @apart
 def _queue_up(
-    takes: Ints, woken: Ints, queued: Ints, came: Floats, length: Ints, now: float
+    last: NDArray[np.bool_],
+    woken: Ints,
+    queued: Ints,
+    came: Floats,
+    length: Ints,
+    now: float,
 ) -> None:
     kept = 0
     for i in range(length[WOKEN]):
         task = woken[i]
-        if takes[task] < 0:
+        if not last[task]:
             woken[kept] = task
             kept += 1
         else:
@@ -50,7 +58,7 @@ def _is_before(came: Floats, started: Ints, task: int, other: int) -> bool:
 
 @inlined
 def grant(layout: Layout, state: State) -> None:
-    """Wake the waiting tasks that get a slot, none of which runs yet."""
+    """Wake the waiting tasks that get a slot or need none, to read the newest."""
     _grant(
         layout.takes,
         state.free,
@@ -76,7 +84,8 @@ def _grant(
         place = -1
         for i in range(length[QUEUED]):
             task = queued[i]
-            if free[takes[task]] > 0 and (
+            pool = takes[task]
+            if (pool < 0 or free[pool] > 0) and (
                 place < 0 or _is_before(came, started, task, queued[place])
             ):
                 place = i
@@ -85,6 +94,7 @@ def _grant(
         task = queued[place]
         length[QUEUED] -= 1
         queued[place] = queued[length[QUEUED]]
-        free[takes[task]] -= 1
+        if takes[task] >= 0:
+            free[takes[task]] -= 1
         woken[length[WOKEN]] = task
         length[WOKEN] += 1

@@ -45,6 +45,9 @@ class Scratch(NamedTuple):
     coflow, member, member_start, gamma
         Coflow of every group, -1 without; the groups of every coflow; and the time
         that its fullest port would need for it alone.
+    job_flows, job_used
+        Where ports are divided among jobs, per port and job: flows in question, and
+        bytes per second of those that are not.
     """
 
     weight: Floats
@@ -61,13 +64,17 @@ class Scratch(NamedTuple):
     member: Ints
     member_start: Ints
     gamma: Floats
+    job_flows: Ints
+    job_used: Floats
 
 
 class Log(NamedTuple):
     """When everything happened, seconds, as in `emu.schedule.Schedule`.
 
     A column per iteration, or none where nothing is kept; ``flow_ready`` is kept for
-    ``fifo`` in any case.
+    ``fifo`` in any case. So is ``reads``: per edge and iteration of its destination,
+    which iteration of the source that one read, -1 for none, until it starts, and where
+    the edge does not read the newest; no rows where none does.
     """
 
     task_start: Floats
@@ -75,6 +82,7 @@ class Log(NamedTuple):
     flow_ready: Floats
     flow_start: Floats
     flow_end: Floats
+    reads: Ints
 
 
 class Lines(NamedTuple):
@@ -117,8 +125,8 @@ class State(NamedTuple):
         Per edge, one more than the newest flow whose fluid has ended, and whose last
         byte is there: a flow ends when both are.
     free, queued, came
-        Slots left of every pool; the tasks that wait for one, a list, and when every
-        task came to wait.
+        Slots left of every pool; the tasks that wait for one, or for the end of the
+        instant (`Layout.last`), a list, and when every task came to wait.
     woken, waiting, begun, opened, gone
         Lists, their lengths in ``length``: tasks that may start and edges whose next
         flow may become active at the next settling; tasks that started and flows that
@@ -198,7 +206,7 @@ WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED, GATES, ORDERED, CALLING = 
 
 
 @compiled
-def _new_scratch(groups: int, ports: int) -> Scratch:
+def _new_scratch(groups: int, ports: int, jobs: int) -> Scratch:
     number, integer = np.zeros((4, groups)), np.zeros((4, groups), np.int64)
     left = np.zeros((2, ports))
     return Scratch(
@@ -216,6 +224,8 @@ def _new_scratch(groups: int, ports: int) -> Scratch:
         member=integer[3],
         member_start=np.zeros(groups + 1, np.int64),
         gamma=number[3],
+        job_flows=np.zeros(ports * jobs, np.int64),
+        job_used=np.zeros(ports * jobs),
     )
 
 
@@ -229,6 +239,7 @@ def _new_log(layout: Layout, columns: int) -> Log:
         flow_ready=np.full((edges, layout.iterations if queues else columns), np.nan),
         flow_start=np.full((edges, columns), np.nan),
         flow_end=np.full((edges, columns), np.nan),
+        reads=np.full((layout.latest.size, layout.iterations), -1),
     )
 
 
@@ -304,7 +315,7 @@ def new_state(layout: Layout, after: Floats, columns: int) -> State:
         mark_edge=np.empty(layout.slot[-1], np.int64),
         degree=np.zeros(layout.capacity.size, np.int64),
         share=np.zeros(layout.capacity.size),
-        scratch=_new_scratch(of_group.shape[1], layout.capacity.size),
+        scratch=_new_scratch(of_group.shape[1], layout.capacity.size, layout.jobs),
         log=_new_log(layout, columns),
         lines=_new_lines(layout),
         after=after,

@@ -96,8 +96,7 @@ class MakespanEvaluator:
     def __init__(self, job: Job, cluster: Cluster, policy: str = "oes") -> None:
         self._job = job
         self._machines = len(cluster.machines)
-        rule = rate_policy(policy)
-        self.arrays = job_arrays(job, cluster, rule.code, by_flow=rule.by_flow)
+        self.arrays = job_arrays(job, cluster, rate_policy(policy))
 
     def makespan(
         self, machine_of: Ints, realization: Realization, limit: float = math.inf

@@ -78,6 +78,7 @@ def simulate(
             np.isnan(state.log.flow_ready), np.nan, realization.volumes
         ),
         rates=history if record_rates else None,
+        reads=state.log.reads if state.log.reads.size else None,
     )
 
 
@@ -120,7 +121,11 @@ def best_policy(
     """
     columns = np.arange(problem.job.iterations) % profile.times.shape[1]
     expected = Realization(profile.times[:, columns], profile.volumes[:, columns])
-    among = {"oes", *(candidates or RATE_POLICIES)} - {"portfolio"}
+    alone = len(problem.job.job_names) == 1  # to divide ports among jobs is the same
+    known = {
+        name for name, rule in RATE_POLICIES.items() if not (alone and rule.by_job)
+    }
+    among = {"oes", *(candidates or known)} - {"portfolio"}
     # none is maxmin by another name: one simulation for both.
     rules = {
         policy_named(name).code: name
@@ -154,7 +159,7 @@ def _run(
     if policy_named(policy).code == PORTFOLIO:
         policy = best_policy(problem, profile)
     rule = rate_policy(policy)
-    arrays = job_arrays(job, problem.cluster, rule.code, by_flow=rule.by_flow)
+    arrays = job_arrays(job, problem.cluster, rule)
     layout = lay_out(arrays, np.array(problem.placement.machine_of, dtype=np.int64))
     after = expectation(layout, plain(profile.times), plain(profile.volumes))
     state = new_state(layout, after, job.iterations if logged else 0)

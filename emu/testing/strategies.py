@@ -38,6 +38,8 @@ def random_problem(
     own: bool = False,
     slots: bool = False,
     channels: bool = False,
+    latest: bool = False,
+    jobs: bool = False,
 ) -> tuple[Problem, Realization]:
     """Return a random problem of up to 4 machines, 8 tasks and 6 iterations.
 
@@ -53,6 +55,10 @@ def random_problem(
         Whether tasks of a machine share slots.
     channels
         Whether some edges share a channel.
+    latest
+        Whether some edges read the newest.
+    jobs
+        Whether there are two jobs.
     """
     machines, tasks = int(rng.integers(1, 5)), int(rng.integers(1, 9))
     iterations = int(rng.integers(1, 7))
@@ -66,11 +72,12 @@ def random_problem(
                 lag = max(lag, 1)  # edges without lag run forward: no cycle
             channel = str(rng.choice(["", "a", "a", "b"])) if channels else ""
             credit = bool(rng.random() < 0.1)
-            edges.append(Edge(source, destination, lag, credit, channel))
+            newest = latest and not credit and bool(rng.random() < 0.4)
+            edges.append(Edge(source, destination, lag, credit, channel, newest))
     job = Job(
         tuple(
             Task(
-                f"t{j}",
+                f"{'ab'[j % 2]}/t{j}" if jobs else f"t{j}",
                 f"kind{j % 3}",
                 iterations=int(rng.integers(1, iterations + 1)) if own else None,
                 takes=str(rng.choice(["", "gpu", "cpu"])) if slots else "",
@@ -137,6 +144,8 @@ def problems(
     own: bool = False,
     slots: bool = False,
     channels: bool = False,
+    latest: bool = False,
+    jobs: bool = False,
 ) -> st.SearchStrategy[tuple[Problem, Realization]]:
     """Return a strategy for `random_problem`."""
     return st.builds(
@@ -147,6 +156,8 @@ def problems(
             own=own,
             slots=slots,
             channels=channels,
+            latest=latest,
+            jobs=jobs,
         ),
         st.integers(0, 2**32 - 1),
         st.booleans(),

@@ -120,11 +120,16 @@ class Begin:
 
 @dataclass(frozen=True)
 class RunTask:
-    """(task, iteration) starts at run time ``start``."""
+    """(task, iteration) starts at run time ``start``.
+
+    ``reads``: [edge, iteration] of every in-edge that reads the newest: which to read,
+    -1 for none.
+    """
 
     task: int
     iteration: int
     start: float
+    reads: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class CustomTask:
 class CustomFlow:
     """One edge of a custom job by task names; ``volume`` in bytes per iteration.
 
-    ``channel`` as in `Edge`.
+    ``channel`` and ``latest`` as in `Edge`.
     """
 
     source: str
@@ -54,6 +54,7 @@ class CustomFlow:
     volume: PerIteration
     lag: int = 0
     channel: str = ""
+    latest: bool = False
 
 
 def _rows(values: Sequence[PerIteration], counts: Sequence[int]) -> NDArray[np.float64]:
@@ -85,6 +86,24 @@ def _check_ends(
                     f"{flow.source}->{flow.destination} brings bytes to or from the "
                     f"gate {name}; it may carry order alone, 0 bytes"
                 )
+            if name in gates and flow.latest:
+                raise ValueError(
+                    f"{flow.source}->{flow.destination} reads the latest, but the gate "
+                    f"{name} runs no process; only tasks that have one send and read"
+                )
+
+
+def _payload_bytes(
+    flows: Sequence[CustomFlow], rounds: Mapping[str, int], byte_scale: float
+) -> dict[str, list[list[int]]]:
+    """Return the real bytes that every task sends, a row per flow."""
+    counts = [rounds[flow.source] for flow in flows]
+    volumes = _rows([flow.volume for flow in flows], counts) * byte_scale
+    real = np.rint(np.minimum(volumes, _MOST_BYTES)).astype(np.int64)
+    payload: dict[str, list[list[int]]] = {}
+    for flow, row in zip(flows, real.tolist(), strict=True):
+        payload.setdefault(flow.source, []).append(row)
+    return payload
 
 
 def custom_job(
@@ -113,29 +132,27 @@ def custom_job(
     ------
     ValueError
         As `Job` and `credit_edges`, when a flow names an unknown task or has bytes for
-        a gate, or when there are fewer values than iterations.
+        a gate or reads the latest of or into one, or when there are fewer values than
+        iterations.
     """
     positions = {task.name: position for position, task in enumerate(tasks)}
     gates = {task.name for task in tasks if task.gate}
     _check_ends(flows, positions, gates)
     rounds = _counts(tasks, iterations)
     most = max(rounds.values(), default=iterations)
-    payload: dict[str, list[list[int]]] = {task.name: [] for task in tasks}
-    if byte_scale is not None:
-        volumes = _rows(
-            [flow.volume for flow in flows], [rounds[flow.source] for flow in flows]
-        )
-        real = np.rint(np.minimum(volumes * byte_scale, _MOST_BYTES)).astype(np.int64)
-        for flow, row in zip(flows, real.tolist(), strict=True):
-            if flow.destination not in gates:
-                payload[flow.source].append(row)
+    sending = (
+        [] if byte_scale is None else [f for f in flows if f.destination not in gates]
+    )
+    payload = _payload_bytes(sending, rounds, byte_scale or 0.0)
     built = tuple(
         Task(
             name=task.name,
             kind=task.kind,
             demands=task.demands,
             pinned=task.pinned,
-            settings={"payload_bytes": payload[task.name]} if byte_scale else {},
+            settings={"payload_bytes": payload.get(task.name, [])}
+            if byte_scale
+            else {},
             iterations=None if rounds[task.name] == most else rounds[task.name],
             takes=task.takes,
             frees=task.frees,
@@ -150,6 +167,7 @@ def custom_job(
             positions[flow.destination],
             flow.lag,
             channel=flow.channel,
+            latest=flow.latest,
         )
         for flow in flows
     )

@@ -96,3 +96,14 @@ class Program(Protocol):
     def result(self) -> Payload:
         """Return what is left after the last iteration; may be empty."""
         ...
+
+
+class ReadsNewest(Protocol):
+    """What a program has besides whose task reads the newest over some in-edges."""
+
+    def read(self, iterations: Mapping[int, int]) -> None:
+        """Take, before `Program.run`, which iteration each of these edges brings.
+
+        It is -1 where none has arrived: the edge is not among the inputs then.
+        """
+        ...

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.wire.messages import Message, RunTask, TaskEnded
+from emu_nodes.newest_inputs import NewestInputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from concurrent.futures import Executor
 
     from emu.network import Delivery, Handoff, Inbox, OutEdge, RunClock
-    from emu_nodes.program import Payload, Program
+    from emu_nodes.program import Payload, Program, ReadsNewest
     from emu_nodes.sleep_until import WallClockTimer
 
 
@@ -70,6 +71,7 @@ class TaskRunner:
         self._inputs = {e["edge"]: e for e in description["inputs"]}
         self._outputs = {e["edge"]: e for e in description["outputs"]}
         self._around = around
+        self._newest = NewestInputs(self._arrival)
         self.doing = ""
 
     async def run(self, order: RunTask) -> None:
@@ -90,15 +92,21 @@ class TaskRunner:
         arrived = {
             edge: await self._arrival(edge, n - int(there["lag"]))
             for edge, there in self._inputs.items()
-            if 0 <= n - there["lag"] < there["sent"]
+            if not there["latest"] and 0 <= n - there["lag"] < there["sent"]
         }
-        inputs = {edge: dict(delivery.payload) for edge, delivery in arrived.items()}
+        newest = await self._newest.take(order.reads)
+        inputs = {
+            edge: dict(delivery.payload)
+            for edge, delivery in (arrived | newest).items()
+        }
         loop = asyncio.get_running_loop()
         payloads, busy, cpu = await loop.run_in_executor(
-            around.compute, self._compute, n, inputs
+            around.compute, self._compute, order, inputs
         )
         for delivery in arrived.values():
             delivery.release()
+        if n == self._iterations - 1:
+            self._newest.release()
         time = cpu / self._speed if self._times is None else self._times[n]
         end, late = self._end(order.start + time)
         self._report(order, end, late, busy, cpu, payloads)
@@ -123,10 +131,12 @@ class TaskRunner:
             ) from None
 
     def _compute(
-        self, iteration: int, inputs: dict[int, Payload]
+        self, order: RunTask, inputs: dict[int, Payload]
     ) -> tuple[dict[int, Payload], float, float]:
         """Run the program; in the compute thread."""
-        wall, cpu = time.monotonic(), time.thread_time()
+        wall, cpu, iteration = time.monotonic(), time.thread_time(), order.iteration
+        if order.reads:
+            cast("ReadsNewest", self.program).read(dict(order.reads))
         payloads = self.program.run(iteration, inputs)
         for edge, there in self._outputs.items():
             if self._sends(edge, iteration) and edge not in payloads:

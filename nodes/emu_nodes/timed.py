@@ -43,6 +43,7 @@ class Timed:
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
         self._brief, self._process = brief, process
         self._seed: int = brief.job_settings.get("seed", 0)
+        self._reads: Mapping[int, int] = {}
         rows: list[list[int]] = brief.settings.get("payload_bytes", [])
         if len(rows) != len(brief.outputs):
             raise ValueError(
@@ -56,6 +57,10 @@ class Timed:
             pool = rng.integers(256, size=_POOL, dtype=np.uint8)
             process["timed bytes"] = np.resize(pool, longest + _POOL)
 
+    def read(self, iterations: Mapping[int, int]) -> None:
+        """Take which iteration every input is of that is the newest."""
+        self._reads = iterations
+
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return ``bytes`` for every out-edge that sends in this iteration.
 
@@ -67,7 +72,8 @@ class Timed:
         for sender in self._brief.inputs:
             if sender.edge in inputs:
                 body = tensor(inputs[sender.edge], "bytes", sender)
-                self._compare(sender, iteration - sender.lag, body)
+                n = self._reads.get(sender.edge, iteration - sender.lag)
+                self._compare(sender, n, body)
         return {
             output.edge: {"bytes": self._window(output.edge, iteration, row)}
             for output, row in zip(self._brief.outputs, self._rows, strict=True)

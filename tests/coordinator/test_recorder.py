@@ -24,7 +24,9 @@ def instant(n: int) -> Decisions:
 
 def recorder() -> Recorder:
     problem, _ = two_machine_example(3)
-    return Recorder(problem, np.ones((len(problem.job.edges), 3)))
+    return Recorder(
+        problem, np.ones((len(problem.job.edges), 3)), np.empty((0, 3), int)
+    )
 
 
 def test_an_event_costs_what_its_rates_take() -> None:

@@ -12,6 +12,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from emu.analysis.audit import audit
+from emu.analysis.read_faults import newest_reads
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.experiment.run_experiment import arrival_figures
 from emu.problem import (
@@ -54,7 +55,8 @@ def problems(draw: st.DrawFn) -> tuple[Problem, Realization]:
     pairs = [(i, j) for i in range(count) for j in range(count) if i != j]
     chosen = draw(st.lists(st.sampled_from(pairs), max_size=10, unique=True))
     edges = tuple(
-        Edge(i, j, draw(st.integers(0 if i < j else 1, 2))) for i, j in chosen
+        Edge(i, j, draw(st.integers(0 if i < j else 1, 2)), latest=draw(st.booleans()))
+        for i, j in chosen
     )
     iterations = draw(st.integers(1, 4))
     gates = draw(st.sets(st.integers(1, count - 1), max_size=3))
@@ -110,6 +112,7 @@ def test_what_is_sure_is_settled_ahead_and_gives_the_same_schedule(
     for field in ("task_start", "task_end", "flow_start", "flow_end"):
         mine, theirs = getattr(schedule, field), getattr(simulated, field)
         np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9, err_msg=field)
+    assert newest_reads(schedule, 1e-9)[1] == []
     event(f"tasks told ahead: {min(prompt.ahead, 1)}")
 
 

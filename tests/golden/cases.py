@@ -83,6 +83,7 @@ def problem_of(case: Case) -> tuple[Problem, Realization]:
             positions[flow["to"]],
             flow.get("lag", 0),
             credit=flow.get("credit", False),
+            latest=flow.get("latest", False),
         )
         for flow in stated["flows"]
     )

@@ -91,6 +91,15 @@ def test_nothing_is_brought_to_a_gate(tmp_path: Path) -> None:
     assert caught.value.problem.startswith("no bytes come to or leave the gate 'wait'")
 
 
+def test_nothing_is_read_by_a_gate(tmp_path: Path) -> None:
+    flows = [{**STATED["job"]["flows"][0], "reads": "latest"}]
+    stated = {**STATED, "job": {**STATED["job"], "flows": flows}}
+    with pytest.raises(ScenarioError, match="no process runs the gate 'wait'") as found:
+        load(written(stated, tmp_path))
+
+    assert found.value.key == "job.flows[0].reads"
+
+
 def test_gates_alone_are_no_job(tmp_path: Path) -> None:
     tasks = [{"name": "a", "time": "0 s", "gate": True}]
     stated = {**STATED, "job": {**STATED["job"], "tasks": tasks, "flows": []}}

@@ -61,7 +61,7 @@ DESCRIPTION: dict[str, Any] = {
     "iterations": 3,
     "times": [0.02, 0.02, 0.02],
     "speed": 1.0,
-    "inputs": [{"edge": 3, "lag": 1, "sent": 2, "peer": "p0"}],
+    "inputs": [{"edge": 3, "lag": 1, "latest": False, "sent": 2, "peer": "p0"}],
     "outputs": [{"edge": 7, "lag": 0, "sent": 3, "peer": "p0", "shaped": True}],
 }
 

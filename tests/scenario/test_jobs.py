@@ -80,7 +80,10 @@ def prepared(content: dict[str, Any], *overrides: str) -> Experiment:
 )
 def test_golden_jobs_through_a_file(name: str, policy: str) -> None:
     case = GOLDEN[name]
-    experiment = prepared(document(case), f"schedule.policy={policy}")
+    rule = policy.removesuffix("_by_job")
+    share = "flow" if rule == policy else "job"
+    told = [f"schedule.policy={rule}", f"schedule.share={share}"]
+    experiment = prepared(document(case), *told)
     schedule, expected = experiment.simulate(), case.results[policy]
 
     (span,) = exactly([expected["makespan"]])

@@ -41,6 +41,7 @@ class Outcome:
     rates: list[tuple[float, dict[Event, float]]] = field(default_factory=list)
     came: dict[Event, float] = field(default_factory=dict)
     turns: list[Event] = field(default_factory=list)
+    reads: dict[Event, int] = field(default_factory=dict)
 
 
 def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
@@ -145,6 +146,7 @@ def _something_is_sent(
             active[e, n].path_after = path_after[e, n]
             capacity = stated_capacities(problem)
             active[e, n].alone = min(capacity[p] for p in hops)
+            active[e, n].job = problem.job.tasks[edge.source].job_name
         else:
             out.flow_end[e, n] = now
         return True
@@ -164,7 +166,9 @@ def _something_starts(problem: Problem, out: Outcome, now: float) -> bool:
         ]
         if (j, n) in out.came or not all(event in out.flow_end for event in inputs):
             continue
-        if slots_of(problem, j, job.tasks[j].takes) is None:
+        newest = [e for e, edge in enumerate(job.edges) if edge.destination == j]
+        newest = [e for e in newest if job.edges[e].latest]
+        if slots_of(problem, j, job.tasks[j].takes) is None and not newest:
             out.task_start[j, n] = now
         else:
             out.came[j, n] = now
@@ -223,7 +227,11 @@ def _some_get_slots(problem: Problem, out: Outcome, now: float) -> bool:
 
         taken = sum(here(t, job.tasks[t].takes) for t, _ in out.task_start)
         freed = sum(here(t, job.tasks[t].gives_back) for t, _ in out.task_end)
-        if slots is not None and taken - freed < slots:
+        if slots is None or taken - freed < slots:
             out.task_start[j, n] = now
             granted = True
+            for e, edge in enumerate(job.edges):
+                if edge.latest and edge.destination == j:
+                    there = [m for other, m in out.flow_end if other == e]
+                    out.reads[e, n] = max(there, default=-1)
     return granted

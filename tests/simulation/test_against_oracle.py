@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from emu.analysis.audit import audit
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import makespan, simulate
 from emu.testing.strategies import problems, random_problem
@@ -44,6 +45,13 @@ def assert_equal(
             err_msg=f"{name} under {policy}",
         )
     assert makespan(problem, realization, policy) == schedule.makespan
+    if schedule.reads is None:
+        return
+    reads = np.full(schedule.reads.shape, -1)
+    for event, read in expected.reads.items():
+        reads[event] = read
+    np.testing.assert_array_equal(schedule.reads, reads)
+    assert audit(schedule).passed
 
 
 @pytest.mark.parametrize("policy", RULES)
@@ -55,16 +63,16 @@ def test_random_problems(
 
 
 @pytest.mark.parametrize("policy", RULES)
-@given(drawn=problems(links=True, own=True))
-def test_random_problems_with_links_and_own_iterations(
+@given(drawn=problems(links=True, own=True, jobs=True))
+def test_random_problems_with_links_own_iterations_and_two_jobs(
     oracle: ModuleType, policy: str, drawn: tuple[Problem, Realization]
 ) -> None:
     assert_equal(oracle, *drawn, policy)
 
 
 @pytest.mark.parametrize("policy", ["oes", "maxmin", "fifo", "sebf_madd"])
-@given(drawn=problems(links=True, own=True, slots=True))
-def test_random_problems_with_slots(
+@given(drawn=problems(links=True, own=True, slots=True, latest=True))
+def test_random_problems_with_slots_and_latest_reads(
     oracle: ModuleType, policy: str, drawn: tuple[Problem, Realization]
 ) -> None:
     assert_equal(oracle, *drawn, policy)
@@ -107,5 +115,7 @@ def test_two_thousand_jobs(oracle: ModuleType, policy: str) -> None:
             own=seed % 5 == 0,
             slots=seed % 7 == 0,
             channels=seed % 4 == 0,
+            latest=seed % 4 == 0,
+            jobs=seed % 2 == 0,
         )
         assert_equal(oracle, problem, realization, policy)

@@ -13,10 +13,10 @@ from tests.golden.cases import Case, cases, exactly, problem_of
 
 CASES = [
     pytest.param(case, policy, id=f"{case}-{policy}")
-    for file in ("hops", "executors", "jobs", "ring", "p3", "dgcl")
+    for file in ("hops", "executors", "jobs", "ring", "p3", "dgcl", "dorylus")
     for case in cases(file)
     for policy in case.results
-    if policy in RATE_POLICIES
+    if policy in RATE_POLICIES and not RATE_POLICIES[policy].by_job
 ]
 
 
@@ -40,5 +40,9 @@ def test_golden(case: Case, policy: str) -> None:
         np.testing.assert_allclose(
             found[~np.isnan(found)], exactly(ends), rtol=1e-9, err_msg=name
         )
+    for name, read in expected.get("reads", {}).items():
+        assert schedule.reads is not None
+        found = schedule.reads[job.edge_positions[name]]
+        np.testing.assert_array_equal(found, read, err_msg=name)
     assert audit(schedule).passed
     assert bounds(problem, realization).combined <= span * (1 + 1e-9)

@@ -1,0 +1,100 @@
+"""Rates by fair sharing where every port is divided among jobs first.
+
+What is counted per port and job stands at ``port * Layout.jobs + job``. Everything is
+counted anew at every event: few clusters run several jobs at once, and those few jobs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from emu.scheduling.compiled import hot, inlined
+from emu.scheduling.service_clocks import set_rate
+
+if TYPE_CHECKING:
+    from emu.scheduling.compiled_problem import Layout
+    from emu.scheduling.state import State
+
+
+@inlined
+def _count_flows(layout: Layout, state: State) -> None:
+    """Count the active flows of every job over every port, and the jobs there."""
+    scratch = state.scratch
+    for place in range(scratch.job_flows.size):
+        scratch.job_flows[place] = 0
+        scratch.job_used[place] = 0.0
+    for port in range(scratch.flows.size):
+        scratch.flows[port] = 0
+    for group in range(state.active.size):
+        if state.active[group] == 0:
+            continue
+        for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
+            port = layout.hop[i]
+            place = port * layout.jobs + layout.owner[group]
+            if scratch.job_flows[place] == 0:
+                scratch.flows[port] += 1
+            scratch.job_flows[place] += state.active[group]
+
+
+@hot
+def share_equally_by_job(layout: Layout, state: State, now: float) -> None:
+    """Give every flow the least of its job's equal shares of the ports it crosses."""
+    _count_flows(layout, state)
+    scratch = state.scratch
+    for group in range(state.active.size):
+        if state.active[group] == 0:
+            continue
+        rate = math.inf
+        for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
+            port = layout.hop[i]
+            flows = scratch.job_flows[port * layout.jobs + layout.owner[group]]
+            rate = min(rate, layout.capacity[port] / (scratch.flows[port] * flows))
+        set_rate(layout, state, group, rate, now)
+
+
+@hot
+def share_max_min_by_job(layout: Layout, state: State, now: float) -> None:
+    """Raise all flows until their job's part of a port is full; then freeze them there.
+
+    The part is equal among the jobs with flows that rise still; what the others have
+    not used is theirs. ``scratch.residual`` is a port without what the others use.
+    """
+    _count_flows(layout, state)
+    scratch, jobs = state.scratch, layout.jobs
+    for port in range(layout.capacity.size):
+        scratch.residual[port] = layout.capacity[port]
+    for group in range(state.active.size):
+        scratch.frozen[group] = state.active[group] == 0
+    while True:
+        fullest, level = -1, math.inf
+        for place in range(scratch.job_flows.size):
+            if scratch.job_flows[place] > 0:
+                port = place // jobs
+                part = scratch.residual[port] / scratch.flows[port]
+                left = max(part - scratch.job_used[place], 0.0)
+                if left / scratch.job_flows[place] < level:
+                    fullest, level = place, left / scratch.job_flows[place]
+        if fullest < 0:
+            return
+        port = fullest // jobs
+        for i in range(layout.port_start[port], layout.port_start[port + 1]):
+            group = layout.port_group[i]
+            if not scratch.frozen[group] and layout.owner[group] == fullest % jobs:
+                _freeze(layout, state, group, level, now)
+
+
+@inlined
+def _freeze(layout: Layout, state: State, group: int, rate: float, now: float) -> None:
+    scratch, count = state.scratch, state.active[group]
+    scratch.frozen[group] = True
+    set_rate(layout, state, group, rate, now)
+    for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
+        port = layout.hop[i]
+        place = port * layout.jobs + layout.owner[group]
+        scratch.job_flows[place] -= count
+        scratch.job_used[place] += count * rate
+        if scratch.job_flows[place] == 0:
+            scratch.flows[port] -= 1
+            used = scratch.job_used[place]
+            scratch.residual[port] = max(scratch.residual[port] - used, 0.0)
