@@ -6,6 +6,7 @@ the receiver's NIC, after shaping.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,8 @@ PACKET = np.dtype(
         ("bytes", "<u4"),
     ]
 )
+#: Whose a TCP port of a machine was: numbers of machine, port and program.
+OWNER = np.dtype([("machine", "<u2"), ("port", "<u2"), ("program", "<u2")])
 #: What went one way of a connection before anything came back, or it fell silent.
 MESSAGE = np.dtype(
     [
@@ -44,6 +47,31 @@ MESSAGE = np.dtype(
 SILENCE = 0.02
 #: Fields that name one direction of a connection.
 CONNECTION = ["source", "destination", "source_port", "destination_port"]
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What crossed in a lab, and between whose ports.
+
+    Parameters
+    ----------
+    packets
+        Rows of `PACKET`, by time.
+    machines
+        Names, by number.
+    nics
+        Bytes of payload per second out of and into every machine, shape (2, machines).
+    programs
+        Names, by number.
+    owners
+        Rows of `OWNER`; ports that were never seen in use are missing.
+    """
+
+    packets: NDArray[np.void]
+    machines: tuple[str, ...]
+    nics: NDArray[np.float64]
+    programs: tuple[str, ...]
+    owners: NDArray[np.void]
 
 
 def sent_matrix(packets: NDArray[np.void], machines: int) -> NDArray[np.int64]:

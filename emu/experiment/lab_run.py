@@ -16,6 +16,8 @@ import numpy as np
 
 from emu.analysis.traffic import (
     CONNECTION,
+    OWNER,
+    Traffic,
     meetings,
     messages,
     named_matrix,
@@ -24,12 +26,13 @@ from emu.analysis.traffic import (
 )
 from emu.errors import RunError, ScenarioError
 from emu.machines import Lab, LabMachine, Sharing, leaf_of
+from emu.machines.owners import PortOwners
 from emu.machines.programs import LabProgram, Started, starts
 from emu.machines.waiting import CoreWaits
 from emu.runs.traffic_file import write_traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -139,13 +142,15 @@ def run_lab(
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
         began = time.monotonic()
         capture = lab.capture() if file.lab.capture else None
-        waits = CoreWaits(lab.process)
+        waits, owners = CoreWaits(lab.process), PortOwners(lab.process)
         running: dict[int, Started] = {}
         try:
             for one in todo:
                 program = _start(lab, one, directory.path, command)
                 running[program.number] = one
-            ended = _until_end(lab, running, file.lab.until, waits, watch)
+            ended = _until_end(
+                lab, running, file.lab.until, (waits.sample, owners.sample), watch
+            )
         finally:
             seconds = time.monotonic() - began
             waits.sample()
@@ -155,19 +160,35 @@ def run_lab(
     if capture is not None and packets is not None:
         result["capture"] = {"lost": capture.lost, "cpu_seconds": capture.cpu_seconds}
         fair = file.lab.sharing == "fair"
-        result["crossed"] = what_crossed(lab.machines, packets, seconds, fair=fair)
-        write_traffic(directory.path, packets, list(addresses))
+        traffic = _traffic(lab.machines, packets, owners.found)
+        result["crossed"] = what_crossed(traffic, seconds, fair=fair)
+        write_traffic(directory.path, traffic)
     directory.write_json("lab.json", result)
     return result
 
 
-def what_crossed(
+def _traffic(
     machines: Sequence[LabMachine],
     packets: NDArray[np.void],
-    seconds: float,
-    *,
-    fair: bool,
-) -> dict[str, Any]:
+    owners: Mapping[tuple[str, int], str],
+) -> Traffic:
+    """Return what crossed, with names as numbers."""
+    names = tuple(machine.name for machine in machines)
+    programs = tuple(sorted(set(owners.values())))
+    rows = [
+        (names.index(machine), port, programs.index(program))
+        for (machine, port), program in owners.items()
+    ]
+    return Traffic(
+        packets,
+        names,
+        np.array([[m.nic_out for m in machines], [m.nic_in for m in machines]]),
+        programs,
+        np.array(rows, OWNER),
+    )
+
+
+def what_crossed(traffic: Traffic, seconds: float, *, fair: bool) -> dict[str, Any]:
     """Return the key ``crossed`` of lab.json: payload by pair, NICs over time.
 
     Parameters
@@ -176,9 +197,8 @@ def what_crossed(
         Whether connections are to have queues of their own: those that shared one are
         counted.
     """
-    capacity = np.array([[m.nic_out for m in machines], [m.nic_in for m in machines]])
-    names = [machine.name for machine in machines]
-    used = nic_use(packets, capacity, seconds, BINS)
+    packets, names = traffic.packets, traffic.machines
+    used = nic_use(packets, traffic.nics, seconds, BINS)
     return {
         "packets": len(packets),
         "connections": len(np.unique(packets[CONNECTION])),
@@ -208,7 +228,7 @@ def _until_end(
     lab: Lab,
     running: dict[int, Started],
     until: str | None,
-    waits: CoreWaits,
+    samples: Sequence[Callable[[], None]],
     watch: Callable[[str], None],
 ) -> list[Program]:
     """Wait for the programs that decide; then ask the others to end, and end them."""
@@ -221,7 +241,8 @@ def _until_end(
             watch(f"{one.program} on {one.machine} ended: {_how(program.code)}")
             if program.code:  # the first failure decides: others would wait for it
                 awaited = {program.number}
-        waits.sample()
+        for sample in samples:
+            sample()
     still = set(running) - {program.number for program in ended}
     for number in (signal.SIGTERM, signal.SIGKILL):
         if still:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _PLACE = re.compile(r"\{([a-z][a-zA-Z0-9_ .-]*)\}")
 #: Port of ``MASTER_ADDR``, as torch has it.
 MASTER_PORT = 29500
+#: Environment of every program: what it is called in the lab file, and where it runs.
+PROGRAM, MACHINE = "EMU_PROGRAM", "EMU_MACHINE"
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,8 @@ def starts(
                 "WORLD_SIZE": str(len(program.machines)),
                 "MASTER_ADDR": addresses[program.machines[0]],
                 "MASTER_PORT": str(MASTER_PORT),
+                PROGRAM: program.name,
+                MACHINE: machine,
             }
             try:
                 environment |= {

@@ -20,7 +20,7 @@ class CoreWaits:
 
     def sample(self) -> None:
         """Read the counts of every thread that lives now."""
-        for process in _below(self._root):
+        for process in processes_below(self._root):
             for thread in Path(f"/proc/{process}/task").glob("*/schedstat"):
                 try:
                     ran, waited, _ = map(int, thread.read_text().split())
@@ -38,7 +38,7 @@ class CoreWaits:
         return ran / 1e9, waited / 1e9
 
 
-def _below(root: int) -> list[int]:
+def processes_below(root: int) -> list[int]:
     """Return every process below one, as this process's ``/proc`` shows them."""
     found, left = [], [root]
     while left:

@@ -1,25 +1,24 @@
-"""traffic.npz of a lab: packets as they were delivered, and the messages they make."""
+"""traffic.npz of a lab: packets as they were delivered, and whose they were."""
 
 from __future__ import annotations
 
+import zipfile
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.analysis.traffic import messages
+from emu.analysis.traffic import OWNER, PACKET, Traffic, messages
+from emu.errors import DataError
 from emu.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
+FILE = "traffic.npz"
 
 
-def write_traffic(
-    run: Path, packets: NDArray[np.void], machines: Sequence[str]
-) -> None:
-    """Write traffic.npz: ``packets``, ``messages``, and names of ``machines``.
+def write_traffic(run: Path, traffic: Traffic) -> None:
+    """Write traffic.npz: the fields of `Traffic`, and the ``messages`` in it.
 
     Raises
     ------
@@ -27,8 +26,48 @@ def write_traffic(
         When the disk refuses.
     """
     RunDirectory(run).write_arrays(
-        "traffic.npz",
-        packets=packets,
-        messages=messages(packets),
-        machines=np.array(machines, dtype=np.str_),
+        FILE,
+        packets=traffic.packets,
+        messages=messages(traffic.packets),
+        machines=np.array(traffic.machines, dtype=np.str_),
+        nics=traffic.nics,
+        programs=np.array(traffic.programs, dtype=np.str_),
+        owners=traffic.owners,
     )
+
+
+def read_traffic(run: Path) -> Traffic:
+    """Return what crossed in a lab.
+
+    Raises
+    ------
+    DataError
+        When the directory is of no lab, its traffic was not noted, or the file cannot
+        be read.
+    """
+    path = run / FILE
+    if not path.exists():
+        if not run.is_dir():
+            raise DataError("there is no such run directory", path=str(run))
+        if (run / "lab.json").exists():
+            raise DataError(
+                f"has no {FILE}: the lab ran with capture: false", path=str(run)
+            )
+        raise DataError("is no run of a lab: `emu lab FILE` writes one", path=str(run))
+    try:
+        with np.load(path) as file:
+            return Traffic(
+                file["packets"].astype(PACKET),
+                tuple(file["machines"].tolist()),
+                file["nics"],
+                tuple(file["programs"].tolist()),
+                file["owners"].astype(OWNER),
+            )
+    except KeyError as error:
+        raise DataError(
+            f"has no {error.args[0].split()[0]}: it is of an older emu, run the lab "
+            "again",
+            path=str(path),
+        ) from error
+    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
+        raise DataError(f"cannot be read: {error}", path=str(path)) from error

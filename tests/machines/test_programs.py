@@ -33,6 +33,8 @@ def test_every_machine_gets_its_rank_and_the_address_of_the_first() -> None:
         "WORLD_SIZE": "2",
         "MASTER_ADDR": "10.77.0.2",
         "MASTER_PORT": "29500",
+        "EMU_PROGRAM": "trainer",
+        "EMU_MACHINE": "fast0",
         "STORE": "10.77.0.1:7000",
         "HOSTS": "/run/hosts.txt",
     }
