@@ -1,0 +1,124 @@
+"""A scenario fitted to a run of a lab, and how far its simulation is from the run."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ruamel.yaml import YAML
+
+from emu.errors import DataError
+from emu.fitting import Unfittable, fit_iterations, fitted_scenario
+from emu.names import file_part
+from emu.runs.traffic_file import read_traffic
+from emu.scenario import prepare
+from emu.scenario.scenario_file import loads
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from emu.analysis.traffic import Traffic
+    from emu.fitting import FittedIterations
+
+#: Columns of a line of YAML: a list of times stays on one.
+_WIDTH = 1 << 16
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted scenario, with what it says of the run that it was made of.
+
+    Parameters
+    ----------
+    text
+        The scenario, YAML.
+    iterations, first
+        How many iterations it has, and the number of the first of them in the run.
+    measured, simulated
+        Seconds per iteration.
+    held_out_measured, held_out_simulated
+        Likewise: those of the second half, and of the simulation of a fit to the first.
+    """
+
+    text: str
+    iterations: int
+    first: int
+    measured: float
+    simulated: float
+    held_out_measured: float
+    held_out_simulated: float
+
+    @property
+    def error(self) -> float:
+        """Simulated over measured, minus 1."""
+        return self.simulated / self.measured - 1
+
+    @property
+    def held_out_error(self) -> float:
+        """Likewise of the iterations that were held out."""
+        return self.held_out_simulated / self.held_out_measured - 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it but the scenario."""
+        told = asdict(self) | {
+            "error": self.error,
+            "held_out_error": self.held_out_error,
+        }
+        del told["text"]
+        return told
+
+
+def fit_run(run: Path, *, skip: int = 0) -> Fit:
+    """Return a scenario with the job that ran in a lab.
+
+    Parameters
+    ----------
+    run
+        Run directory of ``emu lab``.
+    skip
+        Iterations at the beginning that are left out.
+
+    Raises
+    ------
+    DataError
+        When the directory is no run of a lab, its traffic was not noted, or what
+        crossed is none of what a fit understands.
+    """
+    traffic = read_traffic(run)
+    name = file_part(run.resolve().name)
+    try:
+        found = fit_iterations(traffic, skip=skip)
+    except Unfittable as error:
+        raise DataError(f"cannot be fitted: {error}", path=str(run)) from error
+    half = found.count // 2
+    early, late = found.part(0, half), found.part(half, found.count)
+    return Fit(
+        _text(name, found, traffic),
+        found.count,
+        found.first,
+        found.seconds,
+        _simulated(name, found, traffic),
+        late.seconds,
+        _simulated(name, early, traffic),
+    )
+
+
+def _simulated(name: str, found: FittedIterations, traffic: Traffic) -> float:
+    """Return the seconds per iteration of the simulated fit."""
+    scenario = loads(json.dumps(fitted_scenario(name, found, traffic)), name=name)
+    return prepare(scenario).simulate().makespan / found.count
+
+
+def _text(name: str, found: FittedIterations, traffic: Traffic) -> str:
+    yaml = YAML()
+    yaml.default_flow_style = None
+    yaml.width = _WIDTH
+    text = io.StringIO()
+    text.write(
+        f"# By `emu fit` from {name}: what crossed in {found.count} iterations\n"
+    )
+    text.write(f"# from number {found.first}, at {found.seconds:.6g} s each.\n")
+    yaml.dump(fitted_scenario(name, found, traffic), text)
+    return text.getvalue()

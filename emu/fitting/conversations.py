@@ -1,0 +1,205 @@
+"""Who asked whom, who answered when, and who sent round a ring.
+
+A process is a program on a machine. Processes of two programs talk by requests and
+answers: whoever sent first asks. Processes of one program run all-reduces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from emu.analysis.traffic import Traffic
+
+#: Numbers of a machine and of a program.
+Process: TypeAlias = tuple[int, int]
+#: Share of the bytes that may belong to ports whose program was never seen.
+MOST_UNKNOWN = 0.01
+#: Share of the bytes among processes of one program that may go beside the ring: what
+#: gloo sends before the first all-reduce, and its notes of 48 bytes.
+MOST_BESIDE = 0.1
+
+
+class Unfittable(ValueError):
+    """What crossed is none of what a fit understands; says which part."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A request and its answer: seconds of their first and last packets, bytes."""
+
+    client: Process
+    server: Process
+    asked: tuple[float, float]
+    answered: tuple[float, float]
+    request: int
+    answer: int
+
+
+@dataclass(frozen=True)
+class Ring:
+    """What the processes of one program sent among themselves, by sender.
+
+    Parameters
+    ----------
+    members
+        In the order of the ring: each sends to the next.
+    sent
+        Per member, times and bytes of the packets to the next one.
+    any_sent
+        Per member, times of all packets to any of the others.
+    """
+
+    members: tuple[Process, ...]
+    sent: tuple[tuple[NDArray[np.float64], NDArray[np.int64]], ...]
+    any_sent: tuple[NDArray[np.float64], ...]
+
+
+@dataclass(frozen=True)
+class _Packets:
+    """Packets by process: numbers of sender and receiver, times, bytes."""
+
+    processes: tuple[Process, ...]
+    source: NDArray[np.int64]
+    destination: NDArray[np.int64]
+    time: NDArray[np.float64]
+    bytes: NDArray[np.int64]
+
+    def some(self, which: NDArray[np.bool_]) -> _Packets:
+        return _Packets(
+            self.processes,
+            self.source[which],
+            self.destination[which],
+            self.time[which],
+            self.bytes[which],
+        )
+
+
+def conversations(traffic: Traffic) -> tuple[list[Exchange], Ring]:
+    """Return the exchanges by the time of their requests, and the ring.
+
+    Raises
+    ------
+    Unfittable
+        When nothing was sent, ports have no owner, or no all-reduce is found.
+    """
+    packets = _by_process(traffic)
+    program = np.array([program for _, program in packets.processes])
+    peers = program[packets.source] == program[packets.destination]
+    exchanges = sorted(
+        _exchanges(packets.some(~peers)), key=lambda exchange: exchange.asked
+    )
+    return exchanges, _ring(packets.some(peers))
+
+
+def _by_process(traffic: Traffic) -> _Packets:
+    rows = traffic.packets
+    if not len(rows):
+        raise Unfittable("nothing was sent between machines")
+    owner = np.full((len(traffic.machines), 65536), -1, np.int64)
+    owner[traffic.owners["machine"], traffic.owners["port"]] = traffic.owners["program"]
+    programs = [
+        owner[rows[end], rows[f"{end}_port"]] for end in ("source", "destination")
+    ]
+    known = (programs[0] >= 0) & (programs[1] >= 0)
+    size = rows["bytes"].astype(np.int64)
+    unknown = 1 - size[known].sum() / size.sum()
+    if unknown > MOST_UNKNOWN:
+        raise Unfittable(
+            f"{unknown:.1%} of the bytes belong to ports that no program was seen to "
+            "have: connections must last longer than half a second"
+        )
+    width = len(traffic.programs)
+    ends = [
+        (rows[end].astype(np.int64) * width + program)[known]
+        for end, program in zip(("source", "destination"), programs, strict=True)
+    ]
+    found, numbers = np.unique(np.concatenate(ends), return_inverse=True)
+    return _Packets(
+        tuple((int(each) // width, int(each) % width) for each in found),
+        numbers[: len(numbers) // 2],
+        numbers[len(numbers) // 2 :],
+        rows["time"][known],
+        size[known],
+    )
+
+
+def _exchanges(packets: _Packets) -> Iterator[Exchange]:
+    """Yield what each pair of processes asked and answered, in turn."""
+    low = np.minimum(packets.source, packets.destination)
+    high = np.maximum(packets.source, packets.destination)
+    order = np.lexsort((packets.time, high, low))
+    pair = (low * len(packets.processes) + high)[order]
+    for first, last in _runs(pair):
+        rows = order[first:last]
+        source = packets.source[rows]
+        turns = list(_runs(source))
+        client, server = source[0], packets.destination[rows[0]]
+        for asked, answered in zip(turns[::2], turns[1::2], strict=False):
+            request, answer = rows[slice(*asked)], rows[slice(*answered)]
+            yield Exchange(
+                packets.processes[client],
+                packets.processes[server],
+                (packets.time[request[0]], packets.time[request[-1]]),
+                (packets.time[answer[0]], packets.time[answer[-1]]),
+                int(packets.bytes[request].sum()),
+                int(packets.bytes[answer].sum()),
+            )
+
+
+def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yield where runs of equal values begin and end."""
+    ends = np.flatnonzero(np.diff(values)) + 1
+    bounds = [0, *ends.tolist(), len(values)]
+    yield from pairwise(bounds) if len(values) else ()
+
+
+def _ring(packets: _Packets) -> Ring:
+    """Return the ring along which most went.
+
+    Raises
+    ------
+    Unfittable
+        When there is none.
+    """
+    count = len(packets.processes)
+    sent = np.bincount(
+        packets.source * count + packets.destination,
+        packets.bytes,
+        minlength=count * count,
+    ).reshape(count, count)
+    ring = [int(sent.sum(1).argmax())]
+    while sent.any() and len(ring) <= count:
+        following = int(sent[ring[-1]].argmax())
+        if following == ring[0]:
+            break
+        ring.append(following)
+    along = sum(sent[a, b] for a, b in zip(ring, ring[1:] + ring[:1], strict=True))
+    everybody = set(np.flatnonzero(sent.sum(0) + sent.sum(1)).tolist())
+    if (
+        len(ring) < 2
+        or set(ring) != everybody
+        or along < (1 - MOST_BESIDE) * sent.sum()
+    ):
+        raise Unfittable(
+            "processes of one program ran no all-reduce round a ring, with which "
+            "iterations end: a fit knows no other way to tell them apart"
+        )
+    members = ring[ring.index(min(ring)) :] + ring[: ring.index(min(ring))]
+    hops = list(zip(members, members[1:] + members[:1], strict=True))
+    rows = [
+        (packets.source == one) & (packets.destination == other) for one, other in hops
+    ]
+    return Ring(
+        tuple(packets.processes[each] for each in members),
+        tuple((packets.time[row], packets.bytes[row]) for row in rows),
+        tuple(packets.time[packets.source == each] for each in members),
+    )

@@ -1,0 +1,150 @@
+"""What was found in a run, as a scenario with a custom job."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from emu.analysis.traffic import Traffic
+    from emu.fitting.conversations import Process
+    from emu.fitting.iterations import FittedIterations
+
+#: Every machine has one, and what ran on one machine needs one: so that placement may
+#: exchange machines, and not put two into one.
+SEAT = "seat"
+#: Share of the iterations in which a server must be asked for it to wait its turn: an
+#: answer that is not there would wait like the others.
+OFTEN = 0.5
+#: Bytes in which a process tells the one before it in the ring that it may send, as
+#: gloo does. Without them a chunk came early, in the way of answers: epochs of DistDGL
+#: were 1 to 3 % too long.
+NOTE = 48
+
+
+def fitted_scenario(
+    name: str, found: FittedIterations, traffic: Traffic
+) -> dict[str, Any]:
+    """Return the scenario: the lab's machines, and tasks that stand where they ran.
+
+    Trainers are tasks ``trainer-m0.0``, ``.1``, ...: one before the requests of every
+    round, ``.sum`` before the all-reduce, and ``.send``, which waits until the next of
+    the ring is there as well. Answers are tasks of the servers,
+    ``server-m1.0.trainer-m0``; a server gives one at a time. What one machine ran is
+    one process of the job, since nobody saw what its programs told each other.
+    """
+    job = _Job(found, traffic)
+    return {
+        "name": name,
+        "cluster": {"machines": job.machines()},
+        "job": {
+            "system": "custom",
+            "iterations": found.count,
+            "credit_window": "unlimited",
+            "tasks": job.tasks,
+            "flows": job.flows,
+            "collectives": [job.all_reduce()],
+        },
+        "placement": {"policy": "explicit", "tasks": job.where},
+        "schedule": {"policy": "maxmin"},
+    }
+
+
+class _Job:
+    """Tasks and flows, as they are found."""
+
+    def __init__(self, found: FittedIterations, traffic: Traffic) -> None:
+        self._found, self._traffic = found, traffic
+        self._seated: set[int] = set()
+        self._servers: dict[int, set[str]] = defaultdict(set)
+        self.tasks: list[dict[str, Any]] = []
+        self.flows: list[dict[str, Any]] = []
+        self.where: dict[str, str] = {}
+        for place, one in enumerate(found.ring):
+            self._client(one, found.ring[(place + 1) % len(found.ring)])
+        self._answers()
+
+    def machines(self) -> list[dict[str, Any]]:
+        """Return the machines, with the NICs of the lab."""
+        nics = self._traffic.nics
+        return [
+            {
+                "name": name,
+                "nic": {
+                    "out": f"{nics[0, number]:.10g} B/s",
+                    "in": f"{nics[1, number]:.10g} B/s",
+                },
+                SEAT: 1,
+                "slots": dict.fromkeys(sorted(self._servers[number]), 1),
+            }
+            for number, name in enumerate(self._traffic.machines)
+        ]
+
+    def all_reduce(self) -> dict[str, Any]:
+        """Return the all-reduce, whose sum starts the next iteration."""
+        names = [self._name(one) for one in self._found.ring]
+        return {
+            "allreduce": {
+                "among": [f"{name}.send" for name in names],
+                "volume": f"{self._found.volume:.0f} B",
+                "then": [f"{name}.0" for name in names],
+                "lag": 1,
+            }
+        }
+
+    def _name(self, process: Process) -> str:
+        machine, program = process
+        return f"{self._traffic.programs[program]}-{self._traffic.machines[machine]}"
+
+    def _task(self, name: str, process: Process, times: Iterable[float]) -> None:
+        machine, program = process
+        task: dict[str, Any] = {
+            "name": name,
+            "kind": self._traffic.programs[program],
+            "process": self._traffic.machines[machine],
+            "time": [f"{seconds:.6f} s" for seconds in times],
+        }
+        if machine not in self._seated:
+            self._seated.add(machine)
+            task["demands"] = {SEAT: 1}
+        self.tasks.append(task)
+        self.where[name] = self._traffic.machines[machine]
+
+    def _flow(self, source: str, destination: str, volume: Iterable[int] = ()) -> None:
+        sizes = [f"{size} B" for size in volume]
+        self.flows.append({"from": source, "to": destination, "volume": sizes or "0 B"})
+
+    def _client(self, process: Process, following: Process) -> None:
+        stages = self._found.stages[process].copy()
+        stages[0] += self._found.overhead
+        name = self._name(process)
+        turns = [f"{name}.{turn}" for turn in range(len(stages) - 1)]
+        names = [*(turns or [f"{name}.0"]), f"{name}.sum"]
+        if not turns:
+            stages = np.stack([stages[0], np.zeros_like(stages[0])])
+        for stage, times in zip(names, stages, strict=True):
+            self._task(stage, process, times)
+        self._task(f"{name}.send", process, np.zeros(self._found.count))
+        for before, after in pairwise([*names, f"{name}.send"]):
+            self._flow(before, after)
+        note = [NOTE] * self._found.count
+        self._flow(f"{self._name(following)}.sum", f"{name}.send", note)
+
+    def _answers(self) -> None:
+        last = {one: len(times) - 2 for one, times in self._found.stages.items()}
+        for key, times in self._found.services.items():
+            client, turn, server = key
+            asking, answering = self._name(client), self._name(server)
+            name = f"{answering}.{turn}.{asking}"
+            self._task(name, server, times)
+            if np.mean(self._found.answers[key] > 0) >= OFTEN:
+                self.tasks[-1]["slot"] = answering
+                self._servers[server[0]].add(answering)
+            after = f"{turn + 1}" if turn < last[client] else "sum"
+            self._flow(f"{asking}.{turn}", name, self._found.requests[key])
+            self._flow(name, f"{asking}.{after}", self._found.answers[key])

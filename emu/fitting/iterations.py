@@ -1,0 +1,345 @@
+"""Iterations of what crossed: volumes, and the gaps between received and sent next.
+
+An iteration of a process ends when it has the sum of an all-reduce. In it come rounds
+of requests: one waits for all answers of the one before. Gaps are the processes' own
+time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from emu.fitting.conversations import Unfittable, conversations
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from emu.analysis.traffic import Traffic
+    from emu.fitting.conversations import Exchange, Process, Ring
+
+#: Client, round within an iteration, server.
+Asked: TypeAlias = "tuple[Process, int, Process]"
+#: What an all-reduce may carry beside its mean share, by which barriers are told apart.
+TOLERANCE = 0.05
+#: Seconds without a packet of a ring that part two all-reduces without requests.
+SILENCE = 0.005
+#: Bytes of the least packet that is more than a note of gloo or of a barrier.
+PACKET = 500
+#: Rounds that an iteration may have beyond the median: others are no iterations.
+MORE_ROUNDS = 2
+#: Least number of iterations that a fit can be made of: half of them are held out.
+FEWEST = 4
+
+
+@dataclass(frozen=True)
+class FittedIterations:
+    """What every process computed, asked, answered and summed, by iteration.
+
+    Parameters
+    ----------
+    ring
+        Processes of the all-reduce: each sends to the next.
+    stages
+        Seconds by process of the ring, shape (rounds + 1, iterations): before the
+        request of each round, and before the all-reduce.
+    requests, answers
+        Bytes by client, round and server, shape (iterations,); 0 where none was sent.
+    services
+        Seconds of the server likewise, without those in which it served others.
+    volume
+        Bytes that every process brings to an all-reduce.
+    overhead
+        Seconds that an all-reduce took beyond what the NICs need for it, median.
+    starts, ends
+        Seconds of the run, shape (iterations,): means over the ring's processes.
+    first
+        Number of the first of the iterations among all all-reduces of the run.
+    """
+
+    ring: tuple[Process, ...]
+    stages: dict[Process, NDArray[np.float64]]
+    requests: dict[Asked, NDArray[np.int64]]
+    answers: dict[Asked, NDArray[np.int64]]
+    services: dict[Asked, NDArray[np.float64]]
+    volume: float
+    overhead: float
+    starts: NDArray[np.float64]
+    ends: NDArray[np.float64]
+    first: int
+
+    @property
+    def count(self) -> int:
+        """Number of iterations."""
+        return len(self.starts)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds per iteration, measured."""
+        return float(self.ends[-1] - self.starts[0]) / self.count
+
+    def part(self, first: int, last: int) -> FittedIterations:
+        """Return the iterations from ``first`` until before ``last``."""
+        some = slice(first, last)
+        return FittedIterations(
+            self.ring,
+            {one: times[:, some] for one, times in self.stages.items()},
+            {key: sizes[some] for key, sizes in self.requests.items()},
+            {key: sizes[some] for key, sizes in self.answers.items()},
+            {key: times[some] for key, times in self.services.items()},
+            self.volume,
+            self.overhead,
+            self.starts[some],
+            self.ends[some],
+            self.first + first,
+        )
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """All-reduces by ring position and number: when each began, and had its sum."""
+
+    asked: NDArray[np.float64]
+    summed: NDArray[np.float64]
+    volume: float
+
+
+def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
+    """Return the longest stretch of iterations in what crossed.
+
+    The first all-reduce only says when the first iteration begins.
+
+    Parameters
+    ----------
+    skip
+        All-reduces at the beginning of the run that are left out.
+
+    Raises
+    ------
+    Unfittable
+        When nothing was sent, no all-reduce is found, its processes do not agree on
+        their number, or fewer than four iterations are like one another.
+    """
+    exchanges, ring = conversations(traffic)
+    own = {
+        one: [exchange for exchange in exchanges if exchange.client == one]
+        for one in ring.members
+    }
+    sums = _sums(ring, own)
+    rounds = {
+        one: [
+            _rounds(own[one], *between)
+            for between in zip(
+                sums.summed[place, :-1], sums.asked[place, 1:], strict=True
+            )
+        ]
+        for place, one in enumerate(ring.members)
+    }
+    first, last = _alike(list(rounds.values()))
+    first = max(first, skip - 1)
+    if last - first < FEWEST:
+        raise Unfittable(
+            f"{last - first} iterations of the same kind follow one another, a fit "
+            f"needs {FEWEST}"
+        )
+    rounds = {one: each[first:last] for one, each in rounds.items()}
+    some = _Sums(sums.asked, sums.summed[:, first : last + 1], sums.volume)
+    return _fitted(ring, rounds, some, _services(exchanges), traffic.nics, first)
+
+
+def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
+    """Return when the processes began every all-reduce, and when they had its sum."""
+    parts = [
+        _bursts(*ring.sent[place], _cuts(ring, own[one]))
+        for place, one in enumerate(ring.members)
+    ]
+    usual = _usual([size for part in parts for _, _, size in part])
+    kept = [
+        [
+            burst
+            for burst in _mended(part, usual)
+            if abs(burst[2] - usual) <= TOLERANCE * usual
+        ]
+        for part in parts
+    ]
+    counts = {len(part) for part in kept}
+    if len(counts) > 1:
+        raise Unfittable(
+            f"processes of the ring sent {min(counts)} to {max(counts)} all-reduces of "
+            f"{usual:,.0f} bytes, as many of each are needed"
+        )
+    before = [place - 1 for place in range(len(kept))]
+    summed = np.array([[last for _, last, _ in kept[place]] for place in before])
+    begun = []
+    for place, one in enumerate(ring.members):
+        answered = np.array([0.0, *sorted(e.answered[1] for e in own[one])])
+        begun.append(
+            _first_after(ring.any_sent[place], answered, summed[place], kept[place])
+        )
+    members = len(ring.members)
+    volume = usual * members / (2 * (members - 1))
+    return _Sums(np.array(begun), summed, volume)
+
+
+def _cuts(ring: Ring, exchanges: Sequence[Exchange]) -> NDArray[np.float64]:
+    """Return instants between which a process sent one all-reduce at most."""
+    if exchanges:
+        return np.sort([exchange.answered[1] for exchange in exchanges])
+    times = np.sort(np.concatenate(ring.any_sent))
+    quiet = np.flatnonzero(np.diff(times) > SILENCE)
+    return (times[quiet] + times[quiet + 1]) / 2
+
+
+def _bursts(
+    times: NDArray[np.float64], sizes: NDArray[np.int64], cuts: NDArray[np.float64]
+) -> list[tuple[float, float, int]]:
+    """Return first and last packet, and bytes, of what was sent between the cuts."""
+    part = np.searchsorted(cuts, times)
+    return [
+        (times[rows[0]], times[rows[-1]], int(sizes[rows].sum()))
+        for rows in np.split(np.arange(len(times)), np.flatnonzero(np.diff(part)) + 1)
+    ]
+
+
+def _usual(sizes: Sequence[int]) -> float:
+    """Return the size in the middle of all bytes: there may be many small ones."""
+    ordered = np.sort(sizes)
+    total = np.cumsum(ordered)
+    return float(ordered[np.searchsorted(total, total[-1] / 2)])
+
+
+def _mended(
+    bursts: Sequence[tuple[float, float, int]], usual: float
+) -> list[tuple[float, float, int]]:
+    """Return the bursts, with what came behind an answer put back to its own.
+
+    A process that has the sum may still have the last packets of its own in a queue.
+    """
+    found: list[tuple[float, float, int]] = []
+    for burst in bursts:
+        _, last, size = burst
+        if found and PACKET <= size <= usual / 2:
+            before, _, most = found.pop()
+            found.append((before, last, most + size))
+        else:
+            found.append(burst)
+    return found
+
+
+def _first_after(
+    sent: NDArray[np.float64],
+    answered: NDArray[np.float64],
+    summed: NDArray[np.float64],
+    bursts: Sequence[tuple[float, float, int]],
+) -> list[float]:
+    """Return when a process first spoke to another of its ring, by all-reduce.
+
+    It says that it is ready before it may send: gloo waits for the receiver.
+    """
+    found = []
+    before = 0.0
+    for number, (first, last, _) in enumerate(bursts):
+        last_answer = answered[np.searchsorted(answered, first) - 1]
+        ready = sent[np.searchsorted(sent, max(last_answer, before), "right")]
+        found.append(float(ready))
+        before = max(summed[number], last)
+    return found
+
+
+def _rounds(
+    exchanges: Sequence[Exchange], began: float, ended: float
+) -> list[list[Exchange]]:
+    """Return the exchanges of a process between two instants, by round."""
+    found: list[list[Exchange]] = []
+    until = -np.inf
+    for exchange in exchanges:
+        if not began <= exchange.asked[0] < ended:
+            continue
+        if exchange.asked[0] >= until:
+            found.append([])
+        found[-1].append(exchange)
+        until = max(exchange.answered[1], until)
+    return found
+
+
+def _alike(rounds: Sequence[Sequence[Sequence[object]]]) -> tuple[int, int]:
+    """Return the longest stretch in which nobody has many more rounds than usual."""
+    counts = np.array([[len(each) for each in one] for one in rounds])
+    usual = np.median(counts) if counts.size else 0
+    good = (counts <= usual + MORE_ROUNDS).all(0)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]])))
+    stretches = edges.reshape(-1, 2).tolist()
+    first, last = max(stretches, key=lambda one: one[1] - one[0], default=(0, 0))
+    return int(first), int(last)
+
+
+def _services(exchanges: Sequence[Exchange]) -> dict[Exchange, float]:
+    """Return the seconds of every answer, without those before the one before."""
+    found = {}
+    free: dict[Process, float] = {}
+    for exchange in sorted(exchanges, key=lambda one: one.answered):
+        answered = exchange.answered[0]
+        began = max(exchange.asked[1], free.get(exchange.server, 0.0))
+        found[exchange] = max(answered - began, 0.0)
+        free[exchange.server] = answered
+    return found
+
+
+def _fitted(
+    ring: Ring,
+    rounds: dict[Process, list[list[list[Exchange]]]],
+    sums: _Sums,
+    services: dict[Exchange, float],
+    nics: NDArray[np.float64],
+    first: int,
+) -> FittedIterations:
+    count = sums.summed.shape[1] - 1
+    most = max(len(each) for one in rounds.values() for each in one)
+    stages = {one: np.zeros((most + 1, count)) for one in ring.members}
+    requests: dict[Asked, NDArray[np.int64]] = {}
+    answers: dict[Asked, NDArray[np.int64]] = {}
+    times: dict[Asked, NDArray[np.float64]] = {}
+    ready = sums.asked[:, first + 1 : first + 1 + count]
+    for place, one in enumerate(ring.members):
+        for number, iteration in enumerate(rounds[one]):
+            received = sums.summed[place, number]
+            for turn, exchanges in enumerate(iteration):
+                sent = min(exchange.asked[0] for exchange in exchanges)
+                stages[one][turn, number] = sent - received
+                received = max(exchange.answered[1] for exchange in exchanges)
+                for exchange in exchanges:
+                    key = (one, turn, exchange.server)
+                    for kept, value in (
+                        (requests, exchange.request),
+                        (answers, exchange.answer),
+                        (times, services[exchange]),
+                    ):
+                        row = kept.setdefault(key, np.zeros(count, type(value)))
+                        row[number] += value
+            stages[one][-1, number] = max(ready[place, number] - received, 0.0)
+    took = sums.summed[:, 1:].max(0) - ready.max(0)
+    overhead = max(float(np.median(took)) - _ring_seconds(ring, sums.volume, nics), 0.0)
+    mean = sums.summed.mean(0)
+    return FittedIterations(
+        ring.members,
+        stages,
+        requests,
+        answers,
+        times,
+        sums.volume,
+        overhead,
+        mean[:-1],
+        mean[1:],
+        first + 1,
+    )
+
+
+def _ring_seconds(ring: Ring, volume: float, nics: NDArray[np.float64]) -> float:
+    """Return the seconds that the slowest NIC needs for an all-reduce."""
+    machines = [machine for machine, _ in ring.members]
+    hops = 2 * (len(machines) - 1)
+    return hops * volume / len(machines) / float(nics[:, machines].min())

@@ -1,0 +1,118 @@
+"""``emu fit``: programs of a lab that know nothing of emu, as a scenario."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+import emu
+from emu.cli import app
+from emu.errors import DataError
+from emu.experiment.fit_run import fit_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ITERATIONS = 8
+ANSWER, SUM = 20_000, 10_000
+#: A server that answers after 5 ms; workers that ask the other machine's, and exchange
+#: halves of what they have to sum, as in a ring of two.
+PROGRAM = f"""
+import os, socket, sys, time
+
+role, rank, other = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+
+def connect(port):
+    while True:
+        try:
+            return socket.create_connection((other, port))
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+
+def receive(connection, size):
+    while size:
+        size -= len(connection.recv(size))
+
+if role == "server":
+    asked, _ = socket.create_server(("", 7000)).accept()
+    for _ in range({ITERATIONS}):
+        receive(asked, 100)
+        time.sleep(0.005)
+        asked.sendall(bytes({ANSWER}))
+else:
+    listening = socket.create_server(("", 7001))
+    to, server = connect(7001), connect(7000)
+    back, _ = listening.accept()
+    for _ in range({ITERATIONS}):
+        time.sleep(0.02)
+        server.sendall(bytes(100))
+        receive(server, {ANSWER})
+        for _ in range(2):
+            to.sendall(bytes({SUM} // 2))
+            receive(back, {SUM} // 2)
+time.sleep(0.7)  # its ports are looked at every half second
+"""
+LAB = """
+cluster:
+  machines: [{{name: a, nic: 20 Mbit/s}}, {{name: b, nic: 20 Mbit/s}}]
+lab:
+  programs:
+    - {{name: server, on: [a], run: "{run} server 0 {{address of b}}"}}
+    - {{name: server, on: [b], run: "{run} server 1 {{address of a}}"}}
+    - {{name: worker, on: [a], run: "{run} worker 0 {{address of b}}"}}
+    - {{name: worker, on: [b], run: "{run} worker 1 {{address of a}}"}}
+"""
+
+
+def invoke(*arguments: object) -> tuple[int, str]:
+    found = CliRunner().invoke(app, [str(each) for each in arguments])
+    return found.exit_code, found.output
+
+
+@pytest.mark.netns
+@pytest.mark.usefixtures("_a_lab_can_be_had")
+def test_what_crossed_becomes_a_scenario(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    lab = LAB.format(run=f"exec python {tmp_path}/program.py")
+    (tmp_path / "lab.yaml").write_text(lab)
+    code, output = invoke("lab", tmp_path / "lab.yaml", "--runs", tmp_path / "runs")
+    assert code == 0, output
+    (run,) = (tmp_path / "runs").iterdir()
+    fitted = tmp_path / "fitted.yaml"
+
+    code, output = invoke("fit", run, "-o", fitted, "--json", tmp_path / "fit.json")
+
+    assert code == 0, output
+    told = json.loads((tmp_path / "fit.json").read_text())
+    assert (told["first"], told["iterations"]) == (1, ITERATIONS - 1)
+    assert told["measured"] > 0.02 + 0.005 + ANSWER / 2.5e6 + SUM / 2.5e6
+    assert told["simulated"] == pytest.approx(told["measured"], rel=0.2)
+    scenario = emu.load(fitted, {"cluster.machines[0].nic": "1 Mbit/s"})
+    slow = emu.simulate(scenario).makespan / told["iterations"]
+    assert slow > (ANSWER + SUM) / 1.25e5  # both leave, or both enter, the slow NIC
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (None, "there is no such run directory"),
+        ([], "is no run of a lab"),
+        (["lab.json"], "has no traffic.npz: the lab ran with capture: false"),
+        (["traffic.npz"], "cannot be read"),
+    ],
+)
+def test_a_run_that_is_none_of_a_lab_is_said(
+    tmp_path: Path, files: list[str] | None, said: str
+) -> None:
+    run = tmp_path / "run"
+    for name in files or []:
+        run.mkdir(exist_ok=True)
+        (run / name).write_text("{}")
+    if files is not None:
+        run.mkdir(exist_ok=True)
+
+    with pytest.raises(DataError, match=said):
+        fit_run(run)
