@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test acceptance check bench clean
+.PHONY: demo test acceptance check bench distdgl clean
 
 demo: $(STAMP) ## run the main job on this machine
 	$(BIN)/emu run scenarios/demo.yaml
@@ -17,6 +17,9 @@ acceptance: $(STAMP) ## the shipped scenarios in full, over sockets
 
 check: $(STAMP) ## format, lint, types, layers and the quick tests
 	$(BIN)/python tools/check
+
+distdgl: $(STAMP) ## train with dgl.distributed on emulated machines; predict other NICs
+	$(BIN)/python scenarios/distdgl/predict.py
 
 bench: $(STAMP) ## timings, as medians and ratios within one run
 	$(BIN)/python tools/bench
