@@ -49,9 +49,10 @@ def job(ask: list[float], add: float, answers: list[int]) -> dict[str, Any]:
             tasks.append({"name": server, "time": f"{SERVICE} s", "slot": "server"})
             where[server] = f"m{j}"
             volumes = [f"{size + 1000 * j} B" for size in answers]
-            ends = (f"trainer-m{i}.0", server, f"trainer-m{i}.sum")
-            flows.append({"from": ends[0], "to": server, "volume": "200 B"})
-            flows.append({"from": server, "to": ends[2], "volume": volumes})
+            flows += [
+                {"from": f"trainer-m{i}.0", "to": server, "volume": "200 B"},
+                {"from": server, "to": f"trainer-m{i}.sum", "volume": volumes},
+            ]
     ring = [f"trainer-m{i}" for i in (0, 2, 1)]
     reduction = {
         "among": [f"{name}.send" for name in ring],
