@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.analysis import audit_stated
+from emu.analysis.channel_use import channel_faults
 from emu.analysis.link_load import fluid_bytes, peak_loads, pieces, worst_interval
 from emu.analysis.read_faults import newest_reads
 from emu.analysis.slot_use import slot_faults
@@ -20,6 +21,7 @@ from emu.analysis.violation import (
     Findings,
     Violation,
     flow_name,
+    shared_findings,
     task_name,
 )
 
@@ -117,7 +119,8 @@ def audit(
         ),
         "(13),(14)": tuple(auditor.port_capacity()),
         "(15)": tuple(audit_stated.makespan_of(schedule, makespan, tolerance)),
-        "slots": tuple(auditor.slots()),
+        "slots": (auditor.slots(),),
+        "channels": (auditor.channels(),),
         "reads": (newest_reads(schedule, tolerance),),
     }
     found: list[Violation] = []
@@ -278,14 +281,6 @@ class _Auditor:
             else self._over_at_every_instant(self._pieces)
         )
         yield len(self._problem.capacities), over
-
-    def slots(self) -> Iterator[Findings]:
-        """No more slots are held than there are, and nobody is overtaken."""
-        found = [
-            Violation("slots", *fault)
-            for fault in slot_faults(self._schedule, self._tolerance)
-        ]
-        yield len(self._problem.pools), found
 
     def _over_at_every_instant(self, of: Pieces) -> Iterator[Violation]:
         peaks = peak_loads(of, self._tolerance)

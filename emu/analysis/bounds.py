@@ -10,6 +10,7 @@ Every bound holds for any execution and flow schedule of the placed job, (5)-(15
   the last. The sets tried are those of flows ready no earlier than some flow, and
   those with no less to follow than some flow; both earlier bounds of a port are among
   them;
+- *channel in context*: likewise the flows of a channel, each as fast as if alone;
 - *slots*: those who take a slot of a pool hold it at least while they run.
 """
 
@@ -48,7 +49,7 @@ class Bounds:
     combined
         The best of these and of every port in context.
     binding
-        What says so: the name of a port, a pool of slots, or ``critical path``.
+        What says so: a port, a channel, a pool of slots, or ``critical path``.
     degree
         Delta (20): the most flows of one iteration over one link.
     """
@@ -93,13 +94,17 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
     loads = np.zeros(layout.capacity.size)
     combined, binding = path, CRITICAL_PATH
     for port, capacity in enumerate(layout.capacity):
-        head, size, tail = _flows_of(
-            problem, port, before_flow, volumes / capacity, after_flow
-        )
-        loads[port] = size.sum()
-        least = max(_in_context(head, size, tail), _in_context(tail, size, head))
-        if least > combined:
+        over = [port in hops for hops in problem.hops]
+        flows = _flows_of(problem, over, before_flow, volumes / capacity, after_flow)
+        loads[port] = flows[1].sum()
+        if (least := _one_by_one(*flows)) > combined:
             combined, binding = least, problem.links[port].name
+    for channel in problem.job.channels:
+        over = [edge.channel == channel for edge in problem.job.edges]
+        alone_ = volumes / _narrowest(problem)[:, None]
+        flows = _flows_of(problem, over, before_flow, alone_, after_flow)
+        if (least := _one_by_one(*flows)) > combined:
+            combined, binding = least, f"channel {channel}"
     for pool in problem.pools:
         held = sum(float(times[j, : problem.job.rounds[j]].sum()) for j in pool.takers)
         if held / pool.slots > combined:
@@ -153,15 +158,27 @@ def _earliest_ready(layout: Layout, times: Floats, volumes: Floats) -> Floats:
     return ready
 
 
+def _narrowest(problem: Problem) -> Floats:
+    """Return the bytes per second of every edge at most, infinite within a machine."""
+    return np.array(
+        [problem.capacities[list(hops)].min(initial=np.inf) for hops in problem.hops]
+    )
+
+
 def _flows_of(
-    problem: Problem, port: int, before: Floats, size: Floats, after: Floats
+    problem: Problem, over: list[bool], before: Floats, size: Floats, after: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Return head, size and tail, in seconds, of every flow over ``port``."""
-    crossing = np.array([port in hops for hops in problem.hops], dtype=bool)
+    """Return head, size and tail, in seconds, of every flow of the edges ``over``."""
+    crossing = np.array(over, dtype=bool)
     counts = np.array(problem.job.flow_counts, dtype=np.int64)
     sent = np.arange(size.shape[1]) < counts[:, None]
     chosen = crossing[:, None] & sent & (size > 0)
     return before[chosen], size[chosen], after[chosen]
+
+
+def _one_by_one(head: Floats, size: Floats, tail: Floats) -> float:
+    """Return the least time of what must be served one by one, in any order."""
+    return max(_in_context(head, size, tail), _in_context(tail, size, head))
 
 
 def _in_context(head: Floats, size: Floats, tail: Floats) -> float:

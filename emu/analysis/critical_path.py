@@ -4,8 +4,8 @@ The chain (Appendix B of the paper) is built backwards from the task that ended 
 What made a task start is the last thing that it waited for: a flow, a handoff within
 its machine, its own previous iteration, or a credit. What made a flow start is the end
 of its source or, where that had ended before, the flow ahead of it on its edge (case 2
-of the proof). So every part begins the moment the one before ends, and the parts sum
-to the makespan.
+of the proof) or its channel. So every part begins the moment the one before ends, and
+the parts sum to the makespan.
 
 In an emulated schedule a part begins a little after the one before it ended; what lies
 between is a link of its own, `Cause.GAP`.
@@ -43,6 +43,8 @@ class Cause(StrEnum):
     """A flow was moving."""
     IN_ORDER = "in order"
     """A flow was moving, and the next one of its edge was ready behind it."""
+    CHANNEL = "channel"
+    """A flow was moving, and the next one of its channel was ready behind it."""
     CREDIT = "credit"
     """A task was executing, and the next part waited for it for its credit only."""
     SLOT = "slot"
@@ -187,7 +189,25 @@ class _Walk:
             ready = float(made.flow_ready[edge, iteration])
             if made.flow_end[edge, iteration - 1] > ready + self._same:
                 return _Part(-1, edge, iteration - 1, Cause.IN_ORDER, ready)
-        return _Part(source, -1, iteration)
+        return self._channel_holder(edge, iteration) or _Part(source, -1, iteration)
+
+    def _channel_holder(self, edge: int, iteration: int) -> _Part | None:
+        """Return which flow went before on the channel, of one that had to wait."""
+        made, channel = self._schedule, self._job.edges[edge].channel
+        ready = float(made.flow_ready[edge, iteration])
+        start = float(made.flow_start[edge, iteration])
+        if not channel or start <= ready + self._same:
+            return None
+        edges = [
+            e for e, other in enumerate(self._job.edges) if other.channel == channel
+        ]
+        edges = [e for e in edges if self._hops[e] and e != edge]
+        ends = made.flow_end[edges]
+        before = np.where(ends <= start + self._same, ends, -np.inf)
+        if before.max(initial=-np.inf) <= ready + self._same:
+            return None
+        row, n = np.unravel_index(int(before.argmax()), before.shape)
+        return _Part(-1, edges[row], int(n), Cause.CHANNEL, ready)
 
     def _before_task(self, task: int, iteration: int) -> _Part | None:
         """Return the last input; of several, flows come first as in the proof."""

@@ -30,7 +30,7 @@ def optimality(
         ``bound`` in seconds; ``bound_by`` a port, or `CRITICAL_PATH`; ``gap`` is
         makespan / bound - 1, None where nothing takes time; ``theorem1`` [1]_ holds
         ``delta`` (20), ``certificate`` (Delta * LP, seconds), ``kept``: whether the
-        policy promises to stay below it and no task waits for a slot, and
+        policy promises to stay below it and nobody waits for a slot or a channel, and
         ``delta_seen`` and ``certificate_seen``,
         the same with the most flows that were active over one link at a time.
 
@@ -43,7 +43,8 @@ def optimality(
     ----------
     .. [1] Luo, Bao, Wu, INFOCOM 2022, Theorem 1.
     """
-    found, makespan = bounds(schedule.problem, realization), schedule.makespan
+    problem, makespan = schedule.problem, schedule.makespan
+    found = bounds(problem, realization)
     seen = LinkContention(schedule).most
     return {
         "bound": found.combined,
@@ -54,7 +55,8 @@ def optimality(
             "certificate": found.certificate,
             "delta_seen": seen,
             "certificate_seen": max(seen, 1) * found.critical_path,
-            "kept": policy_named(policy).keeps_theorem and not schedule.problem.pools,
+            "kept": policy_named(policy).keeps_theorem
+            and not (problem.pools or problem.job.channels),
         },
     }
 

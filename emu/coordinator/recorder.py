@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emu.analysis.channel_use import lines
 from emu.analysis.lateness import fluid_ends
 from emu.problem import RateHistory, Realization, Schedule
 
@@ -115,7 +116,7 @@ class Recorder:
         """Return the finished run as a Schedule.
 
         Handoffs within a machine and flows of no bytes end as soon as the flow before
-        them on their edge has ended (DESIGN section 4).
+        them on their edge has ended (DESIGN section 4), or on their channel.
         """
         ready, start, end = self._flow_times()
         sent = ~np.isnan(ready)
@@ -147,6 +148,12 @@ class Recorder:
                     start[e, n] = self._activated[e, n]
                     end[e, n] = self._ended[e, n]
                 free = end[e, n]
+        for _, edges, iterations in lines(self._problem, ready):
+            free = 0.0
+            for at in zip(edges.tolist(), iterations.tolist(), strict=True):
+                if not self._volumes[at] > 0:
+                    start[at] = end[at] = max(end[at], free)
+                free = max(free, end[at])
         return ready, start, end
 
     def rates(self) -> RateHistory:

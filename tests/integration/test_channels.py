@@ -7,16 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import given
 
+from emu.analysis.audit import audit
+from emu.analysis.bounds import bounds
+from emu.analysis.critical_path import Cause, critical_path
+from emu.analysis.explanation import exact_name
+from emu.analysis.optimality_gap import optimality
 from emu.errors import ScenarioError
 from emu.scenario import load, prepare
 from emu.simulation import makespan, simulate
+from emu.testing.strategies import problems
 from tests.integration.scenarios import written
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from emu.problem import Problem, Schedule
+    from emu.problem import Problem, Realization, Schedule
     from emu.scenario.experiment import Experiment
 
 
@@ -170,6 +177,54 @@ def test_who_waits_for_the_sum(tmp_path: Path) -> None:
     assert makespan(experiment.problem, experiment.realization) == pytest.approx(15.0)
 
 
+@given(drawn=problems(links=True, own=True, channels=True))
+def test_what_is_read_off_a_schedule_with_channels(
+    drawn: tuple[Problem, Realization],
+) -> None:
+    schedule = simulate(*drawn, "oes", record_rates=True)
+    assert audit(schedule).violations == []
+    assert critical_path(schedule).seconds == pytest.approx(schedule.makespan)
+    assert bounds(*drawn).combined <= schedule.makespan * (1 + 1e-9)
+
+
+def test_the_chain_names_who_held_the_channel(tmp_path: Path) -> None:
+    experiment = prepared(one_channel(), tmp_path)
+    problem, realization = experiment.problem, experiment.realization
+    schedule = simulate(problem, realization)
+    links = critical_path(schedule).links
+    held = [link for link in links if link.cause is Cause.CHANNEL]
+    assert [exact_name(problem, link) for link in held] == ["p->r"]
+    assert [link.seconds for link in held] == [2.0]  # from 1 s, when q->s was ready
+    theorem = optimality(schedule, realization, "oes")["theorem1"]
+    assert theorem["kept"] is False
+
+
+def test_a_channel_is_a_bound(tmp_path: Path) -> None:
+    stated = scenario(
+        [{"name": name} for name in "pqrs"],
+        [flow("p", "r", channel="c"), flow("q", "s", channel="c")],
+        {"p": "a", "q": "b", "r": "d", "s": "e"},
+    )
+    experiment = prepared(stated, tmp_path)
+    found = bounds(experiment.problem, experiment.realization)
+    assert (found.combined, found.binding) == (6.0, "channel c")
+
+
+def test_audit_finds_turns_that_were_not_kept(tmp_path: Path) -> None:
+    experiment = prepared(one_channel(), tmp_path)
+    schedule = simulate(experiment.problem, experiment.realization)
+    job = experiment.problem.job
+    first, later = job.edge_positions["p->r"], job.edge_positions["q->s"]
+    schedule.flow_start[later, 0] = 2.0
+    assert "channels q->s[0] started while another flow was under way" in str(
+        audit(schedule).violations[0]
+    )
+    schedule.flow_start[later, 0] = 3.0
+    schedule.flow_ready[first, 0] = 1.5
+    sentences = [v.sentence for v in audit(schedule).violations]
+    assert "p->r[0] started before one that got ready earlier on channel c" in sentences
+
+
 def refused(stated: dict[str, Any], path: Path) -> tuple[str | None, str]:
     with pytest.raises(ScenarioError) as caught:
         load(written(stated, path))
@@ -256,3 +311,40 @@ def test_a_gate_needs_no_channel(tmp_path: Path) -> None:
         "job.flows[0].channel",
         "nothing is sent to or from the gate 'g', remove this",
     )
+
+
+@pytest.mark.emulation
+def test_over_sockets_nothing_is_sent_before_its_turn(tmp_path: Path) -> None:
+    """Two senders share a channel beside a ring of three, and a server of one thread.
+
+    On every link a flow could have the same rate earlier: no NIC is shared.
+    """
+    from emu.coordinator import EmulationSettings, emulate
+
+    tasks = [{"name": f"w{i}"} for i in range(3)]
+    tasks += [{"name": name, "server": "kv"} for name in ("pull", "push")]
+    tasks += [{"name": name} for name in "pqrs"]
+    stated = scenario(
+        tasks,
+        [
+            flow("p", "r", channel="c"),
+            flow("q", "s", channel="c"),
+            flow("p", "s", "0 B", channel="c"),
+            flow("push", "r", "10 B"),
+        ],
+        {"w0": "a", "w1": "b", "w2": "c", "kv": "c"}
+        | {"p": "d", "q": "e", "r": "f", "s": "g"},
+        iterations=2,
+        collectives=[{"allreduce": {"among": ["w0", "w1", "w2"], "volume": "30 B"}}],
+    )
+    experiment = prepared(stated, tmp_path)
+    problem, realization = experiment.problem, experiment.realization
+    settings = EmulationSettings(time_scale=0.1, byte_scale=50_000.0, deadline=60.0)
+    run = emulate(problem, "maxmin", settings, realization, log=tmp_path / "agent.log")
+
+    simulated = simulate(problem, realization, "maxmin")
+    assert run.schedule.makespan == pytest.approx(simulated.makespan, rel=0.05)
+    assert audit(run.schedule, tolerance=0.5, relative=0.05).violations == []
+    line = [problem.job.edge_positions[name] for name in ("p->r", "q->s")]
+    first, second = run.schedule.flow_start[line[1]], run.schedule.flow_end[line[0]]
+    assert first[0] >= second[0]

@@ -121,11 +121,12 @@ def story(schedule: Schedule) -> str:
     return f"<p class=story>{escape(text)}.</p>"
 
 
-_MOVING = (Cause.TRANSFER, Cause.IN_ORDER)
+_MOVING = (Cause.TRANSFER, Cause.IN_ORDER, Cause.CHANNEL)
 _TOLD = {
     Cause.COMPUTE: "the job waited for tasks that compute",
     Cause.TRANSFER: "the job waited for transfers",
     Cause.IN_ORDER: "transfers queued behind earlier ones of their own edge",
+    Cause.CHANNEL: "transfers queued behind others of their channel",
     Cause.SLOT: "tasks waited for slots that others held",
     Cause.CREDIT: "tasks waited for the credit of their consumers",
     Cause.GAP: "nothing of the schedule happened: messages and wake-ups",
