@@ -282,6 +282,16 @@ class _Auditor:
         )
         yield len(self._problem.capacities), over
 
+    def slots(self) -> Findings:
+        """No more slots are held than there are, and nobody is overtaken."""
+        faults = slot_faults(self._schedule, self._tolerance)
+        return shared_findings("slots", self._problem.pools, faults)
+
+    def channels(self) -> Findings:
+        """Flows of a channel go one after the other, as they got ready."""
+        faults = channel_faults(self._schedule, self._tolerance)
+        return shared_findings("channels", self._job.channels, faults)
+
     def _over_at_every_instant(self, of: Pieces) -> Iterator[Violation]:
         peaks = peak_loads(of, self._tolerance)
         for port, capacity in enumerate(self._problem.capacities):

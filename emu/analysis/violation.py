@@ -50,9 +50,9 @@ class Violation:
 
 def shared_findings(
     constraint: str, shared: Sized, faults: Iterable[tuple[str, float, str, str]]
-) -> tuple[Findings]:
+) -> Findings:
     """Return the faults in the use of what is shared: pools, channels."""
-    return ((len(shared), [Violation(constraint, *fault) for fault in faults]),)
+    return len(shared), [Violation(constraint, *fault) for fault in faults]
 
 
 @dataclass(frozen=True)

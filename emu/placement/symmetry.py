@@ -105,10 +105,11 @@ class _Automorphisms:
             there.lag,
             self.space.job.control[edge],
         )
-        if there.channel or key not in self.edge_at or key in self.twice:
+        if key not in self.edge_at or key in self.twice:
             return False
         volumes = self.realization.volumes
-        return bool((volumes[edge] == volumes[self.edge_at[key]]).all())
+        alike = (volumes[edge] == volumes[self.edge_at[key]]).all()
+        return bool(alike and not there.channel)
 
 
 def find_symmetry(space: Space, realization: Realization) -> Symmetry:

@@ -78,6 +78,14 @@ class ImpossibleRoute(ValueError):
         self.position = position
 
 
+class MissingRoute(ValueError):
+    """A route that a machine without a NIC needs; ``machine`` is its position."""
+
+    def __init__(self, message: str, machine: int) -> None:
+        super().__init__(message)
+        self.machine = machine
+
+
 class Links:
     """The links of a cluster and its routes.
 
@@ -265,7 +273,7 @@ class Links:
                 self.route_of[row, column] = position + 1
 
     def _check_unstated(self) -> None:
-        """Raise ValueError where a machine without a NIC has a route not stated."""
+        """Raise MissingRoute where a machine without a NIC has a route not stated."""
         for m in np.flatnonzero(self.nic[:, 0] < 0).tolist():
             row = self.route_of[self.zone[m]][self.zone]
             column = self.route_of[:, self.zone[m]][self.zone]
@@ -273,8 +281,9 @@ class Links:
                 unstated = np.flatnonzero(numbers == 0)
                 other = unstated[unstated != m]
                 if other.size:
-                    raise ValueError(
+                    raise MissingRoute(
                         f"machine {self._names[m]} has no NIC, so every route {way} "
                         f"it must be stated; the one with {self._names[other[0]]} "
-                        "is not"
+                        "is not",
+                        m,
                     )

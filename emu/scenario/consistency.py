@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
-from emu.problem.links import ImpossibleRoute
+from emu.problem.links import ImpossibleRoute, MissingRoute
 from emu.scenario.cluster_section import MachineSection
 from emu.scenario.custom_errors import custom_errors, slot_errors
 from emu.scenario.custom_section import CustomJobSection
@@ -205,6 +205,9 @@ def _cluster_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         stated = error.position < len(routes)
         trail: Trail = ("cluster", "routes", error.position)
         yield trail if stated else ("cluster", "racks"), str(error)
+    except MissingRoute as error:
+        _, position = list(scenario.cluster.named())[error.machine]
+        yield ("cluster", "machines", position, "nic"), str(error)
     except ValueError as error:
         yield ("cluster",), str(error)
 
