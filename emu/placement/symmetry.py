@@ -105,11 +105,10 @@ class _Automorphisms:
             there.lag,
             self.space.job.control[edge],
         )
-        if key not in self.edge_at or key in self.twice:
+        if there.channel or key not in self.edge_at or key in self.twice:
             return False
         volumes = self.realization.volumes
-        alike = (volumes[edge] == volumes[self.edge_at[key]]).all()
-        return bool(alike and not there.channel)
+        return bool((volumes[edge] == volumes[self.edge_at[key]]).all())
 
 
 def find_symmetry(space: Space, realization: Realization) -> Symmetry:
