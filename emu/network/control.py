@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.network.authentication import name_of
+from emu.network.awake_clock import awake_timeout
 from emu.network.tuning import tune_socket
 from emu.wire import FrameReader, Kind, Message, Seal, WireLimits, encode_message
 
@@ -270,7 +271,7 @@ class ControlConnection(asyncio.BufferedProtocol):
             await self._until_there_are(arrivals)
             return
         try:
-            async with asyncio.timeout(within):
+            async with awake_timeout(within):
                 await self._until_there_are(arrivals)
         except TimeoutError:
             raise DeadlineExceeded(

@@ -22,6 +22,7 @@ from emu.network.authentication import (
     fresh_nonce,
     name_of,
 )
+from emu.network.awake_clock import awake_timeout
 from emu.network.frame_log import FrameLog
 from emu.network.inbox import Delivery, Inbox
 from emu.network.rx_timestamps import ArrivalReader
@@ -156,7 +157,7 @@ class DataServer:
             If some did not connect within ``within`` wall seconds; names them.
         """
         try:
-            async with asyncio.timeout(within):
+            async with awake_timeout(within):
                 while missing := self.keys.keys() - self.connected.keys():
                     self._changed.clear()
                     await self._changed.wait()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeMisbehaved
+from emu.network.awake_clock import awake_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,7 +127,9 @@ class Inbox:
         future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
         self._awaited[key] = future
         try:
-            async with asyncio.timeout(within):
+            if within is None:
+                return await future
+            async with awake_timeout(within):
                 return await future
         except TimeoutError:
             self._keep(future)
