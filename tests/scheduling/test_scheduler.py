@@ -398,3 +398,9 @@ def test_the_newest_line_of_every_edge_is_kept_whole() -> None:
         (2, 4, 0.0, 1.0, 3.0),
         (3, 0, 5.0, 2.0, 2.0),
     ]
+
+
+def test_four_rules_promise_theorem_1() -> None:
+    # Every flow has its oes rate or more (Theorem 1's condition); "none" is max-min.
+    kept = {name for name, policy in RATE_POLICIES.items() if policy.keeps_theorem}
+    assert kept == {"oes", "maxmin", "none", "oes_cp"}
