@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
@@ -13,6 +12,7 @@ from emu.analysis.optimality_gap import optimality_line
 from emu.report.flows import flow_table, payload_line, port_table
 from emu.report.pace_rows import pace_rows
 from emu.report.scale_tables import chosen_row
+from emu.report.terminal import plain_table
 from emu.units import format_duration, format_ratio, format_size
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def run_tables(result: dict[str, Any]) -> RenderableType:
     ]
     if any(result.get("error_budget", {}).values()):
         tables.insert(1, budget_table(result))
-    return Group(*tables)
+    return Group(*(part for table in tables for part in (table, "")))
 
 
 def headline(result: dict[str, Any]) -> Table:
@@ -170,14 +170,8 @@ def verdict_rows(table: Table, verdict: dict[str, Any]) -> None:
 
 def budget_table(result: dict[str, Any]) -> Table:
     """Return what the difference between emulation and simulation is made of."""
-    table = Table(
-        title="emulated minus simulated, along the critical path",
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-    )
-    table.add_column("cause")
-    table.add_column("time", justify="right")
-    table.add_column("of the makespan", justify="right")
+    title = "Run minus simulation, on the critical path"
+    table = plain_table(title, "cause", ">time", ">of the makespan")
     makespan = result["replayed_makespan"] or 1.0
     for cause, seconds in result["error_budget"].items():
         if seconds:
@@ -189,10 +183,8 @@ def budget_table(result: dict[str, Any]) -> Table:
 
 def kinds_table(result: dict[str, Any]) -> Table:
     """Return what the tasks did, per kind."""
-    table = Table(title="tasks", box=box.SIMPLE_HEAD, title_justify="left")
-    table.add_column("kind")
-    for name in ("tasks", "mean time", "longest", "late", "latest by"):
-        table.add_column(name, justify="right")
+    columns = (">tasks", ">mean time", ">longest", ">late", ">latest by")
+    table = plain_table("Tasks", "kind", *columns)
     for kind, row in result["kinds"].items():
         late = row["late_iterations"]
         table.add_row(
