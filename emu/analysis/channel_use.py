@@ -71,8 +71,10 @@ def channel_faults(
     """
     job = schedule.problem.job
     for channel, edges, iterations in lines(schedule.problem, schedule.flow_ready):
-        # Of equal starts, as they stood in line.
-        order = np.argsort(schedule.flow_start[edges, iterations], kind="stable")
+        # Of equal starts those without bytes went first: times of readiness that are
+        # equal but for rounding do not say which stood before which.
+        ends = schedule.flow_end[edges, iterations]
+        order = np.lexsort((ends, schedule.flow_start[edges, iterations]))
         edge, n = edges[order], iterations[order]
         start, end = schedule.flow_start[edge, n], schedule.flow_end[edge, n]
         ready = schedule.flow_ready[edge, n]

@@ -118,7 +118,8 @@ def test_process_is_told_by_task_and_iteration() -> None:
     deadlines = Halfway().until(1)
 
     assert deadlines.doing("g0") == (
-        "task g0 in iteration 1; sending g0->s1 of iteration 0"
+        "task g0 in iteration 1, awaited by s0 for its iteration 1, s1 for its "
+        "iteration 1; sending g0->s1 of iteration 0"
     )
     assert deadlines.doing("s1") == "receiving g0->s1 of iteration 0"
     assert deadlines.doing("w0") == "task w0 before iteration 0"

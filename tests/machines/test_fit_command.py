@@ -88,7 +88,8 @@ def test_what_crossed_becomes_a_scenario(tmp_path: Path) -> None:
     assert code == 0, output
     told = json.loads((tmp_path / "fit.json").read_text())
     assert (told["first"], told["iterations"]) == (1, ITERATIONS - 1)
-    assert told["measured"] > 0.02 + 0.005 + ANSWER / 2.5e6 + SUM / 2.5e6
+    # Bursts of the NICs let some milliseconds of it go at once.
+    assert told["measured"] > 0.02 + 0.005 + 0.7 * (ANSWER + SUM) / 2.5e6
     assert told["simulated"] == pytest.approx(told["measured"], rel=0.2)
     scenario = emu.load(fitted, {"cluster.machines[0].nic": "1 Mbit/s"})
     slow = emu.simulate(scenario).makespan / told["iterations"]

@@ -60,6 +60,7 @@ class Carried:
             "startup": {"seconds": 1.0},
             "verdict": {
                 "trust": trust, "error": 0.001, "host": HostFigures().to_json(),
+                "guards": [{"guard": "link bytes"}, {"guard": "cause"}],
             },
         }  # fmt: skip
         return SimpleNamespace(
@@ -82,6 +83,7 @@ def test_a_run_that_is_not_trusted_is_tried_again_and_counted(
     trial = attempt(experiment, tmp_path, retries=3, carry=carry)
 
     assert (trial.trust, trial.retries) == ("trusted", 2)
+    assert trial.guards == "link bytes,cause"
     assert trial.replay_error == 0.0
     assert trial.flow_error == pytest.approx(0.0, abs=1e-9)
     assert (trial.system, trial.shape) == ("custom", "graph")
