@@ -149,10 +149,15 @@ def oes_by_job(flows: list[Flow], capacity: Capacities) -> None:
         flow.rate = min(parts)
 
 
+#: Levels that are apart by less, as a share, are one.
+_SAME = 1e-12
+
+
 def maxmin_by_job(flows: list[Flow], capacity: Capacities) -> None:
     """Raise all rates together until a job's part of a link is full.
 
-    Jobs with rising flows have equal parts of what the others there do not use.
+    Jobs with rising flows have equal parts of what the others there do not use. Parts
+    that are full at one level freeze together.
     """
     rising = list(flows)
     while rising:
@@ -165,10 +170,12 @@ def maxmin_by_job(flows: list[Flow], capacity: Capacities) -> None:
             part = (capacity[p] - others) / len(jobs)
             count = sum(p in f.hops and f.job == job for f in rising)
             steps.append((max(part - own, 0.0) / count, p, job))
-        level, port, job = min(steps)
-        for flow in [f for f in rising if port in f.hops and f.job == job]:
-            flow.rate = level
-            rising = [f for f in rising if f is not flow]
+        level = min(steps)[0]
+        full = {(p, job) for each, p, job in steps if each <= level * (1 + _SAME)}
+        for flow in rising:
+            if any((p, flow.job) in full for p in flow.hops):
+                flow.rate = level
+        rising = [f for f in rising if not any((p, f.job) in full for p in f.hops)]
 
 
 def natural(name: str) -> str:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from emu.scheduling.state import State
 
 
+#: Levels that are apart by less, as a share, are one.
+_SAME = 1e-12
+
+
 @inlined
 def _count_flows(layout: Layout, state: State) -> None:
     """Count the active flows of every job over every port, and the jobs there."""
@@ -53,12 +57,29 @@ def share_equally_by_job(layout: Layout, state: State, now: float) -> None:
         set_rate(layout, state, group, rate, now)
 
 
+@inlined
+def _next_level(state: State, jobs: int) -> float:
+    """Note what every job's flows could rise to at every port; return the least."""
+    scratch, least = state.scratch, math.inf
+    for place in range(scratch.job_flows.size):
+        scratch.job_level[place] = math.inf
+        if scratch.job_flows[place] > 0:
+            port = place // jobs
+            part = scratch.residual[port] / scratch.flows[port]
+            left = max(part - scratch.job_used[place], 0.0)
+            scratch.job_level[place] = left / scratch.job_flows[place]
+            least = min(least, scratch.job_level[place])
+    return least
+
+
 @hot
 def share_max_min_by_job(layout: Layout, state: State, now: float) -> None:
     """Raise all flows until their job's part of a port is full; then freeze them there.
 
     The part is equal among the jobs with flows that rise still; what the others have
     not used is theirs. ``scratch.residual`` is a port without what the others use.
+    Parts that are full at one level freeze together: one of them first would leave more
+    to the other, and a rule must not depend on the order of ports.
     """
     _count_flows(layout, state)
     scratch, jobs = state.scratch, layout.jobs
@@ -67,21 +88,17 @@ def share_max_min_by_job(layout: Layout, state: State, now: float) -> None:
     for group in range(state.active.size):
         scratch.frozen[group] = state.active[group] == 0
     while True:
-        fullest, level = -1, math.inf
-        for place in range(scratch.job_flows.size):
-            if scratch.job_flows[place] > 0:
-                port = place // jobs
-                part = scratch.residual[port] / scratch.flows[port]
-                left = max(part - scratch.job_used[place], 0.0)
-                if left / scratch.job_flows[place] < level:
-                    fullest, level = place, left / scratch.job_flows[place]
-        if fullest < 0:
+        level = _next_level(state, jobs)
+        if level == math.inf:
             return
-        port = fullest // jobs
-        for i in range(layout.port_start[port], layout.port_start[port + 1]):
-            group = layout.port_group[i]
-            if not scratch.frozen[group] and layout.owner[group] == fullest % jobs:
-                _freeze(layout, state, group, level, now)
+        for place in range(scratch.job_level.size):
+            if scratch.job_level[place] > level * (1.0 + _SAME):
+                continue
+            port = place // jobs
+            for i in range(layout.port_start[port], layout.port_start[port + 1]):
+                group = layout.port_group[i]
+                if not scratch.frozen[group] and layout.owner[group] == place % jobs:
+                    _freeze(layout, state, group, level, now)
 
 
 @inlined

@@ -45,9 +45,9 @@ class Scratch(NamedTuple):
     coflow, member, member_start, gamma
         Coflow of every group, -1 without; the groups of every coflow; and the time
         that its fullest port would need for it alone.
-    job_flows, job_used
-        Where ports are divided among jobs, per port and job: flows in question, and
-        bytes per second of those that are not.
+    job_flows, job_used, job_level
+        Where ports are divided among jobs, per port and job: flows in question, bytes
+        per second of those that are not, and what each flow could rise to.
     """
 
     weight: Floats
@@ -66,6 +66,7 @@ class Scratch(NamedTuple):
     gamma: Floats
     job_flows: Ints
     job_used: Floats
+    job_level: Floats
 
 
 class Log(NamedTuple):
@@ -226,6 +227,7 @@ def _new_scratch(groups: int, ports: int, jobs: int) -> Scratch:
         gamma=number[3],
         job_flows=np.zeros(ports * jobs, np.int64),
         job_used=np.zeros(ports * jobs),
+        job_level=np.zeros(ports * jobs),
     )
 
 
