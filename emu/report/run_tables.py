@@ -170,7 +170,7 @@ def verdict_rows(table: Table, verdict: dict[str, Any]) -> None:
 
 def budget_table(result: dict[str, Any]) -> Table:
     """Return what the difference between emulation and simulation is made of."""
-    title = "Run minus simulation, on the critical path"
+    title = "Error budget, on the critical path"
     table = plain_table(title, "cause", ">time", ">of the makespan")
     makespan = result["replayed_makespan"] or 1.0
     for cause, seconds in result["error_budget"].items():
