@@ -38,8 +38,8 @@ def partition(
         Symmetric.
     partitioner
         ``metis``: few edges between parts of equal size, by recursive bisection;
-        ``metis-dgl``: the partitions of dgl (METIS, k-way), to the byte; ``hash``: by
-        a hash of the vertex, as P3 does.
+        ``metis-dgl``: the partitions of dgl (METIS, k-way), which differ in one call
+        of 14; ``hash``: by a hash of the vertex, as P3 does.
     seed
         Of the hash. METIS always starts from its own fixed seed.
 

@@ -49,15 +49,22 @@ def test_a_graph_of_dgl_is_read(tmp_path: Path) -> None:
 def test_metis_dgl_is_the_assignment_of_dgl_and_metis_cuts_no_more() -> None:
     dgl = pytest.importorskip("dgl")
     structure = synthetic_source("products-like", scale=0.001, seed=0).load().structure
-    parts = {kind: partition(structure, 4, kind) for kind in ("metis", "metis-dgl")}
-
     ends = structure.indices, np.repeat(np.arange(2449), np.diff(structure.indptr))
-    with _silence():
-        whole = dgl.graph(ends, num_nodes=2449)
-        expected = dgl.metis_partition_assignment(whole, 4).numpy()
-    assert parts["metis-dgl"].tobytes() == expected.astype(np.int32).tobytes()
-    assert edge_cut(structure, parts["metis"]) < edge_cut(structure, expected)
-    assert np.bincount(parts["metis"]).max() <= 1.01 * 2449 / 4
+    whole = dgl.graph(ends, num_nodes=2449)
+
+    def of_dgl() -> Any:
+        with _silence():
+            return dgl.metis_partition_assignment(whole, 4).numpy().astype(np.int32)
+
+    # dgl's METIS itself gives another assignment in some calls: in 7 of 96.
+    assert any(
+        partition(structure, 4, "metis-dgl").tobytes() == of_dgl().tobytes()
+        for _ in range(6)
+    )
+    own = partition(structure, 4, "metis")
+    assert own.tobytes() == partition(structure, 4, "metis").tobytes()
+    assert edge_cut(structure, own) < edge_cut(structure, of_dgl())
+    assert np.bincount(own).max() <= 1.01 * 2449 / 4
 
 
 def test_what_only_dgl_can_do_says_so_where_it_is_missing(
