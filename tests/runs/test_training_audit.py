@@ -85,6 +85,33 @@ def test_every_one_of_several_jobs_is_compared(tmp_path: Path) -> None:
     assert [v.subject for v in violations] == ["b/loss[0]"]
 
 
+@pytest.mark.parametrize(("pipeline", "behind"), [("none", 0), ("A", 1), ("B", 1)])
+def test_a_pipeline_knows_the_loss_of_a_mini_batch_some_cycles_later(
+    pipeline: str, behind: int, tmp_path: Path
+) -> None:
+    phases = ("sampler", "model_forward", "data_forward", "data_backward")
+    times = "".join(f"{phase}: 0 s, " for phase in (*phases, "model_backward"))
+    text = f"""{CLUSTER}emulation: {{compute: real}}
+job:
+  system: p3
+  dataset: {{name: products-like, scale: 0.001}}
+  model: {{hidden: 4, layers: 2}}
+  fanouts: [3, 3]
+  batch_size: 8
+  iterations: 5
+  pipeline: {pipeline}
+  times: {{{times}}}
+"""
+    job = build_job(loads(text, []))
+    missed = {"none": 0, "A": 2, "B": 3}[pipeline]
+    losses = reference_training(job.settings, 5, missed)[1]
+    lines = [f"0,Df0,{n + behind},loss,{loss:.8g}" for n, loss in enumerate(losses)]
+    head = "time,task,iteration,figure,value"
+    (tmp_path / "training.csv").write_text("\n".join([head, *lines]) + "\n")
+
+    assert training_audit(tmp_path, job) == (5, [])
+
+
 def test_a_job_that_learns_nothing_cannot_be_compared(tmp_path: Path) -> None:
     write_losses(tmp_path, {"": [1.0]})
 
