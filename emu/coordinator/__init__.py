@@ -3,8 +3,8 @@
 Must not know: how rates are chosen, what a program computes, how results are drawn.
 """
 
-from emu.coordinator.observers import Observers
-from emu.coordinator.run import Coordinator, EmulatedRun, Observer, emulate
+from emu.coordinator.observers import Observer, Observers
+from emu.coordinator.run import Coordinator, EmulatedRun, emulate
 from emu.coordinator.settings import EmulationSettings
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Several observers of one run."""
+"""Who is notified of what happens in a run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,40 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from emu.coordinator.run import Observer
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from emu.problem import Schedule
     from emu.scheduling import Decisions
     from emu.wire.messages import FlowEnded, RunTask, TaskEnded
+
+
+class Observer:
+    """What observers of a run are notified of; does nothing unless overridden."""
+
+    def predicted(self, schedule: Schedule) -> None:
+        """Note what is expected, before anything starts."""
+
+    def listening(self, host: str, port: int, token: str) -> None:
+        """Note where agents can join, and what they must show."""
+
+    def joined(self, processes: int) -> None:
+        """Note that so many processes have joined."""
+
+    def began(self, seconds: float) -> None:
+        """Note that all were ready after so many wall seconds; run time 0 is now."""
+
+    def task_started(self, message: RunTask) -> None:
+        """Note that the order to start a task was sent."""
+
+    def task_ended(self, message: TaskEnded) -> None:
+        """Note that a task ended."""
+
+    def flow_ended(self, message: FlowEnded) -> None:
+        """Note that a flow ended."""
+
+    def decided(self, decisions: Decisions) -> None:
+        """Note what the scheduler decided."""
 
 
 class Observers(Observer):
@@ -20,6 +47,11 @@ class Observers(Observer):
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
+
+    @override
+    def predicted(self, schedule: Schedule) -> None:
+        for observer in self._observers:
+            observer.predicted(schedule)
 
     @override
     def listening(self, host: str, port: int, token: str) -> None:

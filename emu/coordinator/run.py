@@ -13,6 +13,7 @@ import psutil
 from emu.coordinator.deadlines import Deadlines
 from emu.coordinator.host_map import check_hosts, host_of_machines
 from emu.coordinator.membership import Membership
+from emu.coordinator.observers import Observer
 from emu.coordinator.outcome import EmulatedRun, FrameRows, Results, Tally
 from emu.coordinator.process_specs import describe_processes
 from emu.coordinator.recorder import Recorder
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from emu.problem import Problem, Realization
     from emu.scheduling import Decisions, RateSegments
 
-__all__ = ["Coordinator", "EmulatedRun", "Observer", "emulate"]
+__all__ = ["Coordinator", "EmulatedRun", "emulate"]
 
 #: Wall seconds between the barrier and run time 0: everybody has heard of it by then.
 _LEAD = 0.1
@@ -64,31 +65,6 @@ _HEARD = 0.0003
 #: What is safe is settled and published so many wall seconds before its time at most,
 #: and half of it at the least, so that one message brings several things.
 _AHEAD = 0.05
-
-
-class Observer:
-    """What observers of a run are notified of; does nothing unless overridden."""
-
-    def listening(self, host: str, port: int, token: str) -> None:
-        """Note where agents can join, and what they must show."""
-
-    def joined(self, processes: int) -> None:
-        """Note that so many processes have joined."""
-
-    def began(self, seconds: float) -> None:
-        """Note that all were ready after so many wall seconds; run time 0 is now."""
-
-    def task_started(self, message: RunTask) -> None:
-        """Note that the order to start a task was sent."""
-
-    def task_ended(self, message: TaskEnded) -> None:
-        """Note that a task ended."""
-
-    def flow_ended(self, message: FlowEnded) -> None:
-        """Note that a flow ended."""
-
-    def decided(self, decisions: Decisions) -> None:
-        """Note what the scheduler decided."""
 
 
 @contextlib.contextmanager

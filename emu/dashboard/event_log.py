@@ -14,8 +14,16 @@ from emu.coordinator import Observer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from emu.problem import Schedule
     from emu.scheduling import Decisions
     from emu.wire.messages import FlowEnded, RunTask, TaskEnded
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """The simulation before the run."""
+
+    schedule: Schedule
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,10 @@ class Tape(Observer):
 
     def _note(self, what: object) -> None:
         self._heard.append((self._clock(), what))
+
+    @override
+    def predicted(self, schedule: Schedule) -> None:
+        self._note(Predicted(schedule))
 
     @override
     def joined(self, processes: int) -> None:

@@ -8,18 +8,21 @@ from typing import Any, NamedTuple
 #: Samples kept; one more and neighbours are merged, so 4 a second last 10 minutes
 #: before they become 2 a second. 2400 are two pixels each on a wide screen.
 CAPACITY = 2400
+#: Task iterations kept: 2 MB as JSON for who comes late. The older half goes first.
+SPANS = 50_000
 
 
 class Seen(NamedTuple):
-    """How far a viewer has followed: merges, samples, reports of training."""
+    """How far a viewer has followed: merges, samples, reports of training, spans."""
 
     merged: int
     samples: int
     reports: int
+    spans: int
 
 
 #: Of a viewer that has just come.
-NOTHING = Seen(-1, 0, 0)
+NOTHING = Seen(-1, 0, 0, 0)
 
 
 @dataclass
@@ -36,6 +39,8 @@ class History:
         Per sample the number of active flows at its end.
     training
         [run time, figure, value] as tasks reported them.
+    spans
+        [task, iteration, start, end] of the task iterations that ended last.
     """
 
     capacity: int = CAPACITY
@@ -45,6 +50,7 @@ class History:
     rates: list[list[float]] = field(default_factory=list)
     flows: list[int] = field(default_factory=list)
     training: list[tuple[float, str, float]] = field(default_factory=list)
+    spans: list[tuple[int, int, float, float]] = field(default_factory=list)
 
     def add(self, start: float, end: float, rates: list[float], flows: int) -> None:
         """Append the sample from ``start`` to ``end``."""
@@ -62,6 +68,13 @@ class History:
             del self.training[1::2]
             self.merged += 1
 
+    def ran(self, task: int, iteration: int, start: float, end: float) -> None:
+        """Append a task iteration that ended."""
+        self.spans.append((task, iteration, start, end))
+        if len(self.spans) > SPANS:
+            del self.spans[: SPANS // 2]
+            self.merged += 1
+
     def to_json(self) -> dict[str, Any]:
         """Return everything, rates per port."""
         return {
@@ -70,15 +83,16 @@ class History:
             "rates": [list(port) for port in zip(*self.rates, strict=True)],
             "flows": list(self.flows),
             "training": list(self.training),
+            "spans": list(self.spans),
         }
 
     def since(self, seen: Seen) -> tuple[dict[str, Any], Seen]:
         """Return what is new, and how far it goes.
 
         ``{"samples": ...}`` are to be appended; ``{"history": ...}`` replaces all,
-        where samples that had been seen were merged.
+        where what had been seen was merged or dropped.
         """
-        now = Seen(self.merged, len(self.time), len(self.training))
+        now = Seen(self.merged, len(self.time), len(self.training), len(self.spans))
         if seen.merged != self.merged:
             return {"history": self.to_json()}, now
         samples = {
@@ -87,6 +101,7 @@ class History:
             "rates": self.rates[seen.samples :],
             "flows": self.flows[seen.samples :],
             "training": self.training[seen.reports :],
+            "spans": self.spans[seen.spans :],
         }
         return {"samples": samples}, now
 

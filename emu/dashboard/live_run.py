@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from emu.dashboard.event_log import Began, Decided, Joined, Tape
-from emu.dashboard.history import History
+from emu.dashboard.event_log import Began, Decided, Joined, Predicted, Tape
+from emu.dashboard.history import SPANS, History
 from emu.dashboard.status import ActiveFlow, Outcome, Phase, Port, RunningTask, Status
 from emu.wire.messages import FlowEnded, RunTask, TaskEnded
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from emu.dashboard.history import Seen
-    from emu.problem import Problem
+    from emu.problem import Problem, Schedule
 
 _SHOWN_FLOWS = 40
 #: Wall seconds per sample of the history.
@@ -77,6 +77,8 @@ class LiveRun:
         self._delay = self._max_delay = self._max_late = 0.0
         self._late, self._time, self._sampled = 0, 0.0, 0.0
         self._sampled_at = -math.inf
+        self._predicted: Schedule | None = None
+        self._ends: list[float] = []
         self.history = History()
 
     def ended(self, result: dict[str, Any]) -> None:
@@ -110,6 +112,23 @@ class LiveRun:
             self._fold()
             return self.history.to_json()
 
+    def prediction_json(self) -> list[list[float]]:
+        """Return [task, iteration, start, end] of the simulation, by their starts.
+
+        The first 50,000 of them; nothing before there is a prediction.
+        """
+        with self._lock:
+            self._fold()
+            if self._predicted is None:
+                return []
+            start, end = self._predicted.task_start, self._predicted.task_end
+        task, iteration = np.nonzero(np.isfinite(end))
+        spans = np.stack(
+            [task, iteration, start[task, iteration], end[task, iteration]], axis=1
+        )
+        first = np.argsort(spans[:, 2], kind="stable")[:SPANS]
+        return cast("list[list[float]]", spans[first].tolist())
+
     def news(self, seen: Seen) -> tuple[dict[str, Any], Seen]:
         """Return what a viewer has not seen of the history; see `History.since`."""
         with self._lock:
@@ -124,28 +143,35 @@ class LiveRun:
 
     def _fold(self) -> None:
         for heard, what in self.tape.drain():
-            match what:
-                case TaskEnded():
-                    self._hear(heard, what.end)
-                    self._task_ended(what)
-                case FlowEnded():
-                    self._hear(heard, what.time)
-                    self._flow_ended(what)
-                case Decided():
-                    self._decided(what)
-                case RunTask():
-                    self._running[what.task] = what.iteration, what.start
-                case Began():
-                    self._phase, self._zero = "running", heard + 1.0
-                case Joined(processes):
-                    self._processes = processes
-                case _:
-                    raise TypeError(f"the tape holds {what!r}")
+            self._take(heard, what)
         self._notice_end()
         if self._phase == "running":
             self._advance(self._now())
             if self._clock() - self._sampled_at >= SAMPLE:
                 self._sample()
+
+    def _take(self, heard: float, what: object) -> None:
+        match what:
+            case TaskEnded():
+                self._hear(heard, what.end)
+                self._task_ended(what)
+            case FlowEnded():
+                self._hear(heard, what.time)
+                self._flow_ended(what)
+            case Decided():
+                self._decided(what)
+            case RunTask():
+                self._running[what.task] = what.iteration, what.start
+            case Began():
+                self._phase, self._zero = "running", heard + 1.0
+            case Predicted(schedule):
+                self._predicted = schedule
+                ends = schedule.task_end
+                self._ends = np.sort(ends[np.isfinite(ends)]).tolist()
+            case Joined(processes):
+                self._processes = processes
+            case _:
+                raise TypeError(f"the tape holds {what!r}")
 
     def _notice_end(self) -> None:
         """End with the last task: simulations and the verdict follow, not the run."""
@@ -168,6 +194,7 @@ class LiveRun:
     def _task_ended(self, message: TaskEnded) -> None:
         self._running.pop(message.task, None)
         self._done[message.task] += 1
+        self.history.ran(message.task, message.iteration, message.start, message.end)
         for edge, volume in zip(message.edges, message.volumes, strict=True):
             if self.problem.hops[edge]:
                 self._volumes[edge, message.iteration] = volume
@@ -252,11 +279,11 @@ class LiveRun:
         )
 
     def _left(self, now: float) -> float | None:
-        """Return the wall seconds until the end, by the steps so far."""
-        done = int(self._done.sum())
-        if self._phase != "running" or not done:
+        """Return the wall seconds until the end: the prediction's, at today's pace."""
+        done = min(int(self._done.sum()), len(self._ends))
+        if self._phase != "running" or not done or not self._ends[done - 1]:
             return None
-        return now * self._scale * (int(self._rounds.sum()) - done) / done
+        return now * self._scale * (self._ends[-1] / self._ends[done - 1] - 1)
 
     def _ports(self) -> list[Port]:
         machines = [machine.name for machine in self.problem.cluster.machines]

@@ -59,6 +59,7 @@ class Pages:
         app.router.add_get("/ws", self._socket)
         app.router.add_get("/api/status", self._status)
         app.router.add_get("/api/history", self._history)
+        app.router.add_get("/api/prediction", self._prediction)
         app.router.add_get("/api/schema", self._schema)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/report.html", self._report)
@@ -148,6 +149,9 @@ class Pages:
     async def _history(self, _: web.Request) -> web.Response:
         return web.json_response(self._live.history_json())
 
+    async def _prediction(self, _: web.Request) -> web.Response:
+        return web.json_response(self._live.prediction_json())
+
     async def _schema(self, _: web.Request) -> web.Response:
         return web.json_response(Status.model_json_schema(mode="serialization"))
 
@@ -198,6 +202,7 @@ def page(live: LiveRun, report: str = "report.html") -> str:
             [
                 (charts / "scale.js").read_text("utf-8"),
                 (charts / "curves.js").read_text("utf-8"),
+                (ours / "lanes.js").read_text("utf-8"),
                 (ours / "dashboard.js").read_text("utf-8"),
             ]
         ),

@@ -70,8 +70,8 @@ class Status(_Part):
     steps: int = Field(description="Tasks times iterations.")
     steps_ended: int
     left: float | None = Field(
-        description="Wall seconds until the end, if the steps that are left take as "
-        "long as those that ended; null before the first of them and after the run."
+        description="Wall seconds until the end: what the prediction has left, at the "
+        "pace so far; null before the first step ended, and after the run."
     )
     running: list[RunningTask]
     active_flows: int

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
+    from emu.coordinator import Observer
     from emu.coordinator.outcome import EmulatedRun
-    from emu.coordinator.run import Observer
     from emu.coordinator.settings import EmulationSettings
     from emu.network import RunClock
     from emu.problem import Realization

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.coordinator.run import Observer, emulate
+from emu.coordinator import Observer, emulate
 from emu.errors import ScenarioError
 from emu.experiment.run_experiment import emulation_settings, manifest
 from emu.placement import place_ifs

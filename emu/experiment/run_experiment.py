@@ -15,7 +15,7 @@ from emu.analysis.lateness import fluid_ends
 from emu.analysis.optimality_gap import optimality
 from emu.analysis.pace import pace, stated_batch
 from emu.analysis.payloads import kinds_between_machines
-from emu.coordinator.run import EmulatedRun, Observer, emulate
+from emu.coordinator import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings
 from emu.experiment.judge import judgement
 from emu.experiment.kernel_network import burst_of, check_network, emulate_on_kernel
@@ -107,6 +107,8 @@ def carry_out(
     check_network(experiment.scenario)
     directory.write_json("manifest.json", manifest(experiment.scenario, settings))
     directory.write_problem(problem)
+    observer = observer or Observer()
+    observer.predicted(predicted := experiment.simulate())
     emulation, log = experiment.scenario.emulation, directory.path / "agent.log"
     if emulation.network == "kernel":
         run = emulate_on_kernel(
@@ -124,9 +126,7 @@ def carry_out(
         simulate(problem, run.realization, policy, profile=experiment.expected),
         reads=run.schedule.reads,
     )
-    predicted = experiment.simulate()
-    scale = settings.time_scale
-    result = summary(experiment, run, replayed, predicted, scale)
+    result = summary(experiment, run, replayed, predicted, settings.time_scale)
     result |= optimality(run.schedule, run.realization, policy)
     result |= judgement(experiment, settings, run, replayed)
     result["policy"] = policy
@@ -137,7 +137,7 @@ def carry_out(
     )
     if choice is not None:
         result["auto_scale"] = choice.to_json() | choice.beside(
-            predicted.makespan * scale, run.wall, result
+            predicted.makespan * settings.time_scale, run.wall, result
         )
     result |= learnt(experiment, run, policy)
     write_down(directory, run, replayed, result)

@@ -45,6 +45,7 @@ class Replay:
         self.live = LiveRun(problem, "two machines", "oes", 1.0, clock=self.clock)
         self._events = _events(self.schedule)
         self._began = self.clock.now
+        self.live.tape.predicted(self.schedule)
         self.live.tape.joined(len(problem.job.processes))
         self.live.tape.began(2.5)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from emu.analysis.link_rates import assigned_rates
-from emu.dashboard.history import History
+from emu.dashboard.history import NOTHING, SPANS, History
 from emu.dashboard.live_table import live_table
 from emu.dashboard.metrics import metrics
 from emu.report import terminal
@@ -84,18 +84,51 @@ def test_events_that_are_heard_late_count_as_delay() -> None:
     assert replay.live.status().max_delay == pytest.approx(21.0 - first)
 
 
-def test_the_time_left_follows_from_the_steps_so_far() -> None:
+def test_the_time_left_follows_from_the_prediction_and_the_pace_so_far() -> None:
     """One emulated second is one wall second here."""
     replay = Replay()
     assert replay.live.status().left is None
     middle = replay.schedule.makespan / 2
     replay.until(middle)
     status = replay.live.status()
+    ends = replay.schedule.task_end
+    last = ends[ends <= middle].max()
     assert status.left == pytest.approx(
-        middle * (status.steps - status.steps_ended) / status.steps_ended
+        middle * replay.schedule.makespan / last - middle
     )
+    replay.clock.now += 1.0  # nothing ends for a second: what is left takes longer too
+    slower = replay.live.status().left
+    assert slower is not None
+    assert status.left is not None
+    assert slower > status.left
     replay.until(replay.schedule.makespan)
     assert replay.live.status().left is None
+
+
+def test_tasks_that_ended_and_those_that_were_simulated_are_the_same_spans() -> None:
+    """The run of the replay is the very simulation."""
+    replay = Replay()
+    expected = replay.live.prediction_json()
+    replay.until(replay.schedule.makespan)
+    ended = replay.live.history_json()["spans"]
+
+    assert sorted(map(list, ended)) == sorted(expected)
+    assert len(ended) == replay.live.status().steps
+    assert [start for _, _, start, _ in expected] == sorted(
+        start for _, _, start, _ in expected
+    )
+
+
+def test_of_many_spans_the_last_are_kept_and_viewers_hear_them_anew() -> None:
+    history = History()
+    for n in range(SPANS):
+        history.ran(0, n, n, n + 1.0)
+    _, seen = history.since(NOTHING)
+    history.ran(0, SPANS, SPANS, SPANS + 1.0)
+    news, _ = history.since(seen)
+
+    assert len(history.spans) == SPANS // 2 + 1
+    assert news["history"]["spans"][-1][1] == SPANS
 
 
 def test_a_failed_run_says_why() -> None:

@@ -128,6 +128,7 @@ async def test_viewers_hear_the_same_whenever_they_come(
                 heard["end"] = samples["end"]
                 heard["flows"] += samples["flows"]
                 heard["training"] += samples["training"]
+                heard["spans"] += samples["spans"]
                 for rates in samples["rates"]:
                     for port, rate in enumerate(rates):
                         heard["rates"][port].append(rate)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import psutil
 from typing_extensions import override
 
-from emu.coordinator.run import Observer
+from emu.coordinator import Observer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

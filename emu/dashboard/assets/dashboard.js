@@ -4,7 +4,7 @@ const facts = JSON.parse(document.getElementById("facts").textContent);
 const byId = name => document.getElementById(name);
 const view = new TimeView(1);
 // The whole run so far, as /api/history has it; `samples` only ever append to it.
-let history_ = { time: [], end: 0, rates: facts.ports.map(() => []), flows: [], training: [] };
+let history_ = { time: [], end: 0, rates: facts.ports.map(() => []), flows: [], training: [], spans: [] };
 window.runHistory = () => history_;
 
 function element(place, kind, name, text) {
@@ -56,6 +56,17 @@ function buildPorts() {
   });
 }
 
+const taskAt = new Map(facts.tasks.map((task, number) => [task.name, number]));
+const lanes = new Lanes(byId("lanes"), view, facts.tasks);
+if (facts.tasks.length > LANES) byId("rows").textContent = `The first ${LANES} of ${facts.tasks.length} tasks.`;
+let expected = 0; // end of the simulation, emulated seconds
+async function expect() {
+  const spans = await (await fetch(`api/prediction${location.search}`)).json();
+  lanes.expect(spans);
+  expected = spans.reduce((latest, [, , , end]) => Math.max(latest, end), 0);
+  extend({});
+}
+
 const trained = new Map();
 function drawTraining() {
   const figures = [...new Set(history_.training.map(([, figure]) => figure))];
@@ -85,7 +96,7 @@ function figureCards(status) {
   const shown = [
     ["run time", seconds(status.run_time), "emulated"],
     ["iteration", `${status.iterations_ended} of ${status.iterations}`, "ended by every task"],
-    ...(status.left === null ? [] : [["time left", `${+status.left.toPrecision(2)} s`, "of wall time, by the steps so far"]]),
+    ...(status.left === null ? [] : [["time left", `${+status.left.toPrecision(2)} s`, "of wall time, by the prediction and the pace so far"]]),
     ["active flows", String(status.active_flows), "between machines"],
     ["processes", String(status.processes), status.phase === "ended" ? "are left, all have ended" : "are up"],
     ["event delay", wall(status.delay), `worst ${wall(status.max_delay)} of wall time`],
@@ -115,6 +126,7 @@ function showStatus(status) {
   byId("phase").className = status.phase;
   byId("progress").style.width = `${100 * status.steps_ended / status.steps}%`;
   figureCards(status);
+  lanes.compute(status.running.map(({ task, iteration, since }) => [taskAt.get(task), iteration, since, status.run_time]));
   const busy = new Map(status.running.map(task => [task.task, task.iteration]));
   chips.forEach((chip, name) => {
     chip.classList.toggle("busy", busy.has(name));
@@ -139,12 +151,17 @@ function showStatus(status) {
 }
 
 function extend({ history, samples }) {
-  if (history) history_ = history.time.length ? history : { ...history, rates: facts.ports.map(() => []) };
+  if (history) {
+    history_ = history.time.length ? history : { ...history, rates: facts.ports.map(() => []) };
+    lanes.clear();
+    lanes.add(history.spans);
+  }
   if (samples) {
     history_.time.push(...samples.time);
     history_.flows.push(...samples.flows);
     samples.rates.forEach(rates => rates.forEach((rate, port) => history_.rates[port].push(rate)));
     history_.training.push(...samples.training);
+    lanes.add(samples.spans);
     history_.end = samples.end;
   }
   curves.forEach((curve, port) => {
@@ -152,13 +169,13 @@ function extend({ history, samples }) {
     curve.rate = [...(history_.rates[port] || []), 0];
   });
   const followed = view.range[0] === 0 && view.range[1] === view.whole[1];
-  view.whole = [0, 1.01 * history_.end || 1];
+  view.whole = [0, 1.01 * Math.max(history_.end, expected) || 1];
   if (followed) view.range = [...view.whole];
   drawTraining();
   view.redraw();
 }
 
-let last = null;
+let last = null, asked = false;
 function connect() {
   const address = new URL("ws", location.href);
   address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
@@ -168,8 +185,9 @@ function connect() {
     const message = JSON.parse(event.data);
     last = message.status;
     showStatus(message.status);
+    if (!asked && message.status.phase !== "starting") { asked = true; expect().catch(() => { asked = false; }); }
     byId("report").hidden = !message.report;
-    if (message.samples && !message.samples.time.length && !message.samples.training.length) return;
+    if (message.samples && !message.samples.time.length && !message.samples.training.length && !message.samples.spans.length) return;
     extend(message);
     document.documentElement.dataset.samples = history_.time.length;
   });
