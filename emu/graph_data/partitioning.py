@@ -118,9 +118,3 @@ def _silence() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nothing)
-
-
-def edge_cut(structure: Structure, owner: NDArray[Any]) -> float:
-    """Return the share of edges whose ends have different owners."""
-    destinations = np.repeat(np.arange(structure.vertices), np.diff(structure.indptr))
-    return float(np.mean(owner[structure.indices] != owner[destinations]))

@@ -108,7 +108,6 @@ def _compressed(
     sources: NDArray[Any],
     destinations: NDArray[Any],
     vertices: int,
-    both: bool,  # noqa: FBT001 -- numba takes no keyword-only arguments
     indices: NDArray[Any],
 ) -> NDArray[np.int64]:
     # Counting sort by destination, then each row sorted and freed of duplicates.
@@ -117,8 +116,7 @@ def _compressed(
     for edge in range(len(sources)):
         if sources[edge] != destinations[edge]:
             ends[destinations[edge] + 1] += 1
-            if both:
-                ends[sources[edge] + 1] += 1
+            ends[sources[edge] + 1] += 1
     ends = np.cumsum(ends)
     fill = ends[:-1].copy()
     for edge in range(len(sources)):
@@ -126,9 +124,8 @@ def _compressed(
         if source != destination:
             indices[fill[destination]] = source
             fill[destination] += 1
-            if both:
-                indices[fill[source]] = destination
-                fill[source] += 1
+            indices[fill[source]] = destination
+            fill[source] += 1
     indptr = np.zeros(vertices + 1, np.int64)
     end = 0
     for vertex in range(vertices):
@@ -146,17 +143,14 @@ def build_structure(
     destinations: NDArray[Any],
     *,
     vertices: int,
-    symmetrise: bool,
     origin: str,
 ) -> Structure:
-    """Compress an edge list by destination, without loops and duplicates.
+    """Compress edges and their reverses by destination, without loops and duplicates.
 
     Parameters
     ----------
     sources, destinations
         Vertex ids of the edges, integers of one length.
-    symmetrise
-        Add the reverse of every edge.
     origin
         The file that the edges come from, for messages.
 
@@ -177,11 +171,9 @@ def build_structure(
                     path=origin,
                 )
     small = vertices <= np.iinfo(np.int32).max
-    indices = np.empty(
-        len(sources) * (2 if symmetrise else 1), np.int32 if small else np.int64
-    )
+    indices = np.empty(2 * len(sources), np.int32 if small else np.int64)
     indptr = _compressed(
-        np.asarray(sources), np.asarray(destinations), vertices, symmetrise, indices
+        np.asarray(sources), np.asarray(destinations), vertices, indices
     )
     return Structure(indptr, indices[: indptr[-1]])
 

@@ -124,9 +124,7 @@ def _generate(name: str, preset: Preset, scale: float, seed: int) -> RawGraph:
     shares = train, valid, min(test, vertices - train - valid)
     rows = _Features(preset, vertex_class, vertex_block, seed)
     return RawGraph(
-        build_structure(
-            ids[first], ids[second], vertices=vertices, symmetrise=True, origin=name
-        ),
+        build_structure(ids[first], ids[second], vertices=vertices, origin=name),
         labels.astype(np.int32),
         *random_split(vertices, shares, np.random.default_rng([seed, 3])),
         classes=preset.classes,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from emu.machines.nic import NicPlan
 
 _NEW_LINK, _NEW_ADDRESS, _NEW_QDISC, NEW_CLASS, _NEW_FILTER = 16, 20, 36, 40, 44
-_REQUEST, _ACKNOWLEDGE, _REPLACE, _CREATE, _EXCLUSIVE = 1, 4, 0x100, 0x400, 0x200
+_REQUEST, _ACKNOWLEDGE, _CREATE, _EXCLUSIVE = 1, 4, 0x400, 0x200
 _ERROR = 2
 _BATCH = 32_000  # bytes; a netlink socket takes some 200 kB at once
 _UP = 1

@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     import socket
 
 _STRANGER_LIMITS = WireLimits(message=4096)
+#: Who accepts control connections, for messages.
+_PEER = "the coordinator"
 
 
 async def connect_control(
     address: tuple[str, int],
     *,
     identity: Identity,
-    peer: str = "the coordinator",
     limits: WireLimits | None = None,
     within: float = 10.0,
 ) -> ControlConnection:
@@ -46,8 +47,6 @@ async def connect_control(
         Host and port of its `ControlServer`.
     identity
         Who we are.
-    peer
-        Who is there, for messages.
     limits, within
         Size of messages; wall seconds for connecting and the answer.
 
@@ -62,12 +61,12 @@ async def connect_control(
         the token: it is told nothing then.
     """
     loop, name = asyncio.get_running_loop(), identity.name
-    where = f"{peer} at {address[0]}:{address[1]}"
+    where = f"{_PEER} at {address[0]}:{address[1]}"
     begun = time.monotonic()
     try:
         async with asyncio.timeout(within):
             _, connection = await loop.create_connection(
-                lambda: ControlConnection(limits=limits, owner=name, peer=peer),
+                lambda: ControlConnection(limits=limits, owner=name, peer=_PEER),
                 *address,
             )
     except TimeoutError:
@@ -80,7 +79,7 @@ async def connect_control(
     except TimeoutError:
         await connection.aclose()
         raise DeadlineExceeded(
-            f"{name} waited {within:g} s for the handshake from {peer}"
+            f"{name} waited {within:g} s for the handshake from {_PEER}"
         ) from None
     except (EmulatorError, asyncio.CancelledError):
         await connection.aclose()

@@ -7,12 +7,12 @@ say what its makespan is. Must not know: scenarios, sockets, clocks.
 from emu.placement.baselines import place_explicit, place_random, place_round_robin
 from emu.placement.bound import placement_bound
 from emu.placement.common_random_numbers import common_draws
-from emu.placement.distdgl import colocated_pairs, place_distdgl
+from emu.placement.distdgl import place_distdgl
 from emu.placement.etp import EtpOptions, search_etp
 from emu.placement.ifs import place_ifs
 from emu.placement.place import PLACEMENT_POLICIES, place
 from emu.placement.placement_result import PlacementResult
-from emu.placement.resource_load import ResourceLoad, port_seconds, resource_loads
+from emu.placement.resource_load import ResourceLoad, resource_loads
 from emu.placement.search import SearchOptions, search
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "PlacementResult",
     "ResourceLoad",
     "SearchOptions",
-    "colocated_pairs",
     "common_draws",
     "place",
     "place_distdgl",
@@ -30,7 +29,6 @@ __all__ = [
     "place_random",
     "place_round_robin",
     "placement_bound",
-    "port_seconds",
     "resource_loads",
     "search",
     "search_etp",

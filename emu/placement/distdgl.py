@@ -81,16 +81,6 @@ def sampler_pairs(job: Job) -> list[tuple[int, int]]:
     )
 
 
-def colocated_pairs(job: Job, placement: Placement) -> tuple[int, int]:
-    """Return how many (worker, sampler) pairs share a machine, and how many there are.
-
-    A pair is one of `sampler_pairs`.
-    """
-    pairs, machine_of = sampler_pairs(job), placement.machine_of
-    together = sum(machine_of[source] == machine_of[worker] for source, worker in pairs)
-    return together, len(pairs)
-
-
 @dataclass(frozen=True)
 class SamplerGroups:
     """Units of workers and, for each, the units of its samplers."""

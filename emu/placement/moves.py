@@ -63,7 +63,7 @@ def propose(
         target = below(state, count)
         for i in range(teams.start[team], teams.start[team + 1]):
             machines[teams.unit[i]] = target
-    else:
+    elif kind == SWAP_TEAMS:
         _swap_teams(teams, state, machines)
 
 

@@ -1,4 +1,4 @@
-"""What a placement asks of every machine and every port."""
+"""What a placement asks of every machine, and what its edges send."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emu.problem import Cluster, Job, Placement, Problem, Realization
+    from emu.problem import Cluster, Job, Placement, Realization
 
 
 @dataclass(frozen=True)
@@ -56,26 +56,6 @@ def resource_loads(
         for machine, used in zip(cluster.machines, usage, strict=True)
         for resource in resources
     )
-
-
-def port_seconds(problem: Problem, realization: Realization) -> NDArray[np.float64]:
-    """Return how long every link needs for its bytes alone, seconds, shape (links,).
-
-    Links as in `Problem.links`. The largest entry is a lower bound of the makespan
-    of every schedule of this placement.
-
-    Raises
-    ------
-    ValueError
-        When the realization does not have the shape of the job.
-    """
-    realization.check_shapes(problem.job)
-    load = np.zeros_like(problem.capacities)
-    sent = sent_bytes(problem.job, realization)
-    for hops, volume in zip(problem.hops, sent, strict=True):
-        load[list(hops)] += volume
-    seconds: NDArray[np.float64] = load / problem.capacities
-    return seconds
 
 
 def sent_bytes(job: Job, realization: Realization) -> NDArray[np.float64]:

@@ -112,5 +112,4 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
         for candidate in candidates
         if 0 < len(candidate.moves) <= _LISTED
     )
-    table.caption_justify = "left"
     return table

@@ -15,14 +15,22 @@ from emu.report.terminal import WIDTH, plain_table
 from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import RenderableType
     from rich.table import Table
 
+    from emu.analysis.divergence import Drift
     from emu.analysis.explanation import Explanation
-    from emu.problem import Problem
+    from emu.analysis.task_moves import TaskMove
+    from emu.analysis.what_if import Improvement
+    from emu.problem import Problem, Schedule
 
 #: Moves that are shown; the JSON form has all.
 MOVES_SHOWN = 5
+QUESTION = "Which task should move?"
+#: Share of the makespan below which a difference is rounding.
+_NOTHING = 1e-9
 #: Improvements that are shown; the JSON form has all.
 SHOWN = 15
 
@@ -42,9 +50,11 @@ def explanation_tables(explanation: Explanation, shown: int = SHOWN) -> Renderab
     if any(link.port >= 0 for link in explanation.chain.links):
         parts += ["", ports(explanation)]
     if explanation.simulated is not None:
-        parts += ["", apart(explanation)]
+        emulated, simulated = explanation.schedule, explanation.simulated
+        parts += ["", apart(emulated, simulated, explanation.apart)]
     if explanation.improvements:
-        parts += ["", improvements(explanation, shown)]
+        base = explanation.replayed_makespan
+        parts += ["", improvements(explanation.improvements, base, shown)]
     parts += [Text(f"note: {note}", style="yellow") for note in explanation.notes]
     return Group(*parts)
 
@@ -65,25 +75,24 @@ def headline(explanation: Explanation) -> Text:
 
 def task_moves(explanation: Explanation, shown: int = MOVES_SHOWN) -> RenderableType:
     """Return the single moves and swaps that help, best first."""
-    question = "Which task should move?"
-    base = explanation.replayed_makespan or 1.0
-    moves = explanation.moves
-    helping = moves.helping(base)
+    base, moves = explanation.replayed_makespan, explanation.moves
+    helping = moves.helping(base or 1.0)
     if not helping:
         said = f"\nnone: no move or swap of {len(moves.found)} makes it shorter\n"
-        return Text.assemble((question, "bold"), said)
-    table = plain_table(question, "change", ">makespan", ">gain", "why")
-    for move in helping[: min(shown, MOVES_SHOWN)]:
-        table.add_row(
-            str(move.near),
-            format_duration(move.makespan, 6),
-            shorter(move.gain / base),
-            move.why,
-        )
+        return Text.assemble((QUESTION, "bold"), said)
+    table = moves_table(helping[: min(shown, MOVES_SHOWN)], base or 1.0)
     table.caption = f"{len(helping)} of {len(moves.found)} moves and swaps help"
     if moves.feasible > len(moves.found):
         table.caption += f"; of {moves.feasible:,} those with the lowest bounds"
-    table.caption_justify = "left"
+    return table
+
+
+def moves_table(moves: Sequence[TaskMove], base: float) -> Table:
+    """Return a row per move; gains are shares of ``base`` seconds."""
+    table = plain_table(QUESTION, "change", ">makespan", ">gain", "why")
+    for move in moves:
+        gain = f"{100 * move.gain / base:.2g} % shorter"
+        table.add_row(str(move.near), format_duration(move.makespan, 6), gain, move.why)
     return table
 
 
@@ -105,11 +114,6 @@ def placement_text(problem: Problem) -> str:
         break_on_hyphens=False,
     )
     return f"placement:\n  policy: {section['policy']}\n{tasks}"
-
-
-def shorter(share: float) -> str:
-    """Return ``5.3 % shorter``."""
-    return f"{100 * share:.2g} % shorter"
 
 
 def causes(explanation: Explanation) -> Table:
@@ -149,35 +153,33 @@ def ports(explanation: Explanation) -> Table:
     return table
 
 
-def apart(explanation: Explanation) -> Table:
+def apart(emulated: Schedule, simulated: Schedule, parts: tuple[Drift, ...]) -> Table:
     """Return where emulation and simulation parted, and the sum."""
     table = plain_table(
         "Emulated minus simulated, along the chain", "cause", "of", ">apart", ">share"
     )
-    base = explanation.replayed_makespan or 1.0
-    difference = explanation.schedule.makespan - explanation.replayed_makespan
-    for row in apart_rows(explanation.schedule.problem, explanation.apart):
-        seconds = row["seconds"]
-        if abs(seconds) >= 1e-9 * base:
-            table.add_row(
-                row["cause"],
-                row["what"],
-                _signed(seconds),
-                format_ratio(seconds / base),
-            )
-    table.add_row(
-        "sum", "", _signed(difference), format_ratio(difference / base), style="bold"
-    )
+    base = simulated.makespan or 1.0
+    for row in apart_rows(emulated.problem, parts):
+        if abs(row["seconds"]) >= _NOTHING * base:
+            table.add_row(row["cause"], row["what"], *difference(row["seconds"], base))
+    whole = difference(emulated.makespan - simulated.makespan, base)
+    table.add_row("sum", "", *whole, style="bold")
     return table
 
 
-def improvements(explanation: Explanation, shown: int) -> Table:
-    """Return what would help, best first, and a line about the rest."""
+def improvements(found: Sequence[Improvement], base: float, shown: int) -> Table:
+    """Return what would help, best first, and a line about the rest.
+
+    Parameters
+    ----------
+    base
+        Makespan that the gains are shares of, seconds.
+    """
     table = plain_table(
         "What would help (each line is simulated)", "change", ">makespan", ">gain", ""
     )
-    base = explanation.replayed_makespan or 1.0
-    helping = [i for i in explanation.improvements if i.gain > 1e-9 * base]
+    base = base or 1.0
+    helping = [i for i in found if i.gain > _NOTHING * base]
     for improvement in helping[:shown]:
         gain = improvement.gain / base
         table.add_row(
@@ -186,13 +188,13 @@ def improvements(explanation: Explanation, shown: int) -> Table:
             format_ratio(-gain),
             "█" * round(20 * gain),
         )
-    rest = len(explanation.improvements) - len(helping)
     unseen = max(0, len(helping) - shown)
     more = f"{unseen} more would help, " if unseen else ""
-    table.caption = f"{more}{rest} changes would not"
-    table.caption_justify = "left"
+    table.caption = f"{more}{len(found) - len(helping)} changes would not"
     return table
 
 
-def _signed(seconds: float) -> str:
-    return ("+" if seconds >= 0 else "") + format_duration(seconds)
+def difference(seconds: float, base: float) -> tuple[str, str]:
+    """Return a time with its sign, and as a share of ``base`` seconds."""
+    sign = "-" if seconds < 0 else "+"
+    return f"{sign}{format_duration(abs(seconds))}", format_ratio(seconds / base)

@@ -38,7 +38,7 @@ def flow_table(rows: Sequence[Mapping[str, Any]], payloads: str = "") -> Table:
         *("from", "to", ">flows", ">bytes", ">waiting", ">moving"),
         *((">simulated", ">apart") if beside else ()),
     )
-    table.caption, table.caption_justify = payloads or None, "left"
+    table.caption = payloads or None
     for row in rows:
         moving, waiting = row["mean_seconds"], row.get("mean_waiting_seconds")
         cells = [

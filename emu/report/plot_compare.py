@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 def bars(
     groups: Mapping[str, Mapping[str, Sequence[float]]],
     *,
-    axis: str = "makespan (s)",
     width: float = WIDTH,
 ) -> Figure:
     """Return horizontal bars with 95 % intervals.
@@ -25,8 +24,6 @@ def bars(
     ----------
     groups
         Name of the group (a row) -> name of the series -> values, whose mean is drawn.
-    axis
-        Name and unit of what the values are.
     width
         Inches.
     """
@@ -63,7 +60,7 @@ def bars(
     axes.set_yticks(range(len(groups)), list(groups))
     axes.set_ylim(len(groups) - 0.5, -0.5)
     axes.set_xlim(0, 1.16 * widest or 1.0)
-    axes.set_xlabel(axis)
+    axes.set_xlabel("makespan (s)")
     axes.grid(visible=False, axis="y")
     if len(series) > 1:
         legend_above(axes)

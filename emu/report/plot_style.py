@@ -135,7 +135,7 @@ def time_axis(axes: Axes, limits: tuple[float, float]) -> None:
     axes.set_xlabel("emulated time (s)")
 
 
-def legend_above(axes: Axes, columns: int = 4, **options: Any) -> None:
+def legend_above(axes: Axes, columns: int = 4) -> None:
     """Put the legend above the plot, where it covers no data."""
     axes.legend(
         loc="lower left",
@@ -143,5 +143,4 @@ def legend_above(axes: Axes, columns: int = 4, **options: Any) -> None:
         ncols=columns,
         columnspacing=1.2,
         handlelength=1.4,
-        **options,
     )

@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 _MARKERS = "os^Dvx+"
 
 
-def sweep_figure(
-    rows: Sequence[Mapping[str, Any]], keys: Sequence[str], figure: str = "makespan"
-) -> Figure:
-    """Return lines over the first varied key that is numbers, else bars.
+def sweep_figure(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Figure:
+    """Return the makespan as lines over the first varied key of numbers, else as bars.
 
     Parameters
     ----------
@@ -34,19 +32,17 @@ def sweep_figure(
         Of a `SweepRecord`, at least one.
     keys
         The varied keys, in order.
-    figure
-        What is drawn, in seconds.
     """
     numeric = [key for key in keys if _all_numbers(rows, key)]
     if not numeric:
-        return bars(_groups(rows, keys, figure), axis=f"{figure} (s)")
+        return bars(_groups(rows, keys))
     across = numeric[0]
     others = [key for key in keys if key != across]
     lines: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
-        name = _label([str(row["values"][key]) for key in others])
+        name = ", ".join(str(row["values"][key]) for key in others)
         at = float(row["values"][across])
-        lines[name][at].append(float(row["figures"][figure]))
+        lines[name][at].append(float(row["figures"]["makespan"]))
     drawn = new_figure(2.9)
     axes = drawn.subplots()
     highest = 0.0
@@ -67,10 +63,10 @@ def sweep_figure(
         )
     axes.set_xlabel(across)
     axes.set_xticks(np.unique([float(row["values"][across]) for row in rows]))
-    axes.set_ylabel(f"{figure} (s)")
+    axes.set_ylabel("makespan (s)")
     axes.set_ylim(0, 1.08 * highest or 1.0)
     if others:
-        legend_above(axes, title=None)
+        legend_above(axes)
     return drawn
 
 
@@ -83,17 +79,13 @@ def _all_numbers(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
 
 
 def _groups(
-    rows: Sequence[Mapping[str, Any]], keys: Sequence[str], figure: str
+    rows: Sequence[Mapping[str, Any]], keys: Sequence[str]
 ) -> dict[str, dict[str, list[float]]]:
     """Return the values by the first keys (row) and by the last of several (series)."""
     groups: dict[str, dict[str, list[float]]] = {}
     for row in rows:
         texts = [str(row["values"][key]) for key in keys]
-        first, last = (texts[:-1], texts[-1]) if len(texts) > 1 else (texts, figure)
-        group = groups.setdefault(_label(first), {})
-        group.setdefault(last, []).append(float(row["figures"][figure]))
+        first, last = (texts[:-1], texts[-1]) if len(texts) > 1 else (texts, "makespan")
+        group = groups.setdefault(", ".join(first), {})
+        group.setdefault(last, []).append(float(row["figures"]["makespan"]))
     return groups
-
-
-def _label(texts: Sequence[str]) -> str:
-    return ", ".join(texts)

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from emu.analysis.optimality_gap import optimality_line
+from emu.report.explanation_tables import difference
 from emu.report.flows import flow_table, payload_line, port_table
 from emu.report.pace_rows import pace_rows
 from emu.report.scale_tables import chosen_row
@@ -175,9 +176,7 @@ def budget_table(result: dict[str, Any]) -> Table:
     makespan = result["replayed_makespan"] or 1.0
     for cause, seconds in result["error_budget"].items():
         if seconds:
-            sign = "-" if seconds < 0 else ""
-            length = f"{sign}{format_duration(abs(seconds), 3)}"
-            table.add_row(cause, length, format_ratio(seconds / makespan))
+            table.add_row(cause, *difference(float(seconds), makespan))
     return table
 
 

@@ -156,7 +156,6 @@ def crossover_table(found: Crossover) -> Table:
         f"first principles: the busiest link has as much to carry in both {said}; "
         f"{found.simulations} simulations"
     )
-    table.caption_justify = "left"
     return table
 
 

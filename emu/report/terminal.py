@@ -45,7 +45,7 @@ class _Literal(Console):
 def plain_table(title: str, *columns: str) -> Table:
     """Return an empty table; columns that start with ``>`` are aligned to the right."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None)
-    table.pad_edge = False
+    table.pad_edge, table.caption_justify = False, "left"
     for column in columns:
         right = column.startswith(">")
         table.add_column(

@@ -118,18 +118,18 @@ def flow_error(emulated: Schedule, simulated: Schedule) -> dict[str, float]:
 
 
 def training_curve(
-    reports: list[tuple[float, str, int, dict[str, float]]], figure: str = "loss"
+    reports: list[tuple[float, str, int, dict[str, float]]],
 ) -> list[dict[str, float]]:
-    """Return per iteration the run time of its last report and the mean of a figure."""
+    """Return per iteration the run time of its last report and the mean loss."""
     by_iteration: dict[int, list[tuple[float, float]]] = {}
     for time, _, iteration, figures in reports:
-        if figure in figures:
-            by_iteration.setdefault(iteration, []).append((time, figures[figure]))
+        if "loss" in figures:
+            by_iteration.setdefault(iteration, []).append((time, figures["loss"]))
     return [
         {
             "iteration": iteration,
             "time": max(time for time, _ in values),
-            figure: float(np.mean([value for _, value in values])),
+            "loss": float(np.mean([value for _, value in values])),
         }
         for iteration, values in sorted(by_iteration.items())
     ]

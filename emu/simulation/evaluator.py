@@ -15,8 +15,6 @@ from emu.scheduling.compiled_problem import (
     job_arrays,
     lay_out,
     plain,
-    port_at,
-    route_between,
 )
 from emu.scheduling.policies import rate_policy
 from emu.scheduling.rates import expectation
@@ -50,28 +48,6 @@ def run_makespan(
     return run(layout, state, times, volumes, limit, 0.0, new_recorder(0, -1))
 
 
-@compiled
-def nic_bound(arrays: JobArrays, machine_of: Ints, volumes: Floats) -> float:
-    """Return the time that the busiest port needs for its bytes alone, seconds."""
-    load = np.zeros(arrays.capacity.size)
-    for edge in range(arrays.source.size):
-        if arrays.control[edge]:
-            continue
-        source = machine_of[arrays.source[edge]]
-        destination = machine_of[arrays.destination[edge]]
-        first, end = route_between(arrays, source, destination)
-        if first < end:
-            volume = 0.0
-            for iteration in range(arrays.sent[edge]):
-                volume += volumes[edge, iteration]
-            for i in range(first, end):
-                load[port_at(arrays, i, source, destination)] += volume
-    bound = 0.0
-    for port in range(load.size):
-        bound = max(bound, load[port] / arrays.capacity[port])
-    return bound
-
-
 class MakespanEvaluator:
     """Evaluates placements of one job on one cluster.
 
@@ -85,7 +61,7 @@ class MakespanEvaluator:
     Attributes
     ----------
     arrays
-        What `run_makespan` and `nic_bound` take from compiled code.
+        What `run_makespan` takes from compiled code.
 
     Raises
     ------
@@ -123,17 +99,6 @@ class MakespanEvaluator:
                 limit,
             )
         )
-
-    def nic_bound(self, machine_of: Ints, realization: Realization) -> float:
-        """Return a lower bound on the makespan: the busiest port's bytes, seconds.
-
-        Raises
-        ------
-        ValueError
-            When ``machine_of`` or ``realization`` does not fit the job.
-        """
-        self._check(machine_of, realization)
-        return float(nic_bound(self.arrays, machine_of, plain(realization.volumes)))
 
     def _check(self, machine_of: Ints, realization: Realization) -> None:
         realization.check_shapes(self._job)

@@ -18,7 +18,6 @@ from emu.workloads.data_parallel import (
 )
 from emu.workloads.dgtp import DgtpConfig, dgtp_job, dgtp_times
 from emu.workloads.model_shapes import (
-    MODELS,
     SPLIT_WEIGHTS,
     layer_shapes,
     parameter_count,
@@ -41,7 +40,6 @@ from emu.workloads.volume_formulas import (
 
 __all__ = [
     "ALL_REDUCE",
-    "MODELS",
     "PIPELINES",
     "RELEASE",
     "SEGMENTS",

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     Shape = tuple[int, ...]
 
-MODELS = ("sage", "gcn", "gat", "gin")
 #: Leading tensors of a layer, of shape (out, in), that are linear in its input before
 #: anything else is done: what P3 splits by columns in the first layer.
 SPLIT_WEIGHTS = {"sage": 2, "gcn": 1, "gat": 1, "gin": 1}

@@ -18,7 +18,7 @@ from emu.problem import (
     Task,
 )
 from emu.scheduling import RATE_POLICIES
-from emu.simulation import MakespanEvaluator, makespan
+from emu.simulation import makespan
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 
@@ -61,17 +61,6 @@ def test_two_flows_through_one_port_in_context() -> None:
     assert found.critical_path == 2 + 5 + 4
     assert found.binding in {"a out", "b in"}
     assert found.combined == 2 + 10 + 3  # u, both flows, the shorter of v and w
-
-
-@given(drawn=problems())
-def test_the_compiled_nic_bound_is_the_same(
-    drawn: tuple[Problem, Realization],
-) -> None:
-    problem, realization = drawn
-    evaluator = MakespanEvaluator(problem.job, problem.cluster)
-    machine_of = np.array(problem.placement.machine_of)
-    bound = evaluator.nic_bound(machine_of, realization)
-    assert bound == pytest.approx(bounds(problem, realization).nic_load)
 
 
 def test_without_flows_the_critical_path_is_the_makespan() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from emu.graph_data import open_dataset
 from emu.graph_data.imported import import_graph, imports_home
 
@@ -21,3 +23,9 @@ def imported(path: Path, **options: Any) -> Any:
 def neighbours(dataset: Any) -> list[list[int]]:
     indptr, indices = dataset.structure.indptr, dataset.structure.indices
     return [indices[indptr[v] : indptr[v + 1]].tolist() for v in range(len(indptr) - 1)]
+
+
+def edge_cut(structure: Any, owner: Any) -> float:
+    """Return the share of edges whose ends have different owners."""
+    destinations = np.repeat(np.arange(structure.vertices), np.diff(structure.indptr))
+    return float(np.mean(owner[structure.indices] != owner[destinations]))

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
-from emu.graph_data import edge_cut, open_dataset, partition
+from emu.graph_data import open_dataset, partition
 from emu.graph_data.synthetic_graph import PRESETS, synthetic_source
+from tests.graph_data.imports import edge_cut
 
 if TYPE_CHECKING:
     from emu.graph_data.raw_graph import RawGraph

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emu.placement.distdgl import sampler_pairs
 from emu.placement.space import Space
 from emu.problem import Cluster, Edge, Job, Machine, Placement, Realization, Task
 
@@ -150,3 +151,10 @@ def _search(
             if found:
                 return True
     return False
+
+
+def colocated_pairs(job: Job, placement: Placement) -> tuple[int, int]:
+    """Return how many (worker, sampler) pairs share a machine, and how many exist."""
+    pairs, machine_of = sampler_pairs(job), placement.machine_of
+    together = sum(machine_of[source] == machine_of[worker] for source, worker in pairs)
+    return together, len(pairs)

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
+from emu.analysis.bounds import bounds
 from emu.errors import InfeasiblePlacement, PlacementError
 from emu.placement import (
     place_explicit,
     place_ifs,
     place_random,
     place_round_robin,
-    port_seconds,
     resource_loads,
 )
 from emu.problem import Cluster, Job, Machine, Problem, Task
@@ -129,12 +129,12 @@ def test_loads_of_an_unlimited_and_of_a_missing_resource() -> None:
     assert [load.fraction for load in loads] == [0.0, math.inf]
 
 
-def test_port_seconds_count_what_is_sent_between_machines() -> None:
+def test_the_nic_load_counts_what_is_sent_between_machines() -> None:
     job, cluster = paper_testbed()
     drawn = realization(job, np.random.default_rng(0))
     placement = place_ifs(job, cluster, np.random.default_rng(0))
 
-    seconds = port_seconds(Problem(cluster, job, placement), drawn)
+    found = bounds(Problem(cluster, job, placement), drawn)
 
     expected = np.zeros(8)
     for e, edge in enumerate(job.edges):
@@ -146,4 +146,4 @@ def test_port_seconds_count_what_is_sent_between_machines() -> None:
                 expected[2 * destination + 1] += drawn.volumes[e, n]
     for port in range(8):
         expected[port] /= cluster.machines[port // 2].bandwidth_in
-    assert seconds == pytest.approx(expected)
+    assert found.nic_load == pytest.approx(expected.max())

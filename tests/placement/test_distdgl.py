@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from emu.errors import InfeasiblePlacement, PlacementError
-from emu.placement import colocated_pairs, place_distdgl
+from emu.placement import place_distdgl
 from emu.problem import Cluster, Job, Machine, Task
 from tests.placement.placement_cases import (
+    colocated_pairs,
     dgtp_job,
     feasible_placements,
     paper_testbed,

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from emu.errors import InfeasiblePlacement
-from emu.placement import PLACEMENT_POLICIES, colocated_pairs, place, placement_bound
+from emu.placement import PLACEMENT_POLICIES, place, placement_bound
 from emu.placement.neighbours import neighbours
 from emu.problem import Job, Placement, Problem, Profile
 from emu.simulation import makespan
 from tests.placement.placement_cases import (
+    colocated_pairs,
     feasible_placements,
     random_setting,
     realization,

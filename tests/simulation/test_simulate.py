@@ -160,7 +160,7 @@ def test_what_does_not_fit_is_refused_before_compiled_code_runs() -> None:
     with pytest.raises(ValueError, match="beyond 1"):
         evaluator.makespan(np.array([0, 1, 2, 0, 0, 0]), realization)
     with pytest.raises(ValueError, match=r"must be int64 of shape \(6,\)"):
-        evaluator.nic_bound(np.zeros(5, dtype=np.int64), realization)
+        evaluator.makespan(np.zeros(5, dtype=np.int64), realization)
     with pytest.raises(ValueError, match="portfolio is a choice"):
         MakespanEvaluator(problem.job, problem.cluster, "portfolio")
 

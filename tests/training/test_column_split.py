@@ -10,7 +10,7 @@ import pytest
 from emu.graph_data import BatchPlan, open_columns, open_for
 from emu.training import ColumnSplit, GraphModel, MiniBatch, initial_parameters
 from emu.training.blocks import Block
-from emu.workloads import MODELS
+from emu.workloads import SPLIT_WEIGHTS
 
 #: 100 columns, which three machines cannot share evenly.
 BLOCKS = (34, 33, 33)
@@ -33,7 +33,7 @@ def settings(kind: str, layers: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", SPLIT_WEIGHTS)
 def test_parts_sum_up_to_the_model(kind: str, layers: int) -> None:
     job = settings(kind, layers)
     dataset = open_for(job)

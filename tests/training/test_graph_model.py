@@ -18,7 +18,7 @@ from emu.training import (
 )
 from emu.training.blocks import Block
 from emu.training.layers import as_tensor
-from emu.workloads import MODELS, layer_shapes, parameter_count
+from emu.workloads import SPLIT_WEIGHTS, layer_shapes, parameter_count
 
 
 def first_batch(settings: dict[str, Any], dataset: Dataset, sampler: int) -> MiniBatch:
@@ -128,7 +128,7 @@ def test_a_vector_of_another_length_is_refused(settings: dict[str, Any]) -> None
         model.load(np.zeros(3))
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", SPLIT_WEIGHTS)
 def test_evaluation_equals_one_pass_over_the_whole_graph(
     kind: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

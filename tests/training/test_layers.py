@@ -9,7 +9,7 @@ import pytest
 
 from emu.training.blocks import Block
 from emu.training.layers import LAYERS
-from emu.workloads import MODELS, layer_shapes
+from emu.workloads import SPLIT_WEIGHTS, layer_shapes
 from tests.training.test_mini_batch import sampled
 
 HEADS = 3
@@ -62,7 +62,7 @@ def of_dgl(kind: str, tensors: list[Any], block: Block, hidden: Any) -> Any:
     return made(as_dgl(block, loops=kind == "gat"), hidden).flatten(1)
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", SPLIT_WEIGHTS)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("before", "after"), [(4, 6), (7, 3)])
 @pytest.mark.parametrize(

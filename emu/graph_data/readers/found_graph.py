@@ -112,7 +112,6 @@ class FoundGraph:
                 self._ids(self.sources),
                 self._ids(self.destinations),
                 vertices=vertices,
-                symmetrise=True,
                 origin=self.origin,
             ),
             labels,

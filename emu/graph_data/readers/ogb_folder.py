@@ -62,9 +62,7 @@ def _load(folder: Path) -> RawGraph:
             f"{len(features)} feature rows for {vertices} labels", path=str(raw)
         )
     return RawGraph(
-        build_structure(
-            edges[0], edges[1], vertices=vertices, symmetrise=True, origin=origin
-        ),
+        build_structure(edges[0], edges[1], vertices=vertices, origin=origin),
         labels,
         train=_split(folder, "train", vertices),
         valid=_split(folder, "valid", vertices),

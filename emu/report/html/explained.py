@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from emu.analysis.critical_path import critical_path
 from emu.analysis.divergence import divergences
-from emu.analysis.explanation import apart_rows
 from emu.analysis.optimality_gap import placement_gap, placement_line
 from emu.analysis.task_moves import task_moves
 from emu.analysis.what_if import Change, changes_of, rank
 from emu.analysis.what_if_placement import placement_changes
-from emu.report.explanation_tables import placement_text, shorter
+from emu.report.explanation_tables import (
+    apart,
+    improvements,
+    moves_table,
+    placement_text,
+)
 from emu.report.html.markup import table
-from emu.units import format_duration, format_ratio
+from emu.report.run_tables import budget_table
 
 if TYPE_CHECKING:
     from emu.runs.recorded_run import RecordedRun
@@ -25,8 +29,6 @@ MOST_FLOWS = 30_000
 BOUND_SECONDS = 2.0
 #: Improvements that are shown; ``emu explain`` has all.
 SHOWN = 10
-#: Shares of the makespan below which a difference is rounding.
-_NOTHING = 1e-9
 
 
 def which_task(run: RecordedRun | None) -> str:
@@ -50,18 +52,9 @@ def which_task(run: RecordedRun | None) -> str:
     if not helping:
         said = f"None of {len(moves.found)} moves and swaps of single tasks helps."
         return f"<p>{said}</p>{left}"
-    rows = [
-        [
-            str(move.near),
-            format_duration(move.makespan, 6),
-            shorter(move.gain / makespan),
-            move.why,
-        ]
-        for move in helping[:SHOWN]
-    ]
     text = escape(placement_text(helping[0].problem))
     return (
-        table(["change", ">makespan", ">gain", "why"], rows)
+        table(moves_table(helping[:SHOWN], makespan))
         + "<details><summary>The placement after the first one</summary>"
         + f"<pre>{text}</pre></details>"
         + left
@@ -86,20 +79,8 @@ def would_help(run: RecordedRun) -> str:
     chain = critical_path(run.best)
     found = rank(base, [*changes_of(base, chain), *placement_changes(base)])
     makespan = found[0].makespan + found[0].gain if found else 0.0
-    helping = [i for i in found if i.gain > _NOTHING * makespan]
-    if not helping:
-        return "<p>Nothing that was tried.</p>"
-    return table(
-        ["change", ">makespan", ">gain"],
-        [
-            [
-                improvement.change.what,
-                format_duration(improvement.makespan, 6),
-                format_ratio(-improvement.gain / makespan),
-            ]
-            for improvement in helping[:SHOWN]
-        ],
-    )
+    shown = improvements(found, makespan, SHOWN)
+    return table(shown) if shown.row_count else "<p>Nothing that was tried.</p>"
 
 
 def parted(run: RecordedRun) -> str:
@@ -109,32 +90,12 @@ def parted(run: RecordedRun) -> str:
     """
     if run.emulated is None or run.simulated is None:
         return ""
-    apart = divergences(run.emulated, run.simulated)
-    base = run.simulated.makespan
-    rows = [
-        [row["cause"], row["what"], *_difference(row["seconds"], base)]
-        for row in apart_rows(run.problem, apart)
-        if abs(row["seconds"]) > _NOTHING * base
-    ]
-    whole = _difference(run.emulated.makespan - base, base)
-    return table(
-        ["along the chain", "of", ">apart", ">of the makespan"],
-        [*rows, ["sum", "", *whole]],
-    )
+    parts = divergences(run.emulated, run.simulated)
+    return table(apart(run.emulated, run.simulated, parts))
 
 
 def budget(result: dict[str, Any]) -> str:
     """Return the error budget of result.json, what the host added; empty without."""
-    base = float(result["replayed_makespan"]) if "error_budget" in result else 0.0
-    rows = [
-        [cause, *_difference(float(seconds), base)]
-        for cause, seconds in result.get("error_budget", {}).items()
-        if seconds
-    ]
-    return table(["cause", ">apart", ">of the makespan"], rows) if rows else ""
-
-
-def _difference(seconds: float, base: float) -> tuple[str, str]:
-    sign = "-" if seconds < 0 else "+"
-    share = format_ratio(seconds / base) if base else "-"
-    return f"{sign}{format_duration(abs(seconds))}", share
+    if not any(result.get("error_budget", {}).values()):
+        return ""
+    return table(budget_table(result))

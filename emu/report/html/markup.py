@@ -6,20 +6,25 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
+
+    from rich.table import Table
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table; columns that start with ``>`` are numbers, aligned right."""
-    numbers = [column.startswith(">") for column in columns]
+def table(shown: Table) -> str:
+    """Return a terminal's table, without the columns of bars, which have no name."""
+    columns = [column for column in shown.columns if column.header]
+    tags = ["", " class=number"]
+    numbers = [tags[column.justify == "right"] for column in columns]
 
-    def cells(tag: str, row: Sequence[str]) -> str:
+    def cells(tag: str, row: Iterable[object]) -> str:
         return "".join(
-            f"<{tag}{' class=number' if number else ''}>{escape(text)}</{tag}>"
+            f"<{tag}{number}>{escape(str(text))}</{tag}>"
             for text, number in zip(row, numbers, strict=True)
         )
 
-    head = cells("th", [column.removeprefix(">") for column in columns])
+    head = cells("th", [column.header for column in columns])
+    rows = zip(*(column.cells for column in columns), strict=True)
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     return (
         f"<div class=scroll><table><thead><tr>{head}</tr></thead>"

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from emu.atomic_file import write_atomic
 from emu.errors import DataError
+from emu.report.flows import port_table
 from emu.report.html import explained, sections
 from emu.report.html.chart_data import chart_data, training_data
-from emu.report.html.markup import section
+from emu.report.html.markup import section, table
+from emu.report.run_tables import kinds_table
 from emu.runs.recorded_run import load_run
 from emu.runs.run_directory import read_json
 
@@ -122,9 +124,9 @@ def _body(
         cards = sections.placement_cards(recorded.problem, best)
         parts.append(section("placement", "Placement", cards, note=_PLACEMENT))
     for key, title, make in (
-        ("kinds", "Tasks per kind", sections.kinds_section),
+        ("kinds", "Tasks per kind", lambda result: table(kinds_table(result))),
         ("edges", "Flows between machines, per kind of edge", sections.edges_section),
-        ("ports", "NICs, per direction, and links", sections.ports_section),
+        ("ports", _NICS, lambda result: table(port_table(result["ports"]))),
     ):
         if key in result:
             made = part(key, lambda make=make: make(result))  # type: ignore[misc]
@@ -203,6 +205,7 @@ _HELPS = (
     "The same run with one thing changed, simulated; the gain is of the simulated "
     "makespan. A change of the placement is found by a short search."
 )
+_NICS = "NICs, per direction, and links"
 _PARTED = "Where emulation and simulation parted"
 _APART = (
     "Emulated minus simulated, of the same times and volumes, part by part along the "

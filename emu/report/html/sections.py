@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from emu.analysis.critical_path import Cause, critical_path
 from emu.placement import resource_loads
-from emu.report.flows import payload_line, port_bytes
+from emu.report.flows import flow_table, payload_line, port_bytes
 from emu.report.html.markup import figure, meter, table
 from emu.report.pace_rows import pace_rows
 from emu.report.run_tables import flow_ends_note, times_note
+from emu.report.terminal import plain_table
 from emu.units import format_duration, format_rate, format_ratio, format_size
 
 if TYPE_CHECKING:
@@ -82,23 +83,18 @@ def chain_table(run: RecordedRun) -> str:
         for _, schedule in schedules
     ]
     causes = dict.fromkeys(cause for one in sums for cause in one)
-    rows = [
-        [
-            cause,
-            *(
-                _seconds(one.get(cause, 0.0), made.makespan)
-                for one, (_, made) in zip(sums, schedules, strict=True)
-            ),
-        ]
-        for cause in causes
-    ]
-    if not rows:
+    if not causes:
         return ""
-    total = ["sum = makespan", *(f"{math.fsum(one.values()):.4f} s" for one in sums)]
-    return table(
-        ["cause", *(f">{name}" for name, _ in schedules)],
-        [*rows, total],
-    )
+    shown = plain_table("", "cause", *(f">{name}" for name, _ in schedules))
+    for cause in causes:
+        spent = [
+            _seconds(one.get(cause, 0.0), made.makespan)
+            for one, (_, made) in zip(sums, schedules, strict=True)
+        ]
+        shown.add_row(cause, *spent)
+    total = (f"{math.fsum(one.values()):.4f} s" for one in sums)
+    shown.add_row("sum = makespan", *total)
+    return table(shown)
 
 
 def _seconds(spent: float, makespan: float) -> str:
@@ -188,60 +184,8 @@ def _load(resource: str, load: Any) -> str:
     return f"{shown(load.used)} of {capacity}"
 
 
-def kinds_section(result: dict[str, Any]) -> str:
-    """Return what the tasks did, per kind; empty when result.json does not say."""
-    return table(
-        ["kind", ">tasks", ">mean time", ">longest", ">late", ">latest by"],
-        [
-            [
-                kind,
-                str(row["tasks"]),
-                format_duration(row["mean_seconds"]),
-                format_duration(row["max_seconds"]),
-                str(row["late_iterations"]),
-                format_duration(row["max_late_seconds"]),
-            ]
-            for kind, row in result["kinds"].items()
-        ],
-    )
-
-
 def edges_section(result: dict[str, Any]) -> str:
     """Return what crossed the network: per kind of payload, and per kind of edge."""
     said = payload_line(result.get("payloads", {}))
     line = f"<p class=remark>{escape(said)}.</p>" if said else ""
-    return line + table(
-        ["from", "to", ">flows", ">bytes", ">moving", ">simulated", ">apart"],
-        [
-            [
-                row["from"],
-                row["to"],
-                f"{row['flows']:,}",
-                format_size(row["bytes"]),
-                format_duration(row["mean_seconds"]),
-                format_duration(row["simulated_mean_seconds"]),
-                format_ratio(
-                    row["mean_seconds"] / row["simulated_mean_seconds"] - 1
-                    if row["simulated_mean_seconds"]
-                    else 0.0
-                ),
-            ]
-            for row in result["edges"]
-        ],
-    )
-
-
-def ports_section(result: dict[str, Any]) -> str:
-    """Return how busy every direction of every NIC, and every other link, was."""
-    return table(
-        ["port", ">capacity", ">bytes", ">used"],
-        [
-            [
-                row["port"],
-                format_rate(row["bytes_per_second"]),
-                format_size(row["bytes"]),
-                f"{row['used']:.1%}",
-            ]
-            for row in result["ports"]
-        ],
-    )
+    return line + table(flow_table(result["edges"]))
