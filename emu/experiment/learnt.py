@@ -9,10 +9,13 @@ from emu.analysis.job_times import job_times
 from emu.experiment.trained import evaluate_accuracy
 from emu.problem import Job
 from emu.runs.result import training_curve
+from emu.workloads import PIPELINES
 
 if TYPE_CHECKING:
     from emu.coordinator.outcome import EmulatedRun
     from emu.scenario import Experiment
+
+    Reports = list[tuple[float, str, int, dict[str, float]]]
 
 
 def learnt(experiment: Experiment, run: EmulatedRun, policy: str) -> dict[str, Any]:
@@ -32,10 +35,26 @@ def learnt(experiment: Experiment, run: EmulatedRun, policy: str) -> dict[str, A
     return {"training": [], "jobs": jobs}
 
 
+def by_mini_batch(job: Job, reports: Reports) -> Reports:
+    """Return what tasks reported, numbered by mini-batch.
+
+    An iteration of P3 is a cycle, in which each phase is at another mini-batch.
+    """
+    pipelines = {
+        task.name: PIPELINES[job.settings_of(task.job_name).get("pipeline", "none")]
+        for task in job.tasks
+    }
+    kinds = {task.name: task.kind for task in job.tasks}
+    return [
+        (when, task, cycle - pipelines[task].behind_of(kinds[task]), figures)
+        for when, task, cycle, figures in reports
+    ]
+
+
 def _figures(job: Job, run: EmulatedRun, name: str) -> dict[str, Any]:
     prefix = f"{name}/" if name else ""
     own = {t.name: t.name.removeprefix(prefix) for t in job.tasks if t.job_name == name}
-    reports = [report for report in run.reports if report[1] in own]
+    reports = [report for report in by_mini_batch(job, run.reports) if report[1] in own]
     results = {own[task]: left for task, left in run.results.items() if task in own}
     tasks = tuple(
         replace(task, name=own[task.name], process="")

@@ -19,7 +19,7 @@ from emu.coordinator import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings
 from emu.experiment.judge import judgement
 from emu.experiment.kernel_network import burst_of, check_network, emulate_on_kernel
-from emu.experiment.learnt import learnt
+from emu.experiment.learnt import by_mini_batch, learnt
 from emu.machines import Sharing
 from emu.network import pace_at
 from emu.runs.array_files import write_frames, write_realization
@@ -296,7 +296,8 @@ def counted(run: EmulatedRun) -> dict[str, dict[str, Any]]:
 def training_lines(run: EmulatedRun) -> list[str]:
     """Return the lines of training.csv: run time, task, iteration, figure, value."""
     lines = ["time,task,iteration,figure,value"]
-    for when, task, iteration, figures in run.reports:
+    reports = by_mini_batch(run.schedule.problem.job, run.reports)
+    for when, task, iteration, figures in reports:
         for figure, value in figures.items():
             if np.isfinite(value):
                 lines.append(f"{when:.6f},{task},{iteration},{figure},{value:.8g}")

@@ -54,9 +54,8 @@ def training_audit(run: Path, job: Job) -> Findings:
         if found.empty:
             raise DataError("holds no losses", path=str(run / "training.csv"))
         pipeline = PIPELINES[settings.get("pipeline", "none")]
-        # A pipeline runs the phase that knows the loss cycles after the first one.
-        batches = found.index - pipeline.distance("Mf", "Df")
-        alone = _alone(settings, int(batches.max()) + 1, pipeline.missed)[batches]
+        batches = int(found.index.max()) + 1
+        alone = _alone(settings, batches, pipeline.missed)[found.index]
         off = np.abs(found.to_numpy() - alone)
         wrong = off > _EXACTNESS[settings["precision"]] * np.abs(alone)
         checked += len(found)

@@ -85,6 +85,10 @@ class Pipeline:
         names = [*PHASES]
         return self.behind[names.index(then)] - self.behind[names.index(first)]
 
+    def behind_of(self, kind: str) -> int:
+        """Return the cycles that a kind of task is behind ``Mf``; others are not."""
+        return dict(zip(PHASES.values(), self.behind, strict=True)).get(kind, 0)
+
     @property
     def depth(self) -> int:
         """Cycles from the first phase of a mini-batch to its last."""

@@ -10,7 +10,7 @@ import numpy as np
 from emu.problem import Realization
 from emu.workloads.all_reduce import ALL_REDUCE, part_elements
 from emu.workloads.model_shapes import SPLIT_WEIGHTS, layer_shapes, parameter_count
-from emu.workloads.p3 import PHASES, p3_edges, p3_tasks
+from emu.workloads.p3 import p3_edges, p3_tasks
 from emu.workloads.volume_formulas import BLOCK_EDGE_BYTES, VERTEX_ID_BYTES
 
 if TYPE_CHECKING:
@@ -100,10 +100,6 @@ def p3_realization(
     """
     tasks, edges = [*p3_tasks(config)], [*p3_edges(config)]
     seconds = np.zeros((len(tasks), config.cycles))
-    behind = {
-        "sampler": 0,
-        **dict(zip(PHASES.values(), config.pipeline.behind, strict=True)),
-    }
     for row, task in zip(seconds, tasks, strict=True):
         if task.kind == ALL_REDUCE:
             continue
@@ -114,7 +110,7 @@ def p3_realization(
             if task.kind.startswith("model")
             else 1.0
         )
-        first = behind[task.kind]
+        first = config.pipeline.behind_of(task.kind)
         row[first : first + config.batches] = times[task.kind] * work
     volumes = np.zeros((len(edges), config.cycles))
     blocks = config.blocks(model.feature_length)

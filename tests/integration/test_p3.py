@@ -15,6 +15,7 @@ from emu.errors import NodeLost
 from emu.experiment.run_experiment import emulation_settings
 from emu.experiment.trained import trained_parameters
 from emu.problem import Cluster, Edge, Job, Placement, Problem, Realization
+from emu.runs.training_audit import training_audit
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.training import reference_training
@@ -62,9 +63,9 @@ def test_pipelined_weights_are_those_of_delayed_descent(tmp_path: Path) -> None:
 
     found = trained_parameters(job, left.results)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    assert [point["loss"] for point in run.result["training"]] == pytest.approx(
-        losses, rel=1e-5
-    )
+    curve = {one["iteration"]: one["loss"] for one in run.result["training"]}
+    assert curve == pytest.approx(dict(enumerate(losses)), rel=1e-5)
+    assert training_audit(run.path, job) == (BATCHES, [])
     assert run.result["accuracy"].keys() >= {"train", "test"}
     stated = json.loads((run.path / "manifest.json").read_text())
     assert stated["pipeline"]["updates_missed"] == 2
