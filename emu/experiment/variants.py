@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from emu.problem import Problem, Profile
 from emu.report import Candidate
 from emu.scenario import build_job, load, place, prepare, profile_of
 from emu.scenario.pins import process_of
+from emu.scenario.placing import with_placed_rings
 from emu.scenario.suggestion import nearest
 from emu.simulation import makespan
 
@@ -76,7 +78,8 @@ def _variants(
     own = base.scenario.placed_by, base.policy
     candidates = [_candidate(base, base.problem, own[0])]
     for near in _near(base.problem, moves, swaps):
-        problem = Problem(base.problem.cluster, base.problem.job, near.placement)
+        problem = replace(base.problem, placement=near.placement)
+        problem = with_placed_rings(base.scenario, problem)
         candidates.append(_candidate(base, problem, str(near), near.moves))
     for placement in placements or [own[0]]:
         problem = _placed(base, placement)
@@ -111,7 +114,7 @@ def _placed(base: Experiment, policy: str) -> Problem:
     reference = base.problem.reference(base.realization)
     profile = profile_of(scenario, job, reference)
     found = place(scenario, job, cluster, profile=profile)
-    return Problem(cluster, job, found.placement)
+    return with_placed_rings(scenario, Problem(cluster, job, found.placement))
 
 
 def _candidate(

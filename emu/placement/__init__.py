@@ -13,6 +13,7 @@ from emu.placement.ifs import place_ifs
 from emu.placement.place import PLACEMENT_POLICIES, place
 from emu.placement.placement_result import PlacementResult
 from emu.placement.resource_load import ResourceLoad, resource_loads
+from emu.placement.ring_order import with_placed_ring
 from emu.placement.search import SearchOptions, search
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "resource_loads",
     "search",
     "search_etp",
+    "with_placed_ring",
 ]

@@ -19,6 +19,7 @@ from emu.errors import DataError
 from emu.problem import Placement, Problem, Schedule
 from emu.runs.problem_json import filled, remote_edge
 from emu.runs.renamed_keys import with_new_keys
+from emu.scenario.placing import with_placed_rings
 from emu.scenario.scenario import Scenario
 
 
@@ -75,6 +76,8 @@ def _schedule(scenario: Scenario, content: dict[str, Any]) -> Schedule:
     job = replace(job, iterations=iterations)
     placed = [cluster.index(content["placement"][task.name]) for task in job.tasks]
     problem = Problem(cluster, job, Placement(tuple(placed)))
+    problem = with_placed_rings(scenario, problem)
+    job = problem.job
     start, end = filled(
         (len(job.tasks), iterations),
         content["tasks"],

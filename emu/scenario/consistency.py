@@ -155,6 +155,9 @@ def _dgtp(job: DgtpJobSection) -> Iterator[tuple[Trail, str]]:
             "write ring"
         )
         yield ("job", "sync"), problem
+    if job.ring == "placed" and job.sync != "ring":
+        problem = f"sync is {job.sync}, which has no ring: write sync: ring"
+        yield ("job", "ring"), problem
 
 
 def _resources(scenario: Scenario) -> Iterator[tuple[Trail, str]]:

@@ -219,6 +219,10 @@ class DgtpJobSection(TrainingSection):
     sync: Literal["parameter_server", "ring", "halving_doubling"] = "parameter_server"
     """Who sums the gradients: parameter servers, or the workers by an all-reduce, each
     of which holds all parameters then (``halving_doubling``: 2, 4, 8, ... workers)."""
+    ring: Literal["rank", "placed"] = "rank"
+    """Order of the workers in ``sync: ring``: by number, or ``placed``, after placement
+    such that as few neighbours as possible cross a NIC, and none a slow link that can
+    be avoided. Searches judge placements by the order of numbers."""
     parameter_servers: Few = 1
     """Parameters are sharded over them; not counted where workers sum."""
     demands: DemandsSection = DemandsSection()

@@ -10,7 +10,7 @@ from typing_extensions import override
 from emu.errors import PlacementError
 from emu.problem import Problem, Profile, Realization
 from emu.scenario.place_jobs import place_one_by_one
-from emu.scenario.placing import place
+from emu.scenario.placing import place, with_placed_rings
 from emu.scenario.realize import build_job, profile_of, realize
 from emu.simulation import best_policy, simulate
 
@@ -105,5 +105,5 @@ def prepare(
     broken = found.placement.violations(job, cluster)
     if broken:
         raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")
-    problem = Problem(cluster, job, found.placement)
+    problem = with_placed_rings(scenario, Problem(cluster, job, found.placement))
     return Experiment(scenario, problem, problem.taken(realization), found)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.placement import place as place_by
+from emu.placement import with_placed_ring
 from emu.placement.place import SEARCHES
+from emu.scenario.dgtp_section import DgtpJobSection
 from emu.scenario.realize import profile_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from emu.placement import PlacementResult
-    from emu.problem import Cluster, Job, Profile
+    from emu.problem import Cluster, Job, Problem, Profile
     from emu.scenario.scenario import Scenario
 
 
@@ -66,3 +68,15 @@ def place(
         progress=progress,
         **options,
     )
+
+
+def with_placed_rings(scenario: Scenario, problem: Problem) -> Problem:
+    """Return the problem with rings in the order that its placement asks for.
+
+    Those of jobs with ``ring: placed``; whatever order they had before.
+    """
+    alone = {item.name: part.job for item, part in scenario.parts()}
+    for name, job in (alone or {"": scenario.job}).items():
+        if isinstance(job, DgtpJobSection) and job.ring == "placed":
+            problem = with_placed_ring(problem, name)
+    return problem

@@ -18,7 +18,7 @@ ITERATIONS, WORKERS = 4, 3
 
 @pytest.mark.emulation
 def test_all_workers_hold_the_weights_of_one_process(tmp_path: Path) -> None:
-    document = tiny_training(ITERATIONS, workers=WORKERS, sync="ring")
+    document = tiny_training(ITERATIONS, workers=WORKERS, sync="ring", ring="placed")
     file = written(document, tmp_path)
     run = carried_out(file, tmp_path, "placement.policy=round_robin")
     job = run.outcome.run.schedule.problem.job
@@ -43,3 +43,9 @@ def test_all_workers_hold_the_weights_of_one_process(tmp_path: Path) -> None:
     )
     assert summed == ITERATIONS * 2 * (WORKERS - 1) * expected.nbytes
     assert 0 < sent["bytes"] < summed  # within a machine it is free
+    crossing = [
+        job.edge_names[e]
+        for e, hops in enumerate(run.outcome.run.schedule.problem.hops)
+        if hops and ".ring0->" in job.edge_names[e]
+    ]
+    assert crossing == ["w1.ring0->w0.got0", "w2.ring0->w1.got0"]  # 0, 2 and 1 apart

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from emu.graph_data import BatchPlan, open_for, realize_volumes
+from emu.placement import with_placed_ring
+from emu.problem import Cluster, Machine, Placement, Problem
 from emu.training import reference_training
 
 if TYPE_CHECKING:
+    from emu.problem import Job
     from emu_nodes.program import Payload
 
 DriveJob = Any  # the fixtures of conftest.py: its types cannot be imported by name
@@ -59,7 +62,7 @@ def test_weights_of_every_model_equal_the_reference(
 )
 @pytest.mark.parametrize(
     ("sync", "workers"), [("ring", 1), ("ring", 2), ("ring", 3), ("ring", 5),
-                          ("halving_doubling", 4)]
+                          ("placed ring", 5), ("halving_doubling", 4)]
 )  # fmt: skip
 def test_workers_that_sum_their_gradients_hold_the_weights_of_the_reference(
     drive: DriveJob,
@@ -70,7 +73,9 @@ def test_workers_that_sum_their_gradients_hold_the_weights_of_the_reference(
     tolerance: float,
 ) -> None:
     model = {"hidden": 18, "layers": 2}
-    job = small_job(5, sync=sync, workers=workers, precision=precision, model=model)
+    settings = {"workers": workers, "precision": precision, "model": model}
+    job = small_job(5, sync=sync.removeprefix("placed "), **settings)
+    job = on_two_machines(job) if sync.startswith("placed") else job
     run = drive(job)
     expected, _ = reference_training(job.settings, 5)
 
@@ -89,6 +94,16 @@ def test_workers_that_sum_their_gradients_hold_the_weights_of_the_reference(
         run.volumes,
         np.where(_sent(job), realize_volumes(job, open_for(job.settings)), 0),
     )
+
+
+def on_two_machines(job: Job) -> Job:
+    """Return the job with its ring placed: ranks by turns on two machines."""
+    machines = tuple(Machine(f"m{i}", 1.0, 1.0) for i in range(3))
+    turns = [int(task.process_name[1:]) % 2 for task in job.tasks]
+    problem = Problem(Cluster(machines), job, Placement(tuple(turns)))
+    placed = with_placed_ring(problem).job
+    assert placed.tasks[job.index("w1.ring0")].settings["rank"] == 3
+    return placed
 
 
 def _sent(job: Any) -> Any:
