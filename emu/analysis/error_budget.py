@@ -48,7 +48,8 @@ class DelayCause(StrEnum):
     OVERRUN = "compute overrun"
     """Tasks took longer than in the simulation."""
     CLOCK = "clock"
-    """A flow that ended before its fluid: by rounding, since one clock times both."""
+    """A flow that ended before its fluid: by rounding where one clock times both, by
+    what is not known of the clocks of two hosts otherwise."""
     SHARING = "rates of others"
     """Flows went at other rates, since those beside them were late."""
     FIRST_BYTES = "first bytes"

@@ -49,12 +49,15 @@ class HostEffect:
     simulated
         Of its simulation with the times and volumes that were measured, late tasks
         among them: what the run is held against.
+    clocks
+        By which the end may be off, since the clocks of hosts are known so far only.
     """
 
     emulated: float
     repeated: float
     punctual: float
     simulated: float
+    clocks: float = 0.0
 
     @property
     def explained(self) -> float:
@@ -81,7 +84,12 @@ class HostEffect:
     @property
     def doubt(self) -> float:
         """Share of the punctual makespan that no lateness accounts for."""
-        return self._share(self.unexplained)
+        return self._share(self.unexplained) + self.unsure
+
+    @property
+    def unsure(self) -> float:
+        """Share of the punctual makespan that clocks leave open."""
+        return self._share(self.clocks)
 
     def _share(self, seconds: float) -> float:
         return abs(seconds) / self.punctual if self.punctual > 0 else 0.0
@@ -97,6 +105,7 @@ def host_effect(
     measured: Realization,
     perturbed: Realization,
     late: NDArray[np.float64],
+    clocks: float = 0.0,
 ) -> HostEffect:
     """Return what came of a host's lateness.
 
@@ -110,6 +119,8 @@ def host_effect(
         Times and volumes, without and with what came after them.
     late
         Seconds of (task, iteration) after the profiled end; of ``measured`` times.
+    clocks
+        Seconds by which the end may be off, since clocks are known so far only.
     """
     held = Realization(np.maximum(measured.times - late, 0.0), measured.volumes)
     return HostEffect(
@@ -117,6 +128,7 @@ def host_effect(
         repeated=makespan(problem, perturbed, policy, profile=profile),
         punctual=makespan(problem, held, policy, profile=profile),
         simulated=simulated,
+        clocks=clocks,
     )
 
 

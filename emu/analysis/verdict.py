@@ -95,6 +95,7 @@ class Verdict:
             "on_time_makespan": self.effect.punctual,
             "unexplained": self.effect.unexplained,
             "sensitivity": self.sensitivity,
+            "clock_uncertainty": self.effect.unsure,
             "guards": [finding.to_json() for finding in self.findings],
             "lateness": {
                 "flows": late.flows,
@@ -189,6 +190,7 @@ def _where(effect: HostEffect, lateness: Lateness, compute: str) -> list[str]:
     moved = [
         (effect.explained, "what came late moved the end by {:+.2g} %"),
         (effect.unexplained, "{:+.2g} % of the makespan: for no reason found"),
+        (effect.clocks, "{:.2g} % may be of the clocks of hosts: known no better"),
     ]
     parts = [
         (lateness.flows, "last bytes came after their fluid"),

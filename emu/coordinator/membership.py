@@ -10,7 +10,8 @@ import contextlib
 import os
 import secrets
 import time
-from typing import TYPE_CHECKING, Self
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Self
 
 from emu.coordinator.gathering import Gathering
 from emu.coordinator.mailbox import Mailbox
@@ -153,6 +154,15 @@ class Membership:
     def embedded(self) -> bool:
         """Whether every process is one of this host."""
         return self._launcher.embedded
+
+    def begin(self) -> None:
+        """Hear that run time 0 is near."""
+        for agent in self.agents:
+            agent.clock.begin()
+
+    def hosts(self) -> list[dict[str, Any]]:
+        """Return what is known of every host, for the manifest."""
+        return [{**each.host, "clock": asdict(each.clock)} for each in self.agents]
 
     def tell_all(self, message: Message) -> None:
         """Send ``message`` to every process and agent that can still be reached."""
@@ -305,8 +315,10 @@ class Membership:
             self._report(Severity.KILLED, NodeLost(text))
         elif not isinstance(message, Beat):
             self._mail.put((agent.name, message))
-        elif message.stood_still:
-            self._log.note(f"{agent} stood still for {message.stood_still:.1f} s")
+        else:
+            agent.clock.note(message.clock)
+            if message.stood_still:
+                self._log.note(f"{agent} stood still for {message.stood_still:.1f} s")
         return True
 
     async def _beat(self, agent: JoinedAgent) -> None:

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.network import clock_of_host
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -130,7 +128,6 @@ def describe_processes(
             },
             "time_scale": settings.time_scale,
             "byte_scale": settings.byte_scale,
-            "clock": clock_of_host(),
             "source_port": None if settings.kernel_nics is None else FIRST_PORT,
             "flow_ends": settings.flow_ends,
             "encrypted": settings.tls == "all",

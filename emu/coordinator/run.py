@@ -22,7 +22,7 @@ from emu.coordinator.sender_wakeups import SenderWakeups
 from emu.coordinator.warm_up import warm_up_scheduler
 from emu.errors import NodeMisbehaved
 from emu.launch import LocalLauncher, run_until_signalled
-from emu.network import AwakeClock, RunClock
+from emu.network import AwakeClock, RunClock, clock_of_host
 from emu.problem import Profile
 from emu.scheduling import Scheduler
 from emu.wire import messages
@@ -155,6 +155,7 @@ class Coordinator:
                 "seconds": time.monotonic() - began,
                 "memory": float(await asyncio.to_thread(self._memory)),
             }
+            self._membership.begin()
             self.phase = _RUNNING
             start = time.monotonic() + _LEAD
             clock = RunClock(start, self._settings.time_scale)
@@ -181,7 +182,7 @@ class Coordinator:
             late=self._tally.late,
             busy=self._tally.busy,
             cpu=self._tally.cpu,
-            hosts=[agent.host for agent in self._membership.agents],
+            hosts=self._membership.hosts(),
             tuning=self._tuning,
             startup=startup,
             wall=wall,
@@ -207,7 +208,8 @@ class Coordinator:
                 if host == agent.host_name
             ]
             mine = [d for d in descriptions if hosts[d["machine"]] == agent.host_name]
-            membership.tell_agent(agent, Launch(edges, mine, self._settings.silence))
+            order = Launch(edges, mine, self._settings.silence, clock_of_host())
+            membership.tell_agent(agent, order)
         await membership.open_boards()
         processes = list(self._problem.job.processes)
         gathering = membership.gathering

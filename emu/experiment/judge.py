@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from emu.analysis.clock_doubt import clock_doubt
 from emu.analysis.critical_path import critical_path
 from emu.analysis.error_budget import error_budget, send_rows
 from emu.analysis.guards import examine
@@ -51,6 +52,7 @@ def judgement(
             measured=run.realization,
             perturbed=run.perturbed,
             late=run.late,
+            clocks=clock_doubt(chain, problem, run.hosts) / settings.time_scale,
         ),
         chain_lateness(judged, run.late, chain),
         figures,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import platform
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +17,9 @@ from emu.errors import (
     NodeMisbehaved,
 )
 from emu.launch.fork import ForkServer, describe_end
+from emu.launch.host_clock import HostClock
 from emu.launch.host_name import own_host_name
+from emu.launch.host_report import describe_host, loopback_rate
 from emu.launch.programs import check_allowed, preloaded, programs_of, with_keys
 from emu.names import printable
 from emu.network import (
@@ -95,6 +95,7 @@ class Agent:
         self._name = name or own_host_name()
         self._allow, self._bind, self._patience = frozenset(allow), bind, patience
         self._forks: ForkServer | None = None
+        self._clock: HostClock | None = None
         self._say = say
         self._watch = SilenceWatch(SILENCE, time.monotonic())
 
@@ -121,8 +122,10 @@ class Agent:
                 return
             self._watch.limit = launch.silence
             with contextlib.closing(RateBoard.create(max(launch.edges, 1))) as board:
+                self._clock = HostClock(connection, board, launch.clock)
+                await self._clock.compare()
                 connection.send(pack(BoardReady(board.path)))
-                await self._serve(launch, board, connection)
+                await self._serve(launch, board, connection, self._clock)
         finally:
             beat.cancel()
             watching.cancel()
@@ -131,11 +134,16 @@ class Agent:
             await connection.aclose()
 
     async def _serve(
-        self, launch: Launch, board: RateBoard, connection: ControlConnection
+        self,
+        launch: Launch,
+        board: RateBoard,
+        connection: ControlConnection,
+        clock: HostClock,
     ) -> None:
         """Launch, and follow the coordinator from the first moment: it may give up."""
         launching = asyncio.create_task(self._launch(launch, board, connection))
         following = asyncio.create_task(self._follow(connection, board))
+        comparing = asyncio.create_task(clock.keep())
         try:
             await asyncio.wait(
                 (launching, following), return_when=asyncio.FIRST_COMPLETED
@@ -144,9 +152,10 @@ class Agent:
                 await launching
             await following
         finally:
-            following.cancel()
-            launching.cancel()
-            await asyncio.gather(launching, following, return_exceptions=True)
+            under_way = launching, following, comparing
+            for each in under_way:
+                each.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
 
     async def _join(self) -> ControlConnection:
         deadline = time.monotonic() + self._patience
@@ -166,7 +175,9 @@ class Agent:
                     ) from error
                 await asyncio.sleep(0.1)
             else:
-                connection.send(pack(AgentHello(describe_host())))
+                has = describe_host(connection.local_address)
+                has["loopback"] = await asyncio.to_thread(loopback_rate)
+                connection.send(pack(AgentHello(has)))
                 return connection
 
     async def _order(self, connection: ControlConnection) -> Launch | None:
@@ -257,7 +268,8 @@ class Agent:
     async def _beat(self, connection: ControlConnection) -> None:
         with contextlib.suppress(EmulatorError, OSError):
             while True:
-                connection.send(pack(Beat(self._watch.stood_still())))
+                told = [] if self._clock is None else self._clock.told()
+                connection.send(pack(Beat(self._watch.stood_still(), told)))
                 await asyncio.sleep(BEAT)
 
     async def _await_silence(self, connection: ControlConnection) -> None:
@@ -275,16 +287,3 @@ def publish_lines(board: RateBoard, lines: RateUpdate) -> None:
         np.frombuffer(lines.rates, "<f8"),
         np.frombuffer(lines.since, "<f8"),
     )
-
-
-def describe_host() -> dict[str, Any]:
-    """Return what the manifest says of this host; msgpack-able."""
-    return {
-        "name": platform.node(),
-        "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-        "cpus": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1,
-        "pid": os.getpid(),
-    }

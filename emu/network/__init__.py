@@ -24,6 +24,7 @@ from emu.network.handoff import Handoff
 from emu.network.inbox import Delivery, Inbox, InboxStatistics
 from emu.network.out_edge import OutEdge, OutEdgeStatistics, SendRecord
 from emu.network.pacer import Pacer, PacerStatistics, lead_time, pace_at
+from emu.network.peer_clock import ClockLine, PeerClock
 from emu.network.pool import BufferPool, PooledBuffer, PoolStatistics
 from emu.network.rate_board import RateBoard
 from emu.network.rx_timestamps import arrival_device
@@ -37,6 +38,7 @@ __all__ = [
     "Alarm",
     "AwakeClock",
     "BufferPool",
+    "ClockLine",
     "ControlConnection",
     "ControlServer",
     "ControlStatistics",
@@ -52,6 +54,7 @@ __all__ = [
     "OutEdgeStatistics",
     "Pacer",
     "PacerStatistics",
+    "PeerClock",
     "PoolStatistics",
     "PooledBuffer",
     "RateBoard",

@@ -12,13 +12,18 @@ import os
 import struct
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
+
+from emu.network.peer_clock import ClockLine
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
 _CLOCK_MONOTONIC = 1
 _NONBLOCK_CLOEXEC = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
@@ -38,7 +43,6 @@ def clock_of_host() -> str:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
 class RunClock:
     """Maps CLOCK_MONOTONIC of this host to emulated seconds and back.
 
@@ -52,25 +56,52 @@ class RunClock:
         The coordinator's clock minus ours, seconds; 0 on its own host.
     """
 
-    start_wall: float
-    time_scale: float
-    offset: float = 0.0
+    def __init__(
+        self, start_wall: float, time_scale: float, offset: float = 0.0
+    ) -> None:
+        if not time_scale > 0:
+            raise ValueError(f"time_scale must be positive, not {time_scale}")
+        self.time_scale = time_scale
+        self._start = start_wall
+        self._lines = [ClockLine(0.0, offset)]
+        self._at, self._offset, self._drift = 0.0, offset, 0.0
 
-    def __post_init__(self) -> None:
-        if not self.time_scale > 0:
-            raise ValueError(f"time_scale must be positive, not {self.time_scale}")
+    def follow(self, line: ClockLine, now: float, within: float) -> None:
+        """Go as the coordinator's clock does ``within`` wall seconds from ``now``.
+
+        Time never jumps: it goes faster or slower until then.
+        """
+        here, there = self._ahead(now), line.ahead(now + within)
+        self._at, self._offset = now, here
+        self._drift = (there - here) / within
+        self._lines.append(ClockLine(now, here, self._drift))
 
     def now(self) -> float:
         """Return the emulated time, negative before the start."""
         return self.to_emulated(time.monotonic())
 
     def to_emulated(self, wall: float) -> float:
-        """Return the emulated time of a reading of this host's clock."""
-        return (wall + self.offset - self.start_wall) / self.time_scale
+        """Return the emulated time of a recent reading of this host's clock."""
+        return (wall + self._ahead(wall) - self._start) / self.time_scale
 
     def to_wall(self, emulated: float) -> float:
-        """Return the reading of this host's clock at an emulated time."""
-        return self.start_wall - self.offset + emulated * self.time_scale
+        """Return the reading of this host's clock at an emulated time to come."""
+        since = self._start + emulated * self.time_scale - self._offset - self._at
+        return self._at + since / (1.0 + self._drift)
+
+    def run_times(self, walls: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the emulated times of readings, each as it was counted then."""
+        begun = np.array([line.at for line in self._lines])
+        used = np.maximum(np.searchsorted(begun, walls, side="right") - 1, 0)
+        offset = np.array([line.offset for line in self._lines])[used]
+        drift = np.array([line.drift for line in self._lines])[used]
+        since = np.where(np.isfinite(walls), walls - begun[used], 0.0)
+        ahead = offset + drift * since
+        times: NDArray[np.float64] = (walls + ahead - self._start) / self.time_scale
+        return times
+
+    def _ahead(self, wall: float) -> float:
+        return self._offset + self._drift * (wall - self._at)
 
 
 class Alarm:

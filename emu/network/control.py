@@ -19,6 +19,7 @@ from typing_extensions import override
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.network.authentication import name_of
 from emu.network.awake_clock import awake_timeout
+from emu.network.peer_clock import ClockLine, answered
 from emu.network.tuning import tune_socket
 from emu.wire import FrameReader, Kind, Message, Seal, WireLimits, encode_message
 
@@ -32,6 +33,7 @@ Follower: TypeAlias = Callable[[Fields], bool]
 
 #: Messages that may wait before the peer is not read any more.
 QUEUE = 4096
+_PONGS = 64
 #: Bytes the peer may leave unread before it counts as stuck.
 UNREAD = 64 << 20
 #: Wall seconds that closing waits for the peer to take what is queued.
@@ -76,7 +78,8 @@ class ControlConnection(asyncio.BufferedProtocol):
         self._error: EmulatorError | None = None
         self._transport: asyncio.Transport | None = None
         self._together: list[bytes] = []
-        self._pongs: deque[tuple[float, float]] = deque()
+        #: What the newest pings said, until somebody takes it.
+        self.pongs: deque[ClockLine] = deque(maxlen=_PONGS)
         self._on_made = on_made
         self._seal: Seal | None = None
         self._paused = False
@@ -238,27 +241,15 @@ class ControlConnection(asyncio.BufferedProtocol):
             self._paused = False
             self._transport.resume_reading()
 
-    async def measure_offset(self, rounds: int = 16, *, within: float = 5.0) -> float:
-        """Return the peer's clock minus ours, seconds, by the fastest of some pings.
-
-        The error is at most half of that round trip (some 20 us on one host).
+    def ping(self) -> None:
+        """Ask for the peer's clock: ``pongs`` gets our readings around its own.
 
         Raises
         ------
-        DeadlineExceeded
-            If the peer does not answer.
-        NodeLost
-            If it has gone.
+        NodeLost, NodeMisbehaved
+            As `send`.
         """
-        best, offset = float("inf"), 0.0
-        for _ in range(rounds):
-            begun = time.monotonic()
-            self.send({"_ping": begun})
-            await self._wait_for(self._pongs, within, f"{self.peer} to answer a ping")
-            theirs, ended = self._pongs.popleft()
-            if ended - begun < best:
-                best, offset = ended - begun, theirs - (begun + ended) / 2
-        return offset
+        self.send({"_ping": time.monotonic()})
 
     async def _wait_for(
         self, arrivals: deque[Any], within: float | None, what: str
@@ -350,12 +341,12 @@ class ControlConnection(asyncio.BufferedProtocol):
         known = self._seal is not None  # who asks: strangers get no answers
         if known and "_ping" in fields:
             if not self.closed:
-                self.send({"_pong": wall})
+                self.send({"_pong": wall, "to": fields["_ping"]})
             return
         if known and "_pong" in fields:
-            if isinstance(fields["_pong"], float):
-                self._pongs.append((fields["_pong"], wall))
-                self._arrived.set()
+            sent, theirs = fields.get("to"), fields["_pong"]
+            if isinstance(sent, float) and isinstance(theirs, float):
+                self.pongs.append(answered(sent, theirs, wall))
             return
         if self._follower is not None:
             self._hand_over(*self._follower, fields)

@@ -36,6 +36,6 @@ class FrameLog:
         """Yield the rows so far, in run seconds; at least one piece, maybe empty."""
         rows = np.frombuffer(bytes(self._rows), FRAME_ROWS).copy()
         for name in ("first", "last"):
-            rows[name] = (rows[name] - clock.to_wall(0.0)) / clock.time_scale
+            rows[name] = clock.run_times(rows[name])
         for begin in range(0, max(len(rows), 1), _PIECE):
             yield rows[begin : begin + _PIECE].tobytes()

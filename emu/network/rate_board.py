@@ -1,9 +1,10 @@
 """The rate board: shared memory in which every sender finds its fluid line.
 
-One entry per edge, one writer per host. An entry is framed by two counters: the writer
-counts the last one up, writes the line, then counts the first one up; a reader loads
-them in the other order and takes the line only if they agree. The board has no name:
-it is gone with the last process that holds it, however that process ends.
+One entry per edge, and one for the clock of the host; one writer each. An entry is
+framed by two counters: the writer counts the last one up, writes the line, then counts
+the first one up; a reader loads them in the other order and takes the line only if they
+agree. The board has no name: it is gone with the last process that holds it, however
+that process ends.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.network.peer_clock import ClockLine
 from emu.shaping import RateSegment
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ class RateBoard:
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         self._memory = mmap.mmap(fd, 0, access=access)
         self._entries: NDArray[Any] = np.frombuffer(self._memory, _ENTRY)
-        self.edges = len(self._entries)
+        self.edges = len(self._entries) - 1
 
     @classmethod
     def create(cls, edges: int) -> RateBoard:
@@ -70,7 +72,7 @@ class RateBoard:
         else:
             fd, path = tempfile.mkstemp(prefix="emu-rates-")
             owner = True
-        os.ftruncate(fd, edges * _ENTRY.itemsize)
+        os.ftruncate(fd, (edges + 1) * _ENTRY.itemsize)
         board = cls(fd, path, writable=True, owner=owner)
         board._entries["iteration"] = -1
         return board
@@ -138,6 +140,17 @@ class RateBoard:
         else:
             return None
         return RateSegment(iteration, served, rate, since) if iteration >= 0 else None
+
+    def publish_clock(self, line: ClockLine) -> None:
+        """Say how the coordinator's clock goes by that of this host."""
+        self.publish(self.edges, 0, line.offset, line.drift, line.at)
+
+    def clock(self) -> ClockLine | None:
+        """Return that; None where both read one clock."""
+        found = self.read(self.edges)
+        if found is None:
+            return None
+        return ClockLine(found.since, found.served, found.rate)
 
     def forget_name(self) -> None:
         """Remove the temporary file, once everybody has opened it; else do nothing."""

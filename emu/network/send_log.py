@@ -46,6 +46,6 @@ class SendLog:
     def packed(self, clock: RunClock) -> bytes:
         """Return the rows in emulated seconds, as little-endian float64."""
         rows = np.array(self._rows, dtype="<f8").reshape(-1, 6)
-        rows[:, 2:5] = (rows[:, 2:5] - clock.to_wall(0.0)) / clock.time_scale
+        rows[:, 2:5] = clock.run_times(rows[:, 2:5])
         rows[:, 5] /= clock.time_scale
         return rows.tobytes()

@@ -177,6 +177,9 @@ def budget_table(result: dict[str, Any]) -> Table:
     for cause, seconds in result["error_budget"].items():
         if seconds:
             table.add_row(cause, *difference(float(seconds), makespan))
+    if share := result.get("verdict", {}).get("clock_uncertainty"):
+        length = f"± {format_duration(share * makespan, 3)}"
+        table.add_row("clocks of hosts, at most", length, f"± {100 * share:.3g} %")
     return table
 
 

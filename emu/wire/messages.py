@@ -34,12 +34,14 @@ class AgentHello:
 class Launch:
     """Fork these processes; each map is a whole process description.
 
-    ``silence`` is for how many wall seconds the coordinator may say nothing.
+    ``silence`` is for how many wall seconds the coordinator may say nothing, ``clock``
+    the name of the clock that it reads (`emu.network.clock_of_host`).
     """
 
     edges: int
     processes: list[Any]
     silence: float
+    clock: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,12 @@ class ProcessDied:
 class Beat:
     """I am alive. Agent and coordinator send one a second to each other.
 
-    ``stood_still``: wall seconds since the last one in which I could not run.
+    ``stood_still``: wall seconds since the last one in which I could not run;
+    ``clock``: what an agent knows of the coordinator's (offset, drift, uncertainty).
     """
 
     stood_still: float = 0.0
+    clock: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

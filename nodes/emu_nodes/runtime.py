@@ -21,7 +21,6 @@ from emu.network import (
     RateBoard,
     RunClock,
     arrival_device,
-    clock_of_host,
     connect_control,
     tune_process,
 )
@@ -43,6 +42,7 @@ from emu.wire.messages import (
     unpack,
 )
 from emu_nodes.edge_ends import EdgeEnds
+from emu_nodes.host_clock import follow_host_clock, offset_now
 from emu_nodes.host_metrics import HostMetrics
 from emu_nodes.program import Program, TaskSpec, edge_brief, own_name
 from emu_nodes.results import frame_messages, result_parts
@@ -123,7 +123,7 @@ class NodeProcess:
             self._fail,
         )
         try:
-            await self._take_part(control, tuning, ends, pacer, timer)
+            await self._take_part(control, tuning, ends, pacer, timer, board)
         except Exception as error:
             # Before the data connections end: peers will blame this process for that.
             with contextlib.suppress(EmulatorError):
@@ -145,6 +145,7 @@ class NodeProcess:
         ends: EdgeEnds,
         pacer: Pacer,
         timer: WallClockTimer,
+        board: RateBoard,
     ) -> None:
         host, port = await ends.server.start(self._description["bind"])
         reached = control.local_address if host in _ANY_ADDRESS else host
@@ -153,12 +154,11 @@ class NodeProcess:
             self._load(ends), self._meet(control, ends, pacer)
         )
         await warm_up_process(self._compute)
-        same = clock_of_host() == self._description["clock"] != ""
-        offset = 0.0 if same else await control.measure_offset()
         control.send(pack(Ready({**tuning, "pacer": pacer.device})))
         begin = await self._next(control, Begin, "the start of iteration 0")
-        scale = self._description["time_scale"]
+        scale, offset = self._description["time_scale"], offset_now(board)
         self._clock = RunClock(begin.start_wall, scale, offset)
+        self._track(follow_host_clock(self._clock, board))
         pacer.start(self._clock)
         ends.start(self._clock)
         self._make_runners(programs, ends, control, timer)

@@ -181,6 +181,23 @@ def test_a_run_far_from_what_it_is_held_against_is_doubted(
     assert moved.unexplained == pytest.approx(unexplained)
 
 
+@pytest.mark.parametrize(
+    ("clocks", "trust"),
+    [(0.8, Trust.TRUSTED), (1.6, Trust.DEGRADED), (4.0, Trust.UNTRUSTED)],
+)
+def test_clocks_that_are_not_known_are_error_that_nobody_can_explain(
+    clocks: float, trust: Trust
+) -> None:
+    """Of 100 s, moved by 0.1 %; 1 % may be."""
+    moved = HostEffect(100.1, 100.1, 100.0, 100.0, clocks=clocks)
+    verdict = _decide(Lateness(0.1, 0.0, 0.0), effect=moved)
+
+    assert verdict.trust is trust
+    assert verdict.to_json()["clock_uncertainty"] == pytest.approx(clocks / 100)
+    told = any("clocks of hosts" in reason for reason in verdict.reasons)
+    assert told == (trust is not Trust.TRUSTED)
+
+
 @given(st.floats(1e-6, 1e9))
 def test_scales_are_rounded_up_to_two_digits(value: float) -> None:
     rounded = round_up(value)

@@ -19,9 +19,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typing_extensions import override
 
+from emu.analysis.clock_doubt import clock_doubt
+from emu.analysis.critical_path import critical_path
+from emu.analysis.guards.clocks import clocks
 from emu.coordinator import EmulationSettings, emulate
 from emu.errors import NodeLost
 from emu.launch import ExternalLauncher
+from tests.analysis.guards.reported import reported
 from tests.coordinator.emulated import Acts, golden
 from tools.launch_study.hosts import ip, namespaces
 
@@ -62,16 +66,24 @@ def namespaces_or_skip(count: int) -> Iterator[list[str]]:
 
 
 class Joined:
-    """Agents in their namespaces, started when the coordinator listens."""
+    """Agents in their namespaces, started when the coordinator listens.
 
-    def __init__(self, names: list[str], leftovers: Leftovers, log: Path) -> None:
+    The clock of the last one is ``ahead`` by some seconds, where that is not 0.
+    """
+
+    def __init__(
+        self, names: list[str], leftovers: Leftovers, log: Path, ahead: int = 0
+    ) -> None:
         self.names, self.leftovers, self.log = names, leftovers, log
+        shift = ["unshare", "--time", f"--monotonic={ahead}", "--fork", "--kill-child"]
+        self.shifts = {names[-1]: shift} if ahead else {}
         self.agents: list[subprocess.Popen[bytes]] = []
 
     def start(self, host: str, port: int) -> None:
         """Start an agent in each namespace."""
         for name in self.names:
-            command = ["ip", "netns", "exec", name, sys.executable, "-m", "emu.launch"]
+            command = ["ip", "netns", "exec", name, *self.shifts.get(name, [])]
+            command += [sys.executable, "-m", "emu.launch"]
             with self.log.open("ab") as output:
                 agent = subprocess.Popen(
                     [*command, f"{host}:{port}", f"--name={name}"],
@@ -137,6 +149,34 @@ def test_two_agents_run_the_golden_job(
         print(f"makespan {run.schedule.makespan:.3f} of 38")  # noqa: T201
 
     assert apart[-1] < 0.03
+
+
+def test_clocks_of_two_hosts_become_one_time_line(
+    hosts: list[str], tmp_path: Path, leftovers: Leftovers
+) -> None:
+    """The second host's clock is 3 s ahead; the job takes 1.9 s of wall time."""
+    problem, realization = golden(3)
+    agents = Joined(hosts[1:], leftovers, tmp_path / "agents.log", ahead=3)
+    run = emulate(
+        problem,
+        "oes",
+        settings(hosts[0], 0.05),
+        realization,
+        log=tmp_path / "agent.log",
+        observer=observer(agents, "began", leftovers.note, problem),
+    )
+    agents.codes()
+    same, shifted = (host["clock"] for host in run.hosts)
+    evidence = reported(run.schedule, statistics=run.statistics, time_scale=0.05)
+    print(shifted, run.schedule.makespan)  # noqa: T201
+
+    assert run.schedule.makespan == pytest.approx(38.0, rel=0.1)
+    assert same["readings"] == same["uncertainty"] == 0
+    assert shifted["readings"] > 0
+    assert abs(shifted["offset"] + 3.0) <= shifted["uncertainty"] < 0.5
+    assert not list(clocks(evidence))
+    doubt = clock_doubt(critical_path(run.schedule), problem, run.hosts)
+    assert doubt >= shifted["uncertainty"]
 
 
 def test_cut_host_is_noticed_and_ends_itself(

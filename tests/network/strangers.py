@@ -50,6 +50,16 @@ async def messages(connection: ControlConnection) -> AsyncIterator[dict[str, Any
             yield await connection.receive()
 
 
+async def pong(connection: ControlConnection, within: float = 10.0) -> float:
+    """Ping the peer and return its clock minus ours, seconds."""
+    before = len(connection.pongs)
+    connection.ping()
+    async with asyncio.timeout(within):
+        while len(connection.pongs) == before:  # noqa: ASYNC110 -- nobody tells
+            await asyncio.sleep(0.0005)
+    return connection.pongs[-1].offset
+
+
 async def introduced(
     address: tuple[str, int], who: Identity
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -151,8 +151,8 @@ FAULTS: dict[str, Fault] = {
     # Clocks.
     "a clock 1 % fast": Fault(
         "emu/network/clock.py",
-        "return (wall + self.offset - self.start_wall) / self.time_scale",
-        "return (wall + self.offset - self.start_wall) / self.time_scale * 1.01",
+        "return (wall + self._ahead(wall) - self._start) / self.time_scale",
+        "return (wall + self._ahead(wall) - self._start) / self.time_scale * 1.01",
     ),
     "the clock of one process 1 % fast": Fault(
         _RUNTIME,
