@@ -79,6 +79,8 @@ class OptimizerSection(Section):
     """Rule."""
     lr: Positive = 0.001
     """Learning rate."""
+    half_life: Count | None = None
+    """Steps in which the learning rate halves, a little with each; default: never."""
 
 
 class DemandsSection(Section):

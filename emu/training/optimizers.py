@@ -6,6 +6,7 @@ whole vector, bit by bit.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -24,45 +25,51 @@ class Optimizer(Protocol):
         ...
 
 
-class Sgd:
-    """Plain gradient descent.
+class _Steps:
+    """Parameters that are changed in place, and the learning rate of each step.
 
     Parameters
     ----------
-    parameters
-        Changed in place by `step`.
+    half_life
+        Steps in which the learning rate ``lr`` halves.
     """
 
-    def __init__(self, parameters: NDArray[Any], lr: float) -> None:
-        self._parameters, self._lr = parameters, lr
+    def __init__(
+        self, parameters: NDArray[Any], lr: float, half_life: float = math.inf
+    ) -> None:
+        self._parameters, self._lr, self._half_life = parameters, lr, half_life
+        self._steps = 0
+
+    def _next_rate(self) -> float:
+        self._steps += 1
+        return float(self._lr * 0.5 ** ((self._steps - 1) / self._half_life))
+
+
+class Sgd(_Steps):
+    """Plain gradient descent."""
 
     def step(self, gradient: NDArray[Any]) -> None:
-        """Subtract lr times the gradient."""
-        self._parameters -= self._lr * gradient
+        """Subtract the learning rate times the gradient."""
+        self._parameters -= self._next_rate() * gradient
 
 
-class Adam:
-    """Adam (Kingma, Ba, ICLR 2015, Algorithm 1) with the paper's constants.
+class Adam(_Steps):
+    """Adam (Kingma, Ba, ICLR 2015, Algorithm 1) with the paper's constants."""
 
-    Parameters
-    ----------
-    parameters
-        Changed in place by `step`.
-    """
-
-    def __init__(self, parameters: NDArray[Any], lr: float) -> None:
-        self._parameters, self._lr = parameters, lr
+    def __init__(
+        self, parameters: NDArray[Any], lr: float, half_life: float = math.inf
+    ) -> None:
+        super().__init__(parameters, lr, half_life)
         self._first = np.zeros_like(parameters)
         self._second = np.zeros_like(parameters)
-        self._steps = 0
 
     def step(self, gradient: NDArray[Any]) -> None:
         """Move along the bias-corrected first moment, scaled by the second."""
         decay, decay_square, epsilon = 0.9, 0.999, 1e-8
-        self._steps += 1
+        rate = self._next_rate()
         self._first += (1 - decay) * (gradient - self._first)
         self._second += (1 - decay_square) * (gradient * gradient - self._second)
-        rate = self._lr / (1 - decay**self._steps)
+        rate /= 1 - decay**self._steps
         scale = np.sqrt(self._second / (1 - decay_square**self._steps))
         self._parameters -= rate * self._first / (scale + epsilon)
 
@@ -75,11 +82,12 @@ def make_optimizer(settings: Mapping[str, Any], parameters: NDArray[Any]) -> Opt
     ValueError
         When its name is neither adam nor sgd.
     """
-    name, lr = settings["optimizer"]["name"], settings["optimizer"]["lr"]
+    stated = settings["optimizer"]
+    name, half_life = stated["name"], stated.get("half_life") or math.inf
     if name == "adam":
-        return Adam(parameters, lr)
+        return Adam(parameters, stated["lr"], half_life)
     if name == "sgd":
-        return Sgd(parameters, lr)
+        return Sgd(parameters, stated["lr"], half_life)
     raise ValueError(f"optimizer {name} is neither adam nor sgd")
 
 

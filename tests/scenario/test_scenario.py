@@ -124,7 +124,7 @@ def test_programs_are_told_what_they_need() -> None:
         "workers": 6,
         "samplers_per_worker": 2,
         "parameter_servers": 1,
-        "optimizer": {"name": "adam", "lr": 0.001},
+        "optimizer": {"name": "adam", "lr": 0.001, "half_life": None},
         "sampling": "oneshot",
         "precision": "float32",
         "epoch": "replicate",

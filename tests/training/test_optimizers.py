@@ -13,16 +13,20 @@ from emu.training import make_optimizer, mean_gradient
 from emu.workloads import shard_bounds
 
 
-def stepped(name: str, start: Any, gradients: list[Any]) -> Any:
+def stepped(
+    name: str, start: Any, gradients: list[Any], half_life: int | None = None
+) -> Any:
     parameters = start.copy()
-    optimizer = make_optimizer({"optimizer": {"name": name, "lr": 0.02}}, parameters)
+    stated = {"name": name, "lr": 0.02, "half_life": half_life}
+    optimizer = make_optimizer({"optimizer": stated}, parameters)
     for gradient in gradients:
         optimizer.step(gradient)
     return parameters
 
 
+@pytest.mark.parametrize("half_life", [None, 8])
 @pytest.mark.parametrize("name", ["adam", "sgd"])
-def test_steps_equal_those_of_torch(name: str) -> None:
+def test_steps_equal_those_of_torch(name: str, half_life: int | None) -> None:
     import torch
 
     rng = np.random.default_rng(0)
@@ -30,12 +34,16 @@ def test_steps_equal_those_of_torch(name: str) -> None:
     parameter = torch.nn.Parameter(torch.tensor(start))
     make = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[name]
     optimizer = make([parameter], lr=0.02)
+    gamma = 0.5 ** (1 / half_life) if half_life else 1.0
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma)
     for gradient in gradients:
         parameter.grad = torch.tensor(gradient)
         optimizer.step()
+        schedule.step()
 
     expected = parameter.detach().numpy()
-    np.testing.assert_allclose(stepped(name, start, gradients), expected, rtol=1e-12)
+    found = stepped(name, start, gradients, half_life)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @given(st.integers(1, 40), st.integers(1, 5), st.sampled_from(["adam", "sgd"]))
