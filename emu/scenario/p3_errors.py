@@ -50,6 +50,9 @@ def _p3(job: P3JobSection, machines: int) -> Iterator[tuple[Trail, str]]:
         yield ("job", "columns"), problem
     elif job.columns and not sum(job.columns):
         yield ("job", "columns"), "found only zeros, somebody must hold the columns"
+    if job.push == "derived" and job.structure == "hashed":
+        problem = "found derived, which needs the whole structure: write shipped"
+        yield ("job", "push"), problem
     phases = PIPELINES[job.pipeline].depth + 1
     if job.iterations is not None and job.iterations < phases:
         problem = (

@@ -36,6 +36,10 @@ class PhaseTimesSection(Section):
 
     sampler: Duration | None = None
     """Sample one mini-batch."""
+    sampler_hop: Duration | None = None
+    """P3 with ``structure: hashed``: ask for one hop."""
+    graph_store_hop: Duration | None = None
+    """P3 with ``structure: hashed``: answer one hop."""
     model_forward: Duration | None = None
     """P3: the linear part of layer 1 on an even share of the columns, for one
     mini-batch of every machine of the group."""
@@ -109,6 +113,9 @@ class P3JobSection(ReplicaSection):
     push: Literal["shipped", "derived"] = "shipped"
     """Whether samplers send ids and edges of layer 1, or every machine samples the
     batches of its group itself, which needs the structure there."""
+    structure: Literal["replicated", "hashed"] = "replicated"
+    """Whether every machine holds the graph's structure, or that of the vertices that
+    are hashed to it: samplers then ask their owners hop by hop, as DistDGL's do."""
     cache: Few | None = None
     """Machines that hold a full copy of the features between them; default is all."""
     columns: Shares = ()
@@ -138,6 +145,7 @@ class P3JobSection(ReplicaSection):
             "batches": batches,
             "pipeline": self.pipeline,
             "push": self.push,
+            "structure": self.structure,
             "groups": groups,
             "columns": list(self.columns),
         }
@@ -148,6 +156,7 @@ class P3JobSection(ReplicaSection):
             self.push,
             groups,
             self.columns,
+            self.model.layers if self.structure == "hashed" else 0,
             window,
             self.demands.worker.amounts(),
             settings,

@@ -8,6 +8,9 @@ own batch; ``Db0``, its backward pass; ``Mb0``, the gradient of its rows for the
 batches. The upper parameters are summed round the ring ``w0.ring0``, ...; with several
 groups the rows of layer 1 are, too (``v0.ring0``, ...), over those who hold them.
 
+Where the structure is spread over the machines, the sampler asks the owners of vertices
+hop by hop (DistDGL): ``s0.hop1``, ``g0.hop1``, ... run once per mini-batch.
+
 Iterations are cycles of the pipeline: in one cycle the phases are at different
 mini-batches, and phases of batches that do not exist take no time and send nothing.
 """
@@ -21,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from emu.problem import Task
+from emu.workloads import dgtp
 from emu.workloads.all_reduce import ALL_REDUCE, all_reduce_edges, all_reduce_tasks
 from emu.workloads.named_edges import NamedEdge, named_job
 from emu.workloads.shards import shard_sizes
@@ -40,6 +44,8 @@ PHASES = {
 
 #: What ``nodes`` runs for each kind; ``emu`` never imports it.
 PROGRAMS = {
+    "graph_store_hop": dgtp.PROGRAMS["graph_store_hop"],
+    "sampler_hop": dgtp.PROGRAMS["sampler_hop"],
     "sampler": "emu_nodes.p3:Sampler",
     "model_forward": "emu_nodes.p3:ModelForward",
     "data_forward": "emu_nodes.p3:DataForward",
@@ -140,6 +146,9 @@ class P3Config:
     columns
         Share of the columns of each member of a group; empty: even. A member with none
         computes no part of layer 1, nothing is pushed to it or pulled from it.
+    hops
+        Hops that a sampler asks the owners of the vertices for; 0: the whole structure
+        is on every machine.
     window
         Batches that a sampler may be ahead of their ``Mf``, None for unlimited.
     demands
@@ -150,7 +159,8 @@ class P3Config:
     Raises
     ------
     ValueError
-        When machines cannot form so many groups, or the window is less than 1.
+        When machines cannot form so many groups, the window is less than 1, or a
+        structure is to be derived that is not there.
     """
 
     machines: tuple[str, ...]
@@ -159,6 +169,7 @@ class P3Config:
     push: Literal["shipped", "derived"] = "shipped"
     groups: int = 1
     columns: tuple[float, ...] = ()
+    hops: int = 0
     window: int | None = None
     demands: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -172,6 +183,8 @@ class P3Config:
             raise ValueError(
                 f"{len(self.columns)} shares of the columns for {self.members} machines"
             )
+        if self.hops and self.push == "derived":
+            raise ValueError("nobody derives a structure that is asked for hop by hop")
         if self.window is not None and self.window < 1:
             raise ValueError(f"a window of {self.window} would let nothing start")
 
@@ -217,9 +230,38 @@ def p3_tasks(config: P3Config) -> Iterator[Task]:
                 settings={"rank": rank},
                 takes="" if sampler else "gpu",
             )
+        yield from _hop_tasks(config, rank)
     yield from all_reduce_tasks(_ranks(config, "w"))
     for member in range(config.members if config.groups > 1 else 0):
         yield from all_reduce_tasks(_ranks(config, "v")[member :: config.members])
+
+
+def _hop_tasks(config: P3Config, rank: int) -> Iterator[Task]:
+    for hop in range(1, config.hops + 1):
+        for name, kind, role in (
+            ("s", "sampler_hop", "sampler"),
+            ("g", "graph_store_hop", "store"),
+        ):
+            yield Task(
+                f"{name}{rank}.hop{hop}",
+                kind,
+                pinned=config.machines[rank],
+                process=f"w{rank}",
+                program=PROGRAMS[kind],
+                settings={role: rank, "hop": hop},
+                iterations=config.batches,
+            )
+
+
+def _hop_edges(config: P3Config, rank: int) -> Iterator[NamedEdge]:
+    """Yield questions and answers for the batches of one machine, store by store."""
+    for hop in range(1, config.hops + 1):
+        asker = f"s{rank}.hop{hop}"
+        then = f"s{rank}.hop{hop + 1}" if hop < config.hops else f"s{rank}"
+        for store in range(len(config.machines)):
+            owner, place = f"g{store}.hop{hop}", (rank, store, hop)
+            yield NamedEdge(asker, owner, carries="frontier", place=place)
+            yield NamedEdge(owner, then, carries="answer", place=place)
 
 
 def _ranks(config: P3Config, letter: str) -> list[Task]:
@@ -254,13 +296,15 @@ def p3_edges(config: P3Config) -> Iterator[NamedEdge]:
     order, pipeline = config.pipeline.order, config.pipeline
     ranks = range(len(config.machines))
     for rank in ranks:
+        yield from _hop_edges(config, rank)
         yield from _batch_edges(config, rank)
         for phase, then in itertools.pairwise(order):
             yield NamedEdge(f"{phase}{rank}", f"{then}{rank}")
         yield NamedEdge(f"{order[-1]}{rank}", f"{order[0]}{rank}", 1)
         if config.window is not None:
+            first = f"s{rank}.hop1" if config.hops else f"s{rank}"
             for peer in config.group_of(rank):
-                yield NamedEdge(f"Mf{peer}", f"s{rank}", config.window, credit=True)
+                yield NamedEdge(f"Mf{peer}", first, config.window, credit=True)
     names = [f"w{rank}" for rank in ranks]
     forward = [f"Mf{rank}" for rank in ranks]
     before = [f"Db{rank}" for rank in ranks]
@@ -281,7 +325,8 @@ def p3_edges(config: P3Config) -> Iterator[NamedEdge]:
 def p3_job(config: P3Config) -> Job:
     """Return the job of ``config``, whose iterations are cycles.
 
-    Edges rank by rank: what travels for its batches, the order of its phases, the
+    Edges rank by rank: questions and answers of its sampler, if it asks, what travels
+    for its batches, the order of its phases, the
     credits of its sampler; then the rings. An edge of a process's own tasks carries
     nothing: they share its memory.
 

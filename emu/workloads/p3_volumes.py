@@ -11,7 +11,11 @@ from emu.problem import Realization
 from emu.workloads.all_reduce import ALL_REDUCE, part_elements
 from emu.workloads.model_shapes import SPLIT_WEIGHTS, layer_shapes, parameter_count
 from emu.workloads.p3 import p3_edges, p3_tasks
-from emu.workloads.volume_formulas import BLOCK_EDGE_BYTES, VERTEX_ID_BYTES
+from emu.workloads.volume_formulas import (
+    ANSWERED_EDGE_BYTES,
+    BLOCK_EDGE_BYTES,
+    VERTEX_ID_BYTES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,8 +140,21 @@ def _bytes_of(
         *_, member = edge.place
         rows = model.first_width * blocks[member]
         return config.pipeline.depth, model.itemsize * part_elements(rows, edge.place)
+    if edge.carries in {"frontier", "answer"}:
+        return 0, _asked(edge, config, counts)
     rank, block, first = edge.place
     if not blocks[block]:
         return first, 0
     formula = pushed_bytes if edge.carries == "push" else model.pulled_bytes
     return first, [formula(one) for one in counts[rank][: config.batches]]
+
+
+def _asked(
+    edge: NamedEdge, config: P3Config, counts: Sequence[Sequence[SampleCounts]]
+) -> list[int]:
+    """Return the bytes of a sampler's question to a store, or of the answer."""
+    rank, store, hop = edge.place
+    mine = counts[rank][: config.batches]
+    if edge.carries == "frontier":
+        return [VERTEX_ID_BYTES * one.frontier_owned[hop - 1][store] for one in mine]
+    return [ANSWERED_EDGE_BYTES * one.answered[hop - 1][store] for one in mine]

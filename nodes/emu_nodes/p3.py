@@ -16,12 +16,14 @@ from emu.training.blocks import Block
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.job_data import sends, tensor
 from emu_nodes.p3_machine import FirstLayer, P3Machine
+from emu_nodes.sampler import add_replies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+    from emu.graph_data import GrowingBatch
     from emu_nodes.program import EdgeSpec, Payload, TaskSpec
 
 
@@ -82,7 +84,12 @@ class Sampler(_P3Task):
     @override
     def _work(self, batch: int) -> dict[str, Payload]:
         machine = self._machine
-        own = machine.sample(machine.rank, batch)
+        if machine.asks:
+            growing: GrowingBatch = self._process["growing"].pop(batch)
+            add_replies(growing, self._brief, self._arrived)
+            own = machine.keep(machine.rank, batch, growing.finished())
+        else:
+            own = machine.sample(machine.rank, batch)
         self._figures = {
             "input_vertices": float(own.block.outer),
             "edges": float(len(own.block.source)),

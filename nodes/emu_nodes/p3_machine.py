@@ -68,6 +68,7 @@ class P3Machine:
         self.pipeline = PIPELINES[settings["pipeline"]]
         self.batches: int = settings["batches"]
         self.derived = settings["push"] == "derived"
+        self.asks = settings["structure"] == "hashed"
         self.ranks: int = settings["workers"]
         self.groups: int = settings["groups"]
         self._members = self.ranks // self.groups
@@ -130,7 +131,10 @@ class P3Machine:
 
     def sample(self, rank: int, batch: int) -> FirstLayer:
         """Sample a machine's mini-batch; keep what will be needed of it."""
-        sampled = self._data.batch(rank, batch)
+        return self.keep(rank, batch, self._data.batch(rank, batch))
+
+    def keep(self, rank: int, batch: int, sampled: SampledBatch) -> FirstLayer:
+        """Keep what will be needed of a machine's mini-batch."""
         if rank == self.rank:
             self._sampled[batch] = sampled
         source, destination = sampled.edges[0]

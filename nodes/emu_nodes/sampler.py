@@ -27,6 +27,26 @@ if TYPE_CHECKING:
 _LOOKED_AT = 8
 
 
+def add_replies(
+    batch: GrowingBatch, brief: TaskSpec, inputs: Mapping[int, Payload]
+) -> None:
+    """Add what the stores sent a task to a batch.
+
+    Raises
+    ------
+    NodeMisbehaved
+        When an edge leads to a vertex that was not asked for.
+    """
+    sources, destinations = (
+        np.concatenate([tensor(inputs[one.edge], name, one) for one in brief.inputs])
+        for name in ("source", "destination")
+    )
+    try:
+        batch.grow(sources, destinations)
+    except ValueError as error:
+        raise NodeMisbehaved(f"reply to {brief.name}: {error}") from error
+
+
 class _SamplerTask:
     """What the tasks of one sampler process share."""
 
@@ -50,19 +70,7 @@ class _SamplerTask:
     def _grow(self, iteration: int, inputs: Mapping[int, Payload]) -> GrowingBatch:
         """Add the stores' replies to the last hop."""
         batch = self._growing[iteration]
-        sources, destinations = (
-            np.concatenate(
-                [
-                    tensor(inputs[store.edge], name, store)
-                    for store in self._brief.inputs
-                ]
-            )
-            for name in ("source", "destination")
-        )
-        try:
-            batch.grow(sources, destinations)
-        except ValueError as error:
-            raise NodeMisbehaved(f"reply to {self._brief.name}: {error}") from error
+        add_replies(batch, self._brief, inputs)
         return batch
 
     def _by_owner(self, vertices: NDArray[np.int64], name: str) -> dict[int, Payload]:

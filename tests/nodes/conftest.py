@@ -92,14 +92,17 @@ def build(job: Job) -> JobRun:
 def drive(job: Job) -> JobRun:
     run = build(job)
     order = [
-        (task, n) for n in range(job.iterations) for task in _in_dependency_order(job)
+        (task, n)
+        for n in range(job.iterations)
+        for task in _in_dependency_order(job)
+        if n < job.rounds[task]
     ]
     for task, n in order:
         program = run.programs[job.tasks[task].name]
         inputs = {
             e.edge: {k: v.copy() for k, v in run.payloads[e.edge, n - e.lag].items()}
             for e in brief_of(job, task).inputs
-            if n >= e.lag
+            if 0 <= n - e.lag < e.sent
         }
         for edge, payload in program.run(n, inputs).items():
             assert all(array.flags.c_contiguous for array in payload.values())

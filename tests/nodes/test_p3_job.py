@@ -33,7 +33,7 @@ job:
   pipeline: none
   times:
     {sampler: 0 s, model_forward: 0 s, data_forward: 0 s, data_backward: 0 s,
-     model_backward: 0 s}
+     model_backward: 0 s, sampler_hop: 0 s, graph_store_hop: 0 s}
 seed: 7
 emulation: {compute: padded}
 """
@@ -87,6 +87,8 @@ def test_unpipelined_equals_one_process(drive: DriveJob, machines: int) -> None:
     "overrides",
     [
         ["job.push=derived"],
+        ["job.structure=hashed", "job.credit_window=1"],
+        ["job.structure=hashed", "job.pipeline=A", "job.cache=1"],
         ["job.cache=1"],
         ["job.cache=2", "cluster.machines[0].count=4"],
         ["job.columns=[2,0,1]"],

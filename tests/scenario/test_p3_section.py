@@ -53,6 +53,10 @@ DATA_PARALLEL = P3.replace("p3", "data_parallel").replace("  push: derived\n", "
         ("[3, 2]", "some", "job.fanouts", "found 'some', write a list or all"),
         ("emulation:", "profile: measured.json\nemulation:", "profile",
          "a profile knows no cycles of a pipeline, write job.times instead"),
+        ("push: derived", "push: derived\n  structure: hashed", "job.push",
+         "found derived, which needs the whole structure: write shipped"),
+        ("push: derived", "structure: hashed", "job.times.sampler_hop",
+         "found neither this time nor"),
         ("sampler: 1 ms, ", "", "job.times.sampler", "found neither this time nor"),
     ],
 )  # fmt: skip

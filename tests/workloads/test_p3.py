@@ -33,6 +33,8 @@ TIMES = {
     "data_forward": 1.0,
     "data_backward": 1.0,
     "model_backward": 2.0,
+    "sampler_hop": 0.5,
+    "graph_store_hop": 0.5,
 }
 GOLDEN = {str(case): case for case in cases("p3")}
 
@@ -153,7 +155,11 @@ def test_crossover_by_bytes(machines: int, push: Push, hidden: int) -> None:
 
 def volumes(config: P3Config) -> dict[str, float]:
     """Return edge -> bytes of the first mini-batch on it, layer 1 being 7 x (2 * 3)."""
-    counts = SampleCounts((6,), edges=9, seeds=1, outputs=5, first_edges=4)
+    counts = SampleCounts(
+        (6,), edges=9, seeds=1, outputs=5, first_edges=4,
+        frontier_owned=((1, 0, 0, 0), (2, 3, 0, 0)),
+        answered=((4, 0, 0, 0), (1, 3, 0, 0)),
+    )  # fmt: skip
     model = SplitModel(7, 6, upper=11, pulled_width=3)
     realization = p3_realization(
         config, TIMES, [[counts]] * len(config.machines), model
@@ -190,6 +196,22 @@ def test_nothing_travels_to_who_holds_no_columns() -> None:
     assert min(sizes[name] for name in ("s2->Mf0", "Mf0->Df2", "Db2->Mb0")) > 0.0
 
 
+def test_owners_of_vertices_are_asked_hop_by_hop() -> None:
+    config = P3Config(FOUR, 1, hops=2, window=3)
+    sizes = volumes(config)
+    job = p3_job(config)
+
+    assert sizes["s3.hop1->g0.hop1"] == 8 * 1
+    assert sizes["g0.hop1->s3.hop2"] == 16 * 4
+    assert sizes["s0.hop2->g1.hop2"] == 8 * 3
+    assert sizes["g1.hop2->s0"] == 16 * 3
+    assert sizes["s0->Mf1"] == 8 * 6 + 8 * 4
+    assert {job.rounds[job.index(name)] for name in ("s0.hop1", "g3.hop2")} == {1}
+    assert job.rounds[job.index("s0")] == 3  # cycles
+    credit = job.edges[job.edge_positions["Mf1->s0.hop1"]]
+    assert (credit.credit, credit.lag) == (True, 3)
+
+
 def test_updates_missed() -> None:
     missed = {name: pipeline.missed for name, pipeline in PIPELINES.items()}
 
@@ -204,5 +226,7 @@ def test_impossible_shapes() -> None:
         P3Config(FOUR, 1, groups=3)
     with pytest.raises(ValueError, match="2 shares of the columns for 4 machines"):
         P3Config(FOUR, 1, columns=(1.0, 1.0))
+    with pytest.raises(ValueError, match="nobody derives a structure"):
+        P3Config(FOUR, 1, push="derived", hops=2)
     with pytest.raises(ValueError, match="would let nothing start"):
         P3Config(FOUR, 1, window=0)
