@@ -40,11 +40,13 @@ HEAVY = {
     "pydantic",
     "rich",
     "ruamel",
+    "highspy",
     "scipy",
     "torch",
     "uvloop",
 }
-#: Of these, what a simulation of a custom job does without.
+#: Of these, what a simulation of a custom job does without. numba imports the top of
+#: scipy where something else has installed it.
 NOT_SIMULATED = HEAVY - {"numba", "numpy", "pydantic", "rich", "ruamel", "scipy"}
 
 

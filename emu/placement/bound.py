@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from emu.placement.candidates import Candidates, lower_bound
 from emu.placement.candidates import candidates as prepare
+from emu.placement.integer_program import Row, minimise
 from emu.placement.space import Space
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
     from emu.problem import Cluster, Job, Realization
 
@@ -78,8 +78,7 @@ class _PortProgram:
             & (c.sent > 0)
         )[0]
         self.columns = 1 + self.machines * (self.units + 2 * self.between.size)
-        self.entries: list[tuple[int, int, float]] = []
-        self.upper: list[float] = []
+        self.rows: list[Row] = []
 
     def _x(self, unit: int, machine: int) -> int:
         return 1 + unit * self.machines + machine
@@ -89,9 +88,10 @@ class _PortProgram:
         return 1 + self.units * self.machines + index
 
     def _row(self, terms: Sequence[tuple[int, float]], upper: float) -> None:
-        row = len(self.upper)
-        self.entries += [(row, column, value) for column, value in terms]
-        self.upper.append(upper)
+        factors: defaultdict[int, float] = defaultdict(float)
+        for column, value in terms:
+            factors[column] += value
+        self.rows.append(Row([*factors], [*factors.values()], -np.inf, upper))
 
     def _add_crossings(self) -> None:
         for p, edge in enumerate(self.between.tolist()):
@@ -165,42 +165,20 @@ class _PortProgram:
 
     def solve(self, nodes: int, seconds: float) -> float:
         """Return the least t, or a lower bound of it when nodes or time ran out."""
-        # scipy.optimize takes 0.3 s to import, which every other command would pay.
-        from scipy import optimize, sparse  # noqa: PLC0415
-
         self._add_crossings()
         self._add_ports()
         self._add_capacities()
-        rows, columns, values = zip(*self.entries, strict=True)
-        matrix = sparse.csr_array(
-            (values, (rows, columns)), shape=(len(self.upper), self.columns)
-        )
-        once = sparse.csr_array(
-            (
-                np.ones(self.units * self.machines),
-                (
-                    np.repeat(np.arange(self.units), self.machines),
-                    np.arange(1, 1 + self.units * self.machines),
-                ),
-            ),
-            shape=(self.units, self.columns),
-        )
-        whole = np.zeros(self.columns)
-        whole[1 : 1 + self.units * self.machines] = bool(nodes or seconds)
-        upper: NDArray[np.float64] = np.full(self.columns, np.inf)
-        upper[1 : 1 + self.units * self.machines] = 1.0
-        limits = {"node_limit": nodes, "time_limit": seconds}
-        limits = {name: limit for name, limit in limits.items() if limit}
-        found = optimize.milp(
-            np.eye(1, self.columns)[0],
-            integrality=whole,
-            bounds=optimize.Bounds(0.0, upper),
-            constraints=[
-                optimize.LinearConstraint(matrix, -np.inf, np.array(self.upper)),
-                optimize.LinearConstraint(once, 1.0, 1.0),
-            ],
-            options=limits,
-        )
-        bound = found.mip_dual_bound if limits else found.fun
+        once = [1.0] * self.machines
+        for u in range(self.units):
+            self.rows.append(
+                Row(range(self._x(u, 0), self._x(u + 1, 0)), once, 1.0, 1.0)
+            )
+        parts = slice(self._x(0, 0), self._x(self.units, 0))
+        upper = np.full(self.columns, np.inf)
+        upper[parts] = 1.0
+        whole = np.zeros(self.columns, dtype=bool)
+        whole[parts] = bool(nodes or seconds)
+        costs = np.eye(1, self.columns)[0]
+        found = minimise(costs, upper, whole, self.rows, nodes=nodes, seconds=seconds)
         # The solver is exact to about 1e-7; the bound must not be above the truth.
-        return 0.0 if bound is None else float(bound) * (1.0 - 1e-6)
+        return max(found.bound, 0.0) * (1.0 - 1e-6)

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emu.placement.integer_program import Row, minimise
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from emu.placement.space import Space
-
-    #: Columns, their factors, least and most of the sum.
-    Row = tuple[list[int], list[float], float, float]
 
 
 def colocate(
@@ -37,9 +36,6 @@ def colocate(
         Shape (units,); None when nothing fits. Among equals, units stand on early
         machines.
     """
-    # scipy.optimize takes 0.3 s to import, which every other command would pay.
-    from scipy import optimize, sparse  # noqa: PLC0415
-
     units, machines = len(space.units), len(space.free)
     if (space.free < -space.slack).any():
         return None
@@ -49,17 +45,7 @@ def colocate(
     both = [(unit_of[s], unit_of[w]) for s, w in pairs if {s, w} <= unit_of.keys()]
     worth = np.concatenate([_single_worth(space, pairs), np.ones(len(both) * machines)])
     rows = [*_once(units, machines), *_together(both, units, machines), *_room(space)]
-    matrix = sparse.lil_array((len(rows), worth.size))
-    for row, (at, values, _, _) in enumerate(rows):
-        matrix[row, at] = values
-    found = optimize.milp(
-        -worth,
-        integrality=np.ones(worth.size),
-        bounds=optimize.Bounds(0.0, 1.0),
-        constraints=optimize.LinearConstraint(
-            matrix.tocsr(), [row[2] for row in rows], [row[3] for row in rows]
-        ),
-    )
+    found = minimise(-worth, np.ones(worth.size), np.ones(worth.size, dtype=bool), rows)
     if found.x is None:
         return None
     chosen = found.x[: units * machines].reshape(units, machines)
@@ -88,7 +74,7 @@ def _single_worth(
 def _once(units: int, machines: int) -> Iterator[Row]:
     for unit in range(units):
         at = [unit * machines + m for m in range(machines)]
-        yield at, [1.0] * machines, 1.0, 1.0
+        yield Row(at, [1.0] * machines, 1.0, 1.0)
 
 
 def _together(
@@ -99,7 +85,7 @@ def _together(
         for m in range(machines):
             pair = (units + p) * machines + m
             for end in ends:
-                yield [pair, end * machines + m], [1.0, -1.0], -np.inf, 0.0
+                yield Row([pair, end * machines + m], [1.0, -1.0], -np.inf, 0.0)
 
 
 def _room(space: Space) -> Iterator[Row]:
@@ -109,4 +95,4 @@ def _room(space: Space) -> Iterator[Row]:
         whole = float(space.capacity[m, r]) or 1.0
         at = [u * machines + m for u in range(len(space.units))]
         shares = (space.demand[:, r] / whole).tolist()
-        yield at, shares, -np.inf, float(room[m, r]) / whole
+        yield Row(at, shares, -np.inf, float(room[m, r]) / whole)
