@@ -81,18 +81,43 @@ def sent_matrix(packets: NDArray[np.void], machines: int) -> NDArray[np.int64]:
     return counted.astype(np.int64).reshape(machines, machines)
 
 
-def nic_use(
-    packets: NDArray[np.void],
-    capacity: NDArray[np.float64],
+def nic_rates(
+    nics: NDArray[np.float64],
+    changes: Sequence[tuple[float, int, float, float]],
     seconds: float,
     bins: int,
+) -> NDArray[np.float64]:
+    """Return the mean rate of every NIC over time, shape (2, machines, bins).
+
+    Parameters
+    ----------
+    nics
+        Bytes of payload per second out of and into every machine at first, shape
+        (2, machines).
+    changes
+        By time: seconds, number of the machine, its rates from then on.
+    seconds
+        What is divided into bins, from 0.
+    """
+    edges = np.linspace(0.0, max(seconds, 1e-9), bins + 1)
+    rates = np.repeat(nics[:, :, None], bins, axis=2)
+    now = nics.copy()
+    for time, machine, *new in changes:
+        part = np.clip((edges[1:] - time) / edges[1], 0.0, 1.0)
+        rates[:, machine] += (np.array(new) - now[:, machine])[:, None] * part
+        now[:, machine] = new
+    return rates
+
+
+def nic_use(
+    packets: NDArray[np.void], rates: NDArray[np.float64], seconds: float
 ) -> NDArray[np.float64]:
     """Return how much of every NIC was used over time.
 
     Parameters
     ----------
-    capacity
-        Bytes of payload per second out of and into every machine, shape (2, machines).
+    rates
+        As `nic_rates`.
     seconds
         From 0; what came later counts in the last bin.
 
@@ -101,7 +126,7 @@ def nic_use(
     ndarray
         Shares, shape (2, machines, bins). Bursts may be above 1.
     """
-    machines = capacity.shape[1]
+    _, machines, bins = rates.shape
     length = max(seconds, 1e-9) / bins
     when = np.clip((packets["time"] / length).astype(np.int64), 0, bins - 1)
     used = [
@@ -112,7 +137,8 @@ def nic_use(
         ).reshape(machines, bins)
         for end in ("source", "destination")
     ]
-    return np.stack(used) / (capacity[:, :, None] * length)
+    use: NDArray[np.float64] = np.stack(used) / (rates * length)
+    return use
 
 
 def messages(packets: NDArray[np.void], silence: float = SILENCE) -> NDArray[np.void]:
@@ -144,6 +170,25 @@ def messages(packets: NDArray[np.void], silence: float = SILENCE) -> NDArray[np.
     found["first"], found["last"] = row["time"][new], row["time"][last]
     found["bytes"] = np.add.reduceat(row["bytes"].astype(np.uint64), new)
     return found[np.argsort(found["first"], kind="stable")]
+
+
+def answer_times(found: NDArray[np.void]) -> NDArray[np.float64]:
+    """Return seconds from each message's end until its connection's next came back.
+
+    NaN where that went the same way, or there was none. Messages are by time.
+    """
+    ports = [found[f"{end}_port"] for end in ("source", "destination")]
+    there, back = (
+        found[end].astype(np.int64) << 16 | port
+        for end, port in zip(("source", "destination"), ports, strict=True)
+    )
+    low, high = np.minimum(there, back), np.maximum(there, back)
+    order = np.lexsort((found["first"], high, low))
+    one, other = order[:-1], order[1:]
+    turned = (there[one] == back[other]) & (back[one] == there[other])
+    waits = np.full(len(found), np.nan)
+    waits[one[turned]] = (found["first"][other] - found["last"][one])[turned]
+    return waits
 
 
 def meetings(

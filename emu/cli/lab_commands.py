@@ -10,8 +10,10 @@ import typer
 
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
+from emu.cli.running import draw
 from emu.errors import RunError
-from emu.experiment.lab_run import open_lab, run_lab
+from emu.experiment.lab_opening import open_lab
+from emu.experiment.lab_run import run_lab
 from emu.machines import missing_needs
 from emu.report.lab_tables import lab_tables
 from emu.report.terminal import terminal
@@ -32,12 +34,17 @@ def lab(
         ),
     ] = None,
     overrides: Overrides = None,
+    *,
     runs: Annotated[
         Path, typer.Option(metavar="DIR", help="Where the run directory goes.")
     ] = Path("runs"),
     shell: Annotated[
         str, typer.Option(metavar="MACHINE", help="Open a shell there instead.")
     ] = "",
+    pcap: Annotated[
+        bool,
+        typer.Option("--pcap", help="Write traffic.pcap: all headers, for Wireshark."),
+    ] = False,
     json_target: JsonTarget = None,
 ) -> None:
     """Run your own programs on emulated machines with kernel NICs.
@@ -52,7 +59,10 @@ def lab(
         raise typer.Exit(_shell(open_lab(described), shell))
     directory = RunDirectory.create(f"{Path(file).stem}-lab", runs)
     console = terminal(sys.stderr)
-    result = run_lab(described, directory, command or [], watch=console.print)
+    result = run_lab(
+        described, directory, command or [], pcap=pcap, watch=console.print
+    )
+    draw(directory.path, console, ["report.html"])
     if emit(json_target, result):
         terminal().print(lab_tables(result))
     console.print(f"written to {directory.path}/")

@@ -18,7 +18,7 @@ from emu.report.trace import write_trace
 from emu.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from rich.console import Console
@@ -45,12 +45,16 @@ def judge(scenario: Scenario, result: dict[str, Any], *, strict: bool) -> None:
         raise RunUntrusted(f"{verdict['trust']}: {'; '.join(verdict['reasons'])}")
 
 
-def draw(run: Path, console: Console) -> None:
+_PICTURES = {"trace.json": write_trace, "report.html": write_report}
+
+
+def draw(run: Path, console: Console, pictures: Iterable[str] = _PICTURES) -> None:
     """Write trace.json and report.html of ``run``; what cannot be drawn is only said.
 
     The run itself is finished and written down.
     """
-    for name, write in (("trace.json", write_trace), ("report.html", write_report)):
+    for name in pictures:
+        write = _PICTURES[name]
         try:
             path = write(run)
         except Exception as error:  # noqa: BLE001 - a picture must not fail a run

@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 from emu.errors import DataError
 from emu.fitting import Unfittable, fit_iterations, fitted_scenario
 from emu.names import file_part
+from emu.runs.run_directory import read_json
 from emu.runs.traffic_file import read_traffic
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
@@ -83,10 +84,16 @@ def fit_run(run: Path, *, skip: int = 0) -> Fit:
     Raises
     ------
     DataError
-        When the directory is no run of a lab, its traffic was not noted, or what
-        crossed is none of what a fit understands.
+        When the directory is no run of a lab, its traffic was not noted, NICs changed,
+        or what crossed is none of what a fit understands.
     """
     traffic = read_traffic(run)
+    if read_json(run / "lab.json")["events"]:
+        raise DataError(
+            "cannot be fitted: NICs changed while it ran (lab.events), and a scenario "
+            "has each but once",
+            path=str(run),
+        )
     name = file_part(run.resolve().name)
     try:
         found = fit_iterations(traffic, skip=skip)

@@ -177,7 +177,7 @@ def emulate_on_kernel(
             log=log,
             observer=observer,
         )
-        tcp = lab.tcp()
+        tcp = lab.counters.tcp()
     rates = run.schedule.rates if assigned else None
     schedule = dataclasses.replace(run.schedule, problem=problem, rates=rates)
     hosts = [{**host, "tcp": tcp[host["name"]]} for host in run.hosts]

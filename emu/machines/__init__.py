@@ -6,7 +6,8 @@ it. Needs Linux and what `emu.machines.needs` tries. Must not know: jobs, schedu
 simulations.
 """
 
-from emu.machines.lab import Lab, LabMachine, Program
+from emu.machines.lab import Lab
+from emu.machines.machine import LabMachine, Program
 from emu.machines.needs import missing_needs
 from emu.machines.nic import BURST, SMALLEST_BURST, NicPlan, Sharing, leaf_of, plan_nic
 from emu.machines.paces import Paces

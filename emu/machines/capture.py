@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import socket
 import struct
 import threading
 import time
@@ -12,18 +13,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.analysis.traffic import PACKET
+from emu.machines.pcap import PcapFile
 from emu.machines.tap import HEADERS
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
 _PACKET_LAYER, _STATISTICS = 263, 6
 _ROW = struct.Struct("<dHHHHI")
-#: From byte 14: length, the lower halves of both addresses, ports, TCP's own length.
-_FIELDS = struct.Struct(">2xH10xH2xHHH8xB")
+#: From byte 14: length, protocol, lower halves of both addresses, ports, TCP's own
+#: length.
+_FIELDS = struct.Struct(">2xH5xB4xH2xHHH8xB")
+_ETHERNET, _LEAST = 14, 47
 #: Wall seconds in which packets gather before they are read: a wake-up for each of them
 #: took 16 us of CPU a packet.
 _PAUSE = 0.005
@@ -37,10 +41,13 @@ class Capture:
     ----------
     taps
         One per machine, of what it is delivered.
+    pcap
+        File for the headers of everything that the taps get.
     """
 
-    def __init__(self, taps: Sequence[socket.socket]) -> None:
+    def __init__(self, taps: Sequence[socket.socket], pcap: Path | None = None) -> None:
         self._taps = list(taps)
+        self._pcap = None if pcap is None else PcapFile(pcap)
         self._began = time.clock_gettime(time.CLOCK_REALTIME)  # as the kernel stamps
         self._rows = bytearray()
         self._ended, self._end = os.pipe()
@@ -71,15 +78,17 @@ class Capture:
                 selector.register(tap, selectors.EVENT_READ, tap)
             going = True
             while going:
-                ready = selector.select()
+                ready = [key.data for key, _ in selector.select()]
                 time.sleep(_PAUSE)
-                for key, _ in ready:
-                    if key.data is None:
-                        going = False
-                    else:
-                        self._read(key.data)
-            for tap in self._taps:
-                self._read(tap)
+                going = None not in ready
+                now = time.clock_gettime_ns(time.CLOCK_REALTIME)
+                whole = self._pcap is not None or not going
+                for tap in self._taps if whole else ready:
+                    self._read(tap)
+                if self._pcap is not None:
+                    self._pcap.write(now)
+        if self._pcap is not None:
+            self._pcap.close()
         self.cpu_seconds = time.thread_time()
 
     def _read(self, tap: socket.socket) -> None:
@@ -90,14 +99,20 @@ class Capture:
             except BlockingIOError:
                 return
             seconds, nanoseconds = _STAMP.unpack_from(stamps[0][2])
-            length, source, there, from_port, to_port, tcp = _FIELDS.unpack_from(
-                data, 14
+            length, kind, source, there, from_port, to_port, tcp = _FIELDS.unpack_from(
+                data.ljust(_LEAST, b"\0"), 14
             )
+            if self._pcap is not None:
+                at = 10**9 * seconds + nanoseconds
+                self._pcap.add(at, length + _ETHERNET, data)
+            payload = length - 20 - 4 * (tcp >> 4)
+            if kind != socket.IPPROTO_TCP or payload <= 0:
+                continue
             self._rows += _ROW.pack(
                 seconds - self._began + 1e-9 * nanoseconds,
                 source - 1,
                 there - 1,
                 from_port,
                 to_port,
-                length - 20 - 4 * (tcp >> 4),
+                payload,
             )

@@ -7,6 +7,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import RunError
+from emu.machines.netlink import Netlink
 from emu.machines.requests import LARGEST
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ class Holder:
     def __init__(self, name: str, mine: socket.socket) -> None:
         self.name, self.socket = name, mine
         self.ended: list[dict[str, Any]] = []
+        self.process = 0
+        """Process id of what holds the namespaces, as this process sees it."""
         mine.settimeout(_ANSWER)
 
     def ask(
@@ -39,6 +42,14 @@ class Holder:
             socket.send_fds(self.socket, [packet], list(descriptors))
         except OSError as error:
             raise RunError(f"machine {self.name} has gone: {error.strerror}") from error
+
+    def open_netlink(self, devices: Sequence[str]) -> tuple[Netlink, list[int]]:
+        """Return a socket to the kernel that acts there, and indices of devices.
+
+        Nothing there wakes when it is used.
+        """
+        answer, (descriptor,) = self.ask(do="open_netlink", devices=list(devices))
+        return Netlink(socket.socket(fileno=descriptor)), answer["indices"]
 
     def answer(self) -> tuple[dict[str, Any], list[int]]:
         """Return the next packet that answers; ends of programs are kept."""

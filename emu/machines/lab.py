@@ -13,14 +13,14 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from emu.errors import RunError
 from emu.machines.capture import Capture
+from emu.machines.counters import Counters
 from emu.machines.holder import Holder
-from emu.machines.netlink import Netlink
+from emu.machines.machine import Program
 from emu.machines.nic import Sharing, plan_nic
 from emu.machines.paces import Paces
 from emu.machines.requests import LARGEST
@@ -30,38 +30,14 @@ if TYPE_CHECKING:
     from signal import Signals
     from types import TracebackType
 
+    from emu.machines.machine import LabMachine
+    from emu.machines.nic import NicPlan
+
 #: The limited network, and the one for control messages: behind a full NIC queue of 20
 #: ms those would be part of the result.
 DATA, CONTROL = "data", "control"
 _NETWORKS = {DATA: "10.77", CONTROL: "10.78"}
 _SWITCH = "255.254"
-
-
-@dataclass(frozen=True)
-class LabMachine:
-    """A machine: its host name, payload bytes per second out of and into its NIC."""
-
-    name: str
-    nic_out: float
-    nic_in: float
-
-
-@dataclass
-class Program:
-    """A program that runs, or ran, in a machine.
-
-    Parameters
-    ----------
-    process
-        Its process id as the machine sees it.
-    code
-        Its exit code, negative for a signal; None while it runs.
-    """
-
-    machine: str
-    number: int
-    process: int
-    code: int | None = None
 
 
 class Lab:
@@ -100,27 +76,38 @@ class Lab:
             raise ValueError("1 to 1000 machines, each with a name of its own")
         self.machines = tuple(machines)
         self._mtu, self._tcp = mtu, congestion_control
-        plan = functools.partial(
+        self._plan = functools.partial(
             plan_nic,
             sharing=sharing,
             mtu=mtu,
             queue=queue,
             connections=len(connections),
         )
-        own: dict[tuple[str, int], list[int]] = defaultdict(list)
+        self._own: dict[tuple[str, int], list[int]] = defaultdict(list)
         for number, ends in enumerate(connections):
             for way, name in enumerate(ends):
-                own[name, way].append(number)
-        self._plans = [
-            (plan(m.nic_out, own=own[m.name, 0]), plan(m.nic_in, own=own[m.name, 1]))
-            for m in machines
-        ]
+                self._own[name, way].append(number)
+        self._plans = [self.plans(machine) for machine in machines]
         self._index = {name: number for number, name in enumerate(names)}
         self._holders: list[Holder] = []
         self._switch: Holder
         self._keeper: subprocess.Popen[bytes] | None = None
         self._programs: list[Program] = []
         self.startup_seconds = 0.0
+
+    def plans(self, machine: LabMachine) -> tuple[NicPlan, NicPlan]:
+        """Return how the kernel carries a machine's NIC, out and in.
+
+        Raises
+        ------
+        ValueError
+            When no kernel here carries such a rate.
+        """
+        own = self._own
+        return (
+            self._plan(machine.nic_out, own=own[machine.name, 0]),
+            self._plan(machine.nic_in, own=own[machine.name, 1]),
+        )
 
     def address(self, machine: str, network: str = DATA) -> str:
         """Return the IPv4 address of a machine in one of the two networks."""
@@ -196,8 +183,9 @@ class Lab:
         return told
 
     def _wire(self) -> None:
-        self._switch.answer()
-        processes = [str(holder.answer()[0]["pid"]) for holder in self._holders]
+        for holder in (self._switch, *self._holders):
+            holder.process = holder.answer()[0]["pid"]
+        processes = [str(holder.process) for holder in self._holders]
         devices = {DATA: processes, CONTROL: processes}
         self._switch.ask(do="join", devices=devices, mtu=self._mtu)
         at = {CONTROL: f"{_NETWORKS[CONTROL]}.{_SWITCH}"}
@@ -211,10 +199,31 @@ class Lab:
             holder.post(do="shape", device=DATA, plan=out)
         for number in range(len(self.machines)):
             into = dataclasses.asdict(self._plans[number][1])
-            self._switch.ask(do="shape", device=f"{DATA}-{number}", plan=into)
+            name = f"{DATA}-{number}"
+            self._switch.ask(do="shape", device=name, plan=into)
         for holder in self._holders:
             holder.answer()
             holder.answer()
+
+    def change_nic(self, new: LabMachine) -> None:
+        """Give a machine another NIC; what waits in its queues goes at the new rate.
+
+        Raises
+        ------
+        ValueError
+            When no kernel here carries such a rate.
+        RunError
+            When the machine has gone.
+        """
+        number = self._index[new.name]
+        out, into = self.plans(new)
+        for holder, device, plan in (
+            (self._holders[number], DATA, out),
+            (self._switch, f"{DATA}-{number}", into),
+        ):
+            told = dataclasses.asdict(plan)
+            holder.ask(do="reshape", device=device, plan=told)
+        self._plans[number] = out, into
 
     def listen(self, port: int = 0) -> tuple[str, socket.socket]:
         """Return an address of the control network, and a socket that listens there.
@@ -235,10 +244,9 @@ class Lab:
 
         Nothing wakes for it: the kernel lets this process's socket act there.
         """
-        holder = self._holders[self._index[machine]]
-        answer, (descriptor,) = holder.ask(do="open_netlink", device=DATA)
-        kernel = Netlink(socket.socket(fileno=descriptor))
-        return Paces(kernel, answer["index"], self._plans[self._index[machine]][0])
+        number = self._index[machine]
+        kernel, (index,) = self._holders[number].open_netlink([DATA])
+        return Paces(kernel, index, self._plans[number][0])
 
     def start(
         self,
@@ -334,39 +342,31 @@ class Lab:
             raise RunError("the lab has not been started")
         return self._keeper.pid
 
-    def traffic(self) -> dict[str, dict[str, int]]:
-        """Return bytes and packets that crossed each NIC, as the switch counted them.
-
-        By machine: ``out_bytes``, ``out_packets``, ``in_bytes``, ``in_packets``, with
-        all headers.
-        """
-        devices = self._switch.ask(do="traffic")[0]["traffic"]
-        keys = ("out_bytes", "out_packets", "in_bytes", "in_packets")
-        return {
-            machine.name: dict(zip(keys, devices[f"{DATA}-{number}"], strict=True))
-            for number, machine in enumerate(self.machines)
-        }
-
-    def capture(self) -> Capture:
+    def capture(self, pcap: Path | None = None) -> Capture:
         """Return what notes every packet with payload that a machine is delivered.
 
         Machines are numbered in their order.
+
+        Parameters
+        ----------
+        pcap
+            File for the headers of all packets, those without payload among them.
         """
         found = []
         for number in range(len(self.machines)):
-            answer = self._switch.ask(do="open_tap", device=f"{DATA}-{number}")
-            found.append(socket.socket(fileno=answer[1][0]))
-        return Capture(found)
+            what = "open_tap" if pcap is None else "open_whole_tap"
+            _, (tap,) = self._switch.ask(do=what, device=f"{DATA}-{number}")
+            found.append(socket.socket(fileno=tap))
+        return Capture(found, pcap)
 
-    def tcp(self) -> dict[str, dict[str, int]]:
-        """Return what TCP counted in each machine, in all connections since its start.
-
-        By machine: ``segments`` that were sent, ``retransmitted`` ones, and
-        ``timeouts``, each of which stops a connection for 0.2 s or more.
-        """
-        return {holder.name: holder.ask(do="tcp")[0] for holder in self._holders}
+    @functools.cached_property
+    def counters(self) -> Counters:
+        """What reads the counts of all machines."""
+        return Counters(self._switch, self._holders, DATA)
 
     def _end(self) -> None:
+        if "counters" in self.__dict__:
+            self.counters.close()
         for holder in self._holders:
             holder.socket.close()
         if self._keeper is not None:

@@ -7,7 +7,8 @@ import platform
 from pathlib import Path
 
 from emu.errors import RunError
-from emu.machines.lab import Lab, LabMachine
+from emu.machines.lab import Lab
+from emu.machines.machine import LabMachine
 
 
 def missing_needs() -> list[str]:

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from emu.machines.nic import NicPlan
 
 _NEW_LINK, _NEW_ADDRESS, _NEW_QDISC, NEW_CLASS, _NEW_FILTER = 16, 20, 36, 40, 44
-_REQUEST, _ACKNOWLEDGE, _CREATE, _EXCLUSIVE = 1, 4, 0x400, 0x200
+_REQUEST, _ACKNOWLEDGE, _ECHO = 1, 4, 8
+_CREATE, _EXCLUSIVE = 0x400, 0x200
+_GET_QDISC = 38
 _ERROR = 2
 _BATCH = 32_000  # bytes; a netlink socket takes some 200 kB at once
 _UP = 1
@@ -165,6 +167,15 @@ def shape(name: str, plan: NicPlan) -> list[tuple[int, int, bytes]]:
     return messages
 
 
+def reshape(name: str, plan: NicPlan) -> list[tuple[int, int, bytes]]:
+    """Return the messages that give a NIC another rate; it has as many leaves."""
+    return [
+        (kind, 0, body)
+        for kind, flags, body in shape(name, plan)
+        if kind != _NEW_FILTER and not flags & _EXCLUSIVE
+    ]
+
+
 def open_netlink() -> socket.socket:
     """Return a socket to the routing part of the kernel, in this process's network."""
     return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
@@ -220,3 +231,29 @@ class Netlink:
                 raise OSError(-code, os.strerror(-code))
             if sequence == last:
                 return
+
+    def queue(self, index: int) -> tuple[int, int]:
+        """Return the packets that a NIC's queues dropped, and the bytes that wait.
+
+        Raises
+        ------
+        OSError
+            When there is no such NIC.
+        """
+        body = struct.pack("=BxHiIII", socket.AF_UNSPEC, 0, index, 0, 0xFFFFFFFF, 0)
+        asked = next(self._sequence)
+        head = (16 + len(body), _GET_QDISC, _REQUEST | _ECHO, asked, 0)
+        self._socket.send(struct.pack("=IHHII", *head) + body)
+        answer = self._socket.recv(65536)
+        if struct.unpack_from("=H", answer, 4)[0] == _ERROR:
+            code = struct.unpack_from("=i", answer, 16)[0]
+            raise OSError(-code, os.strerror(-code))
+        position = 16 + len(body)
+        while True:  # attributes; number 3 is the kernel's struct tc_stats
+            length, kind = struct.unpack_from("=HH", answer, position)
+            if kind == 3:
+                _, _, dropped, *_, waiting = struct.unpack_from(
+                    "=Q7I", answer, position + 4
+                )
+                return dropped, waiting
+            position += length + -length % 4

@@ -1,10 +1,9 @@
 """What the holder of a namespace does when it is asked: one JSON packet, one answer.
 
-``join``, ``address`` and ``shape`` change links and NICs, ``listen`` opens a listening
-socket and hands it over, ``open_netlink`` one to the kernel, ``open_tap`` one that gets
-headers. ``traffic`` reads the counters of all devices, ``tcp`` those of TCP, ``start``
-starts a program, ``signal`` signals one. When a program has ended, that is reported
-unasked.
+``join``, ``address``, ``shape`` and ``reshape`` change links and NICs, ``listen`` opens
+a listening socket and hands it over, ``open_netlink`` one to the kernel, ``open_tap``
+and ``open_whole_tap`` one that gets headers. ``start`` starts a program, ``signal``
+signals one. When a program has ended, that is reported unasked.
 """
 
 from __future__ import annotations
@@ -16,12 +15,11 @@ import selectors
 import signal
 import socket
 import subprocess
-from pathlib import Path
 from typing import Any
 
 from emu.machines import netlink
 from emu.machines.nic import NicPlan
-from emu.machines.tap import open_tap
+from emu.machines.tap import data_filter, open_tap, whole_filter
 
 #: Bytes of one packet: a command line with its environment must fit.
 LARGEST = 180_000
@@ -110,33 +108,14 @@ class Responder:
         report(self._socket, done=True)
 
     def _shape(self, _: list[int], device: str, plan: dict[str, Any]) -> None:
-        """Make a device a NIC, or change the one that it is."""
+        """Make a device a NIC."""
         self._network_socket().send(netlink.shape(device, NicPlan(**plan)))
         report(self._socket, done=True)
 
-    def _traffic(self, _: list[int]) -> None:
-        """Report bytes and packets of every device: received, sent."""
-        found = {}
-        for line in Path("/proc/self/net/dev").read_text().splitlines()[2:]:
-            name, figures = line.split(":")
-            counts = [int(figure) for figure in figures.split()]
-            found[name.strip()] = [counts[0], counts[1], counts[8], counts[9]]
-        report(self._socket, traffic=found)
-
-    def _tcp(self, _: list[int]) -> None:
-        """Report what TCP has counted in this network, of all its connections."""
-        counted: dict[str, int] = {}
-        for name in ("snmp", "netstat"):
-            lines = Path(f"/proc/self/net/{name}").read_text().splitlines()
-            for keys, values in zip(lines[::2], lines[1::2], strict=True):
-                pairs = zip(keys.split()[1:], values.split()[1:], strict=True)
-                counted |= {key: int(value) for key, value in pairs}
-        report(
-            self._socket,
-            segments=counted["OutSegs"],
-            retransmitted=counted["RetransSegs"],
-            timeouts=counted["TCPTimeouts"],
-        )
+    def _reshape(self, _: list[int], device: str, plan: dict[str, Any]) -> None:
+        """Change the NIC that a device is."""
+        self._network_socket().send(netlink.reshape(device, NicPlan(**plan)))
+        report(self._socket, done=True)
 
     def _listen(self, _: list[int], host: str, port: int) -> None:
         """Hand over a listening socket of this network."""
@@ -144,15 +123,23 @@ class Responder:
             packet = json.dumps({"port": listening.getsockname()[1]}).encode()
             socket.send_fds(self._socket, [packet], [listening.fileno()])
 
-    def _open_netlink(self, _: list[int], device: str) -> None:
-        """Hand over a socket that changes this network, with the index of a device."""
-        packet = json.dumps({"index": socket.if_nametoindex(device)}).encode()
+    def _open_netlink(self, _: list[int], devices: list[str]) -> None:
+        """Hand over a socket that changes this network, with the indices of devices."""
+        indices = [socket.if_nametoindex(device) for device in devices]
         with netlink.open_netlink() as kernel:
+            packet = json.dumps({"indices": indices}).encode()
             socket.send_fds(self._socket, [packet], [kernel.fileno()])
 
     def _open_tap(self, _: list[int], device: str) -> None:
-        """Hand over a socket that gets the headers of what leaves a device."""
-        with open_tap(device) as tap:
+        """Hand over a socket that gets headers of what leaves a device with payload."""
+        self._hand_over(open_tap(device, data_filter()))
+
+    def _open_whole_tap(self, _: list[int], device: str) -> None:
+        """Hand over a socket that gets headers of all that leaves a device."""
+        self._hand_over(open_tap(device, whole_filter()))
+
+    def _hand_over(self, tap: socket.socket) -> None:
+        with tap:
             socket.send_fds(self._socket, [b'{"done": true}'], [tap.fileno()])
 
     def _start(

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 _ALL = 3  # ETH_P_ALL
 _ATTACH_FILTER, _RECEIVE_BUFFER_FORCE, _TIMESTAMPS = 26, 33, 35
-#: What a tap gives of a packet, bytes: Ethernet, IP without options, most of TCP.
-HEADERS = 64
+#: What a tap gives of a packet, bytes: Ethernet, IP without options, TCP with its own.
+HEADERS = 94
 _WAITING = 16 << 20  # bytes of headers that may wait for the reader
 
 
@@ -43,12 +43,32 @@ def data_filter() -> list[Instruction]:
     ]
 
 
-def open_tap(device: str) -> socket.socket:
-    """Return a socket that gets the headers of what leaves a device of this network."""
+def whole_filter() -> list[Instruction]:
+    """Return a classic BPF program that takes all IPv4 that leaves a device."""
+    load_word, load_half, equal, take = 0x20, 0x28, 0x15, 0x06
+    packet_type, outgoing = 0xFFFFF004, 4
+    return [
+        (load_word, 0, 0, packet_type),
+        (equal, 0, 3, outgoing),
+        (load_half, 0, 0, 12),
+        (equal, 0, 1, 0x0800),
+        (take, 0, 0, HEADERS),
+        (take, 0, 0, 0),
+    ]
+
+
+def open_tap(device: str, program: list[Instruction]) -> socket.socket:
+    """Return a socket that gets headers of what leaves a device of this network.
+
+    Parameters
+    ----------
+    program
+        Of what: classic BPF.
+    """
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    program = b"".join(struct.pack("=HBBI", *step) for step in data_filter())
-    memory = ctypes.create_string_buffer(program, len(program))
-    told = struct.pack("@HP", len(program) // 8, ctypes.addressof(memory))
+    packed = b"".join(struct.pack("=HBBI", *step) for step in program)
+    memory = ctypes.create_string_buffer(packed, len(packed))
+    told = struct.pack("@HP", len(program), ctypes.addressof(memory))
     tap.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, told)
     with contextlib.suppress(PermissionError):  # in a user namespace: less may wait
         tap.setsockopt(socket.SOL_SOCKET, _RECEIVE_BUFFER_FORCE, _WAITING)

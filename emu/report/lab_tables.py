@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 
 from emu.report.terminal import plain_table
-from emu.units import format_duration, format_size
+from emu.units import format_duration, format_rate, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,31 +40,65 @@ def _tables(result: dict[str, Any]) -> Iterator[Table]:
         f"{format_duration(result['waited_seconds'])} for a core",
     )
     yield head
-    table = Table(title="what crossed", title_justify="left", box=None)
-    table.add_column("machine")
-    for title in ("out", "in"):
-        table.add_column(title, justify="right")
-        table.add_column("packets", justify="right")
-    for machine, counts in result["traffic"].items():
-        cells = [machine]
-        for way in ("out", "in"):
-            cells += [
-                format_size(counts[f"{way}_bytes"]),
-                f"{counts[f'{way}_packets']:,}",
-            ]
-        table.add_row(*cells)
-    yield table
+    yield nic_table(result)
     if "crossed" in result:
-        yield _matrix(result["crossed"])
+        yield matrix_table(result["crossed"])
         yield _nics(result["crossed"])
 
 
-def _matrix(crossed: dict[str, Any]) -> Table:
+def nic_table(lab: dict[str, Any]) -> Table:
+    """Return what crossed every NIC, with all headers, and what TCP lost there."""
+    counted = (">capacity", ">bytes", ">packets", ">dropped")
+    tcp_counted = (">segments", ">sent again", ">timeouts")
+    title = "what crossed, with all headers"
+    table = plain_table(title, "NIC", *counted, *tcp_counted)
+    for name, counts in lab["traffic"].items():
+        tcp = [f"{count:,}" for count in lab["tcp"][name].values()]
+        for way in ("out", "in"):
+            table.add_row(
+                f"{name} {way}",
+                format_rate(lab["nics"][name][way]),
+                format_size(counts[f"{way}_bytes"]),
+                f"{counts[f'{way}_packets']:,}",
+                f"{lab['dropped'][name][way]:,}",
+                *(tcp if way == "out" else [""] * len(tcp)),
+            )
+    return table
+
+
+def program_table(lab: dict[str, Any]) -> Table:
+    """Return when every program began and ended, and how."""
+    columns = (">start", ">end", ">took", "how it ended", "output")
+    table = plain_table("programs", "program", "machine", *columns)
+    for run in lab["programs"]:
+        start, end = run["start"], run["end"]
+        table.add_row(
+            run["program"],
+            run["machine"],
+            format_duration(start),
+            "" if end is None else format_duration(end),
+            "" if end is None else format_duration(end - start),
+            how_ended(run),
+            f"{run['program']}-{run['machine']}.log",
+        )
+    return table
+
+
+def how_ended(run: dict[str, Any]) -> str:
+    """Return how a program of lab.json ended."""
+    code = run["code"]
+    if code is None:
+        return "did not end"
+    told = ", told to at the end" if run["told"] else ""
+    return f"signal {-code}{told}" if code < 0 else f"exit code {code}{told}"
+
+
+def matrix_table(crossed: dict[str, Any]) -> Table:
     """Return who sent how much to whom."""
     table = plain_table(
         f"payload from row to column: {crossed['connections']} directions of "
         f"connections, {crossed['messages']} messages",
-        "",
+        "from",
         *(f">{name}" for name in crossed["bytes"]),
     )
     for source, row in crossed["bytes"].items():

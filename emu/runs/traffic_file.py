@@ -1,9 +1,12 @@
-"""traffic.npz of a lab: packets as they were delivered, and whose they were."""
+"""traffic.npz of a lab: packets as they were delivered, and whose they were.
+
+And samples.npz: what was counted while it ran.
+"""
 
 from __future__ import annotations
 
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,9 +15,18 @@ from emu.errors import DataError
 from emu.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-FILE = "traffic.npz"
+    from numpy.typing import NDArray
+
+FILE, SAMPLES = "traffic.npz", "samples.npz"
+_DAMAGED = (OSError, ValueError, TypeError, KeyError, zipfile.BadZipFile)
+#: Arrays of samples.npz, by sample: seconds since the programs began; seconds of CPU
+#: that they had, and that they waited for a core; by machine TCP segments that were
+#: sent again, and timeouts; by way (out, in) and machine packets that queues dropped,
+#: and bytes that waited in them. All but the last are counts since the beginning.
+SAMPLED = ("time", "ran", "waited", "retransmitted", "timeouts", "dropped", "queued")
 
 
 def write_traffic(run: Path, traffic: Traffic) -> None:
@@ -34,6 +46,35 @@ def write_traffic(run: Path, traffic: Traffic) -> None:
         programs=np.array(traffic.programs, dtype=np.str_),
         owners=traffic.owners,
     )
+
+
+def write_samples(run: Path, samples: Mapping[str, NDArray[Any]]) -> None:
+    """Write samples.npz: arrays by the names of `SAMPLED`.
+
+    Raises
+    ------
+    DataError
+        When the disk refuses.
+    """
+    RunDirectory(run).write_arrays(SAMPLES, **samples)
+
+
+def read_samples(run: Path) -> dict[str, NDArray[Any]]:
+    """Return what was sampled in a lab.
+
+    Raises
+    ------
+    DataError
+        When the file is missing or cannot be read.
+    """
+    path = run / SAMPLES
+    try:
+        with np.load(path) as file:
+            return {name: file[name] for name in SAMPLED}
+    except FileNotFoundError as error:
+        raise DataError("is missing", path=str(path)) from error
+    except _DAMAGED as error:
+        raise DataError(f"cannot be read: {error}", path=str(path)) from error
 
 
 def read_traffic(run: Path) -> Traffic:
@@ -69,5 +110,5 @@ def read_traffic(run: Path) -> Traffic:
             "again",
             path=str(path),
         ) from error
-    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
+    except _DAMAGED as error:
         raise DataError(f"cannot be read: {error}", path=str(path)) from error

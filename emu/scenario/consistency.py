@@ -29,14 +29,20 @@ if TYPE_CHECKING:
 
     Check = Callable[[Scenario], Iterator[tuple[Trail, str]]]
 
+_OF_LABS = (
+    "is for `emu lab` (lab.events there): a scenario's NICs stay what they are, in "
+    "simulation and run; remove it"
+)
 _MACHINE_KEYS = [*MachineSection.model_fields]
 
 
 def misspelt_keys(data: dict[str, Any]) -> Iterator[tuple[Trail, str]]:
-    """Yield keys of machines that look like a known key but are not.
+    """Yield keys that look like a known one but are not, or belong to another file.
 
     Machines may have any further resource, so ``memroy`` would pass as one.
     """
+    for key in {"lab", "events"} & data.keys():
+        yield (key,), _OF_LABS
     cluster = data.get("cluster")
     machines = cluster.get("machines") if isinstance(cluster, dict) else None
     for position, machine in enumerate(machines if isinstance(machines, list) else ()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 from emu.analysis.traffic import (
     CONNECTION,
     PACKET,
+    answer_times,
     meetings,
     messages,
     named_matrix,
+    nic_rates,
     nic_use,
     sent_matrix,
 )
@@ -76,12 +79,47 @@ def test_every_byte_is_in_the_matrix_and_in_the_use_of_two_nics(
 ) -> None:
     rows = packets(steps)
     matrix = sent_matrix(rows, 3)
-    use = nic_use(rows, np.full((2, 3), 1e6), 0.5, 10)
+    use = nic_use(rows, np.full((2, 3, 10), 1e6), 0.5)
 
     assert matrix.sum() == rows["bytes"].sum()
     assert matrix.diagonal().sum() == 0
     assert use[0].sum(axis=1) * 1e6 * 0.05 == pytest.approx(matrix.sum(axis=1))
     assert use[1].sum(axis=1) * 1e6 * 0.05 == pytest.approx(matrix.sum(axis=0))
+
+
+@given(STEPS)
+def test_an_answer_is_the_next_message_of_a_connection_the_other_way(
+    steps: list[tuple[int, tuple[int, int], bool, int]],
+) -> None:
+    found = messages(packets(steps), SILENCE)
+    for message, wait in zip(found, answer_times(found), strict=True):
+        ends = {message["source"], message["destination"]}
+        later = [
+            other
+            for other in found
+            if {other["source"], other["destination"]} == ends
+            and other["first"] > message["first"]
+        ]
+        if later and later[0]["source"] == message["destination"]:
+            assert wait == pytest.approx(later[0]["first"] - message["last"])
+        elif not any(other["first"] == message["first"] for other in later):
+            assert np.isnan(wait) or wait == 0.0
+
+
+@given(st.lists(st.tuples(st.floats(0, 9), st.floats(1, 9)), max_size=4))
+def test_the_rates_of_a_nic_that_changes_sum_to_what_it_could_carry(
+    changes: list[tuple[float, float]],
+) -> None:
+    changes = sorted(changes)
+    told = [(time, 1, rate, 2 * rate) for time, rate in changes]
+    rates = nic_rates(np.full((2, 3), 5.0), told, 9.0, 7)
+
+    pieces = [(0.0, 5.0), *changes, (9.0, 0.0)]
+    carried = sum(
+        rate * (then - since) for (since, rate), (then, _) in pairwise(pieces)
+    )
+    assert rates[0, 1].sum() * 9 / 7 == pytest.approx(carried)
+    assert (rates[:, [0, 2]] == 5.0).all()
 
 
 def test_connections_meet_that_use_one_queue_at_a_time() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -88,13 +89,29 @@ with socket.create_server(("", 7000)) as door:
 """
 
 
+def read_pcap(path: Path) -> list[tuple[float, bytes]]:
+    """Return times and headers of a pcap file, as its specification says."""
+    content, found, place = path.read_bytes(), [], 24
+    order, *_, network = struct.unpack_from("<IHHIIII", content)
+    assert (order, network) == (0xA1B23C4D, 1)  # nanoseconds, Ethernet
+    while place < len(content):
+        whole, part, kept, length = struct.unpack_from("<IIII", content, place)
+        assert kept <= length
+        found.append((whole + part / 1e9, content[place + 16 : place + 16 + kept]))
+        place += 16 + kept
+    return found
+
+
 @pytest.mark.parametrize("sharing", [Sharing.FAIR, Sharing.TCP])
-def test_the_slower_nic_is_the_rate_of_a_plain_connection(sharing: Sharing) -> None:
+def test_the_slower_nic_is_the_rate_of_a_plain_connection(
+    sharing: Sharing, tmp_path: Path
+) -> None:
     """2.5 MB/s into ``right``: 5 MB take two seconds, give or take a burst."""
+    pcap = tmp_path / "traffic.pcap" if sharing is Sharing.TCP else None
     with Lab(PAIR, sharing=sharing) as lab:
-        capture = lab.capture()
+        capture = lab.capture(pcap)
         size, seconds = carried(lab, 5_000_000)
-        packets, traffic = capture.close(), lab.traffic()
+        packets, traffic = capture.close(), lab.counters.traffic()
 
     assert size == 5_000_000
     # The rate of the NIC is a ceiling whatever else this computer does.
@@ -106,6 +123,30 @@ def test_the_slower_nic_is_the_rate_of_a_plain_connection(sharing: Sharing) -> N
     assert messages(packets)["bytes"].sum() == packets["bytes"].sum()
     spent = packets["time"][-1] - packets["time"][0]
     assert spent == pytest.approx(seconds, abs=0.1)
+    if pcap is not None:
+        seen = read_pcap(pcap)
+        assert [at for at, _ in seen] == sorted(at for at, _ in seen)
+        began, ended = tmp_path.stat().st_mtime, pcap.stat().st_mtime
+        assert began < seen[0][0] < seen[-1][0] < ended
+        lengths = [
+            struct.unpack_from(">H", header, 16)[0] - 20 - header[46] // 16 * 4
+            for _, header in seen
+        ]
+        assert [length for length in lengths if length] == packets["bytes"].tolist()
+        flags = [header[47] & 2 for _, header in seen]
+        assert flags[:2] == [2, 2]  # both ends' SYN: what has no payload is there, too
+
+
+def test_a_nic_changes_while_a_program_sends() -> None:
+    """At 2.5 MB/s 0.6 MB take 0.24 s, at 0.5 MB/s 1.2 s; the queue holds 0.06 MB."""
+    with Lab(PAIR) as lab:
+        lab.change_nic(LabMachine("right", 12.5e6, 0.5e6))
+        _, slow = carried(lab, 600_000)
+        lab.change_nic(PAIR[1])
+        _, fast = carried(lab, 600_000)
+
+    assert 0.6e6 / slow < 0.5e6 * 1.15
+    assert fast < slow / 2
 
 
 def test_a_connection_keeps_to_the_rate_that_it_is_assigned() -> None:

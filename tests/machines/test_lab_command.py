@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
+from emu.errors import DataError
+from emu.experiment.fit_run import fit_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +30,7 @@ lab:
     - {name: server, on: [fast], run: "sleep 600"}
     - {name: client, run: "echo $MASTER_ADDR {rank} {address of slow}"}
   until: client
+  events: [{at: 0 s, machine: slow, nic: 5 Mbit/s}]
 """
 
 
@@ -55,6 +59,15 @@ def test_programs_run_until_those_that_decide_have_ended(tmp_path: Path) -> None
     assert code == 0, output
     said = (runs / "client-slow.log").read_text()
     assert said == "10.77.0.1 1 10.77.0.2\n"
+    lab = json.loads((runs / "lab.json").read_text())
+    ends = {run["program"]: (run["code"], run["told"]) for run in lab["programs"]}
+    assert ends == {"server": (-15, True), "client": (0, False)}
+    assert [event["nic_in"] for event in lab["events"]] == [5e6 / 8]
+    page = (runs / "report.html").read_text()
+    assert "the picture is" in output
+    assert "signal 15, told to at the end" in page
+    with pytest.raises(DataError, match="NICs changed while it ran"):
+        fit_run(runs)
 
 
 def test_the_first_failure_is_named_and_passed_on(tmp_path: Path) -> None:

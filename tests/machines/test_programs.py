@@ -8,7 +8,7 @@ import pytest
 
 from emu.errors import ScenarioError
 from emu.machines.programs import LabProgram, fill, starts
-from emu.scenario.scenario_file import load_lab
+from emu.scenario.scenario_file import load, load_lab
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,6 +73,11 @@ def test_an_unknown_place_is_named_with_those_that_there_are() -> None:
         ("{programs: [{name: a, run: x}], until: b}", "b is no program; there are a"),
         ("{programs: [{name: a}]}", "lab.programs"),
         ("{sharing: some}", "lab.sharing"),
+        (
+            "{events: [{at: 1 s, machine: m9, nic: 1 MB/s}]}",
+            "lab.events: m9 is no machine; there are m0",
+        ),
+        ("{events: [{at: 1 s, machine: m0, nic: 5}]}", r"lab.events\[0\].nic"),
         ("{mtu: 10}", "lab.mtu"),
     ],
 )
@@ -82,6 +87,12 @@ def test_bad_labs_are_refused(lab: str, said: str, tmp_path: Path) -> None:
 
     with pytest.raises(ScenarioError, match=said):
         load_lab(path)
+
+
+@pytest.mark.parametrize("key", ["lab", "events"])
+def test_a_scenario_has_no_events(key: str) -> None:
+    with pytest.raises(ScenarioError, match=f"{key}: is for `emu lab`"):
+        load("golden", [f"{key}={{}}"])
 
 
 def test_the_cluster_of_a_scenario_will_do() -> None:

@@ -63,3 +63,9 @@ def section(identifier: str, title: str, *parts: str, note: str = "") -> str:
         f'<section id="{escape(identifier)}"><h2>{escape(title)}</h2>'
         f"{remark}{inside}</section>"
     )
+
+
+def chart(identifier: str, title: str, note: str) -> str:
+    """Return a titled place that the page's script draws a chart in."""
+    place = f"<div class=chart data-chart={escape(identifier)}></div>"
+    return section(identifier, title, place, note=note)

@@ -12,7 +12,8 @@ from emu.errors import DataError
 from emu.report.flows import port_table
 from emu.report.html import explained, sections
 from emu.report.html.chart_data import chart_data, training_data
-from emu.report.html.markup import section, table
+from emu.report.html.lab_page import lab_parts
+from emu.report.html.markup import chart, section, table
 from emu.report.run_tables import kinds_table
 from emu.runs.recorded_run import load_run
 from emu.runs.run_directory import read_json
@@ -53,8 +54,17 @@ def write_report(run: Path, out: Path | None = None) -> Path:
 
 
 def report_page(run: Path) -> str:
-    """Return the page; what is missing of the run is named in it."""
+    """Return the page; what is missing of the run is named in it.
+
+    Raises
+    ------
+    DataError
+        When it is of a lab whose lab.json cannot be read.
+    """
     missing: list[str] = []
+    if (run / "lab.json").exists():
+        title, body, drawn = lab_parts(run, missing)
+        return _page(title, _warnings(missing) + body, drawn)
     recorded, result = _read(run, missing)
     training = _tried(lambda: training_data(run / "training.csv"), missing) or []
     data: dict[str, Any] = {"runs": []}
@@ -108,7 +118,7 @@ def _body(
     if data["runs"]:
         moves = part("schedule", lambda: explained.which_task(recorded))
         parts.append(section("moves", "Which task should move?", moves, note=_MOVES))
-        parts.append(_chart("gantt", "What ran when, and what travelled", _GANTT))
+        parts.append(chart("gantt", "What ran when, and what travelled", _GANTT))
     if recorded is not None and data["runs"]:
         chain = part("critical path", lambda: sections.chain_table(recorded))
         parts.append(section("why", "Why this long", chain, note=_WHY))
@@ -117,9 +127,9 @@ def _body(
         apart = part("schedule", lambda: explained.parted(recorded))
         apart += part("error budget", lambda: explained.budget(result))
         parts.append(section("apart", _PARTED, apart, note=_APART))
-        parts.append(_chart("ports", "Rate through every NIC and link", _PORTS))
+        parts.append(chart("ports", "Rate through every NIC and link", _PORTS))
     if data["training"]:
-        parts.append(_chart("training", "Training", _TRAINING))
+        parts.append(chart("training", "Training", _TRAINING))
     if recorded is not None:
         cards = sections.placement_cards(recorded.problem, best)
         parts.append(section("placement", "Placement", cards, note=_PLACEMENT))
@@ -157,12 +167,6 @@ def _warnings(missing: list[str]) -> str:
     return (
         "<section class=missing id=missing><h2>Missing from this run directory</h2>"
         f"<ul>{items}</ul></section>"
-    )
-
-
-def _chart(identifier: str, title: str, note: str) -> str:
-    return section(
-        identifier, title, f"<div class=chart data-chart={identifier}></div>", note=note
     )
 
 

@@ -41,6 +41,11 @@ class Plot {
     this.paint(this);
     pen.restore();
   }
+  level(value, from, to) {
+    const { pen } = this, y = this.y(value);
+    pen.strokeStyle = colourOf("--quiet");
+    pen.beginPath(); pen.moveTo(this.x(from), y); pen.lineTo(this.x(to), y); pen.stroke();
+  }
   // A curve that keeps each value until the next time.
   steps({ time, rate }, colour, factor, filled) {
     const { pen } = this, [from, to] = this.view.range;
@@ -79,21 +84,37 @@ function portPlots(place, view, data) {
     const fastest = Math.max(...curves.map(({ rate }) => rate.reduce((a, b) => Math.max(a, b), 0)));
     const most = Math.min(Math.max(port.capacity, fastest), 1.2 * port.capacity);
     curves.sort((a, b) => a.name.localeCompare(b.name)); // allocated below moved
+    const limits = port.limits || [[0, port.capacity]]; // since when, bytes per second
     new Plot(place, view, {
       title: port.name, unit: `rate (${unit})`, top: 1.08 * 8 * most / scale,
       describe: time => [port.name, `at ${seconds(time)}`,
         ...curves.map(curve => `${curve.name} ${rateText(valueAt(curve, time))}`),
-        `capacity ${rateText(port.capacity)}`].join("\n"),
+        `capacity ${rateText(limits.filter(([since]) => since <= time).pop()[1])}`].join("\n"),
       draw: plot => {
         for (const curve of curves)
           plot.steps(curve, colourOf(`--${curve.name}`), 8 / scale, curve.name === "allocated");
-        const y = plot.y(8 * port.capacity / scale);
-        plot.pen.strokeStyle = colourOf("--quiet"); plot.pen.setLineDash([6, 4]);
-        plot.pen.beginPath(); plot.pen.moveTo(LEFT, y); plot.pen.lineTo(plot.width, y); plot.pen.stroke();
+        plot.pen.setLineDash([6, 4]);
+        limits.forEach(([since, rate], k) => plot.level(8 * rate / scale, since, (limits[k + 1] || [view.whole[1]])[0]));
         plot.pen.setLineDash([]);
       },
     });
   });
+}
+
+// Plots of what was counted; the names of their curves in the colours of these.
+function countPlots(place, view, data) {
+  for (const { title, unit, curves } of data.counts) {
+    const read = curves.map(({ name, time, rate }) => ({ name, time: unpack(time, Float32Array), rate: unpack(rate, Float32Array) }));
+    const most = Math.max(0, ...read.map(({ rate }) => rate.reduce((a, b) => Math.max(a, b), 0)));
+    if (!read.length) continue;
+    const cell = place.appendChild(document.createElement("div"));
+    legend(cell.appendChild(document.createElement("div")), read.map(({ name }, n) => [COLOURS[n % COLOURS.length], name]));
+    new Plot(cell, view, {
+      title, unit, top: 1.08 * most,
+      describe: time => [title, `at ${seconds(time)}`, ...read.map(curve => `${curve.name} ${+valueAt(curve, time).toPrecision(4)} ${unit}`)].join("\n"),
+      draw: plot => read.forEach((curve, n) => plot.steps(curve, COLOURS[n % COLOURS.length], 1, false)),
+    });
+  }
 }
 
 function trainingPlots(place, view, data) {

@@ -94,6 +94,16 @@ function portsCsv(view, data) {
   return csvOf(rows);
 }
 
+function countsCsv(view, data) {
+  const rows = [["figure", "unit", "curve", "time_s", "value"]];
+  for (const { title, unit, curves } of data.counts)
+    for (const { name, time, rate } of curves) {
+      const values = unpack(rate, Float32Array);
+      unpack(time, Float32Array).forEach((at, k) => { if (inRange(view, at, at)) rows.push([title, unit, name, exact(at), exact(values[k])]); });
+    }
+  return csvOf(rows);
+}
+
 function trainingCsv(view, data) {
   const rows = [["figure", "time_s", "task", "iteration", "value"]];
   for (const { figure, points } of data.training)

@@ -56,7 +56,7 @@ function kept(row, keep) {
 class Gantt {
   constructor(place, view, data) {
     Object.assign(this, { view, data, mode: data.runs.length > 1 ? "both" : data.runs[0].name, chain: true,
-                          search: "", byKind: false, pinned: new Set() });
+                          search: "", byKind: Boolean(data.counts), pinned: new Set() });
     this.runs = data.runs.map(run => readRun(run, data));
     this.kinds = [...new Set(data.tasks.map(task => task.kind))];
     this.kindOf = data.tasks.map(task => this.kinds.indexOf(task.kind));
@@ -238,7 +238,7 @@ class Gantt {
       pen.fillStyle = COLOURS[shade];
       pen.fillRect(left, y, reached - left - (reached - left > 2 ? 0.5 : 0), row.height - gap);
       this.drawn++;
-      if (row.height >= 9 && right - left > 22) {
+      if (row.height >= 9 && right - left > 22 && !this.data.counts) {
         pen.fillStyle = INK[shade]; pen.textAlign = "center"; pen.textBaseline = "middle";
         const middle = (Math.max(left, LEFT) + Math.min(right, this.width - RIGHT)) / 2;
         pen.fillText(String(of.iteration[bars[k]]), middle, y + row.height / 2);
@@ -288,8 +288,9 @@ class Gantt {
     const slack = 2 / this.scale, k = lowerBound(row.end, time - slack);
     if (k >= row.bars.length || row.start[k] > time + slack) return "";
     const bar = row.bars[k], bars = row.run[row.of], { tasks, edges } = this.data;
-    const span = `${row.run.name}, iteration ${bars.iteration[bar]}\n${seconds(bars.start[bar])} to ${seconds(bars.end[bar])}, ${seconds(bars.end[bar] - bars.start[bar])} long`;
-    if (row.of === "tasks") return `${tasks[bars.row[bar]].name} (${tasks[bars.row[bar]].kind})\n${span}`;
+    const span = `${row.run.name}, ${this.data.counted || "iteration"} ${bars.iteration[bar]}\n${seconds(bars.start[bar])} to ${seconds(bars.end[bar])}, ${seconds(bars.end[bar] - bars.start[bar])} long`;
+    const task = row.of === "tasks" && tasks[bars.row[bar]];
+    if (task) return `${task.name} (${task.note || task.kind})\n${span}`;
     const name = edges[bars.edge[bar]][2].replace("->", " → ");
     const rate = bars.bytes[bar] / (bars.end[bar] - bars.start[bar]);
     return `${name}\n${span}\n${sizeText(bars.bytes[bar])}, ${rateText(rate)} on average`;

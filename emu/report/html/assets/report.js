@@ -2,7 +2,7 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const lastReport = data.training.reduce((end, { points }) => points.reduce((a, b) => Math.max(a, b[0]), end), 0);
-const view = new TimeView(1.005 * (data.end || lastReport));
+const view = new TimeView(1.005 * (data.end || lastReport), data.clock);
 const chartPlace = name => document.querySelector(`[data-chart=${name}]`);
 
 function button(place, text, action, pressed) {
@@ -60,12 +60,12 @@ if (chartPlace("gantt")) {
         gantt.mode = mode; gantt.layOut(); view.redraw();
       }, mode === "both"));
   }
-  button(controls, "critical path", event => {
+  if (!data.counts) button(controls, "critical path", event => {
     gantt.chain = !gantt.chain;
     event.target.setAttribute("aria-pressed", gantt.chain);
     view.redraw();
   }, true);
-  const colours = button(controls, "colour by kind", () => {
+  const colours = data.counts || button(controls, "colour by kind", () => {
     gantt.byKind = !gantt.byKind;
     colours.setAttribute("aria-pressed", gantt.byKind);
     ganttLegend(key); view.redraw();
@@ -86,6 +86,13 @@ if (chartPlace("ports")) {
   const plots = place.appendChild(document.createElement("div"));
   plots.className = "plots";
   portPlots(plots, view, data);
+}
+if (chartPlace("counts")) {
+  const place = chartPlace("counts"), controls = bar(place);
+  saving(controls, "counts", () => chartsIn(place), () => countsCsv(view, data));
+  const plots = place.appendChild(document.createElement("div"));
+  plots.className = "plots";
+  countPlots(plots, view, data);
 }
 if (chartPlace("training")) {
   const place = chartPlace("training"), controls = place.appendChild(document.createElement("div"));

@@ -46,7 +46,8 @@ function lowerBound(array, value) {
 }
 
 class TimeView {
-  constructor(end) {
+  constructor(end, clock = "emulated time (s)") {
+    this.clock = clock;
     this.whole = [0, end || 1];
     this.range = [...this.whole];
     this.charts = [];
@@ -105,7 +106,7 @@ function timeAxis(pen, view, width, top, bottom) {
     if (x < width - 20) pen.fillText(String(time), x, bottom + 4);
   }
   pen.textAlign = "center";
-  pen.fillText("emulated time (s)", LEFT + inner / 2, bottom + 18);
+  pen.fillText(view.clock, LEFT + inner / 2, bottom + 18);
 }
 
 const tip = document.createElement("div");
