@@ -1,4 +1,4 @@
-"""What a terminal shows while code is compiled that is not on disk yet."""
+"""What is said while code is compiled that is not on disk yet."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 _COMPILE = "numba:compile"
 #: Seconds of compiling before anything is said: a few functions take no longer.
 _SILENT = 1.0
+_NOTICE = "compiling once, up to 60 s of CPU time"
 
 
 class CompileNotice(event.Listener):
     """Shows a bar from the first function that is compiled to the last.
 
     Compiling one function compiles those that it calls: the bar goes when the
-    outermost is done, and comes again with the next.
+    outermost is done, and comes again with the next. A log gets one line, once:
+    where other programs take the cores, 54 s of CPU took six minutes.
 
     Parameters
     ----------
@@ -37,6 +39,7 @@ class CompileNotice(event.Listener):
         self._console, self._silent = console, silent
         self._depth, self._begun, self._spent = 0, 0.0, 0.0
         self._bar: Progress | None = None
+        self._told = False
 
     @override
     def on_start(self, event: event.Event) -> None:
@@ -45,9 +48,14 @@ class CompileNotice(event.Listener):
             self._begun = time.monotonic()
         self._depth += 1
         spent = self._spent + time.monotonic() - self._begun
-        if self._bar is None and spent > self._silent:
+        if self._told or spent <= self._silent:
+            return
+        if not self._console.is_terminal:
+            self._told = True
+            self._console.print(f"{_NOTICE} (emu warm does it ahead)")
+        elif self._bar is None:
             self._bar = Progress(
-                TextColumn("compiling once, about 30 s"),
+                TextColumn(_NOTICE),
                 BarColumn(bar_width=24),
                 TimeElapsedColumn(),
                 console=self._console,
@@ -68,8 +76,6 @@ class CompileNotice(event.Listener):
 
 
 def tell_of_compiling() -> None:
-    """Show what is compiled from now on, if a terminal watches standard error."""
-    console = terminal(sys.stderr)
-    if console.is_terminal:
-        register: Any = event.register  # numba types nothing
-        register(_COMPILE, CompileNotice(console))
+    """Say on standard error that something is compiled, if anything is."""
+    register: Any = event.register  # numba types nothing
+    register(_COMPILE, CompileNotice(terminal(sys.stderr)))

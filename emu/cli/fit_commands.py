@@ -21,7 +21,10 @@ def fit(
         Path, typer.Argument(metavar="RUN", help="Run directory of emu lab.")
     ],
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE", help="Scenario to write.")
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Scenario to write: YAML or JSON."
+        ),
     ],
     skip: Annotated[
         int, typer.Option(min=0, metavar="N", help="Leave the first N iterations out.")
@@ -35,7 +38,7 @@ def fit(
     which iterations end; those of two programs ask and answer.
     """
     found = fit_run(run, skip=skip)
-    write_atomic(out, found.text)
+    write_atomic(out, found.text(out.name))
     if emit(json_target, found.to_json()):
         terminal().print(_table(found))
         typer.echo(f"written to {out}")

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import math
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 import emu
 from emu.analysis.optimality_gap import placement_gap, placement_line
@@ -17,6 +26,10 @@ from emu.report.job_line import job_line
 from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.console import Console
+
     from emu.placement import PlacementResult
     from emu.problem import Job
     from emu.scenario import Experiment
@@ -37,7 +50,9 @@ def place(
 ) -> None:
     """Place the tasks; print where they are, and the loads."""
     limit = seconds(bound_time, "--bound-time")
-    experiment = emu.place(emu.load(file, overrides or []))
+    scenario = emu.load(file, overrides or [])
+    with _search_bar(terminal(sys.stderr)) as tell:
+        experiment = emu.place(scenario, progress=tell)
     problem = experiment.problem
     makespan = experiment.simulate().makespan
     console = terminal(quiet=json_target == "-")
@@ -52,6 +67,27 @@ def place(
     gap = placement_gap(problem, experiment.realization, makespan, seconds=limit)
     console.print(placement_line(gap), soft_wrap=True)
     emit(json_target, _content(experiment, makespan) | gap)
+
+
+@contextmanager
+def _search_bar(console: Console) -> Iterator[Callable[[int, int, float], None]]:
+    """Show on a terminal how far a search is; yield what tells."""
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        line = bar.add_task("searching", total=None)
+
+        def tell(candidates: int, of: int, best: float) -> None:
+            text = f"best {format_duration(best)}, candidates"
+            bar.update(line, description=text, completed=candidates, total=of)
+
+        yield tell
 
 
 def _content(experiment: Experiment, makespan: float) -> dict[str, object]:

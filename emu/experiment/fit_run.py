@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
@@ -15,6 +15,7 @@ from emu.names import file_part
 from emu.runs.run_directory import read_json
 from emu.runs.traffic_file import read_traffic
 from emu.scenario import prepare
+from emu.scenario.document import MOST_YAML
 from emu.scenario.scenario_file import loads
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ class Fit:
 
     Parameters
     ----------
-    text
-        The scenario, YAML.
+    document
+        The scenario.
     iterations, first
         How many iterations it has, and the number of the first of them in the run.
     measured, simulated
@@ -43,7 +44,7 @@ class Fit:
         Likewise: those of the second half, and of the simulation of a fit to the first.
     """
 
-    text: str
+    document: dict[str, Any]
     iterations: int
     first: int
     measured: float
@@ -63,12 +64,37 @@ class Fit:
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it but the scenario."""
-        told = asdict(self) | {
-            "error": self.error,
-            "held_out_error": self.held_out_error,
-        }
-        del told["text"]
-        return told
+        told = {name: value for name, value in vars(self).items() if name != "document"}
+        return told | {"error": self.error, "held_out_error": self.held_out_error}
+
+    def text(self, name: str) -> str:
+        """Return the content of a scenario file of this name, YAML or JSON.
+
+        Raises
+        ------
+        DataError
+            When it is more than is read of a YAML file.
+        """
+        head = (
+            f"# By `emu fit` from {self.document['name']}: what crossed in "
+            f"{self.iterations} iterations\n"
+            f"# from number {self.first}, at {self.measured:.6g} s each.\n"
+        )
+        if name.endswith(".json"):
+            return json.dumps(self.document)
+        yaml = YAML()
+        yaml.default_flow_style = None
+        yaml.width = _WIDTH
+        text = io.StringIO(head)
+        text.seek(0, io.SEEK_END)
+        yaml.dump(self.document, text)
+        if len(text.getvalue()) > MOST_YAML:
+            raise DataError(
+                f"is a fit of {len(text.getvalue()):,} characters of YAML, at most "
+                f"{MOST_YAML:,} are read: name it .json",
+                path=name,
+            )
+        return text.getvalue()
 
 
 def fit_run(run: Path, *, skip: int = 0) -> Fit:
@@ -102,7 +128,7 @@ def fit_run(run: Path, *, skip: int = 0) -> Fit:
     half = found.count // 2
     early, late = found.part(0, half), found.part(half, found.count)
     return Fit(
-        _text(name, found, traffic),
+        fitted_scenario(name, found, traffic),
         found.count,
         found.first,
         found.seconds,
@@ -114,18 +140,6 @@ def fit_run(run: Path, *, skip: int = 0) -> Fit:
 
 def _simulated(name: str, found: FittedIterations, traffic: Traffic) -> float:
     """Return the seconds per iteration of the simulated fit."""
-    scenario = loads(json.dumps(fitted_scenario(name, found, traffic)), name=name)
+    text = json.dumps(fitted_scenario(name, found, traffic))
+    scenario = loads(text, name=f"{name}.json")
     return prepare(scenario).simulate().makespan / found.count
-
-
-def _text(name: str, found: FittedIterations, traffic: Traffic) -> str:
-    yaml = YAML()
-    yaml.default_flow_style = None
-    yaml.width = _WIDTH
-    text = io.StringIO()
-    text.write(
-        f"# By `emu fit` from {name}: what crossed in {found.count} iterations\n"
-    )
-    text.write(f"# from number {found.first}, at {found.seconds:.6g} s each.\n")
-    yaml.dump(fitted_scenario(name, found, traffic), text)
-    return text.getvalue()

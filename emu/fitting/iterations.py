@@ -8,6 +8,7 @@ time.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -28,8 +29,8 @@ Asked: TypeAlias = "tuple[Process, int, Process]"
 TOLERANCE = 0.05
 #: Seconds without a packet of a ring that part two all-reduces without requests.
 SILENCE = 0.005
-#: Bytes of the least packet that is more than a note of gloo or of a barrier.
-PACKET = 500
+#: Bursts that are looked at for one all-reduce, or for some that ran together.
+MOST_PIECES = 12
 #: Rounds that an iteration may have beyond the median: others are no iterations.
 MORE_ROUNDS = 2
 #: Least number of iterations that a fit can be made of: half of them are held out.
@@ -153,18 +154,21 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
 
 def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
     """Return when the processes began every all-reduce, and when they had its sum."""
+    sent = [np.append(0, np.cumsum(sizes)) for _, sizes in ring.sent]
     parts = [
-        _bursts(*ring.sent[place], _cuts(ring, own[one]))
+        _bursts(ring.sent[place][0], _cuts(ring, own[one]))
         for place, one in enumerate(ring.members)
     ]
-    usual = _usual([size for part in parts for _, _, size in part])
-    kept = [
+    usual = _usual(
         [
-            burst
-            for burst in _mended(part, usual)
-            if abs(burst[2] - usual) <= TOLERANCE * usual
+            int(before[last] - before[first])
+            for before, part in zip(sent, parts, strict=True)
+            for first, last in part
         ]
-        for part in parts
+    )
+    kept = [
+        [(times[first], times[last - 1]) for first, last in _whole(part, before, usual)]
+        for part, before, (times, _) in zip(parts, sent, ring.sent, strict=True)
     ]
     counts = {len(part) for part in kept}
     if len(counts) > 1:
@@ -173,7 +177,7 @@ def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
             f"{usual:,.0f} bytes, as many of each are needed"
         )
     before = [place - 1 for place in range(len(kept))]
-    summed = np.array([[last for _, last, _ in kept[place]] for place in before])
+    summed = np.array([[last for _, last in kept[place]] for place in before])
     begun = []
     for place, one in enumerate(ring.members):
         answered = np.array([0.0, *sorted(e.answered[1] for e in own[one])])
@@ -195,14 +199,11 @@ def _cuts(ring: Ring, exchanges: Sequence[Exchange]) -> NDArray[np.float64]:
 
 
 def _bursts(
-    times: NDArray[np.float64], sizes: NDArray[np.int64], cuts: NDArray[np.float64]
-) -> list[tuple[float, float, int]]:
-    """Return first and last packet, and bytes, of what was sent between the cuts."""
-    part = np.searchsorted(cuts, times)
-    return [
-        (times[rows[0]], times[rows[-1]], int(sizes[rows].sum()))
-        for rows in np.split(np.arange(len(times)), np.flatnonzero(np.diff(part)) + 1)
-    ]
+    times: NDArray[np.float64], cuts: NDArray[np.float64]
+) -> list[tuple[int, int]]:
+    """Return where what was sent between two cuts begins and ends, in packets."""
+    ends = np.flatnonzero(np.diff(np.searchsorted(cuts, times))) + 1
+    return list(pairwise([0, *ends.tolist(), len(times)]))
 
 
 def _usual(sizes: Sequence[int]) -> float:
@@ -212,29 +213,53 @@ def _usual(sizes: Sequence[int]) -> float:
     return float(ordered[np.searchsorted(total, total[-1] / 2)])
 
 
-def _mended(
-    bursts: Sequence[tuple[float, float, int]], usual: float
-) -> list[tuple[float, float, int]]:
-    """Return the bursts, with what came behind an answer put back to its own.
+def _whole(
+    bursts: Sequence[tuple[int, int]], sent: NDArray[np.int64], usual: float
+) -> list[tuple[int, int]]:
+    """Return the bursts that are all-reduces, put together and parted where need be.
 
-    A process that has the sum may still have the last packets of its own in a queue.
+    A process that has the sum may still have packets of its own in a queue: before a
+    slow NIC, and after a loss, they come behind answers of the next iteration, or with
+    the next all-reduce.
+
+    As many as can be are found, and of as many bytes.
+
+    Parameters
+    ----------
+    sent
+        Bytes before each packet, and in all.
     """
-    found: list[tuple[float, float, int]] = []
-    for burst in bursts:
-        _, last, size = burst
-        if found and PACKET <= size <= usual / 2:
-            before, _, most = found.pop()
-            found.append((before, last, most + size))
-        else:
-            found.append(burst)
-    return found
+    # By burst: all-reduces until its end, their bytes, where the last of them begin.
+    best: list[tuple[int, int, int]] = [(0, 0, 0)]
+    for end, (_, last) in enumerate(bursts, 1):
+        choice = (*best[-1][:2], end)  # the burst is none, nor part of one
+        for start in range(end - 1, max(end - 1 - MOST_PIECES, -1), -1):
+            size = int(sent[last] - sent[bursts[start][0]])
+            count = round(size / usual)
+            if count and abs(size - count * usual) <= TOLERANCE * usual:
+                one = (best[start][0] + count, best[start][1] + size, start)
+                choice = max(choice, one, key=lambda found: found[:2])
+        best.append(choice)
+    found: list[tuple[int, int]] = []
+    end = len(bursts)
+    while end:
+        start = best[end][2]
+        if start == end:
+            end -= 1
+            continue
+        first, last = bursts[start][0], bursts[end - 1][1]
+        marks = sent[first] + usual * np.arange(1, best[end][0] - best[start][0])
+        between = np.searchsorted(sent, marks).tolist()
+        found += reversed([*pairwise([first, *between, last])])
+        end = start
+    return found[::-1]
 
 
 def _first_after(
     sent: NDArray[np.float64],
     answered: NDArray[np.float64],
     summed: NDArray[np.float64],
-    bursts: Sequence[tuple[float, float, int]],
+    bursts: Sequence[tuple[float, float]],
 ) -> list[float]:
     """Return when a process first spoke to another of its ring, by all-reduce.
 
@@ -242,7 +267,7 @@ def _first_after(
     """
     found = []
     before = 0.0
-    for number, (first, last, _) in enumerate(bursts):
+    for number, (first, last) in enumerate(bursts):
         last_answer = answered[np.searchsorted(answered, first) - 1]
         ready = sent[np.searchsorted(sent, max(last_answer, before), "right")]
         found.append(float(ready))

@@ -15,7 +15,7 @@ from emu.placement.candidates import Candidates, candidates, expand
 from emu.placement.chain import ACCEPTED, PROPOSED, SIMULATED, Chain, new_chain
 from emu.placement.common_random_numbers import common_draws, walk_generator
 from emu.placement.distdgl import place_distdgl
-from emu.placement.etp import REMEMBERED
+from emu.placement.etp import REMEMBERED, STRIDE
 from emu.placement.exhaustive import Listing, list_placements
 from emu.placement.ifs import place_ifs
 from emu.placement.moves import TeamArrays
@@ -211,20 +211,22 @@ class _Run:
             temperatures = self.best * np.geomspace(HOT, COLD, max(steps, 1))[:steps]
             best = np.empty(steps)
             before = int(self.chain.tally[PROPOSED])
-            anneal(
-                self.arrays,
-                self.symmetry,
-                teams,
-                state,
-                self.chain,
-                temperatures,
-                best,
-            )
+            for first in range(0, steps, STRIDE):
+                some = slice(first, first + STRIDE)
+                anneal(
+                    self.arrays,
+                    self.symmetry,
+                    teams,
+                    state,
+                    self.chain,
+                    temperatures[some],
+                    best[some],
+                )
+                if progress is not None:
+                    done = int(self.chain.tally[PROPOSED])
+                    progress(done, self.options.transfers, self.best)
             for step in np.nonzero(np.diff(best, prepend=self.history[-1][1]) < 0)[0]:
                 self.history.append((before + int(step) + 1, float(best[step])))
-            if progress is not None and part < self.options.rounds - 1:
-                done = int(self.chain.tally[PROPOSED])
-                progress(done, self.options.transfers, self.best)
 
     def _restart(self) -> None:
         """Put the chain on a random placement; the best one stays noted."""

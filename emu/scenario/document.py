@@ -30,7 +30,7 @@ _MOST_VALUES = 200_000
 _DEEPEST = 40
 _MOST_BYTES = 1 << 25
 #: YAML is parsed at some 100 kB per second.
-_MOST_YAML = 300_000
+MOST_YAML = 300_000
 
 
 @dataclass
@@ -157,8 +157,8 @@ def _count(data: Any, file: str) -> None:
 
 
 def _read_yaml(file: str, text: str) -> Document:
-    if len(text) > _MOST_YAML:
-        problem = f"has {len(text)} characters of YAML, at most {_MOST_YAML} are read"
+    if len(text) > MOST_YAML:
+        problem = f"has {len(text)} characters of YAML, at most {MOST_YAML} are read"
         raise ScenarioError(f"{problem}; write it as JSON (.json)", file=file)
     try:
         loaded = YAML(pure=True).load(StringIO(text))

@@ -83,7 +83,7 @@ def frozen(given: argparse.Namespace, home: Path) -> dict[str, float]:
     fitted = home / "fitted.yaml"
     if not fitted.exists():
         fit = fit_run(lab, skip=batches)
-        fitted.write_text(fit.text)
+        fitted.write_text(fit.text(fitted.name))
         print(
             f"fitted to {fit.iterations} iterations: simulated {fit.error:+.2%}, "
             f"held out {fit.held_out_error:+.2%}"

@@ -33,9 +33,15 @@ def shown_while_compiling(*, silent: float, terminal: bool) -> str:
 def test_a_terminal_is_told_what_it_waits_for() -> None:
     shown = shown_while_compiling(silent=0, terminal=True)
 
-    assert "compiling once, about 30 s" in shown
+    assert "compiling once, up to 60 s of CPU time" in shown
     assert shown.endswith("\x1b[2K")  # the bar is taken away
 
 
 def test_a_moment_of_compiling_is_not_worth_a_word() -> None:
     assert shown_while_compiling(silent=60, terminal=True) == ""
+
+
+def test_a_log_gets_one_line() -> None:
+    shown = shown_while_compiling(silent=0, terminal=False)
+
+    assert shown.count("\n") == shown.count("emu warm does it ahead") == 1

@@ -187,6 +187,28 @@ def test_an_all_reduce_alone_is_fitted() -> None:
     assert again == pytest.approx(found.seconds * found.count, rel=0.02)
 
 
+def test_the_last_packets_of_a_sum_may_come_late() -> None:
+    """Behind a loss they come after answers, or with the next sum."""
+    traffic = traffic_of(KNOWN)
+    on_time = fit_iterations(traffic)
+    rows = traffic.packets.copy()
+    trainers = rows["source_port"] // 10 == 111
+    own = np.flatnonzero(trainers & (rows["source"] == 0) & (rows["destination"] == 2))
+    per_sum = len(own) // ITERATIONS
+    answers = rows["time"][(rows["destination"] == 0) & (rows["bytes"] > 1000)]
+    for number, of_answers in ((1, -4), (2, -1), (3, -1)):
+        following = (number + 1) * per_sum
+        before = answers[answers < rows["time"][own[following]]]
+        behind = own[following - per_sum // 8 : following]
+        rows["time"][behind] = before[of_answers] + 1e-6
+    late = replace(traffic, packets=rows[np.argsort(rows["time"], kind="stable")])
+
+    found = fit_iterations(late)
+
+    assert (found.first, found.count) == (on_time.first, on_time.count)
+    assert found.volume == pytest.approx(on_time.volume, rel=1e-3)
+
+
 def without(traffic: Traffic, which: Any) -> Traffic:
     return replace(traffic, packets=traffic.packets[~which])
 

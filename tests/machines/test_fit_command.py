@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import emu
 from emu.cli import app
 from emu.errors import DataError
-from emu.experiment.fit_run import fit_run
+from emu.experiment.fit_run import Fit, fit_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,3 +117,12 @@ def test_a_run_that_is_none_of_a_lab_is_said(
 
     with pytest.raises(DataError, match=said):
         fit_run(run)
+
+
+def test_a_fit_too_long_for_yaml_is_written_as_json() -> None:
+    document = {"name": "long", "job": "x" * 300_000}
+    fit = Fit(document, 8, 1, 0.5, 0.5, 0.5, 0.5)
+
+    with pytest.raises(DataError, match=r"at most 300,000 are read: name it .json"):
+        fit.text("fitted.yaml")
+    assert json.loads(fit.text("fitted.json")) == document
