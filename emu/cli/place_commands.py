@@ -31,8 +31,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from emu.placement import PlacementResult
-    from emu.problem import Job
     from emu.scenario import Experiment
+
+#: What a search compared, by ``joint_cost``.
+_JUDGED = {
+    "max": "longest time of a job ",
+    "sum": "sum of the jobs' times ",
+    "weighted": "weighted sum of the jobs' times ",
+}
 
 
 @app.command()
@@ -63,7 +69,7 @@ def place(
         f"{job_line(problem.job, experiment.policy)}"
     )
     if experiment.placed is not None and experiment.placed.candidates:
-        console.print(_story(experiment.placed, problem.job), soft_wrap=True)
+        console.print(_story(experiment.placed, experiment), soft_wrap=True)
     gap = placement_gap(problem, experiment.realization, makespan, seconds=limit)
     console.print(placement_line(gap), soft_wrap=True)
     emit(json_target, _content(experiment, makespan) | gap)
@@ -125,7 +131,7 @@ def _search(found: PlacementResult) -> dict[str, object]:
     }
 
 
-def _story(found: PlacementResult, job: Job) -> str:
+def _story(found: PlacementResult, experiment: Experiment) -> str:
     """Return what a search did, in one line."""
     if found.makespan is None or found.start_makespan is None:
         return f"{found.policy}: {found.candidates:,} candidates"
@@ -133,9 +139,11 @@ def _story(found: PlacementResult, job: Job) -> str:
         found.makespan / found.start_makespan - 1 if found.start_makespan else 0.0
     )
     proof = ", no placement is better" if found.optimal else ""
+    scenario, iterations = experiment.scenario, experiment.problem.job.iterations
+    judged = _JUDGED[scenario.joint_cost] if scenario.jobs else ""
     return (
-        f"{found.policy}, on {found.iterations} of the {job.iterations} iterations, "
-        f"drawn: {format_duration(found.start_makespan)} -> "
+        f"{found.policy}, on {found.iterations} of the {iterations} iterations, "
+        f"drawn: {judged}{format_duration(found.start_makespan)} -> "
         f"{format_duration(found.makespan)} ({gained}) after "
         f"{found.candidates:,} candidates, {found.accepted:,} accepted{proof}"
     )

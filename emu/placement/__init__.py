@@ -10,6 +10,7 @@ from emu.placement.common_random_numbers import common_draws
 from emu.placement.distdgl import place_distdgl
 from emu.placement.etp import EtpOptions, search_etp
 from emu.placement.ifs import place_ifs
+from emu.placement.job_costs import JobsCost
 from emu.placement.place import PLACEMENT_POLICIES, place
 from emu.placement.placement_result import PlacementResult
 from emu.placement.resource_load import ResourceLoad, resource_loads
@@ -19,6 +20,7 @@ from emu.placement.search import SearchOptions, search
 __all__ = [
     "PLACEMENT_POLICIES",
     "EtpOptions",
+    "JobsCost",
     "PlacementResult",
     "ResourceLoad",
     "SearchOptions",

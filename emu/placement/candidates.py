@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from emu.placement.job_costs import (
+    JobCosts,
+    JobsCost,
+    cost_of_ends,
+    job_costs,
+    least_cost,
+    longest_makespan,
+)
 from emu.placement.resource_load import sent_bytes
 from emu.placement.space import TOLERANCE
 from emu.scheduling.compiled import compiled
 from emu.scheduling.compiled_problem import port_at, route_between
-from emu.simulation.evaluator import MakespanEvaluator
+from emu.simulation.evaluator import MakespanEvaluator, run_ends, run_makespan
 
 if TYPE_CHECKING:
     from emu.placement.space import Space
@@ -49,6 +57,8 @@ class Candidates(NamedTuple):
         seconds.
     least
         Makespan if every transfer took no time, likewise; seconds.
+    costs
+        What several jobs are judged by.
     """
 
     arrays: JobArrays
@@ -64,9 +74,15 @@ class Candidates(NamedTuple):
     head: Floats
     tail: Floats
     least: float
+    costs: JobCosts
 
 
-def candidates(space: Space, realization: Realization, policy: str) -> Candidates:
+def candidates(
+    space: Space,
+    realization: Realization,
+    policy: str,
+    cost: JobsCost | None = None,
+) -> Candidates:
     """Return the arrays of a search in ``space`` under one realization.
 
     Raises
@@ -94,6 +110,7 @@ def candidates(space: Space, realization: Realization, policy: str) -> Candidate
         head,
         tail,
         float(least),
+        job_costs(space.job, times, cost),
     )
 
 
@@ -193,10 +210,11 @@ def excess(c: Candidates, used: Floats) -> float:
 
 @compiled
 def lower_bound(c: Candidates, machine_of: Ints) -> float:
-    """Return a time that no schedule of this placement beats, seconds.
+    """Return a cost that no schedule of this placement beats, seconds.
 
     The bytes of a port need their time, its first flow cannot come before its head, and
-    after its last flow comes at least the shortest tail.
+    after its last flow comes at least the shortest tail. What several jobs cost follows
+    from the makespan.
     """
     arrays = c.arrays
     ports = arrays.capacity.size
@@ -220,4 +238,14 @@ def lower_bound(c: Candidates, machine_of: Ints) -> float:
             bound = max(
                 bound, head[port] + load[port] / arrays.capacity[port] + tail[port]
             )
-    return bound
+    return least_cost(c.costs, bound)
+
+
+@compiled
+def placement_cost(c: Candidates, machine_of: Ints, limit: float) -> float:
+    """Return makespan or cost, seconds; beyond ``limit`` that or infinity."""
+    if c.costs.job.size == 0:
+        return float(run_makespan(c.arrays, machine_of, c.times, c.volumes, limit))
+    longest = longest_makespan(c.costs, limit)
+    ends = run_ends(c.arrays, machine_of, c.times, c.volumes, longest)
+    return float(cost_of_ends(c.costs, ends))

@@ -16,12 +16,12 @@ from emu.placement.candidates import (
     excess,
     expand,
     lower_bound,
+    placement_cost,
     usage,
 )
 from emu.placement.memory import Memory, new_memory, place_of, remember
 from emu.placement.space import TOLERANCE
 from emu.scheduling.compiled import compiled
-from emu.simulation.evaluator import run_makespan
 
 if TYPE_CHECKING:
     from emu.scheduling.compiled_problem import Floats, Ints
@@ -81,7 +81,7 @@ def new_chain(c: Candidates, machines: Ints, remembered: int) -> Chain:
     remembered
         How many placements to remember.
     """
-    makespan = run_makespan(c.arrays, expand(c, machines), c.times, c.volumes, np.inf)
+    makespan = placement_cost(c, expand(c, machines), np.inf)
     return Chain(
         machines.copy(),
         machines.copy(),
@@ -123,7 +123,7 @@ def makespan_within(
     count[SIMULATED] += 1
     if effort == SIMULATE_ALL:
         stop = np.inf
-    makespan: float = run_makespan(c.arrays, machine_of, c.times, c.volumes, stop)
+    makespan: float = placement_cost(c, machine_of, stop)
     remember(memory, place, machines, min(makespan, stop), makespan)
     return makespan
 

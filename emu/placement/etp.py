@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.placement.candidates import Candidates
+    from emu.placement.job_costs import JobsCost
     from emu.problem import Cluster, Job, Placement, Profile
 
     ChainMap = Callable[[Callable[[int], None], Iterable[int]], Iterable[None]]
@@ -77,6 +78,8 @@ class EtpOptions:
         Independent chains, each from its own first placement.
     policy
         Rate policy of the simulation.
+    cost
+        What is minimised of several jobs, in place of the makespan.
 
     Raises
     ------
@@ -92,6 +95,7 @@ class EtpOptions:
     effort: str = "bound_first"
     chains: int = 1
     policy: str = "oes"
+    cost: JobsCost | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("transfers", 0), ("iterations", 1), ("chains", 1)):
@@ -155,7 +159,7 @@ def search_etp(
     rngs = [walk_generator(seed, chain) for chain in range(options.chains)]
     drawn = common_draws(profile, seed, options.iterations)
     space = Space(replace(job, iterations=options.iterations), cluster)
-    arrays = candidates(space, drawn, options.policy)
+    arrays = candidates(space, drawn, options.policy, options.cost)
     tricks = options.effort == "bound_first"
     remembered = min(options.transfers, REMEMBERED) if tricks else 0
     starts = [_first_machines(space, start, rng) for rng in rngs]

@@ -20,8 +20,8 @@ class PlacementResult:
     policy
         Name of the placement policy that found it.
     makespan
-        Simulated makespan of the search's iterations, seconds; None when nothing was
-        simulated.
+        Simulated makespan of the search's iterations, seconds, or what several jobs
+        cost there (`JobsCost`); None when nothing was simulated.
     start_makespan
         The same of the placement that the search began with.
     bound

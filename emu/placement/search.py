@@ -11,7 +11,7 @@ from emu.errors import PlacementError
 from emu.placement.anneal import anneal
 from emu.placement.baselines import place_random, place_round_robin
 from emu.placement.bound import placement_bound
-from emu.placement.candidates import Candidates, candidates, expand
+from emu.placement.candidates import Candidates, candidates, expand, placement_cost
 from emu.placement.chain import ACCEPTED, PROPOSED, SIMULATED, Chain, new_chain
 from emu.placement.common_random_numbers import common_draws, walk_generator
 from emu.placement.distdgl import place_distdgl
@@ -22,11 +22,11 @@ from emu.placement.moves import TeamArrays
 from emu.placement.placement_result import PlacementResult
 from emu.placement.space import Space
 from emu.placement.symmetry import find_symmetry, hub_followers
-from emu.simulation.evaluator import run_makespan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from emu.placement.job_costs import JobsCost
     from emu.placement.symmetry import Symmetry
     from emu.problem import Cluster, Job, Placement, Profile, Realization
 
@@ -59,6 +59,8 @@ class SearchOptions:
         the bound out.
     policy
         Rate policy of the simulation.
+    cost
+        What is minimised of several jobs, in place of the makespan.
 
     Raises
     ------
@@ -72,6 +74,7 @@ class SearchOptions:
     exhaustive: bool = True
     bound_nodes: int | None = None
     policy: str = "oes"
+    cost: JobsCost | None = None
 
     def __post_init__(self) -> None:
         for name in ("transfers", "iterations", "rounds"):
@@ -139,7 +142,9 @@ class _Run:
         self.job, self.cluster, self.drawn = job, cluster, drawn
         self.options, self.rng = options, rng
         self.space = Space(job, cluster)
-        self.arrays: Candidates = candidates(self.space, drawn, options.policy)
+        self.arrays: Candidates = candidates(
+            self.space, drawn, options.policy, options.cost
+        )
         self.symmetry: Symmetry = find_symmetry(self.space, drawn)
         self.history: list[tuple[int, float]] = []
         self.optimal = False
@@ -188,9 +193,7 @@ class _Run:
             chain.tally[PROPOSED] += 1
             chain.tally[SIMULATED] += 1
             units = machines.astype(np.int64)
-            makespan = run_makespan(
-                c.arrays, expand(c, units), c.times, c.volumes, self.best
-            )
+            makespan = placement_cost(c, expand(c, units), self.best)
             if makespan < self.best:
                 chain.cost[:] = makespan
                 chain.best_machines[:] = units

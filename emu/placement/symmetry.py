@@ -1,8 +1,8 @@
 """Which units can change places without any schedule noticing.
 
 Samplers of one worker are interchangeable, and so are workers together with their
-samplers, provided that their demands, times, edges and volumes are the same. A search
-that knows this looks at one placement of each kind only.
+samplers, provided that their job, demands, times, edges and volumes are the same. A
+search that knows this looks at one placement of each kind only.
 """
 
 from __future__ import annotations
@@ -87,8 +87,11 @@ class _Automorphisms:
         for a, b in zip(ours, theirs, strict=True):
             for s, t in zip(self._tasks(a), self._tasks(b), strict=True):
                 image[s], image[t] = t, s
-        times = self.realization.times
-        return all((times[s] == times[t]).all() for s, t in image.items()) and all(
+        times, tasks = self.realization.times, self.space.job.tasks
+        return all(
+            (times[s] == times[t]).all() and tasks[s].job_name == tasks[t].job_name
+            for s, t in image.items()
+        ) and all(
             self._kept(edge, image)
             for task in image
             for edge in self.touching.get(task, [])

@@ -9,7 +9,7 @@ from emu.scenario.consistency import consistency_errors
 from emu.scenario.run_sections import PlacementSection
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from emu.scenario.document import Trail
     from emu.scenario.scenario import Scenario
@@ -37,6 +37,7 @@ def scenario_errors(
     if scenario.place_jobs == "sequential" and scenario.placement != PlacementSection():
         problem = "write it into each of the jobs, or place_jobs: joint"
         found.append((("placement",), problem))
+    found += _cost_errors(scenario)
     if scenario.profile is not None:
         problem = "a profile is of one job, write times into each of the jobs"
         found.append((("profile",), problem))
@@ -44,3 +45,19 @@ def scenario_errors(
         if getattr(scenario.expect, key) is not None:
             found.append((("expect", key), "this is of one job, remove this key"))
     return found
+
+
+def _cost_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    cost = scenario.joint_cost
+    if cost != "max" and scenario.place_jobs != "joint":
+        problem = f"{cost} is of jobs that are placed together: write place_jobs: joint"
+        yield ("joint_cost",), problem
+        return
+    weighed = [i for i, item in enumerate(scenario.jobs) if item.weight is not None]
+    if cost == "weighted" and not weighed:
+        problem = "no job has a weight, write for example weight: 2 into one, or sum"
+        yield ("joint_cost",), problem
+    if cost != "weighted":
+        problem = f"joint_cost is {cost}: write joint_cost: weighted, or no weight"
+        for position in weighed:
+            yield ("jobs", position, "weight"), problem

@@ -9,7 +9,7 @@ from pydantic import Field
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.dgtp_section import DgtpJobSection
 from emu.scenario.p3_section import DataParallelJobSection, P3JobSection
-from emu.scenario.quantities import Duration, TaskName
+from emu.scenario.quantities import Duration, Positive, TaskName
 from emu.scenario.run_sections import PlacementSection
 from emu.scenario.section import Section
 
@@ -28,6 +28,8 @@ class JobsItemSection(Section):
     """What its tasks' names begin with."""
     release: Duration = 0.0
     """Run time before which none of its tasks starts."""
+    weight: Positive | None = None
+    """Of its time, with ``joint_cost: weighted``; default is 1."""
     placement: PlacementSection = PlacementSection()
     """Which of its tasks stands on which machine: names without the job's. Together
     with other jobs (``place_jobs: joint``), ``tasks`` are pins."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from emu.placement import JobsCost, with_placed_ring
 from emu.placement import place as place_by
-from emu.placement import with_placed_ring
 from emu.placement.place import SEARCHES
 from emu.scenario.dgtp_section import DgtpJobSection
 from emu.scenario.realize import profile_of
@@ -51,6 +51,7 @@ def place(
             "transfers": section.iterations,
             "iterations": min(section.simulated_iterations, job.iterations),
             "policy": scenario.schedule.rule,
+            "cost": _jobs_cost(scenario),
         }
     if section.policy == "etp":
         options |= {
@@ -68,6 +69,16 @@ def place(
         progress=progress,
         **options,
     )
+
+
+def _jobs_cost(scenario: Scenario) -> JobsCost | None:
+    """Return what several jobs are judged by, None where that is the makespan."""
+    cost = scenario.joint_cost
+    if cost == "max" and not any(item.release for item in scenario.jobs):
+        return None
+    stated = {item.name: item.weight for item in scenario.jobs}
+    weights = {name: weight for name, weight in stated.items() if weight is not None}
+    return JobsCost(cost != "max", weights)
 
 
 def with_placed_rings(scenario: Scenario, problem: Problem) -> Problem:

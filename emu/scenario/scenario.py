@@ -49,6 +49,10 @@ class Scenario(Section):
     place_jobs: Literal["sequential", "joint"] = "sequential"
     """``sequential``: each job by its own placement, on what those before it leave;
     ``joint``: all by the ``placement`` of the scenario, as if they were one."""
+    joint_cost: Literal["max", "sum", "weighted"] = "max"
+    """What searches minimise of jobs that are placed together: the longest of their
+    times, each from its release to its end, the sum of these, or the sum by ``weight``
+    of the jobs."""
     placement: PlacementSection = PlacementSection()
     """Which task stands on which machine."""
     schedule: ScheduleSection = ScheduleSection()
@@ -197,7 +201,7 @@ class Scenario(Section):
         if self.jobs:
             del told["job"]
         else:
-            del told["jobs"], told["place_jobs"]
+            del told["jobs"], told["place_jobs"], told["joint_cost"]
         return told
 
 

@@ -38,14 +38,44 @@ def run_makespan(
     ``reference`` times are those of no machine in particular. Nothing is checked:
     callable from compiled code, see `MakespanEvaluator`.
     """
+    times = _taken(arrays, machine_of, reference)
+    layout = lay_out(arrays, machine_of)
+    state = new_state(layout, expectation(layout, times, volumes), 0)
+    return run(layout, state, times, volumes, limit, 0.0, new_recorder(0, -1))
+
+
+@compiled
+def _taken(arrays: JobArrays, machine_of: Ints, reference: Floats) -> Floats:
+    """Return the times that the machines of a placement take."""
     times = np.empty(reference.shape)
     for task in range(reference.shape[0]):
         slowness = arrays.slowness[task, machine_of[task]]
         for iteration in range(reference.shape[1]):
             times[task, iteration] = reference[task, iteration] * slowness
+    return times
+
+
+@compiled
+def run_ends(
+    arrays: JobArrays,
+    machine_of: Ints,
+    reference: Floats,
+    volumes: Floats,
+    limit: float,
+) -> Floats:
+    """Return the end of every task's last iteration; parameters of `run_makespan`.
+
+    Infinity of all of them where the makespan is longer than ``limit``.
+    """
+    times = _taken(arrays, machine_of, reference)
     layout = lay_out(arrays, machine_of)
-    state = new_state(layout, expectation(layout, times, volumes), 0)
-    return run(layout, state, times, volumes, limit, 0.0, new_recorder(0, -1))
+    state = new_state(layout, expectation(layout, times, volumes), arrays.iterations)
+    end = run(layout, state, times, volumes, limit, 0.0, new_recorder(0, -1))
+    ends = np.full(times.shape[0], np.inf)
+    if end < np.inf:
+        for task in range(ends.size):
+            ends[task] = state.log.task_end[task, arrays.rounds[task] - 1]
+    return ends
 
 
 class MakespanEvaluator:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,14 @@ import numpy as np
 import pytest
 
 from emu.analysis.audit import audit
-from emu.analysis.job_times import job_times
+from emu.analysis.job_times import JobTime, job_times
 from emu.errors import ScenarioError
+from emu.problem import Placement, Problem
 from emu.scenario import prepare
 from emu.scenario.scenario import Scenario
 from emu.scenario.scenario_file import loads
 from emu.scheduling import RATE_POLICIES
+from emu.simulation import simulate
 from tests.golden.cases import Case, cases, exactly
 
 if TYPE_CHECKING:
@@ -145,6 +148,74 @@ def test_one_after_the_other_takes_what_is_left_and_together_can_do_better() -> 
     assert together.simulate().makespan == 3.0 < apart.simulate().makespan
 
 
+@pytest.mark.parametrize("policy", ["best", "etp"])
+@pytest.mark.parametrize("cost", ["max", "sum", "weighted"])
+def test_jobs_placed_together_cost_the_least_of_all_placements(
+    cost: str, policy: str
+) -> None:
+    """Of three jobs that fight for one fast machine, against all 3 ** 3 placements."""
+    place = {"policy": policy, "iterations": 300}
+    content = rivals(place_jobs="joint", joint_cost=cost, placement=place)
+    if cost == "weighted":
+        content["jobs"][2]["weight"] = 9
+    found = prepared(content)
+    weights = [item.weight or 1 for item in found.scenario.jobs]
+
+    def costs(times: list[JobTime]) -> float:
+        weighed = [w * one.seconds for w, one in zip(weights, times, strict=True)]
+        return max(weighed) if cost == "max" else sum(weighed)
+
+    job, cluster = found.problem.job, found.problem.cluster
+    least = np.inf
+    for machines in itertools.product(range(3), repeat=3):
+        at = dict(zip("abc", machines, strict=True))
+        placement = Placement(
+            tuple(
+                cluster.index("hub")
+                if task.process_name.endswith("g")
+                else at[task.job_name]
+                for task in job.tasks
+            )
+        )
+        problem = Problem(cluster, job, placement)
+        if not placement.violations(job, cluster):
+            schedule = simulate(problem, found.realization, "oes")
+            least = min(least, costs(job_times(schedule, found.realization, "oes")))
+    schedule = found.simulate()
+    made = costs(job_times(schedule, found.realization, "oes"))
+    assert found.placed is not None
+    assert found.placed.makespan == pytest.approx(made)
+    assert made == pytest.approx(least) if policy == "best" else made >= least - 1e-9
+
+
+def rivals(**more: Any) -> dict[str, Any]:
+    """Return three jobs of unlike length and release, one per machine."""
+    machines: list[dict[str, Any]] = [
+        {"name": f"m{i}", "cpu": 1, "nic": f"{nic} B/s"}
+        for i, nic in enumerate((40, 10, 5))
+    ]
+    machines.append({"name": "hub", "cpu": 0, "nic": "60 B/s"})
+    jobs = [
+        {
+            "name": name,
+            "release": f"{release} s",
+            "job": {
+                "system": "custom",
+                "iterations": iterations,
+                "tasks": [
+                    {"name": "g", "time": "1 s", "pin": "hub"},
+                    {"name": "w", "time": "1 s", "demands": {"cpu": 1}},
+                ],
+                "flows": [{"from": "g", "to": "w", "volume": f"{volume} B"}],
+            },
+        }
+        for name, release, iterations, volume in (
+            ("a", 0, 2, 40), ("b", 3, 3, 30), ("c", 1, 2, 20),
+        )
+    ]  # fmt: skip
+    return {"cluster": {"machines": machines}, "jobs": jobs, **more}
+
+
 def test_pins_of_a_job_hold_when_all_are_placed_together() -> None:
     content = crowded(place_jobs="joint", placement={"policy": "best"})
     content["jobs"][1]["placement"] = {"tasks": {"w": "m0"}}
@@ -170,6 +241,13 @@ def test_a_resolved_scenario_of_several_jobs_loads_back_equal() -> None:
         ({"jobs.0.placement": {"tasks": {"x": "m0"}}}, "jobs[0].placement.tasks.x",
          "no task 'x'"),
         ({"placement": {"policy": "best"}}, "placement", "write it into each"),
+        ({"joint_cost": "sum"}, "joint_cost", "write place_jobs: joint"),
+        ({"place_jobs": "joint", "joint_cost": "weighted"}, "joint_cost",
+         "no job has a weight, write for example weight: 2"),
+        ({"place_jobs": "joint", "joint_cost": "sum", "jobs.1.weight": 2},
+         "jobs[1].weight", "joint_cost is sum: write joint_cost: weighted"),
+        ({"place_jobs": "joint", "joint_cost": "weighted", "jobs.1.weight": 0},
+         "jobs[1].weight", "found 0"),
         ({"profile": "p.json"}, "profile", "a profile is of one job"),
         ({"expect": {"loss": 1.0}}, "expect.loss", "of one job"),
     ],
