@@ -172,8 +172,12 @@ def build_structure(
                 )
     small = vertices <= np.iinfo(np.int32).max
     indices = np.empty(2 * len(sources), np.int32 if small else np.int64)
+    # Of two types alone: it is compiled for each, which takes 0.4 s, and for none that
+    # another kind of processor wrote (big-endian).
+    alike = sources.dtype == destinations.dtype == np.int32
+    kind = np.int32 if alike else np.int64
     indptr = _compressed(
-        np.asarray(sources), np.asarray(destinations), vertices, indices
+        np.asarray(sources, kind), np.asarray(destinations, kind), vertices, indices
     )
     return Structure(indptr, indices[: indptr[-1]])
 
