@@ -29,6 +29,16 @@ def epoch_of(plan: BatchPlan, train: np.ndarray, sampler: int, epoch: int) -> li
     return [int(vertex) for batch in batches for vertex in batch]
 
 
+def test_a_longer_shard_ends_its_epoch_with_the_shortest() -> None:
+    """Of 3 vertices, the second of two shards holds 2.
+
+    The first test here: a batch beyond the end of an epoch lets the others hang.
+    """
+    plan = replace(PLAN, samplers=2, batch_size=2, epoch="shard")
+
+    assert len(plan.seeds(np.arange(3), 1, 0)) == 1
+
+
 @given(st.integers(1, 200), st.integers(1, 50), st.integers(0, 2**40))
 def test_replicate_walks_the_whole_training_set_each_epoch(
     count: int, batch_size: int, seed: int

@@ -13,6 +13,7 @@ from emu.placement import (
     EtpOptions,
     SearchOptions,
     common_draws,
+    place_distdgl,
     placement_bound,
     search,
     search_etp,
@@ -171,6 +172,22 @@ def test_annealing_beats_its_start_and_stays_feasible() -> None:
     assert 0 <= result.gap < 1
 
 
+def test_the_start_is_the_best_of_the_simple_placements() -> None:
+    """Where mini-batches are most of the bytes, that is DistDGL's."""
+    job, cluster = paper_testbed()
+    job = replace(job, iterations=2)
+    drawn = realization(job, np.random.default_rng(0))
+    sampled = [job.tasks[edge.source].kind == "sampler" for edge in job.edges]
+    scale = np.where(sampled, 1e8, 1e6)[:, None]
+    profile = Profile(drawn.times, drawn.volumes * scale)
+    options = SearchOptions(transfers=10, iterations=2, rounds=1)
+
+    found = search(job, cluster, profile, seed=3, options=options)
+
+    distdgl = Problem(cluster, job, place_distdgl(job, cluster))
+    assert found.start_makespan == makespan(distdgl, common_draws(profile, 3, 2))
+
+
 def test_same_seed_same_result() -> None:
     job, cluster = paper_testbed()
     drawn = realization(job, np.random.default_rng(0))
@@ -257,6 +274,20 @@ def test_unequal_volumes_break_the_symmetry() -> None:
 
     assert symmetry.twin.size == 0
     assert symmetry.block.size == 0
+
+
+def test_a_second_edge_between_two_tasks_breaks_the_symmetry() -> None:
+    """One sampler sends twice what the other sends, in two equal flows."""
+    tasks = (Task("s0", "sampler"), Task("s1", "sampler"), Task("w0", "worker"))
+    once = Job(tasks, (Edge(0, 2), Edge(1, 2)), 2)
+    twice = replace(once, edges=(*once.edges, Edge(0, 2)))
+    twins = []
+    for job in (once, twice):
+        drawn = Realization(np.ones((3, 2)), np.ones((len(job.edges), 2)))
+        space = Space(job, random_cluster(2, np.random.default_rng(1)))
+        twins.append(find_symmetry(space, drawn).twin.tolist())
+
+    assert twins == [[0, 1], []]
 
 
 def test_teams_are_workers_with_their_samplers() -> None:
