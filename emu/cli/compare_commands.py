@@ -11,7 +11,7 @@ import typer
 import emu
 from emu.cli.app import app
 from emu.cli.crossover_commands import compare_as_systems
-from emu.cli.options import JsonTarget, Overrides, emit
+from emu.cli.options import JsonTarget, Overrides, emit, listed
 from emu.errors import ScenarioError
 from emu.report import comparison_table, terminal
 from emu.report.job_line import job_line
@@ -121,8 +121,8 @@ def compare_variants(
     placed = emu.place(emu.load(file, stated))
     candidates = emu.compare(
         placed,
-        placements=_listed(options.placements),
-        policies=_listed(options.policies),
+        placements=listed(options.placements),
+        policies=listed(options.policies),
         moves=[_pair(text, "=", "--move TASK=MACHINE") for text in options.moves],
         swaps=[_pair(text, ",", "--swap TASK,TASK") for text in options.swaps],
         seeds=options.seeds,
@@ -145,7 +145,3 @@ def _pair(text: str, sign: str, right: str) -> tuple[str, str]:
         option = right.split(maxsplit=1)[0]
         raise ScenarioError(f"write {right}", file=f"{option} {text}")
     return names[0], names[1]
-
-
-def _listed(words: str) -> list[str]:
-    return [word.strip() for word in words.split(",") if word.strip()]

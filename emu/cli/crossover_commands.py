@@ -9,7 +9,7 @@ import typer
 
 import emu
 from emu.cli.app import app
-from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
+from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit, listed
 from emu.errors import ScenarioError
 from emu.experiment.crossover import Values, find_crossover
 from emu.experiment.systems import compare_systems
@@ -46,7 +46,7 @@ def crossover(
     has as many bytes to carry in both systems.
     """
     scenario = emu.load(file, overrides or [])
-    systems = _listed(between)
+    systems = listed(between)
     if len(systems) != 2:
         raise ScenarioError("write --between A,B", file=f"--between {between}")
     found = find_crossover(
@@ -66,7 +66,7 @@ def compare_as_systems(
     ScenarioError, PlacementError, DataError
         As loading, placing and realizing say.
     """
-    results = compare_systems(emu.load(file, stated), _listed(systems), seeds)
+    results = compare_systems(emu.load(file, stated), listed(systems), seeds)
     if emit(json_target, [result.to_json(results[0]) for result in results]):
         terminal().print(systems_table(results))
 
@@ -89,7 +89,3 @@ def _value(scenario: Scenario, key: str) -> Any:
         return found.get(name) if isinstance(found, dict) else None
 
     return reduce(step, key.split("."), scenario.to_json())
-
-
-def _listed(words: str) -> list[str]:
-    return [word.strip() for word in words.split(",") if word.strip()]

@@ -63,6 +63,11 @@ def seconds(text: str, option: str) -> float:
         raise ScenarioError(str(error), file=option) from error
 
 
+def listed(words: str) -> list[str]:
+    """Return the words between the commas of an option."""
+    return [word.strip() for word in words.split(",") if word.strip()]
+
+
 def emit(target: str | None, content: object) -> bool:
     """Write ``content`` as JSON where ``--json`` says.
 

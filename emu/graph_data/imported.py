@@ -7,7 +7,6 @@ came with some, as npy files. The manifest holds checksums and the origin.
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -256,20 +255,3 @@ def _load(kept: PreparedArrays) -> RawGraph:
         origin=str(kept.folder),
         owner=kept.array("owner") if kept.holds("owner") else None,
     )
-
-
-def clear_imported(name: str) -> int:
-    """Remove an imported graph; return its bytes.
-
-    Raises
-    ------
-    DataError
-        When there is none of that name.
-    """
-    folder = imports_home() / name
-    if not (folder / MANIFEST).exists():
-        raise DataError("no graph was imported under this name", path=name)
-    freed = sum(path.stat().st_size for path in folder.iterdir())
-    shutil.rmtree(folder)
-    folder.with_suffix(".lock").unlink(missing_ok=True)
-    return freed

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from emu.errors import DataError
 from emu.graph_data.imported import (
     MANIFEST,
-    clear_imported,
     imports_home,
     open_imported,
 )
@@ -70,14 +69,14 @@ def clear_data(names: list[str]) -> int:
     freed = 0
     try:
         for name in names:
-            imported = (imports_home() / name / MANIFEST).exists()
-            forms = [folder for kept, folder in _forms() if kept.name == name]
-            if not imported and not forms:
+            imported = imports_home() / name
+            kept = [folder for form, folder in _forms() if form.name == name]
+            kept += [imported] if (imported / MANIFEST).exists() else []
+            if not kept:
                 raise DataError(
                     f"nothing is kept under this name in {cache_home()}", path=name
                 )
-            freed += clear_imported(name) if imported else 0
-            freed += sum(map(_remove, forms))
+            freed += sum(map(_remove, kept))
         if not names and prepared.is_dir():
             freed += _remove(prepared)
     except OSError as error:

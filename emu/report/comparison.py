@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from emu.report.statistics import Interval, interval, paired, paired_text
+from emu.report.statistics import Interval, compared, interval, paired, paired_text
 from emu.report.terminal import plain_table
 from emu.units import format_duration
 
@@ -57,16 +57,10 @@ class Candidate:
         ``change`` is against the first candidate, the mean of the seeds' changes; with
         half the width of its 95 % interval, and whether that holds 0.
         """
-        change = paired(self.makespans, first.makespans)
         return {
             "placement": self.placement,
             "policy": self.policy,
-            "makespan": self.makespan,
-            "half": self.spread.half,
-            "seeds": len(self.makespans),
-            "change": change.mean if change else None,
-            "change_half": change.half if change else None,
-            "tie": bool(change and change.tie),
+            **compared(self.makespans, first.makespans),
             "moved": self.moved,
             "moves": [asdict(move) for move in self.moves],
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -78,6 +78,21 @@ def paired(
         for draw in shared
     ]
     return interval(apart) if apart else None
+
+
+def compared(
+    values: Mapping[Draw, float], beside: Mapping[Draw, float]
+) -> dict[str, Any]:
+    """Return mean, interval and change of makespans by the names that JSON has."""
+    spread, change = interval([*values.values()]), paired(values, beside)
+    return {
+        "makespan": spread.mean,
+        "half": spread.half,
+        "seeds": spread.count,
+        "change": change.mean if change else None,
+        "change_half": change.half if change else None,
+        "tie": bool(change and change.tie),
+    }
 
 
 def paired_text(apart: Interval | None) -> str:

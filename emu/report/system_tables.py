@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from emu.report.statistics import interval, paired, paired_text
+from emu.report.statistics import compared, interval, paired, paired_text
 from emu.report.terminal import plain_table
 from emu.units import format_duration
 
@@ -42,15 +42,9 @@ class SystemResult:
 
     def to_json(self, first: SystemResult) -> dict[str, Any]:
         """Return the fields by name; ``change`` is against the first, seed by seed."""
-        change = paired(self.makespans, first.makespans)
         return {
             "system": self.system,
-            "makespan": self.makespan,
-            "half": interval([*self.makespans.values()]).half,
-            "seeds": len(self.makespans),
-            "change": change.mean if change else None,
-            "change_half": change.half if change else None,
-            "tie": bool(change and change.tie),
+            **compared(self.makespans, first.makespans),
             "limit": self.limit,
             "busiest_link": self.busiest_link,
         }

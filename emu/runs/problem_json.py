@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -169,40 +170,53 @@ def schedule_from_json(problem: Problem, data: dict[str, Any], path: str) -> Sch
     DataError
         When a task, flow or iteration is missing, unknown, or not a number.
     """
-    job = problem.job
-    task_shape, edge_shape = (
-        (len(job.tasks), job.iterations),
-        (
-            len(job.edges),
-            job.iterations,
-        ),
-    )
     try:
-        start, end = filled(
-            task_shape,
-            data["tasks"],
-            lambda row: job.index(row["task"]),
-            ("start", "end"),
-        )
-        ready, began, over, size = filled(
-            edge_shape,
-            data["flows"],
-            lambda row: remote_edge(problem, row),
-            ("ready", "start", "end", "bytes"),
-        )
-        reads = _reads(job, data.get("reads", {}))
+        made = schedule_of(problem, data)
+        return replace(made, reads=_reads(problem.job, data.get("reads", {})))
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise DataError(
             f"not a schedule of this problem: {error}", path=path
         ) from error
-    ran = np.arange(job.iterations) < np.array(job.rounds, dtype=np.int64)[:, None]
-    if np.isnan(end[ran]).any():
-        task, iteration = np.argwhere(np.isnan(end) & ran)[0]
-        raise DataError(
-            f"task {job.tasks[task].name} iteration {iteration} is missing", path=path
-        )
-    _hand_over(problem, end, ready, began, over, size)
-    return Schedule(problem, start, end, ready, began, over, size, reads=reads)
+
+
+def schedule_of(problem: Problem, data: dict[str, Any]) -> Schedule:
+    """Return the schedule of the rows ``tasks`` and ``flows``, without what was read.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        When a row is missing, unknown, occurs twice, or holds what is no number.
+    """
+    job = problem.job
+    start, end = _filled(
+        (len(job.tasks), job.iterations),
+        data["tasks"],
+        lambda row: job.index(row["task"]),
+        ("start", "end"),
+    )
+    ready, began, over, size = _filled(
+        (len(job.edges), job.iterations),
+        data["flows"],
+        lambda row: _remote_edge(problem, row),
+        ("ready", "start", "end", "bytes"),
+    )
+    for task, rounds in enumerate(job.rounds):
+        _hold_all(f"task {job.tasks[task].name}", end[task, :rounds])
+    for e, edge in enumerate(job.edges):
+        sent = slice(job.flow_counts[e])
+        if problem.hops[e]:
+            _hold_all(f"flow {job.edge_names[e]}", over[e, sent])
+            continue
+        for times in (ready, began, over):  # handed over at once
+            times[e, sent] = end[edge.source, sent]
+        size[e, sent] = 0.0
+    return Schedule(problem, start, end, ready, began, over, size)
+
+
+def _hold_all(name: str, ends: NDArray[np.float64]) -> None:
+    lost = np.isnan(ends)
+    if lost.any():
+        raise ValueError(f"{name} lacks iteration {int(lost.argmax())}")
 
 
 def _reads(job: Job, rows: dict[str, list[int]]) -> NDArray[np.int64] | None:
@@ -228,7 +242,7 @@ def edge_name(row: dict[str, Any]) -> str:
     return str(row["edge"] if "edge" in row else f"{row['from']}->{row['to']}")
 
 
-def remote_edge(problem: Problem, row: dict[str, Any]) -> int:
+def _remote_edge(problem: Problem, row: dict[str, Any]) -> int:
     """Return the position of the edge of a row of ``flows``.
 
     Raises
@@ -245,7 +259,7 @@ def remote_edge(problem: Problem, row: dict[str, Any]) -> int:
     return edge
 
 
-def filled(
+def _filled(
     shape: tuple[int, int],
     rows: list[dict[str, Any]],
     position: Callable[[dict[str, Any]], int],
@@ -272,15 +286,3 @@ def filled(
                 raise ValueError(f"{key} is {row[key]!r} in {row}")
             array[place] = row[key]
     return arrays
-
-
-def _hand_over(problem: Problem, task_end: Any, *flow_times: Any) -> None:
-    """Fill in, in place, the handoffs within a machine."""
-    ready, began, over, size = flow_times
-    job = problem.job
-    for e, edge in enumerate(job.edges):
-        sent = job.flow_counts[e]
-        if not problem.hops[e]:
-            for times in (ready, began, over):
-                times[e, :sent] = task_end[edge.source, :sent]
-            size[e, :sent] = 0.0

@@ -261,18 +261,7 @@ def _schedule(problem: Problem, path: Path) -> Schedule:
     DataError
         When it is missing, cut short, or lacks tasks or flows of the job.
     """
-    made = schedule_from_json(problem, _object(path), str(path))
-    job = problem.job
-    ran = np.arange(job.iterations) < np.array(job.rounds, dtype=np.int64)[:, None]
-    if np.isnan(made.task_start[ran]).any():
-        raise DataError("lacks the start of a task", path=str(path))
-    for e, sent in enumerate(job.flow_counts):
-        if np.isnan(made.flow_end[e, :sent]).any():
-            lost = int(np.isnan(made.flow_end[e, :sent]).argmax())
-            raise DataError(
-                f"lacks flow {job.edge_names[e]} of iteration {lost}", path=str(path)
-            )
-    return made
+    return schedule_from_json(problem, _object(path), str(path))
 
 
 def _problem(path: Path) -> Problem:

@@ -12,12 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import ValidationError
 
 from emu.errors import DataError
 from emu.problem import Placement, Problem, Schedule
-from emu.runs.problem_json import filled, remote_edge
+from emu.runs.problem_json import schedule_of
 from emu.runs.renamed_keys import with_new_keys
 from emu.scenario.placing import with_placed_rings
 from emu.scenario.scenario import Scenario
@@ -76,32 +75,4 @@ def _schedule(scenario: Scenario, content: dict[str, Any]) -> Schedule:
     job = replace(job, iterations=iterations)
     placed = [cluster.index(content["placement"][task.name]) for task in job.tasks]
     problem = Problem(cluster, job, Placement(tuple(placed)))
-    problem = with_placed_rings(scenario, problem)
-    job = problem.job
-    start, end = filled(
-        (len(job.tasks), iterations),
-        content["tasks"],
-        lambda entry: job.index(entry["task"]),
-        ("start", "end"),
-    )
-    due = np.arange(iterations) < np.array(job.rounds)[:, None]
-    if (lost := due & np.isnan(start)).any():
-        task, iteration = np.argwhere(lost)[0]
-        raise ValueError(f"task {job.tasks[task].name} lacks iteration {iteration}")
-    ready, begun, done, size = filled(
-        (len(job.edges), iterations),
-        content["flows"],
-        lambda entry: remote_edge(problem, entry),
-        ("ready", "start", "end", "bytes"),
-    )
-    for position, edge in enumerate(job.edges):
-        sent = job.flow_counts[position]
-        if problem.hops[position]:
-            if np.isnan(done[position, :sent]).any():
-                raise ValueError(f"flow {job.edge_names[position]} lacks an iteration")
-        elif sent > 0:  # handed over at once
-            handed = end[edge.source, :sent]
-            for times in (ready, begun, done):
-                times[position, :sent] = handed
-            size[position, :sent] = 0.0
-    return Schedule(problem, start, end, ready, begun, done, size)
+    return schedule_of(with_placed_rings(scenario, problem), content)

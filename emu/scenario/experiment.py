@@ -9,8 +9,7 @@ from typing_extensions import override
 
 from emu.errors import PlacementError
 from emu.problem import Problem, Profile, Realization
-from emu.scenario.place_jobs import place_one_by_one
-from emu.scenario.placing import place, with_placed_rings
+from emu.scenario.placing import place, place_one_by_one, with_placed_rings
 from emu.scenario.realize import build_job, profile_of, realize
 from emu.simulation import best_policy, simulate
 

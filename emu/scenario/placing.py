@@ -1,19 +1,20 @@
-"""The placement that a scenario asks for."""
+"""The placement that a scenario asks for, of its job or of each of several."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from emu.placement import JobsCost, with_placed_ring
+from emu.placement import JobsCost, PlacementResult, with_placed_ring
 from emu.placement import place as place_by
 from emu.placement.place import SEARCHES
+from emu.problem import Placement
 from emu.scenario.dgtp_section import DgtpJobSection
-from emu.scenario.realize import profile_of
+from emu.scenario.realize import build_job, profile_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from emu.placement import PlacementResult
     from emu.problem import Cluster, Job, Problem, Profile
     from emu.scenario.scenario import Scenario
 
@@ -91,3 +92,48 @@ def with_placed_rings(scenario: Scenario, problem: Problem) -> Problem:
         if isinstance(job, DgtpJobSection) and job.ring == "placed":
             problem = with_placed_ring(problem, name)
     return problem
+
+
+def place_one_by_one(
+    scenario: Scenario,
+    job: Job,
+    cluster: Cluster,
+    progress: Callable[[int, int, float], None] | None = None,
+) -> PlacementResult:
+    """Place each of several jobs by its own policy, on what those before it leave.
+
+    Parameters
+    ----------
+    job
+        All jobs, as `build_job` makes them one.
+
+    Raises
+    ------
+    PlacementError, ScenarioError, DataError
+        As `place`, of the first job for which it does.
+    """
+    free, machine_of = cluster, dict[str, int]()
+    for item, alone in scenario.parts():
+        part = build_job(alone)
+        found = place(alone, part, free, progress=progress).placement
+        free = _left(free, part, found)
+        for process, members in part.units.items():
+            machine_of[f"{item.name}/{process}"] = found.machine_of[members[0]]
+    placed = tuple(machine_of[task.process_name] for task in job.tasks)
+    return PlacementResult(Placement(placed), "sequential")
+
+
+def _left(cluster: Cluster, job: Job, placement: Placement) -> Cluster:
+    """Return the cluster without what a placed job takes of its resources."""
+    used = placement.usage(job, cluster)
+    machines = [
+        replace(
+            machine,
+            resources={
+                resource: amount - taken.get(resource, 0.0)
+                for resource, amount in machine.resources.items()
+            },
+        )
+        for machine, taken in zip(cluster.machines, used, strict=True)
+    ]
+    return replace(cluster, machines=tuple(machines))

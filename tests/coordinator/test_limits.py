@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 
     from tests.leftovers import Leftovers
 
-pytestmark = [pytest.mark.emulation, pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.emulation,
+    pytest.mark.untimed,
+    pytest.mark.timeout(180),
+]
 
 
 def ahead(iterations: int) -> tuple[Problem, Realization]:

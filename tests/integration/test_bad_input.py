@@ -108,6 +108,7 @@ def test_a_full_disk_under_the_dataset_cache(
 
 
 @pytest.mark.emulation
+@pytest.mark.untimed
 @pytest.mark.parametrize("left", [0, 4096, 32768])
 def test_a_full_disk_under_the_run_directory(
     left: int, small_disk: Path, tmp_path: Path

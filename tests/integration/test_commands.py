@@ -14,7 +14,7 @@ from tests.integration.scenarios import GOLDEN, bursts, emu, tiny_training, writ
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.emulation
+pytestmark = [pytest.mark.emulation, pytest.mark.untimed]
 
 
 def options(*overrides: str) -> list[str]:

@@ -12,8 +12,8 @@ import pytest
 
 from emu.coordinator import EmulationSettings, emulate
 from emu.errors import NodeLost
+from emu.experiment.learnt import trained_parameters
 from emu.experiment.run_experiment import emulation_settings
-from emu.experiment.trained import trained_parameters
 from emu.problem import Cluster, Edge, Job, Placement, Problem, Realization
 from emu.runs.training_audit import training_audit
 from emu.scenario import prepare

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.integration.scenarios import Carried
 
-pytestmark = pytest.mark.emulation
+pytestmark = [pytest.mark.emulation, pytest.mark.untimed]
 
 FILES = {
     "agent.log",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-pytestmark = pytest.mark.emulation
+pytestmark = [pytest.mark.emulation, pytest.mark.untimed]
 
 ITERATIONS = 20
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.experiment.trained import trained_parameters
+from emu.experiment.learnt import trained_parameters
 from emu.graph_data import open_for
 from emu.scenario.p3_section import DataParallelJobSection, P3JobSection
 from emu.scenario.realize_training import realize_training

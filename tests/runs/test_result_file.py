@@ -53,7 +53,7 @@ def test_round_trip(
     ("damage", "message"),
     [
         (lambda content: content["tasks"].pop(1), "task g0 lacks iteration 1"),
-        (lambda content: content["flows"].pop(0), "lacks an iteration"),
+        (lambda content: content["flows"].pop(0), "lacks iteration"),
         (lambda content: content["tasks"].append(content["tasks"][0]), "twice"),
         (lambda content: content.pop("placement"), "KeyError 'placement'"),
         (lambda content: content["scenario"].pop("job"), "its scenario has 1 errors"),

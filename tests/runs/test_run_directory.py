@@ -71,7 +71,7 @@ def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
     ("name", "content", "story"),
     [
         ("result.json", '{"makespan": 1.0, "tasks"', "cannot be read"),
-        ("result.json", '{"tasks": [], "flows": []}', "task g0 iteration 0 is missing"),
+        ("result.json", '{"tasks": [], "flows": []}', "task g0 lacks iteration 0"),
         ("problem.json", '{"version": 99}', "version 99, this emu reads 1"),
         ("problem.json", '{"version": 1}', "not a problem"),
         ("problem.json", "[]", "version None"),
