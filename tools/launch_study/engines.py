@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
+import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -22,7 +24,7 @@ class Engine:
     Parameters
     ----------
     name
-        ``local``, ``ssh`` or ``mpirun``.
+        ``local``, ``ssh``, ``mpirun`` or ``torchrun``.
     """
 
     def __init__(self, name: str, hosts: SshHosts) -> None:
@@ -47,6 +49,11 @@ class Engine:
         agent = f"{self._hosts.agent} {self._hosts.bridge}:{_PORT} --patience 60"
         if self.name == "mpirun":
             self._start(self._mpirun(agent))
+        if self.name == "torchrun":
+            for address in self._hosts.addresses:
+                self._start(
+                    [*self._hosts.ssh.split(), address, self._torchrun(address)]
+                )
 
     def _mpirun(self, agent: str) -> list[str]:
         addresses = self._hosts.addresses
@@ -54,6 +61,21 @@ class Engine:
         command += ["--mca", "plm_rsh_agent", self._hosts.ssh]
         command += ["--host", ",".join(f"{each}:1" for each in addresses)]
         return [*command, "-x", "EMU_TOKEN", "sh", "-c", agent]
+
+    def _torchrun(self, address: str) -> str:
+        """Return what the shell of a host runs.
+
+        All these hosts have one name, so torchrun cannot tell which of them is at the
+        rendezvous' address: it is told, or all would wait there for a host.
+        """
+        first, *_ = self._hosts.addresses
+        torchrun = f"{sys.executable} -m torch.distributed.run --no-python"
+        torchrun += f" --nnodes {len(self._hosts.addresses)} --nproc-per-node 1"
+        torchrun += f" --rdzv-backend c10d --rdzv-endpoint {first}:29400"
+        torchrun += f" --rdzv-conf is_host={int(address == first)}"
+        torchrun += f" --local-addr {address}"
+        agent = f"{self._hosts.agent} {self._hosts.bridge}:{_PORT} --patience 60"
+        return f"EMU_TOKEN={TOKEN} {torchrun} sh -c {shlex.quote(agent)}"
 
     def _start(self, command: list[str]) -> None:
         with (self._hosts.folder.parent / f"{self.name}.log").open("ab") as log:
