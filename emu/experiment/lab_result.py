@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from emu.analysis.traffic import (
     nic_use,
     sent_matrix,
 )
-from emu.machines import leaf_of
+from emu.machines import leaf_of, leaves_among
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,6 +124,7 @@ def what_crossed(
         counted.
     """
     packets, names = traffic.packets, traffic.machines
+    leaf = functools.partial(leaf_of, leaves=leaves_among(len(names)))
     told = [
         (one.time, names.index(one.machine), one.nic_out, one.nic_in) for one in changes
     ]
@@ -131,7 +133,7 @@ def what_crossed(
         "packets": len(packets),
         "connections": len(np.unique(packets[CONNECTION])),
         "messages": len(messages(packets)),
-        "shared_queues": len(meetings(packets, leaf_of)) if fair else 0,
+        "shared_queues": len(meetings(packets, leaf)) if fair else 0,
         "bytes": named_matrix(sent_matrix(packets, len(names)), names),
         "bin_seconds": seconds / BINS,
         "nic_use": {

@@ -9,7 +9,15 @@ simulations.
 from emu.machines.lab import Lab
 from emu.machines.machine import LabMachine, Program
 from emu.machines.needs import missing_needs
-from emu.machines.nic import BURST, SMALLEST_BURST, NicPlan, Sharing, leaf_of, plan_nic
+from emu.machines.nic import (
+    BURST,
+    SMALLEST_BURST,
+    NicPlan,
+    Sharing,
+    leaf_of,
+    leaves_among,
+    plan_nic,
+)
 from emu.machines.paces import Paces
 
 __all__ = [
@@ -22,6 +30,7 @@ __all__ = [
     "Program",
     "Sharing",
     "leaf_of",
+    "leaves_among",
     "missing_needs",
     "plan_nic",
 ]

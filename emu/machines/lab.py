@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from emu.errors import RunError
-from emu.machines.capture import Capture
 from emu.machines.counters import Counters
 from emu.machines.holder import Holder
 from emu.machines.machine import Program
-from emu.machines.nic import Sharing, plan_nic
+from emu.machines.nic import Sharing, leaves_among, plan_nic
 from emu.machines.paces import Paces
 from emu.machines.requests import LARGEST
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from signal import Signals
     from types import TracebackType
 
+    from emu.machines.capture import Capture
     from emu.machines.machine import LabMachine
     from emu.machines.nic import NicPlan
 
@@ -82,6 +82,7 @@ class Lab:
             mtu=mtu,
             queue=queue,
             connections=len(connections),
+            leaves=leaves_among(len(machines)),
         )
         self._own: dict[tuple[str, int], list[int]] = defaultdict(list)
         for number, ends in enumerate(connections):
@@ -352,6 +353,8 @@ class Lab:
         pcap
             File for the headers of all packets, those without payload among them.
         """
+        from emu.machines.capture import Capture  # noqa: PLC0415 - numpy: 0.1 s
+
         found = []
         for number in range(len(self.machines)):
             what = "open_tap" if pcap is None else "open_whole_tap"

@@ -96,16 +96,17 @@ def address(name: str, at: str, prefix: int) -> tuple[int, int, bytes]:
     return _NEW_ADDRESS, _CREATE, head + attribute(2, packed) + attribute(1, packed)
 
 
-def _traffic(
-    index: int, handle: int, parent: int, kind: str, options: bytes, info: int = 0
-) -> bytes:
-    head = struct.pack("=BxHiIII", socket.AF_UNSPEC, 0, index, handle, parent, info)
-    return head + text(1, kind) + attribute(2, options)
+def _place(index: int, handle: int, parent: int, info: int = 0) -> bytes:
+    return struct.pack("=BxHiIII", socket.AF_UNSPEC, 0, index, handle, parent, info)
 
 
-def _class(
-    index: int, handle: int, parent: int, plan: NicPlan, rate: int, ceil: int
-) -> tuple[int, int, bytes]:
+def _what(kind: str, options: bytes) -> bytes:
+    return text(1, kind) + attribute(2, options)
+
+
+def _bucket(plan: NicPlan, rate: int, ceil: int) -> bytes:
+    """Return what a class of the token bucket is, wherever it is."""
+
     def ratespec(value: int) -> bytes:
         return struct.pack(
             "=BBHhHI", 0, _ETHERNET_LAYER, 0, -1, 0, min(value, 2**32 - 1)
@@ -117,13 +118,7 @@ def _class(
     options = ratespec(rate) + ratespec(ceil)
     # A leaf's own share comes at its rate; what it borrows has the whole burst.
     options += struct.pack("=IIIII", ticks(ceil), ticks(ceil), plan.quantum, 0, 0)
-    body = attribute(1, options)
-    return NEW_CLASS, _CREATE, _traffic(index, handle, parent, "htb", body)
-
-
-def _leaf(index: int, parent: int, limit: int) -> tuple[int, int, bytes]:
-    fifo = struct.pack("=I", limit)
-    return _NEW_QDISC, _CREATE, _traffic(index, 0, parent, "bfifo", fifo)
+    return _what("htb", attribute(1, options))
 
 
 def pace(
@@ -136,34 +131,40 @@ def pace(
     """
     rate = round(max(payload * plan.wire, plan.rate * SLOWEST_LEAF))
     own = min(rate, max(1, plan.rate // (plan.leaves + 1)))
-    kind, _, body = _class(index, FIRST_LEAF + leaf, TOP, plan, own, rate)
-    return kind, 0, body
+    place = _place(index, FIRST_LEAF + leaf, TOP)
+    return NEW_CLASS, 0, place + _bucket(plan, own, rate)
 
 
 def shape(name: str, plan: NicPlan) -> list[tuple[int, int, bytes]]:
     """Return the messages that make a device a NIC: a token bucket and its classes."""
     index, rate = socket.if_nametoindex(name), plan.rate
     glob = attribute(2, struct.pack("=IIIII", 3, 10, SHARED & 0xFFFF, 0, 0))
-    root = _traffic(index, ROOT, 0xFFFFFFFF, "htb", glob)
     free = round(10 * FASTEST)
+    share = _bucket(plan, max(1, rate // (plan.leaves + 1)), rate)
+    queue = _what("bfifo", struct.pack("=I", plan.queue))
     messages = [
         change_link(name, segment=plan.segment),
-        (_NEW_QDISC, _CREATE | _EXCLUSIVE, root),
-        _class(index, TOP, ROOT, plan, rate, rate),
-        _class(index, SMALL_CLASS, ROOT, plan, free, free),
-        _class(index, SHARED, TOP, plan, max(1, rate // (plan.leaves + 1)), rate),
-        _leaf(index, SHARED, plan.queue),
+        (
+            _NEW_QDISC,
+            _CREATE | _EXCLUSIVE,
+            _place(index, ROOT, 0xFFFFFFFF) + _what("htb", glob),
+        ),
+        (NEW_CLASS, _CREATE, _place(index, TOP, ROOT) + _bucket(plan, rate, rate)),
+        (
+            NEW_CLASS,
+            _CREATE,
+            _place(index, SMALL_CLASS, ROOT) + _bucket(plan, free, free),
+        ),
     ]
     leaves = range(plan.leaves) if plan.numbered is None else plan.numbered
-    for leaf in leaves if plan.leaves else ():
-        handle, share = FIRST_LEAF + leaf, max(1, rate // (plan.leaves + 1))
-        messages.append(_class(index, handle, TOP, plan, share, rate))
-        messages.append(_leaf(index, handle, plan.queue))
+    for handle in (SHARED, *(FIRST_LEAF + n for n in leaves if plan.leaves)):
+        messages.append((NEW_CLASS, _CREATE, _place(index, handle, TOP) + share))
+        messages.append((_NEW_QDISC, _CREATE, _place(index, 0, handle) + queue))
     program = classifier(plan.leaves, numbered=plan.numbered is not None)
     packed = b"".join(struct.pack("=HBBI", *step) for step in program)
     bpf = attribute(4, struct.pack("=H", len(program))) + attribute(5, packed)
-    info = (1 << 16) | _ALL_PROTOCOLS
-    messages.append((_NEW_FILTER, _CREATE, _traffic(index, 0, ROOT, "bpf", bpf, info)))
+    place = _place(index, 0, ROOT, (1 << 16) | _ALL_PROTOCOLS)
+    messages.append((_NEW_FILTER, _CREATE, place + _what("bpf", bpf)))
     return messages
 
 
@@ -212,15 +213,15 @@ class Netlink:
             self._carry_out(batch)
 
     def _carry_out(self, batch: list[tuple[int, int, bytes]]) -> None:
-        data, last = b"", 0
+        packets, last = [], 0
         for position, (kind, flags, body) in enumerate(batch):
             last = next(self._sequence)
             how = flags | _REQUEST
             if position == len(batch) - 1:
                 how |= _ACKNOWLEDGE
-            data += struct.pack("=IHHII", 16 + len(body), kind, how, last, 0) + body
-            data += b"\0" * (-len(body) % 4)
-        self._socket.send(data)
+            packets.append(struct.pack("=IHHII", 16 + len(body), kind, how, last, 0))
+            packets.append(body + b"\0" * (-len(body) % 4))
+        self._socket.send(b"".join(packets))
         while True:
             answer = self._socket.recv(65536)
             length, kind, _, sequence, _ = struct.unpack_from("=IHHII", answer)

@@ -27,6 +27,10 @@ SEGMENT = 65536
 #: Leaf classes that connections are spread over; a power of two. With 64, two of six
 #: connections met in one leaf in every fifth lab.
 LEAVES = 512
+#: Machines of a lab from which its NICs have half as many. The kernel looks at every
+#: class of this computer before it makes one: with 512 sixteen machines took 1.4 s to
+#: start, with 256 0.4 s.
+MANY = 9
 #: Lengths up to this are acknowledgements, ARP and the like, bytes with all headers.
 #: They have a class of their own: counted, they cost 1 % of a duplex NIC.
 SMALL = 120
@@ -108,6 +112,7 @@ def plan_nic(
     queue: float | None = None,
     connections: int = 0,
     own: Iterable[int] = (),
+    leaves: int = LEAVES,
 ) -> NicPlan:
     """Return how the kernel carries ``payload`` bytes per second of TCP payload.
 
@@ -123,6 +128,8 @@ def plan_nic(
     own
         Those of them that cross this NIC: others need no leaf. The kernel looks at all
         classes of this computer before it makes one, so many take seconds.
+    leaves
+        Number of leaves, a power of two, where ports are anybody's.
 
     Raises
     ------
@@ -134,7 +141,8 @@ def plan_nic(
             f"{payload:g} B/s is no NIC for this lab, "
             f"which has {SLOWEST:g} to {FASTEST:g} B/s"
         )
-    leaves = 1 << (connections - 1).bit_length() if connections else LEAVES
+    if connections:
+        leaves = 1 << (connections - 1).bit_length()
     frame = mtu + ETHERNET
     wire = frame / (mtu - HEADERS)
     rate = payload * wire
@@ -157,9 +165,14 @@ def plan_nic(
     )
 
 
-def leaf_of(source_port: int, destination_port: int) -> int:
-    """Return which of `LEAVES` the `classifier` takes for the ports of a connection."""
-    return (source_port * _MIX + destination_port) & (LEAVES - 1)
+def leaves_among(machines: int) -> int:
+    """Return how many leaves a NIC has in a lab where ports are anybody's."""
+    return LEAVES if machines < MANY else LEAVES // 2
+
+
+def leaf_of(source_port: int, destination_port: int, leaves: int) -> int:
+    """Return which of its leaves the `classifier` takes for a connection's ports."""
+    return (source_port * _MIX + destination_port) & (leaves - 1)
 
 
 def classifier(leaves: int, *, numbered: bool = False) -> list[Instruction]:

@@ -71,7 +71,7 @@ def test_data_of_a_connection_goes_to_one_leaf(a: int, b: int, length: int) -> N
 
     leaf = run(program, packet(a, b, length))
 
-    assert leaf == FIRST_LEAF + leaf_of(a, b)
+    assert leaf == FIRST_LEAF + leaf_of(a, b, LEAVES)
     assert FIRST_LEAF <= leaf < FIRST_LEAF + LEAVES
     assert leaf == run(program, packet(a, b, 1514))
 
