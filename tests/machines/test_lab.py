@@ -263,3 +263,41 @@ def test_a_socket_of_the_control_network_listens_here() -> None:
 def test_machines_need_names_of_their_own(machines: list[LabMachine]) -> None:
     with pytest.raises(ValueError, match="a name of its own"):
         Lab(machines)
+
+
+HOST = """
+import os
+from emu.machines import Lab, LabMachine, netlink
+from emu.machines.namespaces import NEW_NET, become_root, unshare
+if os.geteuid():
+    become_root()
+unshare(NEW_NET)
+taken = [netlink.address("lo", "10.77.0.1", 16), netlink.change_link("lo")]
+netlink.Netlink().send(taken)
+with Lab([LabMachine("a", 1e7, 1e7)]) as lab:
+    program = lab.start("a", ["hostname"], output=1)
+    while program.code is None:
+        lab.wait(5.0)
+    print(lab.address("a"))
+"""
+
+
+def test_a_host_whose_own_network_uses_the_addresses_of_the_lab() -> None:
+    command = [sys.executable, "-c", HOST]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert said.stdout == "a\n10.77.0.1\n", said.stderr
+
+
+def test_64_machines_know_each_other() -> None:
+    many = [LabMachine(f"m{number}", 1e6, 1e6) for number in range(64)]
+    with Lab(many, sharing=Sharing.TCP) as lab:
+        assert len(output(lab, "m63", "cat", "/etc/hosts").splitlines()) == 65
+
+
+def test_jumbo_packets_into_a_slow_nic() -> None:
+    with Lab(PAIR, mtu=9000) as lab:
+        size, seconds = carried(lab, 600_000)
+
+    assert size == 600_000
+    assert size / seconds < 2.5e6 * 1.2

@@ -70,6 +70,14 @@ def test_programs_run_until_those_that_decide_have_ended(tmp_path: Path) -> None
         fit_run(runs)
 
 
+def test_what_a_program_prints_fills_a_file_and_nothing_else(tmp_path: Path) -> None:
+    script = "yes | head -c 5000000; trap '' TERM; setsid sleep 600 & :"
+    code, output, runs = invoke(tmp_path, CLUSTER, "--", "sh", "-c", script)
+
+    assert code == 0, output
+    assert (runs / "command-fast.log").stat().st_size == 5_000_000
+
+
 def test_the_first_failure_is_named_and_passed_on(tmp_path: Path) -> None:
     script = "test $(hostname) = slow && exit 7; exec sleep 600"
     code, output, _ = invoke(tmp_path, CLUSTER, "--", "sh", "-c", script)

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from emu.errors import ScenarioError
+from emu.errors import RunError, ScenarioError
+from emu.experiment.lab_opening import open_lab
+from emu.machines import missing_needs
 from emu.machines.programs import LabProgram, fill, starts
 from emu.scenario.scenario_file import load, load_lab
 
@@ -97,3 +99,47 @@ def test_a_scenario_has_no_events(key: str) -> None:
 
 def test_the_cluster_of_a_scenario_will_do() -> None:
     assert [m.name for m in load_lab("golden").to_cluster().machines] == ["m0", "m1"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "events", "said"),
+    [
+        ("{name: m_0, nic: 1 MB/s}", "[]", "'m_0' is no host name"),
+        ("{name: m0, nic: 1 kbit/s}", "[]", "125 B/s is no NIC for this lab"),
+        ("{name: m0, nic: 1 Tbit/s}", "[]", "is no NIC for this lab, which has"),
+        (
+            "{name: m0, nic: 1 MB/s}",
+            "[{at: 1 s, machine: m0, nic: 1 kbit/s}]",
+            r"lab.events\[0\].nic: 125 B/s is no NIC",
+        ),
+    ],
+)
+def test_labs_that_no_kernel_holds_are_refused(
+    machine: str, events: str, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "lab.yaml"
+    path.write_text(f"cluster: {{machines: [{machine}]}}\nlab: {{events: {events}}}\n")
+
+    with pytest.raises(ScenarioError, match=said):
+        open_lab(load_lab(path))
+
+
+@pytest.mark.parametrize(
+    ("refused", "remedy"),
+    [
+        ("machine a: No such file or directory", "HTB, bfifo, cls_bpf"),
+        ("no user namespace: Operation not permitted", "run it as root"),
+    ],
+)
+def test_what_this_computer_lacks_comes_with_a_remedy(
+    refused: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(_: object) -> None:
+        raise RunError(refused)
+
+    monkeypatch.setattr("emu.machines.lab.Lab.__enter__", start)
+
+    (said,) = missing_needs()
+
+    assert said.startswith(refused)
+    assert remedy in said
