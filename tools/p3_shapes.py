@@ -82,7 +82,7 @@ class Study:
     def __init__(self, scale: float) -> None:
         self.base = loads(TEXT.format(scale=scale))
         self.rate = 1.0
-        seconds = self.seconds({}, "data_parallel")
+        seconds = self.seconds({}, "data_parallel", free=True)
         computing = sum(self._phases(self._scenario({})).values())
         self.rate = computing / (BUSY * seconds / self.batches)
 
@@ -98,16 +98,24 @@ class Study:
         """Return the seconds of each phase, the mean over the sampled mini-batches."""
         settings = scenario.to_job().settings
         dataset, model = open_for(settings), settings["model"]
-        plan = BatchPlan.from_settings(settings)
         hidden = [model["hidden"]] * (model["layers"] - 1)
         widths = [dataset.feature_length, *hidden, dataset.classes]
-        counts = sampled_counts(dataset, plan, settings["batches"])
-        every = [forward_work(one, widths) for own in counts for one in own]
+        every = [forward_work(one, widths) for one in self._counts(scenario)]
         first, *rest = np.mean(every, axis=0) / self.rate
         upper = float(sum(rest))
         # Nothing before layer 1 learns: its backward pass has no gradient of inputs.
         times = (float(first), upper, 2 * upper, float(first))
         return dict(zip(PHASES, times, strict=True))
+
+    def counts(self, changes: Changes) -> list[SampleCounts]:
+        """Return what all machines sample."""
+        return self._counts(self._scenario(changes))
+
+    def _counts(self, scenario: Scenario) -> list[SampleCounts]:
+        settings = scenario.to_job().settings
+        plan = BatchPlan.from_settings(settings)
+        counts = sampled_counts(open_for(settings), plan, settings["batches"])
+        return [one for own in counts for one in own]
 
     def timed(self, changes: Changes, system: str, *, free: bool = False) -> Scenario:
         """Return the scenario as a system, with the times that its arithmetic takes."""
@@ -121,9 +129,9 @@ class Study:
         """Return kind -> seconds as the setting is."""
         return {"sampler": 0.0, **self._phases(self._scenario({}))}
 
-    def seconds(self, changes: Changes, system: str) -> float:
-        """Return the makespan; without computation before the calibration."""
-        ready = prepare(self.timed(changes, system, free=self.rate == 1.0))
+    def seconds(self, changes: Changes, system: str, *, free: bool = False) -> float:
+        """Return the makespan; ``free``: without computation."""
+        ready = prepare(self.timed(changes, system, free=free))
         return makespan(ready.problem, ready.realization, ready.policy)
 
     def gain(self, changes: Changes) -> float:
@@ -141,6 +149,11 @@ def times(values: list[float]) -> str:
     return ", ".join(f"{value:.2f}" for value in values) + " x"
 
 
+def fanouts(layers: int) -> list[int]:
+    """Return 10 neighbours per hop, 25 of the seeds."""
+    return [10] * (layers - 1) + [25]
+
+
 def graph_rows(study: Study) -> list[Row]:
     """Return what the paper measured on other graphs and models, and the same here."""
     graphs: list[Changes] = [
@@ -152,7 +165,7 @@ def graph_rows(study: Study) -> list[Row]:
     lengths = [{"job.dataset.feature_length": length} for length in (16, 128, 512)]
     epochs = [study.seconds(one, "p3") for one in lengths]
     layers: list[Changes] = [
-        {"job.model.layers": count, "job.fanouts": [10] * (count - 1) + [25]}
+        {"job.model.layers": count, "job.fanouts": fanouts(count)}
         for count in (2, 3, 4)
     ]
     hidden = [{"job.model.hidden": width} for width in (16, 32, 64, 96, 128)]
@@ -196,6 +209,34 @@ def machine_rows(study: Study) -> list[Row]:
     ]
 
 
+def cause_rows(study: Study) -> list[Row]:
+    """Return what stands behind the shapes that are not the paper's."""
+    reached = []
+    for count in (2, 3, 4):
+        own = study.counts({"job.model.layers": count, "job.fanouts": fanouts(count)})
+        inputs = np.mean([one.inputs for one in own])
+        outputs = np.mean([one.outputs for one in own])
+        reached.append(f"{inputs:,.0f} / {outputs:,.0f} = {inputs / outputs:.1f}")
+    long: Changes = {"job.dataset.feature_length": 512}
+    fast: Changes = {"cluster.machines[0].nic": "10000 Gbit/s"}
+
+    machines: list[Changes] = [{"cluster.machines[0].count": n} for n in (2, 4)]
+
+    def alone(of: Changes) -> tuple[str, str]:
+        whole = study.seconds(of, "p3")
+        computing = study.seconds({**of, **fast}, "p3")
+        sending = study.seconds(of, "p3", free=True)
+        return f"{computing / whole:.0%}", f"{sending / whole:.0%}"
+
+    two, four = (1000 * study.seconds(one, "p3", free=True) for one in machines)
+    return [
+        ("layers 2, 3, 4: #S_0 / #S_1", "; ".join(reached), ""),
+        ("of P3's epoch: computation alone, network alone", *alone({})),
+        ("the same with 512 features", *alone(long)),
+        ("2, 4 machines: P3's network alone", f"{two:.1f} ms", f"{four:.1f} ms"),
+    ]
+
+
 def own_rows(study: Study) -> list[Row]:
     """Return what the paper leaves open: shares of columns, and rules."""
     uneven: Changes = {
@@ -206,7 +247,7 @@ def own_rows(study: Study) -> list[Row]:
     }
     shares = {
         slow: study.seconds({**uneven, "job.columns": [1.0, 1.0, slow, slow]}, "p3")
-        for slow in (0.0, 0.01, 0.25, 0.5, 1.0)
+        for slow in (0.0, 0.01, *(share / 10 for share in range(1, 11)))
     }
     best = min(shares, key=shares.__getitem__)
     rules = ("oes", "maxmin", "mrtf", "omcoflow", "sebf_madd")
@@ -297,6 +338,7 @@ def main() -> None:
         [
             f"A GPU computes {study.rate / 1e12:.3g} Tflop/s by the calibration.\n",
             table(("shape", "paper", "here"), graph_rows(study) + machine_rows(study)),
+            table(("behind them", "", ""), cause_rows(study)),
             table(("beyond the paper", "its choice", "here"), own_rows(study)),
             table(("updates missed", "makespan", "fastest order"), order_rows(study)),
         ]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 _WHOLE = Window()
+_FEW = 300  # steps of a curve up to which each is marked
 
 
 def ports(schedule: Schedule, window: Window = _WHOLE) -> Figure:
@@ -134,7 +135,9 @@ def loss(
             if not len(curve):  # said in the picture, not left out in silence
                 label = f"{label}: no {name} reported"  # noqa: PLW2901
                 curve = np.empty((0, 2))  # noqa: PLW2901
-            drawn: dict[str, Any] = {"color": colour, "marker": ".", "ms": 3}
+            few = len(curve) <= _FEW
+            drawn: dict[str, Any] = {"color": colour, "lw": 1.5 if few else 0.7}
+            drawn |= {"marker": "." if few else "", "ms": 3}
             by_time.plot(*curve.T, label=label, **drawn)
             by_step.plot(np.arange(1, len(curve) + 1), curve[:, 1], **drawn)
         by_time.set_ylabel(

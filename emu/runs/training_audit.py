@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 #: Share of a loss by which it may be off, by precision: sums of gradients differ in
 #: their last digits where workers are many, and steps carry them on.
 _EXACTNESS = {"float32": 1e-4, "float64": 1e-9}
+#: How many times as far as rounding carries one process it may carry several.
+_ROUNDING = 3
 
 
 def training_audit(run: Path, job: Job) -> Findings:
@@ -53,11 +55,17 @@ def training_audit(run: Path, job: Job) -> Findings:
         found = _losses(frame, name)
         if found.empty:
             raise DataError("holds no losses", path=str(run / "training.csv"))
-        pipeline = PIPELINES[settings.get("pipeline", "none")]
+        missed = PIPELINES[settings.get("pipeline", "none")].missed
         batches = int(found.index.max()) + 1
-        alone = _alone(settings, batches, pipeline.missed)[found.index]
+        alone = _alone(settings, batches, missed)[found.index]
         off = np.abs(found.to_numpy() - alone)
-        wrong = off > _EXACTNESS[settings["precision"]] * np.abs(alone)
+        allowed = _EXACTNESS[settings["precision"]] * np.abs(alone)
+        if (off > allowed).any() and settings["precision"] == "float32":
+            # Hundreds of steps carry last digits on: at step 572 of p3_amazon to 1e-4.
+            exact = _alone({**settings, "precision": "float64"}, batches, missed)
+            carried = np.abs(alone - exact[found.index])
+            allowed += _ROUNDING * np.maximum.accumulate(carried)
+        wrong = off > allowed
         checked += len(found)
         if wrong.any():
             first = int(np.argmax(wrong))

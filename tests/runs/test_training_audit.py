@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from emu.errors import DataError
@@ -69,6 +70,27 @@ def test_the_first_wrong_loss_is_named(tmp_path: Path) -> None:
     assert checked == 3
     assert [v.subject for v in violations] == ["loss[1]"]
     assert violations[0].amount == pytest.approx(losses[1] * 0.001, rel=1e-3)
+
+
+@pytest.mark.parametrize(("wrong", "found"), [(2, []), (1, ["loss[1]"])])
+def test_steps_carry_rounding_on(
+    wrong: int, found: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By 0.001 in the third step of one process: by 0.002 there is no fault."""
+
+    def alone(settings: Any, *_: int) -> Any:
+        carried = 0.001 if settings["precision"] == "float64" else 0.0
+        return np.array([2.0, 2.0, 2.0 + carried])
+
+    monkeypatch.setattr("emu.runs.training_audit._alone", alone)
+    losses = [2.0, 2.0, 2.0]
+    losses[wrong] += 0.002
+    write_losses(tmp_path, {"": losses})
+
+    checked, violations = training_audit(tmp_path, job_of())
+
+    assert checked == 3
+    assert [one.subject for one in violations] == found
 
 
 def test_every_one_of_several_jobs_is_compared(tmp_path: Path) -> None:
