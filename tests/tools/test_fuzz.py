@@ -94,7 +94,7 @@ def test_graph_of_absurd_width_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_type_of_whole_numbers_is_read_by_the_same_code(tmp_path: Path) -> None:
-    """It was compiled anew for each, 40 s beside load; big-endian ones were refused."""
+    """It was compiled anew for each; big-endian ones were refused."""
     good = loaders(tmp_path)["npz"].folder / "graph.npz"
     with np.load(good) as file:
         arrays = {name: file[name] for name in file.files}
