@@ -145,10 +145,14 @@ def pasted(problem: Problem) -> dict[str, Any]:
 
 def _bounds(base: Change, near: list[Neighbour]) -> NDArray[np.float64]:
     space = Space(base.problem.job, base.problem.cluster)
-    arrays = candidates(space, base.realization, "oes")
+    c = candidates(space, base.realization, "oes")
     return np.array(
         [
-            lower_bound(arrays, np.array(one.placement.machine_of, dtype=np.int64))
+            lower_bound(
+                c.transfers,
+                c.costs,
+                np.array(one.placement.machine_of, dtype=np.int64),
+            )
             for one in near
         ]
     )

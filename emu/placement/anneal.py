@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.placement.candidates import Candidates, excess, usage
+from emu.placement.candidates import Candidates, Units, excess, usage
 from emu.placement.chain import (
     ACCEPTED,
     BOUND_FIRST,
@@ -26,7 +26,7 @@ ATTEMPTS = 50  # moves tried for one proposal; most fail in a tight cluster
 
 @compiled
 def _feasible_neighbour(
-    c: Candidates,
+    units: Units,
     symmetry: Symmetry,
     teams: TeamArrays,
     state: RandomState,
@@ -44,12 +44,12 @@ def _feasible_neighbour(
         while kind < SHARES.size - 1 and draw >= SHARES[kind]:
             draw -= SHARES[kind]
             kind += 1
-        propose(c, teams, state, candidate, kind)
+        propose(units, teams, state, candidate, kind)
         canonicalise(symmetry, candidate)
         changed = False
         for unit in range(machines.size):
             changed = changed or candidate[unit] != machines[unit]
-        if changed and excess(c, usage(c, candidate)) == 0.0:
+        if changed and excess(units.capacity, usage(units, candidate)) == 0.0:
             return True
     return False
 
@@ -81,7 +81,7 @@ def anneal(
     for step in range(temperatures.size):
         chain.tally[PROPOSED] += 1
         found = _feasible_neighbour(
-            c, symmetry, teams, state, chain.machines, candidate
+            c.units, symmetry, teams, state, chain.machines, candidate
         )
         limit = chain.cost[0] - np.log(uniform(state)) * temperatures[step]
         if found:

@@ -50,10 +50,10 @@ def placement_bound(
     space = Space(job, cluster)
     c = prepare(space, realization, "oes")
     if not space.units:
-        return float(lower_bound(c, space.fixed))
-    if not (c.sent > 0).any():
-        return c.least
-    return max(c.least, _PortProgram(space, c).solve(nodes, seconds))
+        return float(lower_bound(c.transfers, c.costs, space.fixed))
+    if not (c.transfers.sent > 0).any():
+        return c.transfers.least
+    return max(c.transfers.least, _PortProgram(space, c).solve(nodes, seconds))
 
 
 class _PortProgram:
@@ -75,7 +75,7 @@ class _PortProgram:
             (self.source >= 0)
             & (self.destination >= 0)
             & (self.source != self.destination)
-            & (c.sent > 0)
+            & (c.transfers.sent > 0)
         )[0]
         self.columns = 1 + self.machines * (self.units + 2 * self.between.size)
         self.rows: list[Row] = []
@@ -113,8 +113,9 @@ class _PortProgram:
 
         A NIC that some route leaves out says nothing of what leaves its machine.
         """
-        c, moved = self.c, self.c.sent > 0
-        idle = float(c.head[moved].min() + c.tail[moved].min())
+        transfers = self.c.transfers
+        moved = transfers.sent > 0
+        idle = float(transfers.head[moved].min() + transfers.tail[moved].min())
         links = self.space.cluster.links
         for m in range(self.machines):
             for direction in (0, 1):
@@ -130,18 +131,19 @@ class _PortProgram:
     ) -> tuple[list[tuple[int, float]], float]:
         """Return bytes through one port as (column, factor) terms and a constant."""
         c = self.c
+        sent, fixed = c.transfers.sent, c.units.fixed
         near, far = self.source, self.destination
         near_task, far_task = c.arrays.source, c.arrays.destination
         if direction == 1:
             near, far, near_task, far_task = far, near, far_task, near_task
         terms = [
-            (self._crossing(p, machine, direction), float(c.sent[edge]))
+            (self._crossing(p, machine, direction), float(sent[edge]))
             for p, edge in enumerate(self.between.tolist())
         ]
         constant = 0.0
-        for edge in np.nonzero(c.sent > 0)[0].tolist():
-            near_fixed, far_fixed = c.fixed[near_task[edge]], c.fixed[far_task[edge]]
-            volume = float(c.sent[edge])
+        for edge in np.nonzero(sent > 0)[0].tolist():
+            near_fixed, far_fixed = fixed[near_task[edge]], fixed[far_task[edge]]
+            volume = float(sent[edge])
             if near[edge] >= 0 and far[edge] < 0 and far_fixed != machine:
                 terms.append((self._x(int(near[edge]), machine), volume))
             elif near[edge] < 0 and near_fixed == machine:

@@ -27,9 +27,60 @@ from emu.simulation.evaluator import MakespanEvaluator, run_ends, run_makespan
 if TYPE_CHECKING:
     from emu.placement.space import Space
     from emu.problem import Realization
-    from emu.scheduling.compiled_problem import Floats, Ints, JobArrays
+    from emu.scheduling.compiled_problem import Floats, Ints, JobArrays, Routes
 
 ROUNDING = 1e-9  # relative; a bound must exceed a limit by more to reject anything
+
+
+class Units(NamedTuple):
+    """What is placed where, and what that takes, as flat arrays.
+
+    Parameters
+    ----------
+    fixed
+        Machine of every pinned task, -1 for the others.
+    unit_start, unit_task
+        Tasks of every unit.
+    demand, used, capacity
+        Demands of units, of pinned tasks per machine, and capacities; shapes (units,
+        resources), (machines, resources) twice. Infinite capacities stay in.
+    """
+
+    fixed: Ints
+    unit_start: Ints
+    unit_task: Ints
+    demand: Floats
+    used: Floats
+    capacity: Floats
+
+
+class Transfers(NamedTuple):
+    """What a bound reads: the edges, what they send, and what they cross.
+
+    Parameters
+    ----------
+    source, destination
+        Tasks of every edge.
+    routes, capacity
+        As in `JobArrays`.
+    sent
+        Bytes of every edge in the whole run.
+    head, tail
+        Least time from the start to the first flow of an edge, and from the end of its
+        last flow to the makespan, with every task on the machine where it is fastest;
+        seconds.
+    least
+        Makespan if every transfer took no time, likewise; seconds.
+    """
+
+    source: Ints
+    destination: Ints
+    routes: Routes
+    capacity: Floats
+    sent: Floats
+    head: Floats
+    tail: Floats
+    least: float
 
 
 class Candidates(NamedTuple):
@@ -42,21 +93,10 @@ class Candidates(NamedTuple):
     times, volumes
         The realization: the same for every candidate (common random numbers, A20), with
         reference times.
-    fixed
-        Machine of every pinned task, -1 for the others.
-    unit_start, unit_task
-        Tasks of every unit.
-    demand, used, capacity
-        Demands of units, of pinned tasks per machine, and capacities; shapes (units,
-        resources), (machines, resources) twice. Infinite capacities stay in.
-    sent
-        Bytes of every edge in the whole run.
-    head, tail
-        Least time from the start to the first flow of an edge, and from the end of its
-        last flow to the makespan, with every task on the machine where it is fastest;
-        seconds.
-    least
-        Makespan if every transfer took no time, likewise; seconds.
+    units
+        What is placed.
+    transfers
+        What lies between.
     costs
         What several jobs are judged by.
     """
@@ -64,16 +104,8 @@ class Candidates(NamedTuple):
     arrays: JobArrays
     times: Floats
     volumes: Floats
-    fixed: Ints
-    unit_start: Ints
-    unit_task: Ints
-    demand: Floats
-    used: Floats
-    capacity: Floats
-    sent: Floats
-    head: Floats
-    tail: Floats
-    least: float
+    units: Units
+    transfers: Transfers
     costs: JobCosts
 
 
@@ -100,16 +132,24 @@ def candidates(
         arrays,
         times,
         np.array(realization.volumes, order="C"),
-        space.fixed,
-        np.cumsum([0, *sizes], dtype=np.int64),
-        np.array([t for unit in space.units for t in unit.tasks], dtype=np.int64),
-        space.demand,
-        space.used,
-        space.capacity,
-        sent_bytes(space.job, realization),
-        head,
-        tail,
-        float(least),
+        Units(
+            space.fixed,
+            np.cumsum([0, *sizes], dtype=np.int64),
+            np.array([t for unit in space.units for t in unit.tasks], dtype=np.int64),
+            space.demand,
+            space.used,
+            space.capacity,
+        ),
+        Transfers(
+            arrays.source,
+            arrays.destination,
+            arrays.routes,
+            arrays.capacity,
+            sent_bytes(space.job, realization),
+            head,
+            tail,
+            float(least),
+        ),
         job_costs(space.job, times, cost),
     )
 
@@ -176,32 +216,32 @@ def _longest_rests(arrays: JobArrays, times: Floats) -> Floats:
 
 
 @compiled
-def expand(c: Candidates, machines: Ints) -> Ints:
+def expand(u: Units, machines: Ints) -> Ints:
     """Return the machine of every task for units on ``machines``."""
-    machine_of = c.fixed.copy()
+    machine_of = u.fixed.copy()
     for unit in range(machines.size):
-        for i in range(c.unit_start[unit], c.unit_start[unit + 1]):
-            machine_of[c.unit_task[i]] = machines[unit]
+        for i in range(u.unit_start[unit], u.unit_start[unit + 1]):
+            machine_of[u.unit_task[i]] = machines[unit]
     return machine_of
 
 
 @compiled
-def usage(c: Candidates, machines: Ints) -> Floats:
+def usage(u: Units, machines: Ints) -> Floats:
     """Return the summed demands on every machine, shape (machines, resources)."""
-    used = c.used.copy()
+    used = u.used.copy()
     for unit in range(machines.size):
         for r in range(used.shape[1]):
-            used[machines[unit], r] += c.demand[unit, r]
+            used[machines[unit], r] += u.demand[unit, r]
     return used
 
 
 @compiled
-def excess(c: Candidates, used: Floats) -> float:
+def excess(capacities: Floats, used: Floats) -> float:
     """Return the violated part of all capacities, the sum in cost (21); 0: feasible."""
     total = 0.0
     for machine in range(used.shape[0]):
         for r in range(used.shape[1]):
-            capacity = c.capacity[machine, r]
+            capacity = capacities[machine, r]
             over = used[machine, r] - capacity
             if over > capacity * TOLERANCE:
                 total += over / capacity if capacity > 0.0 else np.inf
@@ -209,36 +249,35 @@ def excess(c: Candidates, used: Floats) -> float:
 
 
 @compiled
-def lower_bound(c: Candidates, machine_of: Ints) -> float:
+def lower_bound(t: Transfers, costs: JobCosts, machine_of: Ints) -> float:
     """Return a cost that no schedule of this placement beats, seconds.
 
     The bytes of a port need their time, its first flow cannot come before its head, and
     after its last flow comes at least the shortest tail. What several jobs cost follows
     from the makespan.
     """
-    arrays = c.arrays
-    ports = arrays.capacity.size
+    ports = t.capacity.size
     load = np.zeros(ports)
     head = np.full(ports, np.inf)
     tail = np.full(ports, np.inf)
-    for edge in range(arrays.source.size):
-        if c.sent[edge] <= 0.0:
+    for edge in range(t.source.size):
+        if t.sent[edge] <= 0.0:
             continue
-        source = machine_of[arrays.source[edge]]
-        destination = machine_of[arrays.destination[edge]]
-        first, end = route_between(arrays, source, destination)
+        source, destination = (
+            machine_of[t.source[edge]],
+            machine_of[t.destination[edge]],
+        )
+        first, end = route_between(t.routes, source, destination)
         for i in range(first, end):
-            port = port_at(arrays, i, source, destination)
-            load[port] += c.sent[edge]
-            head[port] = min(head[port], c.head[edge])
-            tail[port] = min(tail[port], c.tail[edge])
-    bound = c.least
+            port = port_at(t.routes, i, source, destination)
+            load[port] += t.sent[edge]
+            head[port] = min(head[port], t.head[edge])
+            tail[port] = min(tail[port], t.tail[edge])
+    bound = t.least
     for port in range(ports):
         if load[port] > 0.0:
-            bound = max(
-                bound, head[port] + load[port] / arrays.capacity[port] + tail[port]
-            )
-    return least_cost(c.costs, bound)
+            bound = max(bound, head[port] + load[port] / t.capacity[port] + tail[port])
+    return least_cost(costs, bound)
 
 
 @compiled

@@ -24,6 +24,7 @@ from emu.placement.space import TOLERANCE
 from emu.scheduling.compiled import compiled
 
 if TYPE_CHECKING:
+    from emu.placement.candidates import Units
     from emu.scheduling.compiled_problem import Floats, Ints
 
 #: How much of a simulation is saved; none of the levels changes the chain.
@@ -81,7 +82,7 @@ def new_chain(c: Candidates, machines: Ints, remembered: int) -> Chain:
     remembered
         How many placements to remember.
     """
-    makespan = placement_cost(c, expand(c, machines), np.inf)
+    makespan = placement_cost(c, expand(c.units, machines), np.inf)
     return Chain(
         machines.copy(),
         machines.copy(),
@@ -115,9 +116,9 @@ def makespan_within(
                 return float(memory.high[place])
             if memory.low[place] > stop:
                 return np.inf
-    machine_of = expand(c, machines)
+    machine_of = expand(c.units, machines)
     if effort == BOUND_FIRST:
-        bound = lower_bound(c, machine_of)
+        bound = lower_bound(c.transfers, c.costs, machine_of)
         if bound > stop:
             return np.inf
     count[SIMULATED] += 1
@@ -130,7 +131,7 @@ def makespan_within(
 
 @compiled
 def _target(
-    c: Candidates, used: Floats, unit: int, now: int, mu: float, u: float
+    units: Units, used: Floats, unit: int, now: int, mu: float, u: float
 ) -> int:
     """Return a machine drawn from M_avail of ``unit``, or -1 when it is empty."""
     machines = used.shape[0]
@@ -139,8 +140,8 @@ def _target(
     for machine in range(machines):
         fits = machine != now
         for r in range(used.shape[1]):
-            room = (1.0 + mu) * c.capacity[machine, r] * (1.0 + TOLERANCE)
-            fits = fits and used[machine, r] + c.demand[unit, r] <= room
+            room = (1.0 + mu) * units.capacity[machine, r] * (1.0 + TOLERANCE)
+            fits = fits and used[machine, r] + units.demand[unit, r] <= room
         if fits:
             available[count] = machine
             count += 1
@@ -171,16 +172,16 @@ def walk(
         chain.tally[PROPOSED] += 1
         unit = int(draws[step, 0] * units)
         before = chain.machines[unit]
-        used = usage(c, chain.machines)
-        target = _target(c, used, unit, before, rules.mu, draws[step, 1])
+        used = usage(c.units, chain.machines)
+        target = _target(c.units, used, unit, before, rules.mu, draws[step, 1])
         if target < 0:
             chain.tally[STUCK] += 1
             best[step] = chain.cost[1]
             continue
         for r in range(used.shape[1]):
-            used[before, r] -= c.demand[unit, r]
-            used[target, r] += c.demand[unit, r]
-        over = excess(c, used)
+            used[before, r] -= c.units.demand[unit, r]
+            used[target, r] += c.units.demand[unit, r]
+        over = excess(c.units.capacity, used)
         chain.machines[unit] = target
         limit = (chain.cost[0] - np.log(draws[step, 2]) / rules.beta) / (1.0 + over)
         makespan = makespan_within(

@@ -210,7 +210,7 @@ def _walk_in_strides(
 ) -> NDArray[np.float64]:
     """Walk all chains; return the best makespan per chain after every proposal."""
     best = np.repeat([chain.cost[:1] for chain in chains], options.transfers, axis=1)
-    if not len(arrays.demand):  # nothing can move
+    if not len(arrays.units.demand):  # nothing can move
         return best
     for first in range(0, options.transfers, STRIDE):
         end = min(first + STRIDE, options.transfers)

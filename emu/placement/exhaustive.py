@@ -40,29 +40,30 @@ def _list(
 
     Depth-first over the units: a unit that does not fit ends its branch.
     """
-    units, machines_count = c.demand.shape[0], c.used.shape[0]
+    demand = c.units.demand
+    units, machines_count = demand.shape[0], c.units.used.shape[0]
     found = np.empty((most, units), np.int16)
     bound = np.empty(most)
     count = 0
     machines = np.full(units, -1, np.int64)
     canonical = np.empty(units, np.int64)
-    room = c.capacity * (1.0 + TOLERANCE) - c.used
+    room = c.units.capacity * (1.0 + TOLERANCE) - c.units.used
     unit = 0
     for _ in range(most_steps):
         if unit < 0:
             return found, bound, count
         now = machines[unit]
         if now >= 0:
-            room[now] += c.demand[unit]
+            room[now] += demand[unit]
         now += 1
-        while now < machines_count and (c.demand[unit] > room[now]).any():
+        while now < machines_count and (demand[unit] > room[now]).any():
             now += 1
         if now == machines_count:
             machines[unit] = -1
             unit -= 1
             continue
         machines[unit] = now
-        room[now] -= c.demand[unit]
+        room[now] -= demand[unit]
         if unit < units - 1:
             unit += 1
             continue
@@ -72,7 +73,7 @@ def _list(
             if count == most:
                 return found, bound, -1
             found[count] = machines
-            bound[count] = lower_bound(c, expand(c, machines))
+            bound[count] = lower_bound(c.transfers, c.costs, expand(c.units, machines))
             count += 1
     return found, bound, -1
 

@@ -11,7 +11,7 @@ from emu.placement.space import TOLERANCE
 from emu.scheduling.compiled import compiled
 
 if TYPE_CHECKING:
-    from emu.placement.candidates import Candidates
+    from emu.placement.candidates import Units
     from emu.scheduling.compiled_problem import Floats, Ints
 
 RandomState = NDArray[np.uint64]
@@ -47,12 +47,12 @@ def below(state: RandomState, bound: int) -> int:
 
 @compiled
 def propose(
-    c: Candidates, teams: TeamArrays, state: RandomState, machines: Ints, kind: int
+    u: Units, teams: TeamArrays, state: RandomState, machines: Ints, kind: int
 ) -> None:
     """Change ``machines`` in place by one random move of a kind."""
-    units, count = machines.size, c.used.shape[0]
+    units, count = machines.size, u.used.shape[0]
     if kind == RESPLIT:
-        _resplit(c, state, machines)
+        _resplit(u, state, machines)
     elif kind == MOVE:
         machines[below(state, units)] = below(state, count)
     elif kind == SWAP:
@@ -80,12 +80,12 @@ def _swap_teams(teams: TeamArrays, state: RandomState, machines: Ints) -> None:
 
 
 @compiled
-def _resplit(c: Candidates, state: RandomState, machines: Ints) -> None:
+def _resplit(u: Units, state: RandomState, machines: Ints) -> None:
     """Deal the units of two machines out anew between them, as far as they fit.
 
     Connects packings between which no chain of feasible moves and swaps leads.
     """
-    count = c.used.shape[0]
+    count = u.used.shape[0]
     a, b = below(state, count), below(state, count)
     if a == b:
         return
@@ -95,22 +95,22 @@ def _resplit(c: Candidates, state: RandomState, machines: Ints) -> None:
         if machines[unit] == a or machines[unit] == b:
             chosen[size] = unit
             size += 1
-    left = np.empty((2, c.used.shape[1]))
-    left[0], left[1] = c.capacity[a] - c.used[a], c.capacity[b] - c.used[b]
+    left = np.empty((2, u.used.shape[1]))
+    left[0], left[1] = u.capacity[a] - u.used[a], u.capacity[b] - u.used[b]
     for i in range(size):
         j = i + below(state, size - i)
         chosen[i], chosen[j] = chosen[j], chosen[i]
         unit = chosen[i]
         side = below(state, 2)
-        if not _fits(c, left[side], unit):
+        if not _fits(u.demand[unit], left[side]):
             side = 1 - side
         machines[unit] = b if side else a  # may not fit either: then it is refused
-        left[side] -= c.demand[unit]
+        left[side] -= u.demand[unit]
 
 
 @compiled
-def _fits(c: Candidates, left: Floats, unit: int) -> bool:
+def _fits(demand: Floats, left: Floats) -> bool:
     for r in range(left.size):
-        if c.demand[unit, r] > left[r] + abs(left[r]) * TOLERANCE:
+        if demand[r] > left[r] + abs(left[r]) * TOLERANCE:
             return False
     return True

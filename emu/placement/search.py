@@ -193,7 +193,7 @@ class _Run:
             chain.tally[PROPOSED] += 1
             chain.tally[SIMULATED] += 1
             units = machines.astype(np.int64)
-            makespan = placement_cost(c, expand(c, units), self.best)
+            makespan = placement_cost(c, expand(c.units, units), self.best)
             if makespan < self.best:
                 chain.cost[:] = makespan
                 chain.best_machines[:] = units

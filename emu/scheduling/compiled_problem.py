@@ -44,10 +44,22 @@ def plain(values: Floats) -> Floats:
     return array
 
 
+class Routes(NamedTuple):
+    """The route between every two machines, as in `emu.problem.Links`."""
+
+    nic: Ints
+    zone: Ints
+    route_of: Ints
+    route_start: Ints
+    route_port: Ints
+
+
 class JobArrays(NamedTuple):
     """Job and cluster, any placement.
 
     Lists of lists are stored flat: the entries of x are ``entry[start[x]:start[x+1]]``.
+    A compiled call that allocates counts references to every array that it is given.
+    So what a search calls often is given what it reads, and not all of this.
 
     Parameters
     ----------
@@ -77,8 +89,8 @@ class JobArrays(NamedTuple):
         Edges out of and into every task.
     order
         The tasks, each after those that it needs in the same iteration.
-    nic, zone, route_of, route_start, route_port
-        The route between every two machines, as in `emu.problem.Links`.
+    routes
+        What flows between every two machines cross.
     capacity
         Bytes per second of every port.
     taken, freed, slots
@@ -107,11 +119,7 @@ class JobArrays(NamedTuple):
     in_start: Ints
     in_edge: Ints
     order: Ints
-    nic: Ints
-    zone: Ints
-    route_of: Ints
-    route_start: Ints
-    route_port: Ints
+    routes: Routes
     capacity: Floats
     taken: Ints
     freed: Ints
@@ -197,11 +205,13 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
         *listed_by_owner(source, len(job.tasks)),
         *listed_by_owner(destination, len(job.tasks)),
         topological(job),
-        links.nic,
-        links.zone,
-        links.route_of,
-        links.route_start,
-        links.route_port,
+        Routes(
+            links.nic,
+            links.zone,
+            links.route_of,
+            links.route_start,
+            links.route_port,
+        ),
         links.capacities,
         *pools_by_name(job, cluster),
         slowness(job, cluster),
@@ -209,48 +219,56 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
 
 
 @inlined
-def route_between(job: JobArrays, source: int, destination: int) -> tuple[int, int]:
+def route_between(routes: Routes, source: int, destination: int) -> tuple[int, int]:
     """Return where the route between two machines begins and ends in ``route_port``.
 
     Nowhere within a machine.
     """
     if source == destination:
         return 0, 0
-    route = job.route_of[job.zone[source], job.zone[destination]]
-    return job.route_start[route], job.route_start[route + 1]
+    route = routes.route_of[routes.zone[source], routes.zone[destination]]
+    return routes.route_start[route], routes.route_start[route + 1]
 
 
 @inlined
-def port_at(job: JobArrays, place: int, source: int, destination: int) -> int:
+def port_at(routes: Routes, place: int, source: int, destination: int) -> int:
     """Return the port at ``place`` of ``route_port`` between two machines."""
-    port: int = job.route_port[place]
+    port: int = routes.route_port[place]
     if port == OUT:
-        port = job.nic[source, 0]
+        port = routes.nic[source, 0]
     elif port == IN:
-        port = job.nic[destination, 1]
+        port = routes.nic[destination, 1]
     return port
 
 
 @compiled
-def _groups(job: JobArrays, machine_of: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+def _groups(
+    source_task: Ints,
+    destination_task: Ints,
+    control: NDArray[np.bool_],
+    owner_of: Ints,
+    machine_of: Ints,
+    machines: int,
+    by_flow: bool,  # noqa: FBT001 - compiled functions have no keyword-only ones
+) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """Return the group of every edge; size, two machines and job of every group."""
-    edges = job.source.size
+    edges = source_task.size
     group = np.full(edges, -1, np.int64)
     row = np.zeros((4, edges), np.int64)
     size, source, destination = row[0], row[1], row[2]
-    owner = np.empty(job.owner.size, np.int64)
+    owner = np.empty(owner_of.size, np.int64)
     # The groups out of every machine are chained: a table of all pairs of 3,200
     # machines would take 80 MB.
-    newest, before = np.full(job.nic.shape[0], -1, np.int64), row[3]
+    newest, before = np.full(machines, -1, np.int64), row[3]
     groups = 0
     for edge in range(edges):
-        a, b = machine_of[job.source[edge]], machine_of[job.destination[edge]]
-        if job.control[edge] or a == b:
+        a, b = machine_of[source_task[edge]], machine_of[destination_task[edge]]
+        if control[edge] or a == b:
             continue
-        known = -1 if job.by_flow else newest[a]
+        known = -1 if by_flow else newest[a]
         while known >= 0 and (
             destination[known] != b
-            or (owner.size > 0 and owner[known] != job.owner[edge])
+            or (owner.size > 0 and owner[known] != owner_of[edge])
         ):
             known = before[known]
         if known < 0:
@@ -258,7 +276,7 @@ def _groups(job: JobArrays, machine_of: Ints) -> tuple[Ints, Ints, Ints, Ints, I
             groups += 1
             source[known], destination[known] = a, b
             if owner.size > 0:
-                owner[known] = job.owner[edge]
+                owner[known] = owner_of[edge]
             before[known] = newest[a]
             newest[a] = known
         group[edge] = known
@@ -268,18 +286,18 @@ def _groups(job: JobArrays, machine_of: Ints) -> tuple[Ints, Ints, Ints, Ints, I
 
 
 @compiled
-def _hops(job: JobArrays, source: Ints, destination: Ints) -> tuple[Ints, Ints]:
+def _hops(routes: Routes, source: Ints, destination: Ints) -> tuple[Ints, Ints]:
     """Return the ports between the machines of every group, as ``start, entry``."""
     start = np.zeros(source.size + 1, np.int64)
     for g in range(source.size):
-        first, end = route_between(job, source[g], destination[g])
+        first, end = route_between(routes, source[g], destination[g])
         start[g + 1] = start[g] + end - first
     entry = np.empty(start[source.size], np.int64)
     for g in range(source.size):
-        first, _ = route_between(job, source[g], destination[g])
+        first, _ = route_between(routes, source[g], destination[g])
         for i in range(start[g], start[g + 1]):
             place = first + i - start[g]
-            entry[i] = port_at(job, place, source[g], destination[g])
+            entry[i] = port_at(routes, place, source[g], destination[g])
     return start, entry
 
 
@@ -301,36 +319,40 @@ def _crossings(hop_start: Ints, hop: Ints, ports: int) -> tuple[Ints, Ints]:
 
 
 @compiled
-def _pools(job: JobArrays, machine_of: Ints) -> tuple[Ints, Ints, Ints]:
+def _pools(
+    taken: Ints, freed: Ints, slots: Ints, machine_of: Ints
+) -> tuple[Ints, Ints, Ints]:
     """Return the pool that every task takes of and gives back to, and their slots."""
-    tasks, names = job.taken.size, job.slots.shape[1]
+    tasks, names = taken.size, slots.shape[1]
     if names == 0:
-        return job.taken, job.freed, job.slots.ravel()
+        return taken, freed, slots.ravel()
     takes = np.full(tasks, -1, np.int64)
     frees = np.full(tasks, -1, np.int64)
     limited = False
     for task in range(tasks):
         machine = machine_of[task]
-        name = job.taken[task]
-        if name >= 0 and job.slots[machine, name] >= 0:
+        name = taken[task]
+        if name >= 0 and slots[machine, name] >= 0:
             takes[task] = machine * names + name
             limited = True
-        name = job.freed[task]
-        if name >= 0 and job.slots[machine, name] >= 0:
+        name = freed[task]
+        if name >= 0 and slots[machine, name] >= 0:
             frees[task] = machine * names + name
-    pools = job.slots.size if limited else 0
-    return takes, frees, job.slots.ravel()[:pools].copy()
+    pools = slots.size if limited else 0
+    return takes, frees, slots.ravel()[:pools].copy()
 
 
 @compiled
-def _starting_last(job: JobArrays, takes: Ints, pools: int) -> NDArray[np.bool_]:
+def _starting_last(
+    latest: NDArray[np.bool_], destination: Ints, takes: Ints, pools: int
+) -> NDArray[np.bool_]:
     """Return `Layout.last`."""
-    if pools == 0 and job.latest.size == 0:
+    if pools == 0 and latest.size == 0:
         return np.zeros(0, np.bool_)
     last = takes >= 0
-    for edge in range(job.latest.size):
-        if job.latest[edge]:
-            last[job.destination[edge]] = True
+    for edge in range(latest.size):
+        if latest[edge]:
+            last[destination[edge]] = True
     return last
 
 
@@ -346,13 +368,16 @@ def _number_of_jobs(job: JobArrays) -> int:
 @compiled
 def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
     """Return the layout of ``job`` with task j on machine ``machine_of[j]``."""
-    group, size, source, destination, owner = _groups(job, machine_of)
+    group, size, source, destination, owner = _groups(
+        job.source, job.destination, job.control, job.owner,
+        machine_of, job.slowness.shape[1], job.by_flow,
+    )  # fmt: skip
     slot = np.zeros(size.size + 1, np.int64)
     for g in range(size.size):
         slot[g + 1] = slot[g] + size[g]
-    hop_start, hop = _hops(job, source, destination)
+    hop_start, hop = _hops(job.routes, source, destination)
     port_start, port_group = _crossings(hop_start, hop, job.capacity.size)
-    takes, frees, pool_slots = _pools(job, machine_of)
+    takes, frees, pool_slots = _pools(job.taken, job.freed, job.slots, machine_of)
     return Layout(
         iterations=job.iterations,
         policy=job.policy,
@@ -381,5 +406,5 @@ def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
         takes=takes,
         frees=frees,
         pool_slots=pool_slots,
-        last=_starting_last(job, takes, pool_slots.size),
+        last=_starting_last(job.latest, job.destination, takes, pool_slots.size),
     )

@@ -314,11 +314,11 @@ def test_lower_bound_is_below_every_makespan() -> None:
             machines = space.machines(placement)
             problem = Problem(cluster, job, placement)
             simulated = makespan(problem, drawn)
-            bound = lower_bound(c, expand(c, machines))
+            bound = lower_bound(c.transfers, c.costs, expand(c.units, machines))
             assert bounds(problem, drawn).nic_load <= bound * (1 + 1e-9)
             assert bound <= simulated * (1 + 1e-9)
             assert whole <= bound * (1 + 1e-9)
-            assert excess(c, usage(c, machines)) == 0
+            assert excess(c.units.capacity, usage(c.units, machines)) == 0
             tightest = max(tightest, bound / simulated)
 
     assert tightest > 0.9
@@ -331,7 +331,7 @@ def test_excess_is_the_penalty_of_equation_21() -> None:
     c = candidates(space, drawn, "oes")
     everything_on_m0 = np.zeros(len(space.units), dtype=np.int64)
 
-    over = excess(c, usage(c, everything_on_m0))
+    over = excess(c.units.capacity, usage(c.units, everything_on_m0))
 
     cpu, gpu, memory = (31 - 8) / 8, (6 - 2) / 2, (14 + 84 + 18 + 5 - 48) / 48
     assert over == pytest.approx(cpu + gpu + memory)
