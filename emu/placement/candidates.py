@@ -21,13 +21,14 @@ from emu.placement.job_costs import (
 from emu.placement.resource_load import sent_bytes
 from emu.placement.space import TOLERANCE
 from emu.scheduling.compiled import compiled
-from emu.scheduling.compiled_problem import port_at, route_between
+from emu.scheduling.routes import port_at, route_between
 from emu.simulation.evaluator import MakespanEvaluator, run_ends, run_makespan
 
 if TYPE_CHECKING:
     from emu.placement.space import Space
     from emu.problem import Realization
-    from emu.scheduling.compiled_problem import Floats, Ints, JobArrays, Routes
+    from emu.scheduling.compiled_problem import Floats, Ints, JobArrays
+    from emu.scheduling.routes import Routes
 
 ROUNDING = 1e-9  # relative; a bound must exceed a limit by more to reject anything
 

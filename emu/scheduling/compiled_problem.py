@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.problem.links import IN, OUT
 from emu.problem.slowness import slowness
 from emu.scheduling.compiled import compiled, inlined
 from emu.scheduling.job_lists import (
@@ -25,6 +24,7 @@ from emu.scheduling.job_lists import (
     pools_by_name,
     topological,
 )
+from emu.scheduling.routes import Routes, port_at, route_between
 
 if TYPE_CHECKING:
     from emu.problem import Cluster, Job
@@ -42,16 +42,6 @@ def plain(values: Floats) -> Floats:
     array = np.ascontiguousarray(values).view()
     array.flags.writeable = False
     return array
-
-
-class Routes(NamedTuple):
-    """The route between every two machines, as in `emu.problem.Links`."""
-
-    nic: Ints
-    zone: Ints
-    route_of: Ints
-    route_start: Ints
-    route_port: Ints
 
 
 class JobArrays(NamedTuple):
@@ -216,29 +206,6 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
         *pools_by_name(job, cluster),
         slowness(job, cluster),
     )
-
-
-@inlined
-def route_between(routes: Routes, source: int, destination: int) -> tuple[int, int]:
-    """Return where the route between two machines begins and ends in ``route_port``.
-
-    Nowhere within a machine.
-    """
-    if source == destination:
-        return 0, 0
-    route = routes.route_of[routes.zone[source], routes.zone[destination]]
-    return routes.route_start[route], routes.route_start[route + 1]
-
-
-@inlined
-def port_at(routes: Routes, place: int, source: int, destination: int) -> int:
-    """Return the port at ``place`` of ``route_port`` between two machines."""
-    port: int = routes.route_port[place]
-    if port == OUT:
-        port = routes.nic[source, 0]
-    elif port == IN:
-        port = routes.nic[destination, 1]
-    return port
 
 
 @compiled

@@ -232,16 +232,16 @@ def _new_scratch(groups: int, ports: int, jobs: int) -> Scratch:
 
 
 @compiled
-def _new_log(
-    tasks: int, edges: int, latest: int, iterations: int, columns: int, ready: int
-) -> Log:
+def _new_log(layout: Layout, columns: int) -> Log:
+    tasks, edges = layout.out_start.size - 1, layout.source.size
+    queues = layout.policy == FIFO
     return Log(
         task_start=np.full((tasks, columns), np.nan),
         task_end=np.full((tasks, columns), np.nan),
-        flow_ready=np.full((edges, ready), np.nan),
+        flow_ready=np.full((edges, layout.iterations if queues else columns), np.nan),
         flow_start=np.full((edges, columns), np.nan),
         flow_end=np.full((edges, columns), np.nan),
-        reads=np.full((latest, iterations), -1),
+        reads=np.full((layout.latest.size, layout.iterations), -1),
     )
 
 
@@ -267,18 +267,16 @@ def _new_lines(channel_of: Ints, sent: Ints) -> Lines:
 
 
 @compiled
-def _rows(
-    tasks: int, lag: Ints, groups: int
-) -> tuple[Ints, Floats, Ints, Ints, Floats]:
+def _rows(layout: Layout) -> tuple[Ints, Floats, Ints, Ints, Floats]:
     """Return numbers and times of tasks, numbers of edges, numbers and more of groups.
 
     Most arrays of a state are rows of these: an allocation takes 40 ns, and a placement
     search makes ten thousand states.
     """
-    of_task = np.zeros((7, tasks), np.int64)
-    of_edge = np.zeros((8, lag.size), np.int64)
+    tasks, edges, groups = layout.rounds.size, layout.source.size, layout.slot.size - 1
+    of_task, of_edge = np.zeros((7, tasks), np.int64), np.zeros((8, edges), np.int64)
     of_group, clock = np.zeros((3, groups), np.int64), np.zeros((4, groups))
-    of_edge[0] = lag
+    of_edge[0] = layout.lag
     clock[0] = np.inf
     return of_task, np.zeros((2, tasks)), of_edge, of_group, clock
 
@@ -286,9 +284,7 @@ def _rows(
 @compiled
 def new_state(layout: Layout, after: Floats, columns: int) -> State:
     """Return the state before anything starts; log ``columns`` iterations, all or 0."""
-    tasks, edges, groups = layout.rounds.size, layout.source.size, layout.slot.size - 1
-    of_task, time, of_edge, of_group, clock = _rows(tasks, layout.lag, groups)
-    ready = layout.iterations if layout.policy == FIFO else columns
+    of_task, time, of_edge, of_group, clock = _rows(layout)
     return State(
         started=of_task[0],
         ended=of_task[1],
@@ -309,22 +305,20 @@ def new_state(layout: Layout, after: Floats, columns: int) -> State:
         length=np.zeros(10, np.int64),
         active=of_group[0],
         touched=of_group[1],
-        is_touched=np.zeros(groups, np.bool_),
+        is_touched=np.zeros(of_group.shape[1], np.bool_),
         shared=of_group[2],
         service=clock[1],
         since=clock[2],
         rate=clock[3],
         finish=clock[0],
-        soonest=np.full(-(-groups // BLOCK), np.inf),
-        base=np.zeros(edges),
+        soonest=np.full(-(-of_group.shape[1] // BLOCK), np.inf),
+        base=np.zeros(layout.source.size),
         mark=np.empty(layout.slot[-1]),
         mark_edge=np.empty(layout.slot[-1], np.int64),
         degree=np.zeros(layout.capacity.size, np.int64),
         share=np.zeros(layout.capacity.size),
-        scratch=_new_scratch(groups, layout.capacity.size, layout.jobs),
-        log=_new_log(
-            tasks, edges, layout.latest.size, layout.iterations, columns, ready
-        ),
+        scratch=_new_scratch(of_group.shape[1], layout.capacity.size, layout.jobs),
+        log=_new_log(layout, columns),
         lines=_new_lines(layout.channel, layout.sent),
         after=after,
         due=time[1],
