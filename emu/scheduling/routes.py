@@ -8,7 +8,10 @@ from emu.problem.links import IN, OUT
 from emu.scheduling.compiled import inlined
 
 if TYPE_CHECKING:
-    from emu.scheduling.compiled_problem import Ints
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
 
 
 class Routes(NamedTuple):
