@@ -9,9 +9,11 @@ import pytest
 
 from emu.experiment.learnt import trained_parameters
 from emu.graph_data import open_for
+from emu.scenario import prepare
 from emu.scenario.p3_section import DataParallelJobSection, P3JobSection
 from emu.scenario.realize_training import realize_training
 from emu.scenario.scenario_file import loads
+from emu.simulation import simulate
 from emu.training import reference_training
 from emu.wire import payload_kind
 from emu.workloads import PIPELINES
@@ -53,12 +55,20 @@ def parameters(run: Any) -> Any:
     return trained_parameters(job, results)
 
 
-def check(drive: DriveJob, *overrides: str) -> Any:
-    """Hold weights against one process, and bytes against the formulas."""
+def check(drive: DriveJob, *overrides: str, policy: str = "") -> Any:
+    """Hold weights against one process, and bytes against the formulas.
+
+    ``policy``: tasks run in the order of its schedule.
+    """
     scenario = loads(TEXT, overrides)
     assert isinstance(scenario.job, P3JobSection | DataParallelJobSection)
     job, batches = scenario.to_job(), scenario.job.iterations or 0
-    run = drive(job)
+    starts = None
+    if policy:
+        experiment = prepare(scenario)
+        made = simulate(experiment.problem, experiment.realization, policy)
+        starts = made.task_start
+    run = drive(job, starts)
     pipeline = PIPELINES[job.settings.get("pipeline", "none")]
     expected, losses = reference_training(job.settings, batches, pipeline.missed)
     double = job.settings["precision"] == "float64"
@@ -75,6 +85,22 @@ def check(drive: DriveJob, *overrides: str) -> Any:
         sent[edge, : 0 if job.edges[edge].credit else count] = 1
     np.testing.assert_array_equal(run.volumes, volumes * sent)
     return run
+
+
+TIMED = (
+    "job.times={sampler: 2 ms, model_forward: 3 ms, data_forward: 5 ms, "
+    "data_backward: 4 ms, model_backward: 1 ms}"
+)
+
+
+@pytest.mark.parametrize("pipeline", ["none", "A"])
+@pytest.mark.parametrize("policy", ["oes", "fifo"])
+def test_twenty_steps_are_the_same_in_the_order_of_any_schedule(
+    drive: DriveJob, policy: str, pipeline: str
+) -> None:
+    nics = "cluster.machines=[{nic: 1 Mbit/s}, {nic: 30 kbit/s}, {nic: 1 Mbit/s}]"
+    changes = [nics, TIMED, "job.iterations=20", f"job.pipeline={pipeline}"]
+    check(drive, *changes, policy=policy)
 
 
 @pytest.mark.parametrize("machines", [1, 2, 3, 4])
