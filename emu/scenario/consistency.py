@@ -22,6 +22,7 @@ from emu.scheduling import RATE_POLICIES
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
+    from emu.problem import Job
     from emu.scenario.dgtp_section import TrainingSection
     from emu.scenario.document import Trail
     from emu.scenario.scenario import Scenario
@@ -222,12 +223,18 @@ def _cluster_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 
 def _structure(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    """Yield what only the built job shows: cycles, pins and placements to nowhere."""
+    """Yield what only the built job shows; building a large one takes a second."""
     try:
         job = scenario.to_job(train_vertices=1, pins=False)
     except ValueError as error:
         yield ("job",), str(error)
         return
+    found = list(_standing(scenario, job))
+    yield from found or _rooms(scenario, job)
+
+
+def _standing(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
+    """Yield pins and placements to nowhere."""
     machines = [name for name, _ in scenario.cluster.named()]
     if isinstance(scenario.job, CustomJobSection):
         for position, task in enumerate(scenario.job.tasks):
@@ -268,9 +275,8 @@ def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         yield ("job", "times", kind), problem
 
 
-def _rooms(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+def _rooms(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
     """Yield machines on which the tasks that are stated to stand there have no room."""
-    job = scenario.to_job(train_vertices=1, pins=False)
     placed = scenario.placement.tasks
     for name, problem in pins_too_large(pinned(job, placed), scenario.to_cluster()):
         process = job.tasks[job.index(name)].process_name
@@ -289,7 +295,6 @@ _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"cluster", "job"}, _job),
     ({"job", "emulation", "expect"}, _expectations),
     ({"cluster", "job", "placement"}, _structure),
-    ({"cluster", "job", "placement"}, _rooms),
     ({"cluster", "job"}, _resources),
     ({"cluster", "job"}, _slots),
     ({"cluster", "job"}, _devices),

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
                 d: &d [*c, *c, *c, *c, *c, *c, *c, *c, *c, *c]
                 e: [*d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d]
                 f: [*d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d]
+                g: [*d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d, *d]
             """,
             "has too many values or levels",
         ),
