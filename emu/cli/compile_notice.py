@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+import contextlib
+import functools
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numba.core import event
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from typing_extensions import override
-
-from emu.report.terminal import terminal
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 #: Of numba: around what it compiles, and not around what it finds on disk.
 _COMPILE = "numba:compile"
@@ -52,7 +49,9 @@ class CompileNotice(event.Listener):
             return
         if not self._console.is_terminal:
             self._told = True
-            self._console.print(f"{_NOTICE} (emu warm does it ahead)")
+            # Raised here, an error would be one of what is compiled.
+            with contextlib.suppress(OSError, ValueError):
+                self._console.print(f"{_NOTICE} (emu warm does it ahead)")
         elif self._bar is None:
             self._bar = Progress(
                 TextColumn(_NOTICE),
@@ -75,7 +74,9 @@ class CompileNotice(event.Listener):
                 self._bar = None
 
 
+@functools.cache
 def tell_of_compiling() -> None:
     """Say on standard error that something is compiled, if anything is."""
     register: Any = event.register  # numba types nothing
-    register(_COMPILE, CompileNotice(terminal(sys.stderr)))
+    # Standard error as it is then: it may be another one, or closed.
+    register(_COMPILE, CompileNotice(Console(stderr=True)))

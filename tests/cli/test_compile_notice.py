@@ -41,6 +41,17 @@ def test_a_moment_of_compiling_is_not_worth_a_word() -> None:
     assert shown_while_compiling(silent=60, terminal=True) == ""
 
 
+def test_a_log_that_is_closed_fails_nothing() -> None:
+    written = io.StringIO()
+    notice = CompileNotice(Console(file=written, force_terminal=False), silent=0)
+    written.close()
+
+    inner = njit(lambda value: value + 1)
+    outer = njit(lambda value: inner(value) * 2)
+    with event.install_listener("numba:compile", notice):
+        assert outer(1) == 4
+
+
 def test_a_log_gets_one_line() -> None:
     shown = shown_while_compiling(silent=0, terminal=False)
 

@@ -123,9 +123,9 @@ def test_a_report_that_cannot_be_drawn_fails_no_run(
     def fails(_: Path) -> Path:
         raise ZeroDivisionError("a mistake in a picture")
 
-    monkeypatch.setattr("emu.cli.running.write_report", fails)
     written: list[Path] = []
-    monkeypatch.setattr("emu.cli.running.write_trace", written.append)
+    pictures = {"trace.json": written.append, "report.html": fails}
+    monkeypatch.setattr("emu.cli.running._PICTURES", pictures)
     with (tmp_path / "shown.txt").open("w+") as shown:
         draw(tmp_path, terminal(shown))
         shown.seek(0)
