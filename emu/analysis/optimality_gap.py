@@ -13,6 +13,9 @@ from emu.units import format_duration
 if TYPE_CHECKING:
     from emu.problem import Problem, Realization, Schedule
 
+#: Share of a makespan by which a bound may be above it, by rounding alone.
+_ROUNDING = 1e-9
+
 
 def optimality(
     schedule: Schedule, realization: Realization, policy: str
@@ -79,10 +82,17 @@ def placement_gap(
         ``placement_bound`` in seconds: no schedule of any feasible placement is
         shorter; ``placement_gap`` the share of the makespan that is left to gain at
         most.
+
+    Raises
+    ------
+    ArithmeticError
+        When the bound is above the makespan of this very placement, and thus false.
     """
     reference = problem.reference(realization)
     bound = placement_bound(problem.job, problem.cluster, reference, seconds=seconds)
-    bound = min(bound, makespan)  # exact to rounding
+    if bound > makespan * (1 + _ROUNDING):
+        raise ArithmeticError(f"a bound of {bound} s is above {makespan} s")
+    bound = min(bound, makespan)
     left = 1.0 - bound / makespan if makespan else 0.0
     return {"placement_bound": bound, "placement_gap": left}
 

@@ -279,7 +279,7 @@ class LiveRun:
         )
 
     def _left(self, now: float) -> float | None:
-        """Return the wall seconds until the end: the prediction's, at today's pace."""
+        """Return the wall seconds left by the prediction, at the pace so far."""
         done = min(int(self._done.sum()), len(self._ends))
         if self._phase != "running" or not done or not self._ends[done - 1]:
             return None

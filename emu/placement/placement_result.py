@@ -24,9 +24,6 @@ class PlacementResult:
         cost there (`JobsCost`); None when nothing was simulated.
     start_makespan
         The same of the placement that the search began with.
-    bound
-        Lower bound on the makespan of every feasible placement under the same draws,
-        seconds; None when none was computed.
     candidates
         Placements that were looked at.
     accepted
@@ -45,17 +42,9 @@ class PlacementResult:
     policy: str
     makespan: float | None = None
     start_makespan: float | None = None
-    bound: float | None = None
     candidates: int = 0
     accepted: int = 0
     evaluations: int = 0
     iterations: int = 0
     history: tuple[tuple[int, float], ...] = ()
     optimal: bool = False
-
-    @property
-    def gap(self) -> float | None:
-        """How far the makespan may be from the best possible, relative to the bound."""
-        if self.makespan is None or self.bound is None or self.bound <= 0:
-            return None
-        return self.makespan / self.bound - 1.0

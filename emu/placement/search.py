@@ -10,7 +10,6 @@ import numpy as np
 from emu.errors import PlacementError
 from emu.placement.anneal import anneal
 from emu.placement.baselines import place_random, place_round_robin
-from emu.placement.bound import placement_bound
 from emu.placement.candidates import Candidates, candidates, expand, placement_cost
 from emu.placement.chain import ACCEPTED, PROPOSED, SIMULATED, Chain, new_chain
 from emu.placement.common_random_numbers import common_draws, walk_generator
@@ -54,9 +53,6 @@ class SearchOptions:
     exhaustive
         Whether a space that can be listed is searched by ascending lower bound, which
         ends with a proof.
-    bound_nodes
-        Nodes of branch and bound for the lower bound over all placements; None leaves
-        the bound out.
     policy
         Rate policy of the simulation.
     cost
@@ -72,7 +68,6 @@ class SearchOptions:
     iterations: int = 20
     rounds: int = 4
     exhaustive: bool = True
-    bound_nodes: int | None = None
     policy: str = "oes"
     cost: JobsCost | None = None
 
@@ -240,18 +235,12 @@ class _Run:
 
     def result(self) -> PlacementResult:
         """Return what was found."""
-        nodes, bound = self.options.bound_nodes, None
-        if nodes is not None:
-            bound = placement_bound(self.job, self.cluster, self.drawn, nodes=nodes)
-        if self.optimal:
-            bound = self.best
         count = self.chain.tally
         return PlacementResult(
             placement=self.space.placement(self.chain.best_machines),
             policy="best",
             makespan=self.best,
             start_makespan=self.start,
-            bound=bound,
             candidates=int(count[PROPOSED]),
             accepted=int(count[ACCEPTED]),
             evaluations=int(count[SIMULATED]),

@@ -19,6 +19,7 @@ from emu.report.explanation_tables import (
 )
 from emu.report.html.markup import table
 from emu.report.run_tables import budget_table
+from emu.simulation import makespan
 
 if TYPE_CHECKING:
     from emu.runs.recorded_run import RecordedRun
@@ -45,16 +46,16 @@ def which_task(run: RecordedRun | None) -> str:
         return ""
     base = Change("", "as it is", run.best.problem, run.realization, run.policy)
     moves = task_moves(base)
-    makespan = moves.found[0].makespan + moves.found[0].gain if moves.found else 0.0
-    helping = moves.helping(makespan)
-    gap = placement_gap(base.problem, base.realization, makespan, seconds=BOUND_SECONDS)
+    length = makespan(base.problem, base.realization, base.policy)
+    helping = moves.helping(length)
+    gap = placement_gap(base.problem, base.realization, length, seconds=BOUND_SECONDS)
     left = f"<p>{escape(placement_line(gap))}.</p>"
     if not helping:
         said = f"None of {len(moves.found)} moves and swaps of single tasks helps."
         return f"<p>{said}</p>{left}"
     text = escape(placement_text(helping[0].problem))
     return (
-        table(moves_table(helping[:SHOWN], makespan))
+        table(moves_table(helping[:SHOWN], length))
         + "<details><summary>The placement after the first one</summary>"
         + f"<pre>{text}</pre></details>"
         + left
