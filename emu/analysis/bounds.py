@@ -153,7 +153,9 @@ def _earliest_ready(layout: Layout, times: Floats, volumes: Floats) -> Floats:
                     if n > 0:
                         time = max(time, arrived[edge, n - 1])
                     ready[edge, n] = time
-                    time += volumes[edge, n] / alone(layout, layout.group[edge])
+                    time += volumes[edge, n] / alone(
+                        layout, layout.capacity, layout.group[edge]
+                    )
                 arrived[edge, n] = time
     return ready
 

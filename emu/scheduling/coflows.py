@@ -101,7 +101,7 @@ def weigh_by_finish(layout: Layout, state: State, now: float, least: float) -> N
             rate = math.inf
             for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
                 port = layout.hop[j]
-                rate = min(rate, layout.capacity[port] / scratch.flows[port])
+                rate = min(rate, state.capacity[port] / scratch.flows[port])
             scratch.weight[group] = rate / _left(layout, state, group, now, least)
 
 
@@ -124,7 +124,7 @@ def omcoflow(layout: Layout, state: State, now: float, least: float) -> None:
         for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
             port = layout.hop[j]
             share = scratch.weight[group] / scratch.load[port]
-            rate = min(rate, layout.capacity[port] * share)
+            rate = min(rate, state.capacity[port] * share)
         scratch.rate[group] = rate
 
 
@@ -140,7 +140,7 @@ def _set_gamma(
         group = scratch.member[i]
         for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
             port = layout.hop[j]
-            time = scratch.load[port] / layout.capacity[port]
+            time = scratch.load[port] / state.capacity[port]
             scratch.gamma[coflow] = max(scratch.gamma[coflow], time)
 
 
@@ -172,7 +172,7 @@ def _allocate_minimum(layout: Layout, state: State, coflow: int, now: float) -> 
         group = scratch.member[i]
         for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
             port = layout.hop[j]
-            if scratch.residual[port] <= CRUMB * layout.capacity[port]:
+            if scratch.residual[port] <= CRUMB * state.capacity[port]:
                 return
             slowest = max(slowest, scratch.load[port] / scratch.residual[port])
     for i in range(scratch.member_start[coflow], scratch.member_start[coflow + 1]):

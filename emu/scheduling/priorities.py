@@ -123,7 +123,7 @@ def weigh_heads_of_queues(layout: Layout, state: State) -> None:
     active flow produced that later, so no pending flow is ahead of the active ones.
     """
     scratch = state.scratch
-    for port in range(layout.capacity.size):
+    for port in range(state.capacity.size):
         scratch.flows[port] = -1
     for i in range(state.length[ORDERED]):
         group = state.scratch.order[i]
@@ -134,7 +134,7 @@ def weigh_heads_of_queues(layout: Layout, state: State) -> None:
         head = scratch.flows[port]
         if head < 0 or _precedes(layout, state, group, head):
             scratch.flows[port] = group
-    for port in range(layout.capacity.size):
+    for port in range(state.capacity.size):
         if scratch.flows[port] >= 0:
             scratch.weight[scratch.flows[port]] = 1.0
 
@@ -147,7 +147,7 @@ def take(layout: Layout, state: State, group: int, rate: float) -> None:
     for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
         port = layout.hop[i]
         scratch.residual[port] -= rate
-        if scratch.residual[port] < CRUMB * layout.capacity[port]:
+        if scratch.residual[port] < CRUMB * state.capacity[port]:
             scratch.residual[port] = 0.0
 
 
@@ -172,7 +172,7 @@ def fill_in_order(layout: Layout, state: State, active: int) -> None:
 def remaining_path(layout: Layout, state: State, group: int, now: float) -> float:
     """Return the longest path from now to the end through the flow of ``group``."""
     edge = flow_edge(layout, state, group)
-    flow = remaining(layout, state, group, now) / alone(layout, group)
+    flow = remaining(layout, state, group, now) / alone(layout, state.capacity, group)
     return flow + state.after[edge, state.delivered[edge]]  # type: ignore[no-any-return]
 
 
@@ -186,7 +186,7 @@ def floor_and_critical_path(layout: Layout, state: State, now: float) -> None:
         rate = math.inf
         for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
             port = layout.hop[j]
-            rate = min(rate, layout.capacity[port] / state.degree[port])
+            rate = min(rate, state.capacity[port] / state.degree[port])
         take(layout, state, group, rate)
     fill_in_order(layout, state, sort_flows(layout, state))
 
@@ -195,7 +195,9 @@ def floor_and_critical_path(layout: Layout, state: State, now: float) -> None:
 def _sort_by_remaining_time(layout: Layout, state: State, now: float) -> int:
     for i in range(state.length[ORDERED]):
         group = state.scratch.order[i]
-        left = remaining(layout, state, group, now) / alone(layout, group)
+        left = remaining(layout, state, group, now) / alone(
+            layout, state.capacity, group
+        )
         state.scratch.key[group] = coarse(left)
     return sort_flows(layout, state)
 
@@ -215,6 +217,6 @@ def shortest_remaining_alone(layout: Layout, state: State, now: float) -> None:
         idle = True
         for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
             port = layout.hop[j]
-            idle = idle and scratch.residual[port] == layout.capacity[port]
+            idle = idle and scratch.residual[port] == state.capacity[port]
         if idle:
-            take(layout, state, group, alone(layout, group))
+            take(layout, state, group, alone(layout, state.capacity, group))

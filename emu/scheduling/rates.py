@@ -95,8 +95,8 @@ def _allocate_by_flow(layout: Layout, state: State, now: float) -> None:
     """Set the rate of every flow under a policy that tells all flows apart."""
     policy, scratch = layout.policy, state.scratch
     priorities.note_active(layout, state)
-    for port in range(layout.capacity.size):
-        scratch.residual[port] = layout.capacity[port]
+    for port in range(state.capacity.size):
+        scratch.residual[port] = state.capacity[port]
     for i in range(state.length[ORDERED]):
         scratch.rate[state.scratch.order[i]] = 0.0
     if policy in (WEIGHTED_MAXMIN, FIFO, OMCOFLOW_WC, OMCOFLOW_GAMMA):

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 @inlined
-def alone(layout: Layout, group: int) -> float:
+def alone(layout: Layout, capacity: Floats, group: int) -> float:
     """Return the rate that a flow of ``group`` has alone, bytes per second."""
     rate = math.inf
     for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
-        rate = min(rate, layout.capacity[layout.hop[i]])
+        rate = min(rate, capacity[layout.hop[i]])
     return rate
 
 
@@ -70,7 +70,7 @@ def longest_paths(
                     continue
                 path = from_task[layout.destination[edge], arrival]
                 if layout.group[edge] >= 0:
-                    rate = alone(layout, layout.group[edge])
+                    rate = alone(layout, layout.capacity, layout.group[edge])
                     if n + 1 < layout.sent[edge]:
                         behind = volumes[edge, (n + 1) % columns] / rate
                         path = max(path, behind + after_flow[edge, n + 1])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def _equal_share(layout: Layout, state: State, group: int, now: float) -> None:
     rate = math.inf
     for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
-        rate = min(rate, state.share[layout.hop[i]])
+        rate = min(rate, state.scratch.share[layout.hop[i]])
     set_rate(layout, state, group, rate, now)
 
 
@@ -43,9 +43,9 @@ def share_equally(layout: Layout, state: State, now: float) -> None:
             port = layout.hop[j]
             share = math.inf
             if state.degree[port] > 0:
-                share = layout.capacity[port] / state.degree[port]
-            if share != state.share[port]:
-                state.share[port] = share
+                share = state.capacity[port] / state.degree[port]
+            if share != state.scratch.share[port]:
+                state.scratch.share[port] = share
                 state.scratch.flows[changed] = port
                 changed += 1
     for i in range(changed):
@@ -105,12 +105,12 @@ def _fill_equally(layout: Layout, state: State, now: float) -> None:
     ``scratch.load`` holds the rate at which each port would be full.
     """
     scratch = state.scratch
-    for port in range(layout.capacity.size):
-        scratch.residual[port] = layout.capacity[port]
+    for port in range(state.capacity.size):
+        scratch.residual[port] = state.capacity[port]
         scratch.flows[port] = state.degree[port]
         scratch.load[port] = math.inf
         if state.degree[port] > 0:
-            scratch.load[port] = layout.capacity[port] / state.degree[port]
+            scratch.load[port] = state.capacity[port] / state.degree[port]
     for group in range(state.active.size):
         scratch.frozen[group] = state.active[group] == 0
     while True:

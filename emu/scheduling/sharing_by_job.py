@@ -53,7 +53,7 @@ def share_equally_by_job(layout: Layout, state: State, now: float) -> None:
         for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
             port = layout.hop[i]
             flows = scratch.job_flows[port * layout.jobs + layout.owner[group]]
-            rate = min(rate, layout.capacity[port] / (scratch.flows[port] * flows))
+            rate = min(rate, state.capacity[port] / (scratch.flows[port] * flows))
         set_rate(layout, state, group, rate, now)
 
 
@@ -83,8 +83,8 @@ def share_max_min_by_job(layout: Layout, state: State, now: float) -> None:
     """
     _count_flows(layout, state)
     scratch, jobs = state.scratch, layout.jobs
-    for port in range(layout.capacity.size):
-        scratch.residual[port] = layout.capacity[port]
+    for port in range(state.capacity.size):
+        scratch.residual[port] = state.capacity[port]
     for group in range(state.active.size):
         scratch.frozen[group] = state.active[group] == 0
     while True:

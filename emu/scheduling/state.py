@@ -27,7 +27,7 @@ BLOCK = 32
 
 
 class Scratch(NamedTuple):
-    """Room for computing rates; nothing but the order outlives one computation.
+    """Room for computing rates; nothing but order and share outlives one computation.
 
     Parameters
     ----------
@@ -37,6 +37,8 @@ class Scratch(NamedTuple):
     residual, load, flows
         Per port: bytes per second left, and, of the flows in question, the summed
         weights or bytes and the number.
+    share
+        Per port, capacity per active flow at the last computation of rates.
     order, is_ordered, key, turn
         Where a policy tells flows apart: the groups with an active flow in the order of
         their keys, as many as `State.length` says, and a mark per group; the key of
@@ -56,6 +58,7 @@ class Scratch(NamedTuple):
     residual: Floats
     load: Floats
     flows: Ints
+    share: Floats
     order: Ints
     is_ordered: NDArray[np.bool_]
     key: Floats
@@ -148,9 +151,8 @@ class State(NamedTuple):
         Per edge: service of its group when its flow became active.
     mark, mark_edge
         Per group a heap of (service at which a flow ends, edge), see `Layout.slot`.
-    degree, share
-        Active flows over every port, and, at the last computation of rates, capacity
-        per active flow.
+    degree, capacity
+        Active flows over every port, and its bytes per second of now.
     scratch, log, lines
         See there.
     after
@@ -191,7 +193,7 @@ class State(NamedTuple):
     mark: Floats
     mark_edge: Ints
     degree: Ints
-    share: Floats
+    capacity: Floats
     scratch: Scratch
     log: Log
     lines: Lines
@@ -209,7 +211,7 @@ WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED, GATES, ORDERED, CALLING = 
 @compiled
 def _new_scratch(groups: int, ports: int, jobs: int) -> Scratch:
     number, integer = np.zeros((4, groups)), np.zeros((4, groups), np.int64)
-    left = np.zeros((2, ports))
+    left = np.zeros((3, ports))
     return Scratch(
         weight=number[0],
         rate=number[1],
@@ -217,6 +219,7 @@ def _new_scratch(groups: int, ports: int, jobs: int) -> Scratch:
         residual=left[0],
         load=left[1],
         flows=np.zeros(ports, np.int64),
+        share=left[2],
         order=integer[0],
         is_ordered=np.zeros(groups, np.bool_),
         key=number[2],
@@ -316,7 +319,7 @@ def new_state(layout: Layout, after: Floats, columns: int) -> State:
         mark=np.empty(layout.slot[-1]),
         mark_edge=np.empty(layout.slot[-1], np.int64),
         degree=np.zeros(layout.capacity.size, np.int64),
-        share=np.zeros(layout.capacity.size),
+        capacity=layout.capacity.copy(),
         scratch=_new_scratch(of_group.shape[1], layout.capacity.size, layout.jobs),
         log=_new_log(layout, columns),
         lines=_new_lines(layout.channel, layout.sent),
