@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,13 +15,19 @@ from emu.errors import RunError
 from emu.experiment.lab_opening import open_lab
 from emu.experiment.lab_run import run_lab
 from emu.machines import missing_needs
+from emu.names import for_terminal
 from emu.report.lab_tables import lab_tables
 from emu.report.terminal import terminal
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.scenario_file import load_lab
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from emu.machines import Lab
+
+#: Bytes at the end of a program's output of which the last line is shown.
+_SHOWN = 300
 
 
 @app.command()
@@ -67,13 +73,23 @@ def lab(
         terminal().print(lab_tables(result))
     console.print(f"written to {directory.path}/")
     if result["failed"]:
-        failed = result["failed"]
-        console.print(
-            f"{failed['program']} failed first, on {failed['machine']}: its output is "
-            f"{directory.path}/{failed['program']}-{failed['machine']}.log"
-        )
-        code = failed["code"]
-        raise typer.Exit(code if code > 0 else 128 - code)
+        raise typer.Exit(_say_what_failed(result["failed"], directory.path, console))
+
+
+def _say_what_failed(failed: dict[str, Any], run: Path, console: Console) -> int:
+    """Print which program failed, and the end of its output; return its exit code."""
+    code: int = failed["code"] if failed["code"] > 0 else 128 - failed["code"]
+    log = run / f"{failed['program']}-{failed['machine']}.log"
+    console.print(
+        f"{failed['program']} failed first, on {failed['machine']}, with exit code "
+        f"{code}: its output is {log}"
+    )
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _SHOWN))
+        lines = file.read().decode(errors="replace").split("\n")
+    for line in [line for line in lines if line.strip()][-1:]:
+        console.print(f"which ends: {for_terminal(line)}", markup=False)
+    return code
 
 
 def _shell(machines: Lab, name: str) -> int:

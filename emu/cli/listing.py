@@ -85,6 +85,7 @@ GROUPS: dict[str, dict[str, Listed]] = {
             "lab_commands",
             "Run your own programs on emulated machines with kernel NICs.",
         ),
+        "exec": Listed("exec_commands", "Run a command beside a lab that is running."),
         "fit": Listed("fit_commands", "Make a scenario of what crossed in a lab."),
         "clean": Listed(
             "clean_commands", "Remove files that a killed process or a power cut left."

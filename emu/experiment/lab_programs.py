@@ -78,6 +78,8 @@ class LabPrograms:
         for run in self.runs.values():
             run.told = run.end is None
         for number in (signal.SIGTERM, signal.SIGKILL):
+            if number == signal.SIGKILL:
+                self._say_who_stayed()
             with contextlib.suppress(RunError):
                 self._lab.signal_all(number)
             limit = time.monotonic() + GRACE
@@ -85,6 +87,14 @@ class LabPrograms:
                 if time.monotonic() > limit:
                     break
                 self._ended(0.1)
+
+    def _say_who_stayed(self) -> None:
+        for run in self.runs.values():
+            if run.end is None:
+                self._watch(
+                    f"{run.program} on {run.machine} ran on for {GRACE:g} s after "
+                    "SIGTERM: it is killed"
+                )
 
     def _ended(self, patience: float = PERIOD) -> list[int]:
         """Return programs that have ended; take a sample when it is time for one."""

@@ -13,6 +13,7 @@ from emu.experiment.lab_opening import open_lab, programs_of
 from emu.experiment.lab_programs import LabPrograms
 from emu.experiment.lab_result import summary, traffic_of, what_crossed
 from emu.machines.programs import starts
+from emu.runs.running_lab import running_lab
 from emu.runs.traffic_file import write_samples, write_traffic
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def run_lab(
         running = LabPrograms(lab, file.lab, directory.path, watch)
         try:
             running.start(todo, command)
-            running.until_end()
+            with running_lab(directory.path, lab.holders):
+                running.until_end()
         finally:
             seconds, samples = running.samples.seconds, running.samples.close()
             packets = None if capture is None else capture.close()

@@ -343,6 +343,11 @@ class Lab:
             raise RunError("the lab has not been started")
         return self._keeper.pid
 
+    @property
+    def holders(self) -> dict[str, int]:
+        """Process id of what holds each machine's namespaces, as seen from here."""
+        return {holder.name: holder.process for holder in self._holders}
+
     def capture(self, pcap: Path | None = None) -> Capture:
         """Return what notes every packet with payload that a machine is delivered.
 

@@ -54,6 +54,26 @@ def become_root() -> None:
     Path("/proc/self/gid_map").write_text(f"0 {group} 1")
 
 
+def enter(process: int, descriptor: int) -> None:
+    """Enter the namespaces of a process; only children enter that of process ids.
+
+    Parameters
+    ----------
+    descriptor
+        A pidfd of the process.
+
+    Raises
+    ------
+    OSError
+        When it has gone, or this user may not.
+    """
+    kinds = NEW_PID | NEW_NET | NEW_MOUNT | NEW_UTS | NEW_IPC
+    own, other = (Path(f"/proc/{which}/ns/user").stat() for which in ("self", process))
+    if own.st_ino != other.st_ino:  # one's own is refused
+        kinds |= NEW_USER
+    _call("setns", descriptor, kinds)
+
+
 def furnish(name: str, hosts: str) -> None:
     """Give the namespaces of this process their name, files and shared memory.
 
@@ -71,8 +91,10 @@ def furnish(name: str, hosts: str) -> None:
     _call("sethostname", encoded, len(encoded))
     _call("mount", b"none", b"/", None, _ALL_BELOW | _PRIVATE, None)
     _call("mount", b"proc", b"/proc", b"proc", 0, None)
-    _call("mount", b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"mode=1777")
+    memory = (b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"mode=1777")
+    _call("mount", *memory)
     ours = Path("/dev/shm/hosts")  # noqa: S108 - in the mount made one line above
     ours.write_text(hosts)
     _call("mount", bytes(ours), b"/etc/hosts", None, _BIND, None)
-    ours.unlink()
+    # Covered and not deleted: a lab within this one mounts its own hosts over them.
+    _call("mount", *memory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import struct
 import subprocess
@@ -287,6 +288,43 @@ def test_a_host_whose_own_network_uses_the_addresses_of_the_lab() -> None:
     said = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert said.stdout == "a\n10.77.0.1\n", said.stderr
+
+
+WITHIN = """
+import sys
+from emu.machines import Lab, LabMachine
+deeper = int(sys.argv[1])
+with Lab([LabMachine(f"m{deeper}", 1e7, 1e7)]) as lab:
+    then = [sys.executable, "-c", sys.argv[2], "0", ""] if deeper else ["hostname"]
+    program = lab.start(f"m{deeper}", then, output=1)
+    while program.code is None:
+        lab.wait(5.0)
+"""
+
+
+def test_a_lab_within_a_lab() -> None:
+    command = [sys.executable, "-c", WITHIN, "1", WITHIN]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert said.stdout == "m0\n", said.stderr
+
+
+STRANGER = """
+import os, sys
+from emu.machines import beside
+os.setuid(65534)
+sys.exit(beside.main())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_nobody_elses_machine_is_entered() -> None:
+    with Lab(PAIR) as lab:
+        command = [sys.executable, "-c", STRANGER, str(lab.holders["left"]), "true"]
+        said = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert said.returncode != 0
+    assert "RunError: only who started the lab, or root" in said.stderr
 
 
 def test_64_machines_know_each_other() -> None:

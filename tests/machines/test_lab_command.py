@@ -83,4 +83,50 @@ def test_the_first_failure_is_named_and_passed_on(tmp_path: Path) -> None:
     code, output, _ = invoke(tmp_path, CLUSTER, "--", "sh", "-c", script)
 
     assert code == 7
-    assert "command failed first, on slow" in output
+    assert "command failed first, on slow, with exit code 7" in output
+
+
+TOOL = """
+lab:
+  programs:
+    - {name: tool, run: "test {rank} = 1 || cp /bin/true /dev/shm/it; /dev/shm/it"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "said"),
+    [
+        (TOOL, [], "tool failed first, on slow, with exit code 127"),
+        ("", ["--", "no-such-tool"], "no-such-tool: not found"),
+    ],
+)
+def test_a_command_that_a_machine_lacks_is_named(
+    text: str, command: list[str], said: str, tmp_path: Path
+) -> None:
+    code, output, _ = invoke(tmp_path, CLUSTER + text, *command)
+
+    assert code == 127
+    assert said in output
+    assert "not found" in output.splitlines()[-1]
+
+
+STUBBORN = """
+lab:
+  programs:
+    - {name: server, on: [fast], run: "trap '' TERM; sleep 600"}
+    - {name: client, on: [slow], run: "sleep 0.2"}
+  until: client
+"""
+
+
+def test_a_program_that_ignores_its_end_is_killed_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("emu.experiment.lab_programs.GRACE", 0.3)
+    code, output, runs = invoke(tmp_path, CLUSTER + STUBBORN)
+
+    assert code == 0, output
+    assert "server on fast ran on for 0.3 s after SIGTERM: it is killed" in output
+    server, client = json.loads((runs / "lab.json").read_text())["programs"]
+    assert (server["code"], server["told"]) == (-9, True)
+    assert server["end"] >= client["end"] + 0.3
