@@ -5,6 +5,7 @@ happened when. Must not know: policies, clocks, files, sockets.
 Units everywhere: seconds, bytes, bytes per second. Iterations count from 0.
 """
 
+from emu.problem.capacity_changes import CapacityChange
 from emu.problem.cluster import Cluster
 from emu.problem.job import Edge, Job, Task
 from emu.problem.links import Link, Links, Route
@@ -15,6 +16,7 @@ from emu.problem.schedule import RateHistory, Schedule
 from emu.problem.slots import Pool
 
 __all__ = [
+    "CapacityChange",
     "Cluster",
     "Edge",
     "Job",

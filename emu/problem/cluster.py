@@ -12,6 +12,7 @@ from emu.problem.links import Link, Links, Route
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from emu.problem.capacity_changes import CapacityChange
     from emu.problem.machine import Machine
 
 
@@ -25,6 +26,8 @@ class Cluster:
         Links beside the NICs that routes may cross.
     routes
         Routes that are not simply from NIC to NIC.
+    changes
+        Capacities that become others while a job runs, in any order.
 
     Raises
     ------
@@ -35,6 +38,7 @@ class Cluster:
     machines: tuple[Machine, ...]
     shared_links: tuple[Link, ...] = ()
     routes: tuple[Route, ...] = ()
+    changes: tuple[CapacityChange, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.machines:
@@ -47,10 +51,13 @@ class Cluster:
     @cached_property
     def links(self) -> Links:
         """All links, and the route between every two machines."""
-        return Links(self.machines, self.shared_links, self.routes)
+        return Links(self.machines, self.shared_links, self.routes, self.changes)
 
     def with_capacities(self, ports: Collection[int], factor: float) -> Cluster:
-        """Return the cluster with the capacities of some links times ``factor``."""
+        """Return the cluster with the capacities of some links times ``factor``.
+
+        Whatever they become later is times ``factor``, too.
+        """
         machines, shared = [*self.machines], [*self.shared_links]
         for place, port in enumerate(self.links.shared):
             if port in ports:
@@ -62,7 +69,14 @@ class Cluster:
                     key = f"bandwidth_{self.links[port].direction}"
                     changed = {key: getattr(machine, key) * factor}
                     machines[m] = replace(machines[m], **changed)
-        return replace(self, machines=tuple(machines), shared_links=tuple(shared))
+        scaled = {self.links[port].name for port in ports}
+        changes = tuple(
+            replace(c, capacity=c.capacity * factor) if c.link in scaled else c
+            for c in self.changes
+        )
+        return replace(
+            self, machines=tuple(machines), shared_links=tuple(shared), changes=changes
+        )
 
     @cached_property
     def _positions(self) -> dict[str, int]:

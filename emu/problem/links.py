@@ -17,11 +17,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from emu.problem.capacity_changes import CapacitySteps
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from emu.problem.capacity_changes import CapacityChange
     from emu.problem.machine import Machine
 
 #: Placeholders in the pattern of a route: the NICs of its source and its destination.
@@ -39,7 +42,7 @@ class Link:
     name
         Unique in its cluster; ``m0 out`` and ``m0 in`` for the NIC of machine m0.
     capacity
-        Bytes per second, positive and finite.
+        Bytes per second at time 0, positive and finite.
     machine
         Position of the machine whose NIC it is, -1 where it is no NIC.
     direction
@@ -93,7 +96,7 @@ class Links:
 
     Parameters
     ----------
-    machines, shared, routes
+    machines, shared, routes, changes
         As in `Cluster`.
 
     Attributes
@@ -106,12 +109,14 @@ class Links:
         Number of the route from zone to zone, shape (zones, zones).
     route_start, route_port
         Pattern of every route: ports, `OUT` or `IN`, flat.
+    steps
+        Capacities over time.
 
     Raises
     ------
     ValueError
         When two links have one name, a capacity is not positive and finite, or a
-        machine without a NIC needs one.
+        machine without a NIC needs one, or as `CapacitySteps`.
     ImpossibleRoute
         When a route names no link or an unknown one, crosses one twice, needs a NIC
         that is not there, or states a pair of machines that has been stated.
@@ -122,6 +127,7 @@ class Links:
         machines: Sequence[Machine],
         shared: Sequence[Link] = (),
         routes: Sequence[Route] = (),
+        changes: Sequence[CapacityChange] = (),
     ) -> None:
         nics: list[Link] = []
         self._names = [machine.name for machine in machines]
@@ -135,6 +141,8 @@ class Links:
                 ]
         self._all = (*nics, *shared)
         self._check_links(shared)
+        ports = {link.name: port for port, link in enumerate(self._all)}
+        self.steps = CapacitySteps(self.capacities, changes, ports)
         self.zone = self._zones(routes)
         zones = int(self.zone.max()) + 1
         self.route_of: NDArray[np.int64] = np.zeros((zones, zones), dtype=np.int64)
@@ -164,7 +172,7 @@ class Links:
 
     @cached_property
     def capacities(self) -> NDArray[np.float64]:
-        """Bytes per second of every link."""
+        """Bytes per second of every link at time 0; see ``steps`` for later ones."""
         return np.array([link.capacity for link in self._all], dtype=np.float64)
 
     @cached_property

@@ -82,7 +82,10 @@ class JobArrays(NamedTuple):
     routes
         What flows between every two machines cross.
     capacity
-        Bytes per second of every port.
+        Bytes per second of every port at time 0.
+    changes
+        Time, port and new capacity of every change, in the order of their times, shape
+        (changes, 3).
     taken, freed, slots
         Names of pools as numbers: the one that every task takes a slot of, and gives
         one back to, -1 for none; and the slots of every machine, -1 for unlimited,
@@ -111,6 +114,7 @@ class JobArrays(NamedTuple):
     order: Ints
     routes: Routes
     capacity: Floats
+    changes: Floats
     taken: Ints
     freed: Ints
     slots: Ints
@@ -158,6 +162,7 @@ class Layout(NamedTuple):
     in_edge: Ints
     order: Ints
     capacity: Floats
+    changes: Floats
     jobs: int
     owner: Ints
     group: Ints
@@ -203,6 +208,7 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
             links.route_port,
         ),
         links.capacities,
+        links.steps.rows,
         *pools_by_name(job, cluster),
         slowness(job, cluster),
     )
@@ -340,8 +346,7 @@ def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
         machine_of, job.slowness.shape[1], job.by_flow,
     )  # fmt: skip
     slot = np.zeros(size.size + 1, np.int64)
-    for g in range(size.size):
-        slot[g + 1] = slot[g] + size[g]
+    slot[1:] = np.cumsum(size)
     hop_start, hop = _hops(job.routes, source, destination)
     port_start, port_group = _crossings(hop_start, hop, job.capacity.size)
     takes, frees, pool_slots = _pools(job.taken, job.freed, job.slots, machine_of)
@@ -362,6 +367,7 @@ def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
         in_edge=job.in_edge,
         order=job.order,
         capacity=job.capacity,
+        changes=job.changes,
         jobs=_number_of_jobs(job),
         owner=owner,
         group=group,

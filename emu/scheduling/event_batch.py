@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from emu.scheduling import dependencies as progress
+from emu.scheduling.capacity_changes import change_capacities, next_change
 from emu.scheduling.channels import give_turns
 from emu.scheduling.compiled import compiled, inlined
 from emu.scheduling.gates import Gates, end_gates, next_gate, start_gates
@@ -219,6 +220,12 @@ def _least_end(state: State, holds: Floats, ahead: float, now: float) -> float:
     return ahead
 
 
+@inlined
+def _next(layout: Layout, state: State) -> float:
+    """Return when something happens next of which nobody has to tell."""
+    return min(next_end(state), next_gate(state), next_change(layout, state))
+
+
 @compiled
 def pass_instants(
     layout: Layout,
@@ -236,11 +243,12 @@ def pass_instants(
 ) -> tuple[int, int, float, float, float, int]:
     """Take in ends from ``taken`` on, each at its time, while there is room.
 
-    Ends, of fluids and gates too, are taken in by ``until``, and before ``ahead`` as
-    long as nothing unknown can come before them: every fluid that ended has arrived,
-    and no task began that may have ended by then. An end older than ``now`` counts as
-    now; what has one time is of one instant, and a flow that arrives before its fluid's
-    end makes none. With a negative ``taken`` the schedule begins.
+    Ends, of fluids and gates too, and changes of capacities are taken in by ``until``,
+    and before ``ahead`` as long as nothing unknown can come before them: every fluid
+    that ended has arrived, and no task began that may have ended by then. An end older
+    than ``now`` counts as now; what has one time is of one instant, and a flow that
+    arrives before its fluid's end makes none. With a negative ``taken`` the schedule
+    begins.
 
     Parameters
     ----------
@@ -253,7 +261,7 @@ def pass_instants(
     taken, count
         Ends taken in by now, and instants in ``found``.
     now, next
-        Time of the last instant, and of the next end of a fluid or a gate.
+        Time of the last instant, and of the next end of a fluid or a gate, or change.
     ahead
         What of it is left.
     how
@@ -271,15 +279,16 @@ def pass_instants(
         if begins:
             begins = False
         else:
-            at = min(end, told, next_gate(state))
+            change = next_change(layout, state)
+            at = min(end, told, next_gate(state), change)
             if at == math.inf or not (
                 at <= until
                 or (at < ahead and progress.all_known(layout, state, at * (1.0 + TIE)))
             ):
-                return taken, count, now, min(end, next_gate(state)), ahead, DONE
+                return taken, count, now, _next(layout, state), ahead, DONE
             at = max(now, at)
             instant = at * (1.0 + TIE)
-            happens = end <= instant
+            happens = end <= instant or change <= instant
             while taken < ends.time.size and ends.time[taken] <= instant:
                 if not _can_end(state, board, ends, taken):
                     return taken, count, now, end, ahead, IMPOSSIBLE
@@ -291,9 +300,9 @@ def pass_instants(
             now = at
             if end <= instant:
                 progress.end_fluids(layout, state, instant, now, 0.0)
+            change_capacities(layout, state, instant)
         changed = _decide(layout, state, volumes, gates, board, now)
         ahead = _least_end(state, holds, ahead, now)
         _note(state, volumes, gates, board, changed, found, count, now)
         count += 1
-    end = min(next_end(state), next_gate(state))
-    return taken, count, now, end, ahead, FULL
+    return taken, count, now, _next(layout, state), ahead, FULL

@@ -6,7 +6,9 @@ and weights lose it, since they may starve a flow of the longest chain.
 
 Where sources are silent, this is our reading:
 
-- Rates are computed anew whenever a flow begins or ends, and at no other time.
+- Rates are computed anew whenever a flow begins or ends, or a capacity changes that an
+  active one crosses, and at no other time. A change counts after the ends of its
+  instant, and is known to nobody before.
 - ``none`` leaves the flows to TCP, which shares the emulated NICs: max-min fair in the
   long run.
 - ``fifo``: whatever leaves a machine queues at its NIC in the order in which tasks
@@ -22,7 +24,8 @@ Where sources are silent, this is our reading:
   source, never by the order in the file. Under ``sebf_madd`` so are the flows of one
   coflow that take what its allocation left.
 - Remaining paths (``oes_cp``, ``weighted_maxmin``) use expected times and volumes, as a
-  scheduler does not know the ones to come: the means of a profile.
+  scheduler does not know the ones to come: the means of a profile, at the capacities
+  of time 0 for all that has not begun.
 - Slack is the longest remaining path over all active flows less the flow's own, at
   least one hundredth of that longest path, so that weights differ by at most 100.
 - A coflow is the active flows to one iteration of one task. The DGTP paper (section

@@ -123,7 +123,8 @@ def _allocate_by_flow(layout: Layout, state: State, now: float) -> None:
 def set_rates(layout: Layout, state: State, now: float) -> None:
     """Give every active flow its rate from ``now`` on.
 
-    Nothing happens where no flow came or went since the last call.
+    Nothing happens where no flow came or went since the last call, and no capacity
+    changed that an active one crosses.
     """
     if state.length[TOUCHED] == 0:
         return

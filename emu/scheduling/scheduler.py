@@ -240,7 +240,7 @@ class Scheduler:
 
     @property
     def next_end(self) -> float:
-        """When a flow will have been served or a gate ends, by the last `settle`."""
+        """When a flow is served, a gate ends or a capacity changes, by `settle`."""
         return self._next_end
 
     def settle(

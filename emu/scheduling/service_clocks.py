@@ -27,6 +27,15 @@ def advance(state: State, group: int, now: float) -> None:
 
 
 @inlined
+def touch(state: State, group: int) -> None:
+    """Have the rates of ``group`` computed anew."""
+    if not state.is_touched[group]:
+        state.is_touched[group] = True
+        state.touched[state.length[TOUCHED]] = group
+        state.length[TOUCHED] += 1
+
+
+@inlined
 def _count(layout: Layout, state: State, group: int, flows: int) -> None:
     """Count ``flows`` more (or fewer) active flows of ``group``; its end is unknown."""
     state.active[group] += flows
@@ -34,10 +43,7 @@ def _count(layout: Layout, state: State, group: int, flows: int) -> None:
     state.soonest[group // BLOCK] = -1.0
     for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
         state.degree[layout.hop[i]] += flows
-    if not state.is_touched[group]:
-        state.is_touched[group] = True
-        state.touched[state.length[TOUCHED]] = group
-        state.length[TOUCHED] += 1
+    touch(state, group)
 
 
 @inlined

@@ -137,12 +137,13 @@ class State(NamedTuple):
         became active at the last one; edges whose fluid ended at this instant.
     length
         Lengths of woken, waiting, begun, opened, touched, gone, queued, due, order,
-        calling.
+        calling; and how many changes of capacities have been made.
     active
         Active flows of every group.
     touched, is_touched, shared
-        Groups whose flows came or went since rates were last computed, a list and a
-        mark per group; and the active flows of every group at that time.
+        Groups whose flows came or went since rates were last computed, or over whose
+        ports the capacity changed, a list and a mark per group; and the active flows
+        of every group at that time.
     service, since, rate, finish
         Per group: bytes served to each of its flows from the time it last was empty
         until time ``since``, rate of each flow from then on, and time when its first
@@ -203,9 +204,10 @@ class State(NamedTuple):
 
 
 # Positions in State.length.
-WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED, GATES, ORDERED, CALLING = range(
-    10
-)
+(
+    WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED, GATES, ORDERED, CALLING,
+    CHANGED,
+) = range(11)  # fmt: skip
 
 
 @compiled
@@ -305,7 +307,7 @@ def new_state(layout: Layout, after: Floats, columns: int) -> State:
         begun=of_task[5],
         opened=of_edge[6],
         gone=of_edge[7],
-        length=np.zeros(10, np.int64),
+        length=np.zeros(11, np.int64),
         active=of_group[0],
         touched=of_group[1],
         is_touched=np.zeros(of_group.shape[1], np.bool_),

@@ -9,6 +9,7 @@ import numpy as np
 
 from emu.scheduling import dependencies as progress
 from emu.scheduling import heap
+from emu.scheduling.capacity_changes import change_capacities, next_change
 from emu.scheduling.channels import give_turns
 from emu.scheduling.compiled import compiled, hot, inlined
 from emu.scheduling.rate_changes import RateChanges, changed_segments, new_rate_changes
@@ -118,6 +119,7 @@ def run(
             now = min(flow_end, state.due[0]) if running > 0 else flow_end
             if now == math.inf:
                 return _checked(layout, state.ended, makespan)
+            now = min(now, next_change(layout, state))
             if step > 0.0:
                 now = step * math.ceil(now / step * (1.0 - TIE))
             if now > limit:
@@ -126,6 +128,7 @@ def run(
             if flow_end <= instant:
                 state.length[GONE] = 0
                 progress.end_fluids(layout, state, instant, now, step)
+            change_capacities(layout, state, instant)
         while running > 0 and state.due[0] <= instant:
             task = state.due_task[0]
             heap.pop(state.due, state.due_task, 0, running)

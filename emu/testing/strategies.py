@@ -13,6 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from emu.problem import (
+    CapacityChange,
     Cluster,
     Edge,
     Job,
@@ -27,6 +28,7 @@ from emu.problem import (
 
 _RATES = np.array([1.0, 2.0, 5.0, 10.0])
 _TIMES = np.array([0.0, 0.5, 1.0, 1.0, 2.0, 3.0])
+_CHANGES = np.array([0.25, 1.0, 2.0, 3.0, 5.0, 8.0, 13.0])
 _VOLUMES = np.array([0.0, 1.0, 5.0, 10.0, 10.0, 40.0])
 
 
@@ -40,6 +42,7 @@ def random_problem(
     channels: bool = False,
     latest: bool = False,
     jobs: bool = False,
+    changes: bool = False,
 ) -> tuple[Problem, Realization]:
     """Return a random problem of up to 4 machines, 8 tasks and 6 iterations.
 
@@ -59,6 +62,8 @@ def random_problem(
         Whether some edges read the newest.
     jobs
         Whether there are two jobs.
+    changes
+        Whether capacities change.
     """
     machines, tasks = int(rng.integers(1, 5)), int(rng.integers(1, 9))
     iterations = int(rng.integers(1, 7))
@@ -89,6 +94,7 @@ def random_problem(
     )
     cluster = _cluster(machines, rng, slots=slots)
     cluster = _with_links(cluster, rng) if links else cluster
+    cluster = _with_changes(cluster, rng) if changes else cluster
     placement = Placement(tuple(map(int, rng.integers(0, machines, tasks))))
     shapes = (tasks, iterations), (len(edges), iterations)
     if ties:
@@ -138,6 +144,19 @@ def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     return Cluster(tuple(machines), shared, tuple(routes))
 
 
+def _with_changes(cluster: Cluster, rng: np.random.Generator) -> Cluster:
+    """Return the cluster with up to six changes of its links, some at one time."""
+    names = [link.name for link in cluster.links]
+    drawn = {
+        (float(rng.choice(_CHANGES)), str(rng.choice(names))) for _ in range(6) if names
+    }
+    changes = tuple(
+        CapacityChange(time, name, float(rng.choice(_RATES)))
+        for time, name in sorted(drawn)
+    )
+    return replace(cluster, changes=changes)
+
+
 def problems(
     *,
     links: bool = False,
@@ -146,6 +165,7 @@ def problems(
     channels: bool = False,
     latest: bool = False,
     jobs: bool = False,
+    changes: bool = False,
 ) -> st.SearchStrategy[tuple[Problem, Realization]]:
     """Return a strategy for `random_problem`."""
     return st.builds(
@@ -158,6 +178,7 @@ def problems(
             channels=channels,
             latest=latest,
             jobs=jobs,
+            changes=changes,
         ),
         st.integers(0, 2**32 - 1),
         st.booleans(),

@@ -45,11 +45,29 @@ RULES = [name for name in RATE_POLICIES if name != "portfolio"]
 def test_driven_by_events_equals_simulated(
     policy: str, drawn: tuple[Problem, Realization]
 ) -> None:
-    problem, realization = drawn
+    assert_equal(*drawn, policy)
+
+
+@pytest.mark.parametrize("policy", RULES)
+@given(
+    drawn=problems(links=True, jobs=True, changes=True), seed=st.integers(0, 2**32 - 1)
+)
+def test_changes_of_capacities_settled_at_any_time_equal_simulated_ones(
+    policy: str, drawn: tuple[Problem, Realization], seed: int
+) -> None:
+    assert_equal(*drawn, policy, np.random.default_rng(seed))
+
+
+def assert_equal(
+    problem: Problem,
+    realization: Realization,
+    policy: str,
+    rng: np.random.Generator | None = None,
+) -> None:
     if not (realization.times > 0).all():
         realization = type(realization)(realization.times + 0.25, realization.volumes)
     schedule = simulate(problem, realization, policy)
-    coordinator = VirtualCoordinator(problem, realization, policy)
+    coordinator = VirtualCoordinator(problem, realization, policy, rng)
     coordinator.run()
     np.testing.assert_allclose(
         coordinator.task_start, schedule.task_start, rtol=1e-9, atol=1e-9

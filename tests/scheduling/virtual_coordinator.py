@@ -51,7 +51,8 @@ class Reporting:
 class VirtualCoordinator:
     """Obeys a scheduler with a virtual clock, by its decisions alone.
 
-    ``rng`` shuffles the order in which the events of one instant are told.
+    ``rng`` shuffles the order in which the events of one instant are told, and has
+    everything settled up to some times before the next one.
     """
 
     def __init__(
@@ -94,9 +95,17 @@ class VirtualCoordinator:
         """
         times = [end for end, *_ in self.running]
         times += [end for end, _ in self.flow_ends.values()]
-        if min(times, default=math.inf) == math.inf:
+        first = min(times, default=math.inf)
+        if first == math.inf:
             return self.scheduler.next_end
-        self.now = min(times)
+        changes = {change.time for change in self.problem.cluster.changes}
+        coming = [time for time in changes if self.now < time < first * (1 - 1e-12)]
+        if coming:
+            return min(coming)
+        if self.rng is not None and self.rng.random() < 0.3:
+            early = self.now + self.rng.random() * (first - self.now)
+            assert self.reporting.settle(early * (1 - 1e-9)) == []
+        self.now = first
         due = self.now * (1 + 1e-12)
         ends = [("task", *event) for event in self.running if event[0] <= due]
         ends += [

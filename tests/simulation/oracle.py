@@ -3,7 +3,7 @@
 No counters, heaps, groups or clocks: the whole history is kept as times of (task, n)
 and (edge, n), every question is answered by looking at it, and every active flow
 carries the bytes it has left. Rates are recomputed for all flows whenever the set of
-active flows has changed.
+active flows has changed, or a link that one of them crosses.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Outcome:
 
 def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
     job = problem.job
-    capacity = stated_capacities(problem)
+    changes = sorted({change.time for change in problem.cluster.changes})
     path_after = remaining_paths(problem, realization)
     out = Outcome()
     active: dict[Event, Flow] = {}
@@ -60,10 +60,17 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
             pass
         if len(out.task_end) == sum(own(problem, j) for j in range(len(job.tasks))):
             break
-        flows = list(active.values())
-        if not out.rates or set(active) != set(out.rates[-1][1]):
+        flows, capacity = list(active.values()), stated_capacities(problem, now)
+        crossed = {link for flow in flows for link in flow.hops}
+        changed = [c for c in problem.cluster.changes if c.time == now]
+        if (
+            not out.rates
+            or set(active) != set(out.rates[-1][1])
+            or {change.link for change in changed} & crossed
+        ):
             for flow in flows:
                 flow.rate = 0.0
+                flow.alone = min(capacity[p] for p in flow.hops)
             POLICIES[policy](flows, capacity)
             out.rates.append((now, {key: flow.rate for key, flow in active.items()}))
         ends = [
@@ -72,7 +79,7 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
             if event not in out.task_end
         ]
         ends += [now + f.left / f.rate for f in flows if f.rate > 0]
-        later = min(ends)
+        later = min([*ends, *(time for time in changes if time > now)])
         for flow in flows:
             flow.left -= flow.rate * (later - now)
         now = later
@@ -144,8 +151,6 @@ def _something_is_sent(
             active[e, n] = Flow(e, n + edge.lag, rank, hops, volume, volume)
             active[e, n].ready = out.flow_ready[e, n]
             active[e, n].path_after = path_after[e, n]
-            capacity = stated_capacities(problem)
-            active[e, n].alone = min(capacity[p] for p in hops)
             active[e, n].job = problem.job.tasks[edge.source].job_name
         else:
             out.flow_end[e, n] = now

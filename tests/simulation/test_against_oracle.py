@@ -70,6 +70,14 @@ def test_random_problems_with_links_own_iterations_and_two_jobs(
     assert_equal(oracle, *drawn, policy)
 
 
+@pytest.mark.parametrize("policy", RULES)
+@given(drawn=problems(links=True, changes=True, jobs=True))
+def test_random_problems_whose_capacities_change(
+    oracle: ModuleType, policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    assert_equal(oracle, *drawn, policy)
+
+
 @pytest.mark.parametrize("policy", ["oes", "maxmin", "fifo", "sebf_madd"])
 @given(drawn=problems(links=True, own=True, slots=True, latest=True))
 def test_random_problems_with_slots_and_latest_reads(
@@ -117,5 +125,6 @@ def test_a_thousand_jobs(oracle: ModuleType, policy: str) -> None:
             channels=seed % 4 == 0,
             latest=seed % 4 == 0,
             jobs=seed % 2 == 0,
+            changes=seed % 3 == 1,
         )
         assert_equal(oracle, problem, realization, policy)

@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from emu.problem import Problem
 
+#: Share of a time by which a change of that time may seem to be later.
+_ROUNDING = 1e-12
 
-def stated_capacities(problem: Problem) -> dict[str, float]:
-    """Return bytes per second of every link by its name."""
+
+def stated_capacities(problem: Problem, time: float = 0.0) -> dict[str, float]:
+    """Return bytes per second of every link by its name, from ``time`` on."""
     found = {link.name: link.capacity for link in problem.cluster.shared_links}
     for machine in problem.cluster.machines:
         found[f"{machine.name} out"] = machine.bandwidth_out
         found[f"{machine.name} in"] = machine.bandwidth_in
+    for change in sorted(problem.cluster.changes, key=lambda change: change.time):
+        if change.time <= time * (1.0 + _ROUNDING):
+            found[change.link] = change.capacity
     return found
 
 

@@ -1,0 +1,116 @@
+"""Capacities over time: a link has one, until a change gives it another."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+#: Times closer than this, relative to themselves, are one instant, as in a schedule.
+TIE = 1e-12
+
+
+@dataclass(frozen=True)
+class CapacityChange:
+    """A capacity that becomes another one.
+
+    Parameters
+    ----------
+    time
+        Seconds since the job began, positive and finite.
+    link
+        Name of the link: ``m0 out``, ``m0 in``, or that of a shared one.
+    capacity
+        Bytes per second from then on, positive and finite.
+    """
+
+    time: float
+    link: str
+    capacity: float
+
+
+class CapacitySteps:
+    """The capacity of every port as steps over time.
+
+    Parameters
+    ----------
+    start
+        Bytes per second at time 0, of every port.
+    changes
+        What becomes of them, in any order.
+    ports
+        Position of every link by its name.
+
+    Attributes
+    ----------
+    rows
+        Time, port and new capacity of every change, in the order of their times, shape
+        (changes, 3).
+
+    Raises
+    ------
+    ValueError
+        When a change is of no link, a time or a capacity is not positive and finite,
+        or two changes of a link are of one time.
+    """
+
+    def __init__(
+        self,
+        start: NDArray[np.float64],
+        changes: Sequence[CapacityChange],
+        ports: Mapping[str, int],
+    ) -> None:
+        for change in changes:
+            if change.link not in ports:
+                raise ValueError(f"no link is called {change.link}")
+            for what, value in (("time", change.time), ("capacity", change.capacity)):
+                if not (math.isfinite(value) and value > 0):
+                    raise ValueError(
+                        f"a change of {change.link}: {what} {value} is not positive "
+                        "and finite"
+                    )
+        for (link, time), count in Counter((c.link, c.time) for c in changes).items():
+            if count > 1:
+                raise ValueError(f"{link} changes {count} times at {time} s")
+        self._start = start
+        self.rows: NDArray[np.float64] = np.array(
+            sorted((c.time, ports[c.link], c.capacity) for c in changes),
+            dtype=np.float64,
+        ).reshape(-1, 3)
+
+    def of(self, port: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the times, the first of them 0, from which each capacity holds."""
+        mine = self.rows[self.rows[:, 1] == port]
+        return np.append(0.0, mine[:, 0]), np.append(self._start[port], mine[:, 2])
+
+    def at(self, time: float) -> NDArray[np.float64]:
+        """Return the capacity of every port from ``time`` on, changes of then made."""
+        capacity = self._start.copy()
+        for when, port, new in self.rows:
+            if when <= time * (1.0 + TIE):
+                capacity[int(port)] = new
+        return capacity
+
+    @property
+    def most(self) -> NDArray[np.float64]:
+        """The largest capacity that every port ever has: what bounds may count on."""
+        most = self._start.copy()
+        np.maximum.at(most, self.rows[:, 1].astype(np.int64), self.rows[:, 2])
+        return most
+
+    def carried(self, until: float) -> NDArray[np.float64]:
+        """Return the bytes that every port can carry by ``until``."""
+        carried = self._start * until
+        now = self._start.copy()
+        for when, port, new in self.rows[self.rows[:, 0] < until]:
+            carried[int(port)] += (new - now[int(port)]) * (until - when)
+            now[int(port)] = new
+        return carried
