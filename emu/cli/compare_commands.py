@@ -14,7 +14,7 @@ from emu.cli.crossover_commands import compare_as_systems
 from emu.cli.options import JsonTarget, Overrides, emit, listed
 from emu.errors import ScenarioError
 from emu.report import comparison_table, terminal
-from emu.report.job_line import job_line
+from emu.report.job_tables import job_line
 from emu.report.many_runs import runs_json, runs_table
 
 

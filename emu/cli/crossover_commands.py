@@ -14,7 +14,7 @@ from emu.errors import ScenarioError
 from emu.experiment.crossover import Values, find_crossover
 from emu.experiment.systems import compare_systems
 from emu.report import terminal
-from emu.report.system_tables import crossover_table, systems_table
+from emu.report.comparison import crossover_table, systems_table
 
 if TYPE_CHECKING:
     from pathlib import Path

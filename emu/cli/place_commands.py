@@ -22,7 +22,7 @@ from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit, seconds
 from emu.placement import resource_loads
 from emu.report import placement_table, terminal
-from emu.report.job_line import job_line
+from emu.report.job_tables import job_line
 from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:

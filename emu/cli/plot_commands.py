@@ -101,7 +101,7 @@ def plot(
     ] = None,
 ) -> None:
     """Draw runs for a paper."""
-    from emu.report.plot_window import Window  # noqa: PLC0415 - matplotlib takes 0.5 s
+    from emu.report.plot_style import Window  # noqa: PLC0415 - matplotlib takes 0.5 s
     from emu.report.plots import plot as draw  # noqa: PLC0415
 
     stated: dict[str, Any] = {"width": _inches(width)} if width else {}

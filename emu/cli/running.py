@@ -11,9 +11,9 @@ from emu.experiment.auto_scale import with_scales
 from emu.experiment.expectations import missed_expectations
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.report import terminal
+from emu.report.comparison import sharing_table
 from emu.report.html import write_report
 from emu.report.scale_tables import trial_line
-from emu.report.sharing_table import sharing_table
 from emu.report.trace import write_trace
 from emu.runs.run_directory import RunDirectory
 

@@ -12,9 +12,7 @@ from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.errors import ExpectationMissed
 from emu.experiment.expectations import missed_by_simulation
 from emu.report import flow_table, port_table, terminal
-from emu.report.job_line import job_line
-from emu.report.job_table import job_table
-from emu.report.pace_rows import pace_line
+from emu.report.job_tables import job_line, job_table, pace_line
 from emu.runs.result import flow_rows, port_rows
 from emu.runs.result_file import result_of
 from emu.scenario import load, prepare

@@ -24,7 +24,7 @@ from emu.errors import EmulatorError, ExpectationMissed
 from emu.experiment.auto_scale import with_scales
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.report import terminal
-from emu.report.sweep_table import sweep_table
+from emu.report.comparison import sweep_table
 from emu.runs.run_directory import RunDirectory
 from emu.runs.sweep_record import SweepRecord
 from emu.scenario import load, prepare
@@ -161,8 +161,8 @@ def _emulated(point: Point, runs: Path) -> Figures:
 
 def _draw(rows: list[dict[str, Any]], varied: list[str], path: Path) -> None:
     # matplotlib takes half a second to import
+    from emu.report.plot_compare import sweep_figure  # noqa: PLC0415
     from emu.report.plot_style import save, style  # noqa: PLC0415
-    from emu.report.plot_sweep import sweep_figure  # noqa: PLC0415
 
     with style(dark=False):
         save(sweep_figure(rows, varied), path)

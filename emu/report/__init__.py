@@ -3,11 +3,15 @@
 Must not know: how a schedule was made, files, the command line.
 """
 
-from emu.report.audit import audit_table
-from emu.report.comparison import Candidate, comparison_table
+from emu.report.comparison import (
+    Candidate,
+    Crossover,
+    Side,
+    SystemResult,
+    comparison_table,
+)
 from emu.report.flows import flow_table, port_table
-from emu.report.placement_table import placement_table
-from emu.report.system_tables import Crossover, Side, SystemResult
+from emu.report.job_tables import audit_table, placement_table
 from emu.report.terminal import WIDTH, terminal
 
 __all__ = [

@@ -1,13 +1,13 @@
-"""Several policies or placements of one scenario, side by side."""
+"""One scenario in several ways, side by side: policies, placements, systems, points."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from emu.report.statistics import Interval, compared, interval, paired, paired_text
+from emu.report.statistics import compared, interval, paired, paired_text
 from emu.report.terminal import plain_table
-from emu.units import format_duration
+from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,14 +38,9 @@ class Candidate:
     moves: tuple[Move, ...] = ()
 
     @property
-    def spread(self) -> Interval:
-        """Mean over the seeds, seconds, with its interval."""
-        return interval([*self.makespans.values()])
-
-    @property
     def makespan(self) -> float:
         """Mean over the seeds, seconds."""
-        return self.spread.mean
+        return interval([*self.makespans.values()]).mean
 
     def beside(self, other: Candidate) -> Candidate:
         """Return the candidate with the makespans of other seeds as well."""
@@ -64,6 +59,17 @@ class Candidate:
             "moved": self.moved,
             "moves": [asdict(move) for move in self.moves],
         }
+
+
+def _seconds(makespans: Mapping[Any, float]) -> tuple[str, str]:
+    """Return the mean and half of its interval, nothing for one value alone."""
+    found = interval([*makespans.values()])
+    half = format_duration(found.half) if found.half else ""
+    return format_duration(found.mean, 6), half
+
+
+def _change(one: Candidate | SystemResult, first: Candidate | SystemResult) -> str:
+    return paired_text(paired(one.makespans, first.makespans))
 
 
 #: Moves that are listed below the table; beyond, only their number says much.
@@ -90,20 +96,233 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
     )
     best = min((one.makespan for one in candidates), default=0.0)
     for candidate in candidates:
-        found = candidate.spread
         table.add_row(
             candidate.placement,
             candidate.policy,
-            format_duration(found.mean, 6),
-            format_duration(found.half) if found.half else "",
-            paired_text(paired(candidate.makespans, candidates[0].makespans)),
+            *_seconds(candidate.makespans),
+            _change(candidate, candidates[0]),
             f"{candidate.moved:.0%}",
             str(len(candidate.moves)),
-            style="bold" if found.mean == best else "",
+            style="bold" if candidate.makespan == best else "",
         )
     table.caption = "\n".join(
         f"{candidate.placement}: {', '.join(map(str, candidate.moves))}"
         for candidate in candidates
         if 0 < len(candidate.moves) <= _LISTED
     )
+    return table
+
+
+@dataclass(frozen=True)
+class SystemResult:
+    """What one system is simulated to take.
+
+    Parameters
+    ----------
+    makespans
+        Seconds by seed.
+    limit
+        What holds back most of the critical path, with its share; of the first seed.
+    busiest_link
+        Seconds that the bytes of the busiest link take at its capacity: what first
+        principles say of the makespan where the network is the limit.
+    """
+
+    system: str
+    makespans: Mapping[int, float]
+    limit: str
+    busiest_link: float
+
+    @property
+    def makespan(self) -> float:
+        """Mean over the seeds, seconds."""
+        return interval([*self.makespans.values()]).mean
+
+    def to_json(self, first: SystemResult) -> dict[str, Any]:
+        """Return the fields by name; ``change`` is against the first, seed by seed."""
+        return {
+            "system": self.system,
+            **compared(self.makespans, first.makespans),
+            "limit": self.limit,
+            "busiest_link": self.busiest_link,
+        }
+
+
+@dataclass(frozen=True)
+class Side:
+    """Both systems at one value of the key."""
+
+    value: Any
+    results: tuple[SystemResult, SystemResult]
+
+    @property
+    def best(self) -> str:
+        """The system that takes less time; the first where both take the same."""
+        one, other = self.results
+        return one.system if one.makespan <= other.makespan else other.system
+
+
+@dataclass(frozen=True)
+class Crossover:
+    """Where the better of two systems changes.
+
+    Parameters
+    ----------
+    below, above
+        Next to each other where the best changes between them; the ends of the range
+        where it does not.
+    estimate
+        Value where the busiest link has as much to carry in both systems, which is what
+        first principles say; None where that is nowhere in the range.
+    simulations
+        Carried out.
+    """
+
+    key: str
+    below: Side
+    above: Side
+    estimate: Any | None
+    simulations: int
+
+    @property
+    def found(self) -> bool:
+        """Whether the best changes."""
+        return self.below.best != self.above.best
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the documented form; seconds."""
+        return {
+            "key": self.key,
+            "found": self.found,
+            "estimate": self.estimate,
+            "simulations": self.simulations,
+            "sides": [
+                {
+                    "value": side.value,
+                    "best": side.best,
+                    "systems": [
+                        result.to_json(side.results[0]) for result in side.results
+                    ],
+                }
+                for side in (self.below, self.above)
+            ],
+        }
+
+
+def systems_table(results: Sequence[SystemResult]) -> Table:
+    """Return one row per system; the change is against the first, seed by seed."""
+    table = plain_table(
+        "Simulated", "system", ">makespan", ">± (95 %)", ">change", "limited by",
+        ">busiest link",
+    )  # fmt: skip
+    for result in results:
+        table.add_row(
+            result.system,
+            *_seconds(result.makespans),
+            _change(result, results[0]),
+            result.limit,
+            format_duration(result.busiest_link),
+        )
+    return table
+
+
+def crossover_table(found: Crossover) -> Table:
+    """Return both systems on both sides of a crossover, or at the ends of the range."""
+    columns = ("system", ">makespan", "limited by", ">busiest link")
+    table = plain_table(_crossing_point(found), found.key, *columns)
+    for side in (found.below, found.above):
+        for result in side.results:
+            table.add_row(
+                str(side.value),
+                result.system,
+                format_duration(result.makespan, 6),
+                result.limit,
+                format_duration(result.busiest_link),
+                style="bold" if result.system == side.best else "",
+            )
+    said = "nowhere in the range" if found.estimate is None else f"at {found.estimate}"
+    table.caption = (
+        f"first principles: the busiest link has as much to carry in both {said}; "
+        f"{found.simulations} simulations"
+    )
+    return table
+
+
+def _crossing_point(found: Crossover) -> str:
+    """Return where the better system changes, in one sentence."""
+    below, above = found.below, found.above
+    if not found.found:
+        return f"{below.best} is faster from {below.value} to {above.value}"
+    return (
+        f"{below.best} is faster up to {below.value}, {above.best} from {above.value}"
+    )
+
+
+#: Figures of emulated points, and their columns.
+_ERRORS = {"makespan_error": ">makespan error", "replay_error": ">replay error"}
+
+
+def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table:
+    """Return mean, 95 % interval and number of seeds of the makespan, best in bold.
+
+    Every combination is compared with the best, seed by seed: a difference within its
+    own 95 % interval is a tie.
+
+    Parameters
+    ----------
+    rows
+        Of a `SweepRecord`, at least one.
+    keys
+        The varied keys.
+    """
+    groups: dict[tuple[str, ...], dict[Any, Mapping[str, Any]]] = {}
+    for row in rows:
+        group = tuple(str(row["values"][key]) for key in keys)
+        groups.setdefault(group, {})[row["values"]["seed"]] = row["figures"]
+    errors = [key for key in _ERRORS if key in rows[0]["figures"]]
+    columns = [*keys, ">makespan", ">± (95 %)", ">seeds", ">against the best"]
+    table = plain_table("", *columns, *(_ERRORS[key] for key in errors))
+    makespans = {
+        group: {seed: float(figures["makespan"]) for seed, figures in found.items()}
+        for group, found in groups.items()
+    }
+    means = {group: interval([*found.values()]) for group, found in makespans.items()}
+    best = min(means, key=lambda group: means[group].mean)
+    for group, found in means.items():
+        cells = [*group, *_seconds(makespans[group]), str(found.count)]
+        beside = paired(makespans[group], makespans[best])
+        cells.append("" if group == best else paired_text(beside))
+        for key in errors:
+            mean = interval([float(f[key]) for f in groups[group].values()]).mean
+            cells.append(format_ratio(mean))
+        table.add_row(*cells, style="bold" if group == best else "")
+    return table
+
+
+def sharing_table(results: Sequence[dict[str, Any]]) -> Table:
+    """Return a row per run: its prediction, its makespan, and what TCP did."""
+    table = plain_table(
+        f"{results[0]['scenario']} on kernel NICs",
+        "sharing",
+        "rates by",
+        ">predicted",
+        ">emulated",
+        ">makespan error",
+        ">sent again",
+        ">timeouts",
+        "verdict",
+    )
+    for result in results:
+        transport = result["transport"]
+        again = transport["retransmitted"] / max(1, transport["segments"])
+        table.add_row(
+            result["sharing"],
+            result["policy"],
+            format_duration(result["predicted_makespan"], 4),
+            format_duration(result["makespan"], 4),
+            format_ratio(result["makespan_error"]),
+            f"{100 * again:.1f} %",
+            str(transport["timeouts"]),
+            str(result["verdict"]["trust"]),
+        )
     return table

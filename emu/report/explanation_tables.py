@@ -10,7 +10,7 @@ from rich.text import Text
 
 from emu.analysis.explanation import apart_rows, cause_rows, port_rows
 from emu.analysis.task_moves import pasted
-from emu.report.job_line import job_line
+from emu.report.job_tables import job_line
 from emu.report.terminal import WIDTH, plain_table
 from emu.units import format_duration, format_ratio
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from rich.text import Text
 
 from emu.report.terminal import plain_table
@@ -16,10 +15,7 @@ from emu.units import format_duration, format_rate, format_ratio, format_size
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
     from rich.table import Table
-
-    from emu.problem import Schedule
 
 
 def flow_table(rows: Sequence[Mapping[str, Any]], payloads: str = "") -> Table:
@@ -81,13 +77,3 @@ def port_table(rows: Sequence[Mapping[str, Any]]) -> Table:
             Text("█" * round(30 * min(row["used"], 1.0)), style="blue"),
         )
     return table
-
-
-def port_bytes(schedule: Schedule) -> NDArray[np.float64]:
-    """Return the bytes over every link, as in `Problem.links`."""
-    problem = schedule.problem
-    total = np.zeros_like(problem.capacities)
-    sent = np.nansum(schedule.flow_bytes, axis=1)
-    for hops, volume in zip(problem.hops, sent.tolist(), strict=True):
-        total[list(hops)] += volume
-    return total

@@ -6,13 +6,14 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
-from rich.table import Table
 
-from emu.report.terminal import plain_table
+from emu.report.terminal import figures_table, plain_table
 from emu.units import format_duration, format_rate, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from rich.table import Table
 
 #: From nothing to a full NIC.
 _LEVELS = " ▁▂▃▄▅▆▇█"
@@ -24,10 +25,7 @@ def lab_tables(result: dict[str, Any]) -> Group:
 
 
 def _tables(result: dict[str, Any]) -> Iterator[Table]:
-    head = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    head.add_column(style="dim")
-    head.add_column(justify="right", style="bold")
-    head.add_column()
+    head = figures_table()
     seconds = format_duration(result["wall_seconds"])
     head.add_row("wall time", seconds, "real time: nothing is dilated")
     if shared := result.get("crossed", {}).get("shared_queues"):

@@ -12,13 +12,13 @@ from emu.analysis.what_if import edge_kind
 from emu.errors import DataError
 from emu.report.plot_style import (
     COLOURS,
+    Window,
     colours,
     legend_above,
     new_figure,
     palette,
     time_axis,
 )
-from emu.report.plot_window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,11 +31,10 @@ if TYPE_CHECKING:
     from emu.runs.recorded_run import RecordedRun
 
 
-_WHOLE = Window()
 _FEW = 300  # steps of a curve up to which each is marked
 
 
-def ports(schedule: Schedule, window: Window = _WHOLE) -> Figure:
+def ports(schedule: Schedule, window: Window) -> Figure:
     """Return the rate of every port over time against its capacity (Fig. 5).
 
     Assigned rates where the schedule holds them, else the mean rates of what moved.
@@ -100,9 +99,7 @@ def _rate_unit(largest: float) -> tuple[float, str]:
     return 1.0, "B/s"
 
 
-def loss(
-    runs: Sequence[RecordedRun], labels: Sequence[str], window: Window = _WHOLE
-) -> Figure:
+def loss(runs: Sequence[RecordedRun], labels: Sequence[str], window: Window) -> Figure:
     """Return the training loss, and accuracy where known (Fig. 4).
 
     Each against emulated time, and against steps: a method may need more of these and
@@ -161,7 +158,7 @@ def _curve(training: pd.DataFrame, figure: str) -> NDArray[np.float64]:
     return np.column_stack([grouped["time"].max(), grouped["value"].mean()])
 
 
-def cdf(schedules: dict[str, Schedule], window: Window = _WHOLE) -> Figure:
+def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
     """Return the distribution of how long flows take, per kind of flow.
 
     Parameters

@@ -10,8 +10,7 @@ from matplotlib.patches import Patch
 
 from emu.analysis.critical_path import Cause, critical_path
 from emu.report.lane_packing import pack_lanes
-from emu.report.plot_style import colours, ink, new_figure, time_axis
-from emu.report.plot_window import Window
+from emu.report.plot_style import Window, colours, ink, new_figure, time_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,10 +21,9 @@ if TYPE_CHECKING:
 
 _ROW = 0.13  # inches; 23 tasks and 8 ports twice fill a page
 _FILLED = 0.8  # part of a row that its bars take
-_WHOLE = Window()
 
 
-def gantt(schedules: dict[str, Schedule], window: Window = _WHOLE) -> Figure:
+def gantt(schedules: dict[str, Schedule], window: Window) -> Figure:
     """Return a panel per schedule, one below the other, on one time axis.
 
     Parameters

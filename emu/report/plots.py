@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from emu.errors import DataError
 from emu.report import plot_compare, plot_curves, plot_gantt, plot_style
 from emu.report.many_runs import labels, makespans, schedules_of
-from emu.report.plot_window import Window
+from emu.report.plot_style import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from emu.analysis.optimality_gap import optimality_line
 from emu.report.explanation_tables import difference
 from emu.report.flows import flow_table, payload_line, port_table
-from emu.report.pace_rows import pace_rows
+from emu.report.job_tables import pace_rows
 from emu.report.scale_tables import chosen_row
-from emu.report.terminal import plain_table
+from emu.report.terminal import figures_table, plain_table
 from emu.units import format_duration, format_ratio, format_size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
 
 def run_tables(result: dict[str, Any]) -> RenderableType:
@@ -41,10 +41,7 @@ def run_tables(result: dict[str, Any]) -> RenderableType:
 
 def headline(result: dict[str, Any]) -> Table:
     """Return the numbers that the run was for."""
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(style="dim")
-    table.add_column(justify="right", style="bold")
-    table.add_column()
+    table = figures_table()
     title = (
         f"{result['iterations']} iterations, credit window "
         f"{result.get('credit_window', 'unknown')}, {result['processes']} processes, "

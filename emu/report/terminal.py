@@ -42,6 +42,15 @@ class _Literal(Console):
         return super().render_str(for_terminal(text), **options)
 
 
+def figures_table() -> Table:
+    """Return an empty table of what, how much, and a remark."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column(justify="right", style="bold")
+    table.add_column()
+    return table
+
+
 def plain_table(title: str, *columns: str) -> Table:
     """Return an empty table; columns that start with ``>`` are aligned to the right."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None)

@@ -9,7 +9,7 @@ from emu.cli import app
 from emu.cli.running import overrides_of
 from emu.errors import ScenarioError
 from emu.report import terminal
-from emu.report.sharing_table import sharing_table
+from emu.report.comparison import sharing_table
 
 
 def test_every_kind_of_sharing_is_a_run_under_the_policy_that_it_carries_out() -> None:

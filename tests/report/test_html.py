@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 from emu.analysis.explanation import explain
 from emu.analysis.link_rates import assigned_rates
 from emu.errors import DataError
-from emu.report.html import explained, report_page, write_report
+from emu.report.html import report_page, sections, write_report
 from emu.report.html.chart_data import moved_rates, thinned, training_data
 from emu.report.lane_packing import pack_lanes
 from emu.runs.recorded_run import load_run, with_rates
@@ -112,7 +112,7 @@ def test_what_would_help_is_what_explain_says(tmp_path: Path) -> None:
     first = explanation.improvements[0]
     assert first.gain > 0
     rows = section_of(report_page(run), "helps").split("<tr>")[2:]
-    assert len(rows) == explained.SHOWN
+    assert len(rows) == sections.SHOWN
     assert first.change.what in html.unescape(rows[0])
     assert format_duration(first.makespan, 6) in rows[0]
 
@@ -121,7 +121,7 @@ def test_a_run_of_many_flows_is_not_simulated_for_what_would_help(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, result = write_run(tmp_path)
-    monkeypatch.setattr(explained, "MOST_FLOWS", len(result["flows"]) - 1)
+    monkeypatch.setattr(sections, "MOST_FLOWS", len(result["flows"]) - 1)
     helps = section_of(report_page(run), "helps")
     assert f"Not looked for: the run has {len(result['flows'])} flows" in helps
     assert "<table>" not in helps

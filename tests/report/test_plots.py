@@ -9,7 +9,7 @@ import pytest
 
 import emu
 from emu.errors import DataError
-from emu.report.plot_window import Window
+from emu.report.plot_style import Window
 from emu.report.plots import FIGURES, plot
 from emu.report.statistics import interval, paired, paired_text
 from tests.report.recorded import write_run

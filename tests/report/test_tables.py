@@ -26,8 +26,8 @@ from emu.report import (
     port_table,
     terminal,
 )
-from emu.report.placement_table import ranges
-from emu.report.sweep_table import sweep_table
+from emu.report.comparison import sweep_table
+from emu.report.job_tables import ranges
 from emu.runs.result import flow_rows, port_rows
 from emu.simulation import simulate
 

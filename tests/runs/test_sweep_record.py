@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from emu.errors import DataError
+from emu.report.plot_compare import sweep_figure
 from emu.report.plot_style import save, style
-from emu.report.plot_sweep import sweep_figure
 from emu.runs.sweep_record import SweepRecord
 from tests.report.test_plots import groups, texts
 

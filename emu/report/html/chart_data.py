@@ -34,11 +34,8 @@ def chart_data(run: RecordedRun) -> dict[str, Any]:
     float32 for times (7 digits, less than a pixel), uint16 and uint32 for positions.
     """
     problem = run.problem
-    runs = [
-        run_bars(name, schedule)
-        for name, schedule in (("emulated", run.emulated), ("simulated", run.simulated))
-        if schedule is not None
-    ]
+    made = {"emulated": run.emulated, "simulated": run.simulated}
+    runs = [run_bars(name, one) for name, one in made.items() if one is not None]
     return {
         "iterations": problem.job.iterations,
         "machines": [machine.name for machine in problem.cluster.machines],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from emu.atomic_file import write_atomic
 from emu.errors import DataError
 from emu.report.flows import port_table
-from emu.report.html import explained, sections
+from emu.report.html import sections
 from emu.report.html.chart_data import chart_data, training_data
 from emu.report.html.lab_page import lab_parts
 from emu.report.html.markup import chart, section, table
@@ -116,16 +116,16 @@ def _body(
     reasons = part("verdict", lambda: sections.verdict_reasons(result.get("verdict")))
     parts.append(section("doubt", "How far this run can be believed", reasons))
     if data["runs"]:
-        moves = part("schedule", lambda: explained.which_task(recorded))
+        moves = part("schedule", lambda: sections.which_task(recorded))
         parts.append(section("moves", "Which task should move?", moves, note=_MOVES))
         parts.append(chart("gantt", "What ran when, and what travelled", _GANTT))
     if recorded is not None and data["runs"]:
         chain = part("critical path", lambda: sections.chain_table(recorded))
         parts.append(section("why", "Why this long", chain, note=_WHY))
-        helps = part("schedule", lambda: explained.would_help(recorded))
+        helps = part("schedule", lambda: sections.would_help(recorded))
         parts.append(section("helps", "What would help", helps, note=_HELPS))
-        apart = part("schedule", lambda: explained.parted(recorded))
-        apart += part("error budget", lambda: explained.budget(result))
+        apart = part("schedule", lambda: sections.parted(recorded))
+        apart += part("error budget", lambda: sections.budget(result))
         parts.append(section("apart", _PARTED, apart, note=_APART))
         parts.append(chart("ports", "Rate through every NIC and link", _PORTS))
     if data["training"]:

@@ -7,18 +7,33 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from emu.analysis.critical_path import Cause, critical_path
+from emu.analysis.divergence import divergences
+from emu.analysis.optimality_gap import placement_gap, placement_line
+from emu.analysis.task_moves import task_moves
+from emu.analysis.what_if import Change, changes_of, rank
+from emu.analysis.what_if_placement import placement_changes
 from emu.placement import resource_loads
-from emu.report.flows import flow_table, payload_line, port_bytes
+from emu.report.explanation_tables import (
+    apart,
+    improvements,
+    moves_table,
+    placement_text,
+)
+from emu.report.flows import flow_table, payload_line
 from emu.report.html.markup import figure, meter, table
-from emu.report.pace_rows import pace_rows
-from emu.report.run_tables import flow_ends_note, times_note
+from emu.report.job_tables import load_words, pace_rows
+from emu.report.many_runs import schedules_of
+from emu.report.run_tables import budget_table, flow_ends_note, times_note
 from emu.report.terminal import plain_table
-from emu.units import format_duration, format_rate, format_ratio, format_size
+from emu.runs.result import port_rows
+from emu.simulation import makespan
+from emu.units import format_duration, format_rate, format_ratio
 
 if TYPE_CHECKING:
     from emu.analysis.critical_path import Link
     from emu.problem import Problem, Schedule
     from emu.runs.recorded_run import RecordedRun
+
 
 _DIGITS = 6
 
@@ -73,23 +88,19 @@ def verdict_reasons(verdict: dict[str, Any] | None) -> str:
 
 def chain_table(run: RecordedRun) -> str:
     """Return what the critical path spent its time on, emulated beside simulated."""
-    schedules = [
-        (name, schedule)
-        for name, schedule in (("emulated", run.emulated), ("simulated", run.simulated))
-        if schedule is not None
-    ]
+    schedules = schedules_of(run)
     sums = [
         critical_path(schedule).sums(lambda link: cause_of(run.problem, link))
-        for _, schedule in schedules
+        for schedule in schedules.values()
     ]
     causes = dict.fromkeys(cause for one in sums for cause in one)
     if not causes:
         return ""
-    shown = plain_table("", "cause", *(f">{name}" for name, _ in schedules))
+    shown = plain_table("", "cause", *(f">{name}" for name in schedules))
     for cause in causes:
         spent = [
             _seconds(one.get(cause, 0.0), made.makespan)
-            for one, (_, made) in zip(sums, schedules, strict=True)
+            for one, made in zip(sums, schedules.values(), strict=True)
         ]
         shown.add_row(cause, *spent)
     total = (f"{math.fsum(one.values()):.4f} s" for one in sums)
@@ -141,7 +152,7 @@ def cause_of(problem: Problem, link: Link) -> str:
 def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
     """Return a card per machine: tasks, resources, and the mean use of its NIC."""
     loads = resource_loads(problem.job, problem.cluster, problem.placement)
-    through = None if schedule is None else port_bytes(schedule)
+    through = [] if schedule is None else port_rows(schedule)
     cards = []
     for position, machine in enumerate(problem.cluster.machines):
         members = [
@@ -156,21 +167,16 @@ def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
             for task in members
         )
         meters = [
-            meter(load.resource, load.fraction, _load(load.resource, load))
+            meter(
+                load.resource, load.fraction, load_words(load, " of ", " of no limit")
+            )
             for load in loads
             if load.machine == machine.name and (load.used or load.fraction)
         ]
-        if schedule is not None and through is not None and schedule.makespan:
-            for port in problem.links.of_machine(position):
-                link = problem.links[port]
-                used = float(through[port]) / link.capacity / schedule.makespan
-                meters.append(
-                    meter(
-                        f"NIC {link.direction}",
-                        used,
-                        f"{used:.0%} of {format_rate(link.capacity)}",
-                    )
-                )
+        for port in problem.links.of_machine(position) if through else ():
+            link, used = problem.links[port], through[port]["used"]
+            said = f"{used:.0%} of {format_rate(link.capacity)}"
+            meters.append(meter(f"NIC {link.direction}", used, said))
         cards.append(
             f"<div class=card><h3>{escape(machine.name)}</h3>"
             f"<div class=chips>{chips}</div>{''.join(meters)}</div>"
@@ -178,14 +184,86 @@ def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
     return f"<div class=cards>{''.join(cards)}</div>"
 
 
-def _load(resource: str, load: Any) -> str:
-    shown = format_size if resource == "memory" else "{:g}".format
-    capacity = "no limit" if math.isinf(load.capacity) else shown(load.capacity)
-    return f"{shown(load.used)} of {capacity}"
-
-
 def edges_section(result: dict[str, Any]) -> str:
     """Return what crossed the network: per kind of payload, and per kind of edge."""
     said = payload_line(result.get("payloads", {}))
     line = f"<p class=remark>{escape(said)}.</p>" if said else ""
     return line + table(flow_table(result["edges"]))
+
+
+#: Flows between machines above which the page does not look for what would help.
+MOST_FLOWS = 30_000
+#: How long a report looks for a lower bound over all placements.
+BOUND_SECONDS = 2.0
+#: Improvements that are shown; ``emu explain`` has all.
+SHOWN = 10
+
+
+def which_task(run: RecordedRun | None) -> str:
+    """Return the moves and swaps of single tasks that help, and the best placement.
+
+    Empty without a run, and where simulating takes too long.
+
+    Raises
+    ------
+    DataError
+        When no schedule of the run could be read.
+    """
+    if run is None or len(run.best.flows()) > MOST_FLOWS:
+        return ""
+    base = Change("", "as it is", run.best.problem, run.realization, run.policy)
+    moves = task_moves(base)
+    length = makespan(base.problem, base.realization, base.policy)
+    helping = moves.helping(length)
+    gap = placement_gap(base.problem, base.realization, length, seconds=BOUND_SECONDS)
+    left = f"<p>{escape(placement_line(gap))}.</p>"
+    if not helping:
+        said = f"None of {len(moves.found)} moves and swaps of single tasks helps."
+        return f"<p>{said}</p>{left}"
+    text = escape(placement_text(helping[0].problem))
+    return (
+        table(moves_table(helping[:SHOWN], length))
+        + "<details><summary>The placement after the first one</summary>"
+        + f"<pre>{text}</pre></details>"
+        + left
+    )
+
+
+def would_help(run: RecordedRun) -> str:
+    """Return the changes that shorten the run most, each simulated; or why not.
+
+    Raises
+    ------
+    DataError
+        When no schedule of the run could be read.
+    """
+    flows = len(run.best.flows())
+    if flows > MOST_FLOWS:
+        return (
+            f"<p>Not looked for: the run has {flows:,} flows, more than {MOST_FLOWS:,}."
+            " <code>emu explain</code> takes the time it needs.</p>"
+        )
+    base = Change("", "as it is", run.best.problem, run.realization, run.policy)
+    chain = critical_path(run.best)
+    found = rank(base, [*changes_of(base, chain), *placement_changes(base)])
+    makespan = found[0].makespan + found[0].gain if found else 0.0
+    shown = improvements(found, makespan, SHOWN)
+    return table(shown) if shown.row_count else "<p>Nothing that was tried.</p>"
+
+
+def parted(run: RecordedRun) -> str:
+    """Return emulated minus simulated along the emulated chain, by cause and sum.
+
+    Empty when one of the two is missing.
+    """
+    if run.emulated is None or run.simulated is None:
+        return ""
+    parts = divergences(run.emulated, run.simulated)
+    return table(apart(run.emulated, run.simulated, parts))
+
+
+def budget(result: dict[str, Any]) -> str:
+    """Return the error budget of result.json, what the host added; empty without."""
+    if not any(result.get("error_budget", {}).values()):
+        return ""
+    return table(budget_table(result))

@@ -1,0 +1,138 @@
+"""A job in words and tables: how fast it is, where it stands, what an audit says."""
+
+from __future__ import annotations
+
+import math
+import re
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from emu.placement import resource_loads
+from emu.report.terminal import plain_table
+from emu.units import format_duration, format_rate, format_size
+from emu.workloads import window_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from rich.table import Table
+
+    from emu.analysis.job_times import JobTime
+    from emu.analysis.violation import AuditReport
+    from emu.placement import ResourceLoad
+    from emu.problem import Job, Problem
+
+
+def job_line(job: Job, policy: str = "") -> str:
+    """Return iterations, credit window, and how many tasks are pinned.
+
+    Parameters
+    ----------
+    policy
+        Rate policy, where one alone is meant.
+    """
+    window = window_of(job) or "unlimited"
+    parts = [f"{job.iterations} iterations", f"credit window {window}"]
+    pins = sum(task.pinned is not None for task in job.tasks)
+    if pins:
+        parts.append(f"{pins} of {len(job.tasks)} tasks pinned")
+    return ", ".join([*parts, *([f"rates by {policy}"] if policy else [])])
+
+
+def pace_rows(pace: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return (what, how much, of what); ``pace`` is that of result.json, or empty."""
+    if not pace:
+        return []
+    seconds, samples = pace["iteration_seconds"], pace["samples_per_second"]
+    rows = [("iteration time", format_duration(seconds), "mean between their ends")]
+    if samples is not None:
+        rows.append(("samples", f"{samples:,.4g} per s", "seeds of all samplers"))
+    if pace["busy"] is not None:
+        note = "of the makespan, the mean over workers"
+        rows.append(("workers busy", f"{pace['busy']:.0%}", note))
+    shares = [f"{name} {share:.0%}" for name, share in pace["critical_path"].items()]
+    if shares:
+        rows.append(("critical path", shares[0], ", ".join(shares[1:])))
+    return rows
+
+
+def pace_line(pace: Mapping[str, Any]) -> str:
+    """Return the same in one line; empty where nothing is known."""
+    said = [
+        f"{what} {value}{f', {note}' if what == 'critical path' and note else ''}"
+        for what, value, note in pace_rows(pace)
+    ]
+    return ", ".join(said)
+
+
+def job_table(jobs: Iterable[JobTime]) -> Table:
+    """Return a row per job."""
+    columns = (">released", ">ended", ">took", ">alone", ">slowdown")
+    table = plain_table("Jobs", "job", *columns)
+    for one in jobs:
+        seconds = (one.release, one.end, one.seconds, one.alone)
+        shown = [format_duration(value, 4) for value in seconds]
+        table.add_row(one.job, *shown, f"{one.slowdown:.3f}")
+    return table
+
+
+def placement_table(problem: Problem) -> Table:
+    """Return one row per machine: NIC, used/capacity of every resource, processes."""
+    job, cluster = problem.job, problem.cluster
+    loads = resource_loads(job, cluster, problem.placement)
+    resources = sorted({load.resource for load in loads})
+    table = plain_table(
+        "Placement", "machine", ">NIC", *(f">{name}" for name in resources), "processes"
+    )
+    for position, machine in enumerate(cluster.machines):
+        of_machine = {
+            load.resource: load_words(load, "/", "")
+            for load in loads
+            if load.machine == machine.name
+        }
+        nic = format_rate(machine.bandwidth_out) if machine.has_nic else "none"
+        if machine.bandwidth_in != machine.bandwidth_out:
+            nic = f"{format_rate(machine.bandwidth_in)} in, {nic} out"
+        names = [
+            process
+            for process, members in job.units.items()
+            if problem.placement.machine_of[members[0]] == position
+        ]
+        loads_shown = (of_machine[name] for name in resources)
+        table.add_row(machine.name, nic, *loads_shown, " ".join(ranges(names)))
+    return table
+
+
+def load_words(load: ResourceLoad, between: str, without: str) -> str:
+    """Return what is used of a resource, ``between``, and how much there is at most."""
+    amount = format_size if load.resource == "memory" else "{:g}".format
+    most = without if math.isinf(load.capacity) else between + amount(load.capacity)
+    return amount(load.used) + most
+
+
+def ranges(names: Sequence[str]) -> list[str]:
+    """Return ``names`` with runs of numbers joined: s0 s1 s2 w1 -> s0-2 w1."""
+    shown: list[str] = []
+
+    def run(item: tuple[int, str]) -> tuple[str, int]:
+        match = re.fullmatch(r"(.*?)(\d+)", item[1])
+        if match is None:
+            return item[1], 0
+        return match[1], int(match[2]) - item[0]
+
+    for _, members in groupby(enumerate(names), key=run):
+        first, *rest = [name for _, name in members]
+        number = re.search(r"\d+$", rest[-1]) if rest else None
+        shown.append(f"{first}-{number[0]}" if number else first)
+    return shown
+
+
+def audit_table(report: AuditReport) -> Table:
+    """Return one row per constraint: comparisons, violations, the first of them."""
+    table = plain_table("Audit", "constraint", ">checked", ">broken", "first")
+    for name, checked in report.checked.items():
+        parts = name.split(",")
+        broken = [v for v in report.violations if v.constraint in parts]
+        first = str(broken[0]) if broken else ""
+        table.add_row(name, f"{checked:,}", f"{len(broken):,}", first)
+    return table
