@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.analysis import audit_stated
-from emu.analysis.channel_use import channel_faults
 from emu.analysis.link_load import fluid_bytes, peak_loads, pieces, worst_interval
-from emu.analysis.read_faults import newest_reads
-from emu.analysis.slot_use import slot_faults
+from emu.analysis.shared_use import channel_faults, newest_reads, slot_faults
 from emu.analysis.violation import (
     AuditReport,
     Findings,
     Violation,
     flow_name,
-    shared_findings,
     task_name,
 )
 
@@ -93,7 +90,7 @@ def audit(
     """
     if not (tolerance >= 0 and relative >= 0):
         raise ValueError(f"tolerances {tolerance} and {relative} must not be negative")
-    rates = schedule.rates
+    rates, problem, job = schedule.rates, schedule.problem, schedule.problem.job
     schedule = audit_stated.sound(schedule)  # what is no rate is named, and left out
     auditor = _Auditor(schedule, tolerance, relative, at_once)
     auditor.check_shapes(times, least_times, volumes)
@@ -119,8 +116,8 @@ def audit(
         ),
         "(13),(14)": tuple(auditor.port_capacity()),
         "(15)": tuple(audit_stated.makespan_of(schedule, makespan, tolerance)),
-        "slots": (auditor.slots(),),
-        "channels": (auditor.channels(),),
+        "slots": ((len(problem.pools), [*slot_faults(schedule, tolerance)]),),
+        "channels": ((len(job.channels), [*channel_faults(schedule, tolerance)]),),
         "reads": (newest_reads(schedule, tolerance),),
     }
     found: list[Violation] = []
@@ -281,16 +278,6 @@ class _Auditor:
             else self._over_at_every_instant(self._pieces)
         )
         yield len(self._problem.capacities), over
-
-    def slots(self) -> Findings:
-        """No more slots are held than there are, and nobody is overtaken."""
-        faults = slot_faults(self._schedule, self._tolerance)
-        return shared_findings("slots", self._problem.pools, faults)
-
-    def channels(self) -> Findings:
-        """Flows of a channel go one after the other, as they got ready."""
-        faults = channel_faults(self._schedule, self._tolerance)
-        return shared_findings("channels", self._job.channels, faults)
 
     def _over_at_every_instant(self, of: Pieces) -> Iterator[Violation]:
         peaks = peak_loads(of, self._tolerance)

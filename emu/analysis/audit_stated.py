@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.analysis.violation import Findings, Violation, flow_name, task_name
-from emu.problem import RateHistory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from emu.problem import Job, Schedule
+    from emu.problem import Job, RateHistory, Schedule
 
     Floats = NDArray[np.float64]
 
@@ -40,27 +39,15 @@ def impossible_values(schedule: Schedule) -> Iterator[Findings]:
         bad = sent & remote[:, None] & ~(np.isfinite(values) & (values >= 0))
         if column == "end":  # what was not sent is named by its own sentence
             bad &= ~np.isnan(values)
-        found = [
-            Violation(
-                constraint,
-                flow_name(job, e, n),
-                1,
-                "values",
-                f"{flow_name(job, e, n)} has {values[e, n]} as its {column}",
-            )
-            for e, n in np.argwhere(bad).tolist()
-        ]
-        extra = np.argwhere(~sent & np.isfinite(values)).tolist()
-        found += [
-            Violation(
-                constraint,
-                flow_name(job, e, n),
-                1,
-                "iterations",
-                f"{flow_name(job, e, n)} is not to be sent and has a {column}",
-            )
-            for e, n in extra
-        ]
+        found = []
+        for e, n in np.argwhere(bad).tolist():
+            name = flow_name(job, e, n)
+            sentence = f"{name} has {values[e, n]} as its {column}"
+            found.append(Violation(constraint, name, 1, "values", sentence))
+        for e, n in np.argwhere(~sent & np.isfinite(values)).tolist():
+            name = flow_name(job, e, n)
+            sentence = f"{name} is not to be sent and has a {column}"
+            found.append(Violation(constraint, name, 1, "iterations", sentence))
         yield values.size, found
 
 
@@ -82,28 +69,17 @@ def task_times(
     """
     job = schedule.problem.job
     took = schedule.task_end - schedule.task_start
-    rounding = _ROUNDING * np.abs(schedule.task_end)
-    for stated, slack, words in (
-        (exact, tolerance + rounding, "takes"),
-        (least, tolerance + rounding, "takes less than its time:"),
-    ):
+    slack = tolerance + _ROUNDING * np.abs(schedule.task_end)
+    for stated, words in ((exact, "takes"), (least, "takes less than its time:")):
         if stated is None:
             continue
         off = np.abs(took - stated) if stated is exact else stated - took
-        yield (
-            took.size,
-            [
-                Violation(
-                    "(6)",
-                    task_name(job, j, n),
-                    float(off[j, n]),
-                    "s",
-                    f"{task_name(job, j, n)} {words} {took[j, n]:g} of "
-                    f"{stated[j, n]:g} s",
-                )
-                for j, n in np.argwhere(off > slack).tolist()
-            ],
-        )
+        found = []
+        for j, n in np.argwhere(off > slack).tolist():
+            name = task_name(job, j, n)
+            sentence = f"{name} {words} {took[j, n]:g} of {stated[j, n]:g} s"
+            found.append(Violation("(6)", name, float(off[j, n]), "s", sentence))
+        yield took.size, found
 
 
 def readiness(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
@@ -118,19 +94,13 @@ def readiness(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
         (np.abs(ready - ended), "is not ready when its source ended"),
         (ready - start, "started before it was ready"),
     ):
-        yield (
-            ready.size,
-            [
-                Violation(
-                    "(7)",
-                    flow_name(job, e, n),
-                    float(off[e, n]),
-                    "s",
-                    f"{flow_name(job, e, n)} {words}",
-                )
-                for e, n in np.argwhere(off > slack).tolist()
-            ],
-        )
+        found = []
+        for e, n in np.argwhere(off > slack).tolist():
+            name = flow_name(job, e, n)
+            found.append(
+                Violation("(7)", name, float(off[e, n]), "s", f"{name} {words}")
+            )
+        yield ready.size, found
 
 
 def rate_rows(
@@ -147,21 +117,14 @@ def rate_rows(
         return
     job = schedule.problem.job
     edge, iteration, rate = rates.edge, rates.iteration, rates.rate
-    bad = ~_sound(job, rates)
-    yield (
-        rate.size,
-        [
-            Violation(
-                "(12)",
-                f"rate {i}",
-                1,
-                "values",
-                f"rate {i} is {rate[i]:g} B/s at {rates.time[i]:g} s of edge "
-                f"{edge[i]}, iteration {iteration[i]}",
-            )
-            for i in np.flatnonzero(bad).tolist()
-        ],
-    )
+    found = []
+    for i in np.flatnonzero(~_sound(job, rates)).tolist():
+        sentence = (
+            f"rate {i} is {rate[i]:g} B/s at {rates.time[i]:g} s of edge {edge[i]}, "
+            f"iteration {iteration[i]}"
+        )
+        found.append(Violation("(12)", f"rate {i}", 1, "values", sentence))
+    yield rate.size, found
     yield from _misplaced(schedule, schedule.rates, tolerance)
 
 
@@ -183,20 +146,12 @@ def _misplaced(
         (np.where(remote[edge] & ~np.isnan(end), 0.0, np.inf), "and is not sent"),
         (back, "in a row that is not in the order of time"),
     ):
-        yield (
-            time.size,
-            [
-                Violation(
-                    "(12)",
-                    flow_name(job, int(edge[i]), int(iteration[i])),
-                    float(off[i]),
-                    "s",
-                    f"{flow_name(job, int(edge[i]), int(iteration[i]))} has a rate "
-                    f"{words}, at {time[i]:g} s",
-                )
-                for i in np.flatnonzero(off > slack).tolist()
-            ],
-        )
+        found = []
+        for i in np.flatnonzero(off > slack).tolist():
+            name = flow_name(job, int(edge[i]), int(iteration[i]))
+            sentence = f"{name} has a rate {words}, at {time[i]:g} s"
+            found.append(Violation("(12)", name, float(off[i]), "s", sentence))
+        yield time.size, found
 
 
 def sound(schedule: Schedule) -> Schedule:
@@ -204,15 +159,7 @@ def sound(schedule: Schedule) -> Schedule:
     rates = schedule.rates
     if rates is None or (kept := _sound(schedule.problem.job, rates)).all():
         return schedule
-    return replace(
-        schedule,
-        rates=RateHistory(
-            rates.time[kept],
-            rates.edge[kept],
-            rates.iteration[kept],
-            rates.rate[kept],
-        ),
-    )
+    return replace(schedule, rates=rates.rows(kept))
 
 
 def _sound(job: Job, rates: RateHistory) -> NDArray[np.bool_]:
@@ -231,20 +178,13 @@ def first_stores(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
         for j, task in enumerate(job.tasks)
         if task.kind == "graph_store" and j not in waiting
     ]
-    late = schedule.task_start[stores, 0]
-    yield (
-        len(stores),
-        [
-            Violation(
-                "(5)",
-                task_name(job, stores[i], 0),
-                float(late[i]),
-                "s",
-                f"{task_name(job, stores[i], 0)} started after the run began",
-            )
-            for i in np.flatnonzero(late > tolerance).tolist()
-        ],
-    )
+    found = []
+    for j in stores:
+        late, name = float(schedule.task_start[j, 0]), task_name(job, j, 0)
+        if late > tolerance:
+            sentence = f"{name} started after the run began"
+            found.append(Violation("(5)", name, late, "s", sentence))
+    yield len(stores), found
 
 
 def makespan_of(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from emu.analysis.link_contention import LinkContention
+from emu.analysis.link_rates import LinkContention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,6 +118,15 @@ class _Part:
     wanted: float = math.inf
 
 
+def span(made: Schedule, part: Link | _Part) -> tuple[float, float]:
+    """Return when the task or flow of ``part`` began and ended in a schedule."""
+    if part.edge >= 0:
+        at = part.edge, part.iteration
+        return float(made.flow_start[at]), float(made.flow_end[at])
+    at = part.task, part.iteration
+    return float(made.task_start[at]), float(made.task_end[at])
+
+
 def critical_path(schedule: Schedule) -> CriticalPath:
     """Return the critical path of ``schedule``, simulated or emulated."""
     return CriticalPath(tuple(_Walk(schedule).links())[::-1])
@@ -145,7 +154,7 @@ class _Walk:
         part: _Part | None = after
         cursor = self._schedule.makespan
         while part is not None:
-            start, end = self._span(part)
+            start, end = span(self._schedule, part)
             if cursor - end > self._same:
                 yield _gap(after, end, cursor)
                 cursor = end
@@ -155,14 +164,6 @@ class _Walk:
             part = self._before(part)
         if cursor > self._same:
             yield _gap(after, 0.0, cursor)
-
-    def _span(self, part: _Part) -> tuple[float, float]:
-        made = self._schedule
-        if part.edge >= 0:
-            at = part.edge, part.iteration
-            return float(made.flow_start[at]), float(made.flow_end[at])
-        at = part.task, part.iteration
-        return float(made.task_start[at]), float(made.task_end[at])
 
     def _split(self, part: _Part, start: float, end: float) -> Iterator[Link]:
         """Yield the later, waited-for piece of a part, then the piece before it."""

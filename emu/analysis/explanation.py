@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from emu.analysis.critical_path import Cause, critical_path
-from emu.analysis.divergence import ELSEWHERE, divergences
+from emu.analysis.error_budget import ELSEWHERE, divergences
 from emu.analysis.task_moves import NO_MOVES, task_moves
-from emu.analysis.what_if import Change, changes_of, edge_kind, rank
-from emu.analysis.what_if_placement import placement_changes
+from emu.analysis.what_if import Change, changes_of, edge_kind, placement_changes, rank
 from emu.simulation import simulate
 
 if TYPE_CHECKING:
     from emu.analysis.critical_path import CriticalPath, Link
-    from emu.analysis.divergence import Drift
+    from emu.analysis.error_budget import Drift
     from emu.analysis.task_moves import TaskMoves
     from emu.analysis.what_if import Improvement
     from emu.problem import Problem, Realization, Schedule

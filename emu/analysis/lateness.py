@@ -11,18 +11,22 @@ rate is given to them (`emu.coordinator.scheduler_driver`).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.analysis.critical_path import Cause, critical_path
+from emu.analysis.link_load import pieces
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
     from emu.analysis.critical_path import CriticalPath
-    from emu.problem import Schedule
+    from emu.problem import Problem, Schedule
 
 
 @dataclass(frozen=True)
@@ -67,19 +71,14 @@ def fluid_ends(schedule: Schedule) -> NDArray[np.float64]:
     if rates is None:
         raise ValueError("the schedule holds no rates")
     ends: NDArray[np.float64] = np.full_like(schedule.flow_end, np.nan)
-    if not len(rates.time):
-        return ends
-    flow = rates.edge * ends.shape[1] + rates.iteration
-    order = np.lexsort((rates.time, flow))
-    flow, time, rate = flow[order], rates.time[order], rates.rate[order]
-    first = np.flatnonzero(np.append(True, flow[1:] != flow[:-1]))
-    last = np.append(first[1:] - 1, len(flow) - 1)
-    until = np.append(time[1:], np.inf)
-    until[last] = np.inf
-    carried = np.append(rate[:-1] * np.diff(time), 0.0)
-    carried[last] = 0.0
+    of = pieces(schedule, rates)
+    time, rate = of.rates.time, of.rates.rate
+    flow = of.rates.edge * ends.shape[1] + of.rates.iteration
+    first = np.flatnonzero(~np.roll(of.goes_on, 1))
+    until = np.where(of.goes_on, of.end, np.inf)
+    carried = np.where(of.goes_on, rate * (of.end - time), 0.0)
     before = np.cumsum(carried) - carried
-    before -= np.repeat(before[first], last - first + 1)
+    before -= np.repeat(before[first], np.diff(np.append(first, len(flow))))
     missing = np.maximum(schedule.flow_bytes.ravel()[flow] - before, 0.0)
     moving = rate > 0
     reached = np.full(len(flow), np.inf)
@@ -119,3 +118,100 @@ def chain_lateness(
         tasks=float(sum(late[task, n] for task, edge, n in parts if edge < 0)),
         gaps=chain.sums(lambda link: link.cause).get(Cause.GAP, 0.0),
     )
+
+
+#: What a flow may be off by: a share of its length, or so many wall seconds if longer.
+SHARE, WALL = 0.01, 0.002
+
+
+def tolerated(length: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return by how many wall seconds flows of these wall seconds may end late."""
+    return np.maximum(SHARE * length, WALL)
+
+
+@dataclass(frozen=True, eq=False)
+class FlowCompletion:
+    """Flows between machines, in wall seconds.
+
+    Parameters
+    ----------
+    error
+        End at the receiver less the end of the fluid, shape (flows,).
+    length
+        From the start of the flow to the end of its fluid, same shape.
+    """
+
+    error: NDArray[np.float64]
+    length: NDArray[np.float64]
+
+    @property
+    def excess(self) -> NDArray[np.float64]:
+        """Error over what is allowed: max(1 % of the length, 2 ms of wall time)."""
+        return np.abs(self.error) / tolerated(self.length)
+
+    @property
+    def share(self) -> NDArray[np.float64]:
+        """Error over the length; infinite for a flow that had none."""
+        error = np.abs(self.error)
+        found = np.full_like(error, np.inf)
+        np.divide(error, self.length, out=found, where=self.length > 0)
+        return found
+
+
+def flow_completion(schedule: Schedule, time_scale: float) -> FlowCompletion:
+    """Return the finish of every flow that was assigned rates.
+
+    Parameters
+    ----------
+    schedule
+        Emulated, with its rates.
+    time_scale
+        Wall seconds per emulated second.
+
+    Raises
+    ------
+    ValueError
+        When the schedule holds no rates.
+    """
+    at = tuple(schedule.flows().T)
+    due = fluid_ends(schedule)[at]
+    known = ~np.isnan(due)
+    error = (schedule.flow_end[at] - due)[known]
+    length = (due - schedule.flow_start[at])[known]
+    return FlowCompletion(error * time_scale, length * time_scale)
+
+
+def clock_doubt(
+    chain: CriticalPath, problem: Problem, hosts: Sequence[Mapping[str, Any]]
+) -> float:
+    """Return wall seconds by which the end may be off, since clocks are not known.
+
+    A flow between two hosts leaves by the one's clock and arrives by the other's; what
+    waits for it begins by its arrival. So along the critical path every such flow adds
+    what is not known of both, and the last task what is not known of its own. Within a
+    host nothing is unknown: its processes read one clock.
+
+    Parameters
+    ----------
+    hosts
+        What is known of each: its ``machines``, and the ``uncertainty`` of its
+        ``clock``, wall seconds.
+    """
+    unknown = {
+        machine: (place, float(host.get("clock", {}).get("uncertainty", 0.0)))
+        for place, host in enumerate(hosts)
+        for machine in host.get("machines", ())
+    }
+    machines = [machine.name for machine in problem.cluster.machines]
+    at = [
+        unknown.get(machines[machine], (-1, 0.0))
+        for machine in problem.placement.machine_of
+    ]
+    parts = [at[link.task][1] for link in chain.links[-1:] if link.task >= 0]
+    for link in chain.links:
+        if link.edge >= 0 and link.start < link.end:
+            edge = problem.job.edges[link.edge]
+            (one, ours), (other, theirs) = at[edge.source], at[edge.destination]
+            if one != other:
+                parts.append(ours + theirs)
+    return math.fsum(parts)

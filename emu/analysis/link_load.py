@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from emu.problem import RateHistory
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emu.problem import Schedule
+    from emu.problem import RateHistory, Schedule
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -41,13 +39,13 @@ def pieces(schedule: Schedule, rates: RateHistory) -> Pieces:
     """Return the pieces of all flows."""
     edge, iteration = _short(rates.edge), _short(rates.iteration)
     order = np.lexsort((iteration, edge))  # stable: time stays in order
-    edge, iteration, time = rates.edge[order], rates.iteration[order], rates.time[order]
+    ordered = rates.rows(order)
+    edge, iteration = ordered.edge, ordered.iteration
     goes_on = np.zeros(order.size, dtype=bool)
     goes_on[:-1] = (edge[1:] == edge[:-1]) & (iteration[1:] == iteration[:-1])
     last = np.flatnonzero(~goes_on)
-    end = np.roll(time, -1)
+    end = np.roll(ordered.time, -1)
     end[last] = schedule.flow_end[edge[last], iteration[last]]
-    ordered = RateHistory(time, edge, iteration, rates.rate[order])
     return Pieces(schedule, rates, order, ordered, goes_on, end)
 
 
@@ -86,7 +84,7 @@ def peak_loads(of: Pieces, tolerance: float) -> list[tuple[float, float]]:
 
     Changes within ``tolerance`` seconds count as one instant.
     """
-    edge, time, change = _changes(of)
+    edge, time, change = changes_of(of)
     order = np.argsort(time, kind="stable")  # nearly in order, as histories are
     edge, time, change = edge[order], time[order], change[order]
     instant = _instants(time, tolerance)
@@ -119,7 +117,7 @@ def _summed(
     return summed.reshape(-1, columns)[:, :ports]
 
 
-def _changes(of: Pieces) -> tuple[Ints, Floats, Floats]:
+def changes_of(of: Pieces) -> tuple[Ints, Floats, Floats]:
     """Return edge, time and change of rate, of every row and of every flow's end."""
     before = np.roll(of.rates.rate, 1)
     before[np.flatnonzero(~np.roll(of.goes_on, 1))] = 0.0

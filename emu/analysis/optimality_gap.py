@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from emu.analysis.bounds import bounds
-from emu.analysis.link_contention import LinkContention
+from emu.analysis.link_rates import LinkContention
 from emu.placement import placement_bound
 from emu.scheduling import policy_named
 from emu.units import format_duration

@@ -9,8 +9,6 @@ import numpy as np
 from typing_extensions import override
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sized
-
     from emu.problem import Job
 
 #: How much was compared, and what of it was broken.
@@ -46,13 +44,6 @@ class Violation:
     def __str__(self) -> str:
         """Return constraint, sentence and amount in one line."""
         return f"{self.constraint} {self.sentence}: {self.amount:g} {self.unit}"
-
-
-def shared_findings(
-    constraint: str, shared: Sized, faults: Iterable[tuple[str, float, str, str]]
-) -> Findings:
-    """Return the faults in the use of what is shared: pools, channels."""
-    return len(shared), [Violation(constraint, *fault) for fault in faults]
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from emu.analysis.job_times import job_times
 from emu.analysis.optimality_gap import optimality, optimality_line
-from emu.analysis.pace import pace, stated_batch
+from emu.analysis.pace import job_times, pace, stated_batch
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.errors import ExpectationMissed

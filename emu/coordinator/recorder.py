@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.analysis.channel_use import lines
 from emu.analysis.lateness import fluid_ends
+from emu.analysis.shared_use import lines
 from emu.problem import RateHistory, Realization, Schedule
 
 if TYPE_CHECKING:

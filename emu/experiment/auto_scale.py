@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.analysis.flow_completion import flow_completion
 from emu.analysis.late_replay import host_effect, sensitivity
+from emu.analysis.lateness import flow_completion
 from emu.coordinator.run import emulate
 from emu.errors import ScenarioError
 from emu.experiment.run_experiment import emulation_settings

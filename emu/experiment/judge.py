@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from emu.analysis.clock_doubt import clock_doubt
 from emu.analysis.critical_path import critical_path
 from emu.analysis.error_budget import error_budget, send_rows
 from emu.analysis.guards import examine
 from emu.analysis.host_metrics import host_figures
 from emu.analysis.late_replay import host_effect, sensitivity
-from emu.analysis.lateness import chain_lateness
+from emu.analysis.lateness import chain_lateness, clock_doubt
 from emu.analysis.verdict import decide
 from emu.experiment.kernel_network import burst_of
 from emu.runs.to_audit import gathered, stated_volumes

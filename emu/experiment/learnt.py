@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.job_times import job_times
+from emu.analysis.pace import job_times
 from emu.graph_data import open_for
 from emu.problem import Job
 from emu.runs.result import training_curve

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.flow_completion import flow_completion
-from emu.analysis.lateness import fluid_ends
+from emu.analysis.lateness import flow_completion, fluid_ends
 from emu.analysis.optimality_gap import optimality
 from emu.analysis.pace import pace, stated_batch
 from emu.analysis.payloads import kinds_between_machines

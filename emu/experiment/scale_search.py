@@ -48,7 +48,7 @@ class ScaleTrial:
     error
         Share of the makespan that lateness moved, or that nothing explains.
     late_flows, flows
-        Flows that ended later than they may (`emu.analysis.flow_completion`), and all.
+        Flows that ended later than they may (`emu.analysis.lateness`), and all.
     """
 
     time_scale: float

@@ -36,6 +36,11 @@ class RateHistory:
     iteration: NDArray[np.int64]
     rate: NDArray[np.float64]
 
+    def rows(self, chosen: NDArray[Any]) -> RateHistory:
+        """Return the chosen rows, by their positions or a mask."""
+        edge, iteration = self.edge[chosen], self.iteration[chosen]
+        return RateHistory(self.time[chosen], edge, iteration, self.rate[chosen])
+
 
 @dataclass(frozen=True, eq=False)
 class Schedule:

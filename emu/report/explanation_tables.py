@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from emu.analysis.divergence import Drift
+    from emu.analysis.error_budget import Drift
     from emu.analysis.explanation import Explanation
     from emu.analysis.task_moves import TaskMove
     from emu.analysis.what_if import Improvement

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from emu.analysis.job_times import JobTime
+    from emu.analysis.pace import JobTime
     from emu.analysis.violation import AuditReport
     from emu.placement import ResourceLoad
     from emu.problem import Job, Problem

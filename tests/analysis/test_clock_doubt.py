@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from emu.analysis.clock_doubt import clock_doubt
 from emu.analysis.critical_path import critical_path
+from emu.analysis.lateness import clock_doubt
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from emu.analysis.critical_path import Cause, critical_path
-from emu.analysis.link_contention import LinkContention
+from emu.analysis.link_rates import LinkContention
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from emu.analysis.flow_completion import flow_completion
+from emu.analysis.lateness import flow_completion
 from emu.simulation import simulate
 from emu.testing.problems import two_machine_example
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from emu.analysis import what_if_placement as replacing
+from emu.analysis import what_if as replacing
 from emu.analysis.what_if import Change
 from emu.errors import PlacementError
 from emu.testing import two_machine_example

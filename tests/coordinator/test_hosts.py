@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typing_extensions import override
 
-from emu.analysis.clock_doubt import clock_doubt
 from emu.analysis.critical_path import critical_path
-from emu.analysis.guards.clocks import clocks
+from emu.analysis.guards.carried import clocks
+from emu.analysis.lateness import clock_doubt
 from emu.coordinator import EmulationSettings, emulate
 from emu.errors import NodeLost
 from emu.launch import ExternalLauncher

@@ -12,7 +12,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from emu.analysis.audit import audit
-from emu.analysis.read_faults import newest_reads
+from emu.analysis.shared_use import newest_reads
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.experiment.run_experiment import arrival_figures
 from emu.problem import (

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from emu.analysis.audit import audit
-from emu.analysis.job_times import JobTime, job_times
+from emu.analysis.pace import JobTime, job_times
 from emu.errors import ScenarioError
 from emu.problem import Placement, Problem
 from emu.scenario import prepare

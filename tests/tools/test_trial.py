@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from emu.analysis.flow_completion import FlowCompletion
 from emu.analysis.host_metrics import HostFigures
+from emu.analysis.lateness import FlowCompletion
 from emu.errors import NodeLost
 from emu.scenario import load
 from emu.simulation import simulate

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.flow_completion import flow_completion
+from emu.analysis.lateness import flow_completion
 from emu.experiment.auto_scale import stating
 from emu.experiment.run_experiment import carry_out
 from emu.scenario import load

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.flow_completion import flow_completion
+from emu.analysis.lateness import flow_completion
 from emu.errors import EmulatorError
 from emu.experiment.auto_scale import stating, with_byte_scale, with_scales
 from emu.experiment.dry_run import dry_run
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from emu.analysis.flow_completion import FlowCompletion
+    from emu.analysis.lateness import FlowCompletion
     from emu.experiment.run_experiment import ExperimentOutcome
     from emu.experiment.scale_search import ScaleChoice
     from emu.problem import Job

@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emu.analysis.guards.evidence import CLOCKS
+from emu.analysis.payloads import received_kinds
 from emu.analysis.violation import Finding
+from emu.wire import FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from emu.analysis.guards.evidence import Evidence
 
-NAME = "enough carried"
+
+ENOUGH = "enough carried"
 #: Payload of a packet on Ethernet: 1500 bytes less the headers of IP and TCP.
 PACKET = 1448
 #: A flow of fewer packets is over before its rate can show.
@@ -36,7 +40,7 @@ def enough_carried(evidence: Evidence) -> Iterator[Finding]:
     packets = float(came[stand_for].mean()) / PACKET
     if packets < FEW:
         yield Finding(
-            NAME,
+            ENOUGH,
             math.nan,
             "nothing was carried: this run tests control, not the network "
             f"({packets:.2g} packets per flow, {came.sum():,.0f} real bytes in all)",
@@ -49,3 +53,59 @@ def _remedy(byte_scale: float, packets: float) -> str:
         return ""
     enough = 10.0 ** math.ceil(math.log10(byte_scale * FEW / packets))
     return f"raise byte_scale to {enough:g}"
+
+
+PAYLOADS = "payloads"
+#: The tasks that only P3 has.
+_OF_P3 = "model_forward"
+
+
+def payloads(evidence: Evidence) -> Iterator[Finding]:
+    """Yield a finding for every edge of P3 that brought features to another process.
+
+    P3 spreads columns so that no row of features ever travels. Kinds are what the
+    receivers read in the frames, not what the workload says of its edges.
+    """
+    job = evidence.schedule.problem.job
+    of_p3 = {task.job_name for task in job.tasks if task.kind == _OF_P3}
+    for (edge, kind), count in received_kinds(evidence.statistics).items():
+        source = job.tasks[job.edges[edge].source]
+        if kind == FEATURES and count and source.job_name in of_p3:
+            size = count / evidence.byte_scale
+            yield Finding(
+                PAYLOADS,
+                math.nan,
+                f"{job.edge_names[edge]} carried {size:,.0f} bytes of features; under "
+                "P3 every machine keeps its columns",
+            )
+
+
+CLOCKS_NAME = "clocks"
+
+
+def clocks(evidence: Evidence) -> Iterator[Finding]:
+    """Yield a finding for every process whose clock has drifted in the run.
+
+    At the end the coordinator asks, and each process answers: with the run time when it
+    was asked and when it answered. By the coordinator's wall clock alone, the first
+    reading comes after the question left, the second before the answer came; messages
+    that take long hide a drift and never make one.
+    """
+    scale = evidence.time_scale
+    for process, counted in evidence.statistics.items():
+        if "clock" not in counted or "heard" not in counted:
+            continue  # a run of an earlier emu
+        (asked, answered), (least, most) = counted["clock"], counted["heard"]
+        for reading, off in (
+            (asked, least - scale * asked),
+            (answered, scale * answered - most),
+        ):
+            if off > CLOCKS:
+                yield Finding(
+                    CLOCKS_NAME,
+                    reading,
+                    f"process {process} read {scale * reading:.6g} s of wall time "
+                    f"between {least:.6g} and {most:.6g} s of the coordinator's: its "
+                    f"clock is off by {off:.3g} s",
+                )
+                break

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.analysis.guards.carried import enough_carried
-from emu.analysis.guards.clocks import clocks
+from emu.analysis.guards.carried import clocks, enough_carried, payloads
 from emu.analysis.guards.link_bytes import link_bytes
 from emu.analysis.guards.order import cause, order
-from emu.analysis.guards.payloads import payloads
 from emu.analysis.guards.schedule import constraints, lower_bounds
 
 if TYPE_CHECKING:

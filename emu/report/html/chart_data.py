@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import csv
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.analysis.critical_path import critical_path
+from emu.analysis.link_load import fluid_bytes, pieces
 from emu.analysis.link_rates import assigned_rates, mean_rates
 from emu.errors import DataError
-from emu.problem import RateHistory
 from emu.report.lane_packing import crossings, packed
 from emu.runs.recorded_run import with_rates
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.problem import Schedule
+    from emu.problem import RateHistory, Schedule
     from emu.runs.recorded_run import RecordedRun
 
 #: Points of one rate curve; more than a screen can show even after zooming in 5 times.
@@ -134,23 +135,10 @@ def moved_rates(schedule: Schedule, rates: RateHistory) -> RateHistory:
     A flow that arrives late moved more slowly than it was allowed to. Only its end is
     measured, so its lateness is spread over all of it.
     """
-    iterations = schedule.problem.job.iterations
-    flow = rates.edge * iterations + rates.iteration
-    order = np.lexsort((rates.time, flow))
-    sorted_flow, time = flow[order], rates.time[order]
-    until = schedule.flow_end[rates.edge[order], rates.iteration[order]]
-    same = sorted_flow[1:] == sorted_flow[:-1]
-    until[:-1] = np.where(same, np.fmin(until[:-1], time[1:]), until[:-1])
-    area = np.maximum(np.nan_to_num(until - time), 0.0) * rates.rate[order]
-    allowed = np.zeros(
-        schedule.flow_bytes.size
-    )  # bincount of nothing has whole numbers
-    np.add.at(allowed, sorted_flow, area)
-    volumes = np.nan_to_num(schedule.flow_bytes).ravel()
+    allowed = np.nan_to_num(fluid_bytes(pieces(schedule, rates)))
+    volumes = np.nan_to_num(schedule.flow_bytes)
     scale = np.divide(volumes, allowed, out=np.ones_like(allowed), where=allowed > 0)
-    return RateHistory(
-        rates.time, rates.edge, rates.iteration, rates.rate * scale[flow]
-    )
+    return replace(rates, rate=rates.rate * scale[rates.edge, rates.iteration])
 
 
 def thinned(

@@ -7,11 +7,10 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from emu.analysis.critical_path import Cause, critical_path
-from emu.analysis.divergence import divergences
+from emu.analysis.error_budget import divergences
 from emu.analysis.optimality_gap import placement_gap, placement_line
 from emu.analysis.task_moves import task_moves
-from emu.analysis.what_if import Change, changes_of, rank
-from emu.analysis.what_if_placement import placement_changes
+from emu.analysis.what_if import Change, changes_of, placement_changes, rank
 from emu.placement import resource_loads
 from emu.report.explanation_tables import (
     apart,
