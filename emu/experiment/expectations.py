@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from emu.scenario import Scenario
-    from emu.scenario.ranges import Expected
+    from emu.scenario.quantities import Expected
     from emu.scenario.run_sections import ExpectSection
 
 

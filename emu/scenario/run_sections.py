@@ -10,17 +10,15 @@ from emu import placement, scheduling
 from emu.scenario.quantities import (
     Count,
     Duration,
+    ExpectedDuration,
+    ExpectedNumber,
+    ExpectedRatio,
+    ExpectedSize,
     Fraction,
     Name,
     Positive,
     Ratio,
     Size,
-)
-from emu.scenario.ranges import (
-    ExpectedDuration,
-    ExpectedNumber,
-    ExpectedRatio,
-    ExpectedSize,
 )
 from emu.scenario.section import Section
 from emu.scenario.suggestion import nearest

@@ -8,14 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from emu.errors import ScenarioError, ScenarioErrors
+from emu.errors import DataError, PlacementError, ScenarioError, ScenarioErrors
+from emu.graph_data.sources import find_source
 from emu.input_file import one_error
-from emu.scenario.consistency import misspelt_keys
-from emu.scenario.document import Document, parse_document, read_document
-from emu.scenario.jobs_errors import scenario_errors
+from emu.placement import place
+from emu.placement.place import SEARCHES
+from emu.scenario.consistency import misspelt_keys, scenario_errors
+from emu.scenario.custom_section import CustomJobSection
+from emu.scenario.document import (
+    Document,
+    apply_overrides,
+    parse_document,
+    read_document,
+)
 from emu.scenario.lab_section import LabFile
-from emu.scenario.overrides import apply_overrides
-from emu.scenario.preparation import preparation_errors
+from emu.scenario.profile_file import read_profile
 from emu.scenario.scenario import Scenario
 from emu.scenario.shipped import locate
 from emu.scenario.wording import MISSING, describe, either, meant_key, trail_of
@@ -26,13 +33,50 @@ from emu.scenario.workload_file import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
     from emu.scenario.document import Trail
 
     #: ``["key.key=value"]`` as on the command line, or ``{"key.key": value}``.
     Overrides: TypeAlias = Sequence[str] | Mapping[str, object]
+
+
+def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    """Yield what is wrong beyond the file: data, profile, and room for the tasks.
+
+    Call it on a scenario without `consistency_errors`.
+    """
+    for position, (_, alone) in enumerate(scenario.parts()):
+        for trail, problem in preparation_errors(alone):
+            yield ("jobs", position, *trail), problem
+    if scenario.jobs:
+        return
+    job, cluster = scenario.to_job(train_vertices=1), scenario.to_cluster()
+    if scenario.profile is not None:
+        try:
+            read_profile(scenario.profile).profile(job)
+        except DataError as error:
+            yield ("profile",), str(error)
+    if not isinstance(scenario.job, CustomJobSection):
+        stated = job.settings["dataset"]
+        try:
+            find_source(
+                stated["name"],
+                scale=stated["scale"],
+                seed=stated["seed"],
+                root=stated["root"],
+            )
+        except DataError as error:
+            yield ("job", "dataset"), str(error)
+    policy = scenario.placement.policy
+    # A search finds a placement where IFS does.
+    policy = "ifs" if policy in SEARCHES else policy
+    try:
+        place(policy, job, cluster, seed=scenario.seed, tasks=scenario.placement.tasks)
+    except PlacementError as error:
+        yield (*error.key.split("."),), str(error)
+
 
 #: Values that are paths.
 _DIRECTORY: Trail = ("job", "dataset", "directory")

@@ -11,7 +11,7 @@ from emu.experiment.learnt import trained_parameters
 from emu.graph_data import open_for
 from emu.scenario import prepare
 from emu.scenario.p3_section import DataParallelJobSection, P3JobSection
-from emu.scenario.realize_training import realize_training
+from emu.scenario.realize import realize_training
 from emu.scenario.scenario_file import loads
 from emu.simulation import simulate
 from emu.training import reference_training
