@@ -58,7 +58,7 @@ GROUPS: dict[str, dict[str, Listed]] = {
             "compare_commands", "Compare placements and policies, or recorded runs."
         ),
         "crossover": Listed(
-            "crossover_commands",
+            "compare_commands",
             "Find the value of a key from which another system is faster.",
         ),
         "sweep": Listed("sweep_commands", "Carry out many variations of a scenario."),
@@ -97,7 +97,7 @@ GROUPS: dict[str, dict[str, Listed]] = {
             "audit_commands", "Check a schedule against the paper's constraints."
         ),
         "plot": Listed("plot_commands", "Draw runs for a paper."),
-        "trace": Listed("trace_commands", "Write trace.json, for ui.perfetto.dev."),
+        "trace": Listed("report_commands", "Write trace.json, for ui.perfetto.dev."),
     },
 }
 

@@ -1,4 +1,4 @@
-"""``emu report``: the picture of a run."""
+"""``emu report`` and ``emu trace``: the pictures of a run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from emu.cli.app import app
 from emu.report.html import write_report
+from emu.report.trace import write_trace
 
 
 @app.command()
@@ -32,3 +33,15 @@ def report(
     typer.echo(path)
     if open_it:
         webbrowser.open(path.resolve().as_uri())
+
+
+@app.command()
+def trace(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File to write; default: RUN/trace.json."),
+    ] = None,
+) -> None:
+    """Write trace.json, for ui.perfetto.dev."""
+    typer.echo(f"written to {write_trace(run, out)}; open it at ui.perfetto.dev")

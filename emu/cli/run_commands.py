@@ -17,9 +17,12 @@ from emu.cli.running import draw, judge, overrides_of, side_by_side, tried_out
 from emu.errors import ScenarioError
 from emu.experiment.auto_scale import with_byte_scale
 from emu.experiment.dry_run import dry_run as dry_run_of
-from emu.experiment.profiling import measure_profile, prepare_profile
+from emu.experiment.profiling import (
+    measure_profile,
+    prepare_profile,
+    profile_from_trace,
+)
 from emu.experiment.run_experiment import carry_out, emulation_settings
-from emu.experiment.trace_profile import profile_from_trace
 from emu.launch import (
     ExternalLauncher,
     LocalLauncher,

@@ -7,6 +7,6 @@ second. Must not know: how a schedule is made; it only looks on.
 
 from emu.dashboard.live_run import LiveRun
 from emu.dashboard.live_table import LiveTable
-from emu.dashboard.serving import Dashboard
+from emu.dashboard.server import Dashboard
 
 __all__ = ["Dashboard", "LiveRun", "LiveTable"]

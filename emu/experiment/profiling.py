@@ -1,21 +1,148 @@
-"""Measuring what tasks and flows cost, by running the job with real computation."""
+"""What tasks and flows cost, by real computation or from a profiler's trace."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import io
+import json
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.coordinator import Observer, emulate
-from emu.errors import ScenarioError
+from emu.errors import DataError, ScenarioError
 from emu.experiment.run_experiment import emulation_settings, manifest
+from emu.input_file import one_error, open_gzip, read_text
+from emu.names import printable
 from emu.placement import place_ifs
 from emu.problem import Problem, Profile, Realization
-from emu.scenario import Experiment, ProfileFile, build_job, open_data
+from emu.scenario import Experiment, ProfileFile, build_job, load, open_data, realize
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
     from emu.runs.run_directory import RunDirectory
     from emu.scenario import Scenario
+
+    #: Kind of task -> names of the ranges that make up one iteration of it.
+    Ranges = Mapping[str, Sequence[str]]
+
+#: Where a range was recorded, the one that counts first: work that a GPU does after its
+#: range on the CPU has ended is part of the time.
+_CATEGORIES = ("gpu_user_annotation", "user_annotation")
+_TOLD = 12
+
+
+def profile_from_trace(scenario: Scenario, trace: Path, ranges: Ranges) -> ProfileFile:
+    """Return the profile of a DGTP job: times of a trace, volumes of its samples.
+
+    The k-th occurrence of a range is iteration k of every task of the kind. Kinds
+    without a range keep the scenario's ``times``.
+
+    Parameters
+    ----------
+    ranges
+        A kind that is not among them is the range of the same name.
+
+    Raises
+    ------
+    ScenarioError
+        When the job is no DGTP job, or a kind has neither a range nor a time.
+    DataError
+        When the trace cannot be read, lacks a range that was named, or the data set
+        cannot be opened.
+    """
+    if scenario.job.system != "dgtp":
+        raise ScenarioError("only tasks of dgtp have kinds", key="job.system")
+    kinds = dict.fromkeys(task.kind for task in build_job(scenario).tasks)
+    unknown = sorted(ranges.keys() - kinds.keys())
+    if unknown:
+        problem = f"no task of kind {unknown[0]!r}, known: {', '.join(kinds)}"
+        raise ScenarioError(problem, file="--range")
+    found = _occurrences(trace)
+    measured = {
+        kind: _seconds(found, ranges.get(kind, (kind,)), trace)
+        for kind in kinds
+        if kind in ranges or kind in found
+    }
+    if not measured:
+        raise DataError(_without(found, next(iter(kinds))), path=str(trace))
+    iterations = min(map(len, measured.values()))
+    means = {
+        f"job.times.{k}": f"{float(row.mean())!r} s" for k, row in measured.items()
+    }
+    counted = load(
+        scenario,
+        {**means, "job.iterations": iterations, "job.epochs": None, "profile": None},
+    )
+    job = build_job(counted)
+    realization = realize(counted, job)
+    times = np.array(realization.times)
+    for row, task in zip(times, job.tasks, strict=True):
+        if task.kind in measured:
+            row[:] = measured[task.kind][:iterations]
+    return ProfileFile.of(job, Profile(times, realization.volumes))
+
+
+def _occurrences(trace: Path) -> dict[str, NDArray[np.float64]]:
+    """Return name of range -> seconds of its occurrences, in their order."""
+    with one_error(trace):
+        try:
+            content = json.loads(_text(trace))
+        except OSError as error:
+            raise DataError(
+                f"cannot be read: {error.strerror}", path=str(trace)
+            ) from error
+        events = content["traceEvents"] if isinstance(content, dict) else content
+        spans: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+        for event in events:
+            if event.get("ph") == "X":
+                span = float(event["ts"]), float(event["dur"]) / 1e6
+                spans[str(event["name"]), str(event.get("cat", ""))].append(span)
+        return _preferred(spans)
+
+
+def _preferred(
+    spans: Mapping[tuple[str, str], list[tuple[float, float]]],
+) -> dict[str, NDArray[np.float64]]:
+    chosen: dict[str, NDArray[np.float64]] = {}
+    rank = {category: place for place, category in enumerate(_CATEGORIES)}
+    order = sorted(spans, key=lambda at: rank.get(at[1], len(rank)))
+    for name, category in order:
+        if name not in chosen:
+            in_order = sorted(spans[name, category])
+            chosen[name] = np.array([seconds for _, seconds in in_order])
+    return chosen
+
+
+def _text(trace: Path) -> str:
+    if trace.suffix != ".gz":
+        return read_text(trace)
+    with open_gzip(trace) as file:
+        return io.TextIOWrapper(file, encoding="utf-8").read()
+
+
+def _seconds(
+    found: Mapping[str, NDArray[np.float64]], names: Sequence[str], trace: Path
+) -> NDArray[np.float64]:
+    """Return the sum of some ranges, occurrence by occurrence."""
+    for name in names:
+        if name not in found:
+            raise DataError(_without(found, name), path=str(trace))
+    count = min(len(found[name]) for name in names)
+    return np.asarray(sum(found[name][:count] for name in names))
+
+
+def _without(found: Mapping[str, Any], name: str) -> str:
+    counts = Counter({known: len(times) for known, times in found.items()})
+    known = ", ".join(f"{printable(k, 40)} ({n})" for k, n in counts.most_common(_TOLD))
+    return (
+        f"holds no range {name!r}, write for example --range worker=forward,backward; "
+        f"there are: {known or 'none'}"
+    )
 
 
 def prepare_profile(scenario: Scenario) -> Experiment:

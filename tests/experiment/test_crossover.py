@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
-from emu.experiment.crossover import Values, find_crossover
-from emu.experiment.systems import as_system, compare_systems
+from emu.experiment.crossover import Values, as_system, compare_systems, find_crossover
 from emu.graph_data import realized_volumes
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError, ScenarioError
-from emu.experiment.trace_profile import profile_from_trace
+from emu.experiment.profiling import profile_from_trace
 from emu.scenario import load
 from emu.scenario.scenario_file import loads
 from tests.integration.scenarios import tiny_training

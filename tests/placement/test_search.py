@@ -19,7 +19,7 @@ from emu.placement import (
     search_etp,
 )
 from emu.placement.candidates import candidates, excess, expand, lower_bound, usage
-from emu.placement.memory import new_memory, place_of, remember
+from emu.placement.chain import new_memory, place_of, remember
 from emu.placement.space import Space
 from emu.placement.symmetry import canonicalise, find_symmetry, hub_followers
 from emu.problem import (
