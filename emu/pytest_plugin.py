@@ -73,13 +73,7 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 
 
 def _stated(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
-    """Return the scenario of the marker and the least trust.
-
-    Raises
-    ------
-    UsageError
-        When there is no marker, or it is not as it should be.
-    """
+    """Return the scenario of the marker and the least trust."""
     import emu
     from emu.errors import EmulatorError
     from emu.scenario.shipped import shipped_scenarios

@@ -207,13 +207,7 @@ def compare_variants(
 
 
 def _pair(text: str, sign: str, right: str) -> tuple[str, str]:
-    """Return the two names of an option.
-
-    Raises
-    ------
-    ScenarioError
-        When there are not two; it says what would be right.
-    """
+    """Return the two names of an option."""
     names = [part.strip() for part in text.split(sign)]
     if len(names) != 2 or not all(names):
         option = right.split(maxsplit=1)[0]

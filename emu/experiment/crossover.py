@@ -128,13 +128,7 @@ _QUANTITY = re.compile(r"\s*([0-9.]+(?:[eE][-+]?\d+)?)\s*(\D*)")
 
 
 def _in_unit(text: str, unit: str) -> float:
-    """Return the number that stands before ``unit`` where ``text`` is meant.
-
-    Raises
-    ------
-    ValueError
-        When they are not of one quantity.
-    """
+    """Return the number that stands before ``unit`` where ``text`` is meant."""
     for quantity in (RATE, SIZE, DURATION):
         try:
             return quantity.parse(text) / quantity.parse(f"1 {unit}")

@@ -163,13 +163,7 @@ def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 
 
 def _ring(packets: _Packets) -> Ring:
-    """Return the ring along which most went.
-
-    Raises
-    ------
-    Unfittable
-        When there is none.
-    """
+    """Return the ring along which most went."""
     count = len(packets.processes)
     sent = np.bincount(
         packets.source * count + packets.destination,

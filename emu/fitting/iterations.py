@@ -223,11 +223,6 @@ def _whole(
     the next all-reduce.
 
     As many as can be are found, and of as many bytes.
-
-    Parameters
-    ----------
-    sent
-        Bytes before each packet, and in all.
     """
     # By burst: all-reduces until its end, their bytes, where the last of them begin.
     best: list[tuple[int, int, int]] = [(0, 0, 0)]

@@ -220,13 +220,7 @@ def _hold_all(name: str, ends: NDArray[np.float64]) -> None:
 
 
 def _reads(job: Job, rows: dict[str, list[int]]) -> NDArray[np.int64] | None:
-    """Return `Schedule.reads` of the rows of ``reads``.
-
-    Raises
-    ------
-    KeyError, ValueError
-        When an edge is unknown or its row has another length.
-    """
+    """Return `Schedule.reads` of the rows of ``reads``."""
     latest = {e: edge for e, edge in enumerate(job.edges) if edge.latest}
     reads = np.full((len(job.edges), job.iterations), -1)
     for e, edge in latest.items():
@@ -243,15 +237,7 @@ def edge_name(row: dict[str, Any]) -> str:
 
 
 def _remote_edge(problem: Problem, row: dict[str, Any]) -> int:
-    """Return the position of the edge of a row of ``flows``.
-
-    Raises
-    ------
-    KeyError
-        When the job has no such edge.
-    ValueError
-        When nothing of it crosses a link.
-    """
+    """Return the position of the edge of a row of ``flows``."""
     name = edge_name(row)
     edge = problem.job.edge_positions[name]
     if not problem.hops[edge]:
@@ -265,13 +251,7 @@ def _filled(
     position: Callable[[dict[str, Any]], int],
     keys: tuple[str, ...],
 ) -> list[NDArray[np.float64]]:
-    """Return one array per key, NaN where no row says anything.
-
-    Raises
-    ------
-    KeyError, TypeError, ValueError
-        When a row is not of the job, occurs twice, or holds what is no number.
-    """
+    """Return one array per key, NaN where no row says anything."""
     arrays = [np.full(shape, np.nan) for _ in keys]
     seen = set()
     for row in rows:

@@ -254,24 +254,12 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def _schedule(problem: Problem, path: Path) -> Schedule:
-    """Return the schedule of a file.
-
-    Raises
-    ------
-    DataError
-        When it is missing, cut short, or lacks tasks or flows of the job.
-    """
+    """Return the schedule of a file."""
     return schedule_from_json(problem, _object(path), str(path))
 
 
 def _problem(path: Path) -> Problem:
-    """Return the content of problem.json.
-
-    Raises
-    ------
-    DataError
-        When it is missing, cut short, of another version, or no problem.
-    """
+    """Return the content of problem.json."""
     try:
         problem = problem_from_json(read_json(path), str(path))
         _ = problem.capacities, problem.hops

@@ -277,13 +277,7 @@ def _makespan(content: Mapping[str, Any]) -> float:
 def _realized(
     scenario: Scenario | None, schedule: Schedule, path: str
 ) -> tuple[Realization | None, list[str]]:
-    """Return the times and volumes that a scenario states, or why not.
-
-    Raises
-    ------
-    DataError
-        When they are of a job of another shape.
-    """
+    """Return the times and volumes that a scenario states, or why not."""
     if scenario is None:
         return None, ["manifest.json holds no scenario: nothing says what to expect"]
     try:

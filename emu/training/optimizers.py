@@ -26,13 +26,7 @@ class Optimizer(Protocol):
 
 
 class _Steps:
-    """Parameters that are changed in place, and the learning rate of each step.
-
-    Parameters
-    ----------
-    half_life
-        Steps in which the learning rate ``lr`` halves.
-    """
+    """Parameters that are changed in place, and the learning rate of each step."""
 
     def __init__(
         self, parameters: NDArray[Any], lr: float, half_life: float = math.inf

@@ -28,13 +28,7 @@ if TYPE_CHECKING:
 
 
 class _P3Task:
-    """What the tasks of a machine share.
-
-    Raises
-    ------
-    DataError
-        When the data set or the columns cannot be used.
-    """
+    """What the tasks of a machine share."""
 
     #: Position of its phase in `emu.workloads.Pipeline.behind`.
     phase = 0
@@ -209,13 +203,7 @@ class ModelBackward(_P3Task):
 
 
 def _received(payload: Payload, sender: EdgeSpec) -> FirstLayer:
-    """Return the structure of a peer's mini-batch, copied out of pooled memory.
-
-    Raises
-    ------
-    NodeMisbehaved
-        When it is none.
-    """
+    """Return the structure of a peer's mini-batch, copied out of pooled memory."""
     names = ("outputs", "inputs", "source", "destination")
     outputs, others, source, destination = (
         tensor(payload, name, sender).copy() for name in names

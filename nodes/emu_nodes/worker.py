@@ -33,11 +33,6 @@ class _Trainer:
 
     With ``compute: timed`` nothing is learnt, torch is not even loaded: gradients are
     zeros of the right size, and no loss is reported.
-
-    Raises
-    ------
-    DataError
-        When the data set cannot be used.
     """
 
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:

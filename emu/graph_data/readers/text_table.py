@@ -46,19 +46,7 @@ def _opened(path: Path) -> Iterator[TextIO]:
 
 @dataclass(frozen=True)
 class _Layout:
-    """What the first lines of a table show.
-
-    Parameters
-    ----------
-    comment
-        What begins a comment.
-    separator
-        Between fields; None for any blanks.
-    header
-        Number of the line of names, from 1; 0 where there is none.
-    columns
-        Fields of a line.
-    """
+    """What the first lines of a table show."""
 
     comment: str
     separator: str | None
