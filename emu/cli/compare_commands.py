@@ -57,16 +57,10 @@ def crossover(
         terminal().print(crossover_table(found))
 
 
-def compare_as_systems(
+def _compare_as_systems(
     file: Path, stated: list[str], systems: str, seeds: int, json_target: str | None
 ) -> None:
-    """Print what a scenario is simulated to take as each of several systems.
-
-    Raises
-    ------
-    ScenarioError, PlacementError, DataError
-        As loading, placing and realizing say.
-    """
+    """Print what a scenario is simulated to take as each of several systems."""
     results = compare_systems(emu.load(file, stated), listed(systems), seeds)
     if emit(json_target, [result.to_json(results[0]) for result in results]):
         terminal().print(systems_table(results))
@@ -136,13 +130,13 @@ def compare(
     row. With systems it is shown as each of them, and nothing else is varied.
     """
     if all(path.is_dir() for path in what):
-        compare_runs(what, json_target, out)
+        _compare_runs(what, json_target, out)
     elif len(what) > 1:
         raise ScenarioError(
             "compare one scenario, or run directories", file=str(what[-1])
         )
     elif systems:
-        compare_as_systems(what[0], overrides or [], systems, seeds, json_target)
+        _compare_as_systems(what[0], overrides or [], systems, seeds, json_target)
     else:
         variants = Variants(policies, placements, move or [], swap or [], seeds)
         compare_variants(what[0], overrides or [], variants, json_target)
@@ -159,14 +153,8 @@ class Variants:
     seeds: int
 
 
-def compare_runs(paths: list[Path], json_target: str | None, out: Path | None) -> None:
-    """Print a table of recorded runs, and draw it to ``out`` where one is asked for.
-
-    Raises
-    ------
-    DataError
-        When one of them is no run, or a file cannot be written.
-    """
+def _compare_runs(paths: list[Path], json_target: str | None, out: Path | None) -> None:
+    """Print a table of recorded runs, and draw it to ``out`` where one is asked for."""
     runs = [emu.load_run(path) for path in paths]
     if emit(json_target, runs_json(runs)):
         terminal().print(runs_table(runs))

@@ -165,7 +165,7 @@ def run(
         return
     experiment, choice = tried_out(scenario, progress, try_stated=trials, allow=allowed)
     if trials:
-        show_trials(choice, json_target)
+        _show_trials(choice, json_target)
         return
     scenario = experiment.scenario
     token = os.environ.get("EMU_TOKEN", "") if agents else ""
@@ -208,14 +208,8 @@ def launcher_of(
     return SshLauncher(read_hosts_file(hosts), ssh=ssh, agent=agent_command)
 
 
-def show_trials(choice: ScaleChoice | None, json_target: str | None) -> None:
-    """Print trials of time scales.
-
-    Raises
-    ------
-    ScenarioError
-        When there were none.
-    """
+def _show_trials(choice: ScaleChoice | None, json_target: str | None) -> None:
+    """Print trials of time scales."""
     if choice is None:
         raise ScenarioError("the job takes no time, there is nothing to try")
     if emit(json_target, choice.to_json()):

@@ -70,19 +70,13 @@ def _figures(job: Job, run: EmulatedRun, name: str) -> dict[str, Any]:
         if task.name in own
     )
     alone = Job(tasks, (), job.iterations, settings=job.settings_of(name))
-    accuracy = evaluate_accuracy(alone, results)
+    accuracy = _evaluate_accuracy(alone, results)
     figures: dict[str, Any] = {"training": training_curve(reports)}
     return figures | ({"accuracy": accuracy} if accuracy else {})
 
 
-def evaluate_accuracy(job: Job, results: Results) -> dict[str, float]:
-    """Return the accuracy of what was trained, by split; empty when nothing was.
-
-    Parameters
-    ----------
-    results
-        What the program of each task left, by its name.
-    """
+def _evaluate_accuracy(job: Job, results: Results) -> dict[str, float]:
+    """Return the accuracy of what was trained, by split; empty when nothing was."""
     settings = job.settings
     if settings["compute"] == "timed" or "model" not in settings:
         return {}

@@ -38,16 +38,8 @@ def cache_home() -> Path:
     return Path(home) / "emu"
 
 
-def file_checksum(path: Path) -> int:
-    """Return the CRC-32 of a file's content.
-
-    Raises
-    ------
-    OSError
-        When it cannot be read.
-    DataError
-        When it is no regular file.
-    """
+def _file_checksum(path: Path) -> int:
+    """Return the CRC-32 of a file's content."""
     checksum = 0
     with open_input(path) as file:
         while piece := file.read(1 << 20):
@@ -117,7 +109,7 @@ class PreparedArrays:
         """
         path = self.folder / f"{name}.npy"
         try:
-            if file_checksum(path) != self._files[path.name]["crc32"]:
+            if _file_checksum(path) != self._files[path.name]["crc32"]:
                 raise self._damage(path, "its content changed")
         except (OSError, KeyError) as error:
             raise self._damage(path, str(error)) from error
@@ -213,7 +205,7 @@ def _build(folder: Path, build: Callable[[Path], dict[str, Any]]) -> None:
         files = {
             path.name: {
                 "bytes": path.stat().st_size,
-                "crc32": file_checksum(path),
+                "crc32": _file_checksum(path),
             }
             for path in sorted(partial.glob("*.npy"))
         }

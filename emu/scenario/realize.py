@@ -86,15 +86,8 @@ def realize_training(
     return p3_realization(config, times, counts, split)
 
 
-def check_columns(config: P3Config, dataset: Dataset, cluster: Cluster) -> None:
-    """Hold the columns of every machine against its memory.
-
-    Raises
-    ------
-    ScenarioError
-        When machines would have no column and shares do not say so, or the columns of
-        one do not fit beside what its process demands.
-    """
+def _check_columns(config: P3Config, dataset: Dataset, cluster: Cluster) -> None:
+    """Hold the columns of every machine against its memory."""
     length = dataset.feature_length
     if not config.columns and config.members > length:
         problem = (
@@ -219,7 +212,7 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     config = scenario.to_config(job.settings.get("batches", job.iterations))
     dataset = open_for(job.settings)
     if isinstance(config, P3Config):
-        check_columns(config, dataset, scenario.to_cluster())
+        _check_columns(config, dataset, scenario.to_cluster())
     found = realize_training(config, job, times, dataset)
     return replace(found, volumes=found.volumes / scenario.emulation.stated_byte_scale)
 

@@ -30,15 +30,10 @@ _WORDS = {
 }
 
 
-def expected_at(steps: Sequence[str | int]) -> str:
+def _expected_at(steps: Sequence[str | int]) -> str:
     """Return what is expected at ``steps``, empty where the schema does not know.
 
     ``a mapping with hidden, layers; for example {hidden: 256, layers: 3}``.
-
-    Parameters
-    ----------
-    steps
-        As pydantic locates an error: with the tag of the job's system.
     """
     node = _node_at(steps)
     return _words(node) if node else ""
@@ -222,7 +217,7 @@ def describe(error: ErrorDetails) -> str:
     if kind in _KINDS:
         words = _KINDS[kind]
         if words in {"a mapping", "a list"}:
-            words = expected_at(error["loc"]) or words
+            words = _expected_at(error["loc"]) or words
         return f"found {found}, write {words}"
     return f"found {found}: {error['msg']}"
 
@@ -245,7 +240,7 @@ def meant_key(problem: str) -> str:
 
 
 def _missing(error: ErrorDetails) -> str:
-    expected = expected_at(error["loc"])
+    expected = _expected_at(error["loc"])
     return f"{MISSING}, write {expected}" if expected else MISSING
 
 
@@ -279,7 +274,7 @@ _SPECIAL: dict[str, Callable[[ErrorDetails, Mapping[str, Any]], str]] = {
     "literal_error": _unknown_word,
     "too_short": lambda error, context: (
         f"found {shown(error['input'])}, write at least {context['min_length']}: "
-        f"{expected_at(error['loc'])}"
+        f"{_expected_at(error['loc'])}"
     ),
     "string_too_short": lambda *_: "found empty text",
     "string_pattern_mismatch": lambda error, _: (
