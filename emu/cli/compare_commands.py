@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Any
@@ -138,19 +137,18 @@ def compare(
     elif systems:
         _compare_as_systems(what[0], overrides or [], systems, seeds, json_target)
     else:
-        variants = Variants(policies, placements, move or [], swap or [], seeds)
-        compare_variants(what[0], overrides or [], variants, json_target)
-
-
-@dataclass(frozen=True)
-class Variants:
-    """What to show beside a scenario as it is, as the options say it."""
-
-    policies: str
-    placements: str
-    moves: list[str]
-    swaps: list[str]
-    seeds: int
+        placed = emu.place(emu.load(what[0], overrides or []))
+        candidates = emu.compare(
+            placed,
+            placements=listed(placements),
+            policies=listed(policies),
+            moves=[_pair(text, "=", "--move TASK=MACHINE") for text in move or ()],
+            swaps=[_pair(text, ",", "--swap TASK,TASK") for text in swap or ()],
+            seeds=seeds,
+        )
+        if emit(json_target, [one.to_json(candidates[0]) for one in candidates]):
+            job = job_line(placed.problem.job)
+            terminal().print(comparison_table(candidates, job))
 
 
 def _compare_runs(paths: list[Path], json_target: str | None, out: Path | None) -> None:
@@ -162,36 +160,6 @@ def _compare_runs(paths: list[Path], json_target: str | None, out: Path | None) 
         from emu.report.plots import plot  # noqa: PLC0415 - matplotlib takes 0.5 s
 
         plot(runs, "compare", out)
-
-
-def compare_variants(
-    file: Path,
-    stated: list[str],
-    options: Variants,
-    json_target: str | None,
-) -> None:
-    """Print what every variant of a scenario is simulated to take.
-
-    First the scenario as it is, then its placement with each move and swap, then every
-    combination of the other placements and policies.
-
-    Raises
-    ------
-    ScenarioError, PlacementError, DataError
-        As loading, placing and realizing say, or when a move cannot be.
-    """
-    placed = emu.place(emu.load(file, stated))
-    candidates = emu.compare(
-        placed,
-        placements=listed(options.placements),
-        policies=listed(options.policies),
-        moves=[_pair(text, "=", "--move TASK=MACHINE") for text in options.moves],
-        swaps=[_pair(text, ",", "--swap TASK,TASK") for text in options.swaps],
-        seeds=options.seeds,
-    )
-    content = [candidate.to_json(candidates[0]) for candidate in candidates]
-    if emit(json_target, content):
-        terminal().print(comparison_table(candidates, job_line(placed.problem.job)))
 
 
 def _pair(text: str, sign: str, right: str) -> tuple[str, str]:
