@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from emu.cli.app import app
+from emu.cli.launchers import Hosts
 from emu.cli.live_views import Onlookers
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, address, emit
 from emu.cli.progress_bar import ProgressLine
@@ -22,14 +23,7 @@ from emu.experiment.profiling import (
     prepare_profile,
     profile_from_trace,
 )
-from emu.experiment.run_experiment import carry_out, emulation_settings
-from emu.launch import (
-    ExternalLauncher,
-    LocalLauncher,
-    SshLauncher,
-    address_towards,
-    read_hosts_file,
-)
+from emu.experiment.run_experiment import carry_out
 from emu.launch.programs import program_path
 from emu.report import terminal
 from emu.report.run_tables import run_tables
@@ -39,7 +33,6 @@ from emu.scenario import load, write_profile
 
 if TYPE_CHECKING:
     from emu.experiment.scale_search import ScaleChoice
-    from emu.launch import Launcher
     from emu.scenario import Scenario
 
 
@@ -96,11 +89,24 @@ def run(
             help="What --hosts runs there for an agent, e.g. 'emu agent'.",
         ),
     ] = "",
+    ray: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Ray cluster to start agents on: HOST:PORT, or auto.",
+        ),
+    ] = "",
+    ray_cpus: Annotated[
+        float,
+        typer.Option(
+            metavar="X", min=0.001, help="CPUs that a process reserves of --ray."
+        ),
+    ] = 1.0,
     listen: Annotated[
         str,
         typer.Option(
             metavar="HOST[:PORT]",
-            help="Where agents reach this run; loopback, or the way to the --hosts.",
+            help="Where agents reach this run; loopback, or the way to its hosts.",
         ),
     ] = "",
     allow: Allowed = None,
@@ -141,9 +147,10 @@ def run(
 ) -> None:
     """Run a scenario over sockets; compare with the prediction.
 
-    Agents on other hosts are started by ssh (--hosts), or by anybody with ``emu agent
-    HOST:PORT`` (--agents); the token that admits these is taken from the environment
-    variable EMU_TOKEN on both sides. Trials of time_scale: auto run on this host alone.
+    Agents on other hosts are started by ssh (--hosts), by Ray where it has room for
+    every machine (--ray), or by anybody with ``emu agent HOST:PORT`` (--agents); the
+    token that admits these is taken from the environment variable EMU_TOKEN on both
+    sides. Trials of time_scale: auto run on this host alone.
     A dashboard stays
     after the run until Ctrl-C where somebody watches (standard error is a terminal);
     an open page keeps the run in any case.
@@ -152,14 +159,14 @@ def run(
     scenarios = [load(file, [*(overrides or []), *each]) for each in stated]
     scenario, progress, allowed = scenarios[0], terminal(sys.stderr), tuple(allow or ())
     if len(scenarios) > 1:
-        if dry_run or trials or dashboard or dashboard_at or live or agents or hosts:
+        watched = dashboard or dashboard_at or live
+        if dry_run or trials or watched or agents or hosts or ray:
             problem = "runs several side by side, here and unwatched: state one kind"
             raise ScenarioError(problem, file="--sharing")
         side_by_side(scenarios, runs, progress, json_target, allowed, strict=strict)
         return
-    launcher = launcher_of(agents, hosts, ssh, agent_command)
-    way = address_towards(launcher.hosts[0]) if hosts and not listen else "127.0.0.1"
-    host, port = address(listen, "--listen", port=0) if listen else (way, 0)
+    where = Hosts(agents, hosts, ssh, agent_command, ray, ray_cpus)
+    at = address(listen, "--listen", port=0) if listen else None
     if dry_run:
         say_what_is_known(scenario, json_target)
         return
@@ -168,10 +175,7 @@ def run(
         _show_trials(choice, json_target)
         return
     scenario = experiment.scenario
-    token = os.environ.get("EMU_TOKEN", "") if agents else ""
-    settings = emulation_settings(
-        scenario, launcher=launcher, listen=host, port=port, token=token, allow=allowed
-    )
+    settings = where.settings(experiment, at, allowed)
     directory = RunDirectory.create(scenario.name, runs)
     page = dashboard_at or ("0" if dashboard else "")
     onlookers = Onlookers(
@@ -186,26 +190,6 @@ def run(
         draw(directory.path, progress)
         onlookers.linger()
     judge(scenario, outcome.result, strict=strict)
-
-
-def launcher_of(
-    agents: int, hosts: Path | None, ssh: str, agent_command: str
-) -> Launcher:
-    """Return what starts the agents of a run.
-
-    Raises
-    ------
-    ScenarioError
-        When two ways are asked for, or the hosts cannot be read.
-    """
-    if hosts is None:
-        if ssh != "ssh" or agent_command:
-            raise ScenarioError("says how to start agents on --hosts", file="--ssh")
-        return ExternalLauncher(agents) if agents else LocalLauncher()
-    if agents:
-        problem = "waits for agents that others start, --hosts starts them: state one"
-        raise ScenarioError(problem, file="--agents")
-    return SshLauncher(read_hosts_file(hosts), ssh=ssh, agent=agent_command)
 
 
 def _show_trials(choice: ScaleChoice | None, json_target: str | None) -> None:

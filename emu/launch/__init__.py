@@ -8,6 +8,7 @@ from emu.launch.agent import Agent
 from emu.launch.fork import describe_end
 from emu.launch.launcher import ExternalLauncher, Launcher
 from emu.launch.local import LOCALHOST, LocalLauncher
+from emu.launch.ray_cluster import RayLauncher, bundles_of
 from emu.launch.signals import run_until_signalled
 from emu.launch.ssh import SshLauncher, address_towards, read_hosts_file
 
@@ -17,8 +18,10 @@ __all__ = [
     "ExternalLauncher",
     "Launcher",
     "LocalLauncher",
+    "RayLauncher",
     "SshLauncher",
     "address_towards",
+    "bundles_of",
     "describe_end",
     "read_hosts_file",
     "run_until_signalled",

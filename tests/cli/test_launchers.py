@@ -6,24 +6,46 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from emu.cli.run_commands import launcher_of
+from emu.cli.launchers import Hosts
 from emu.errors import ScenarioError
-from emu.scenario import load
+from emu.launch import bundles_of
+from emu.scenario import load, prepare
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
+def hosts(
+    agents: int = 0, file: Path | None = None, ssh: str = "ssh", ray: str = ""
+) -> Hosts:
+    return Hosts(agents, file, ssh, "", ray, 1.0)
+
+
 def test_ways_to_start_agents(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("10.0.0.1\n10.0.0.2\n")
+    golden = prepare(load("golden"))
 
-    assert launcher_of(0, None, "ssh", "").hosts == ("localhost",)
-    assert launcher_of(3, None, "ssh", "").count == 3
-    assert launcher_of(0, tmp_path / "hosts", "ssh -4", "").count == 2
+    assert hosts().launcher(golden).hosts == ("localhost",)
+    assert hosts(3).launcher(golden).count == 3
+    assert hosts(0, tmp_path / "hosts", "ssh -4").launcher(golden).count == 2
     with pytest.raises(ScenarioError, match=r"--agents: .* state one"):
-        launcher_of(3, tmp_path / "hosts", "ssh", "")
+        hosts(3, tmp_path / "hosts")
+    with pytest.raises(ScenarioError, match=r"--agents: .* state one"):
+        hosts(3, ray="auto")
     with pytest.raises(ScenarioError, match=r"--ssh: .* --hosts"):
-        launcher_of(3, None, "ssh -4", "")
+        hosts(3, ssh="ssh -4")
+    with pytest.raises(ScenarioError, match=r"--ray-cpus: .* --ray"):
+        Hosts(0, None, "ssh", "", "", 0.5)
+
+
+def test_machine_is_one_bundle_and_stays_where_it_is_stated() -> None:
+    """Each machine of golden has three processes."""
+    bundles = bundles_of(prepare(load("golden")).problem, 0.5, {"m1": "10.0.0.2"})
+
+    assert bundles == {
+        "m0": {"CPU": 1.5},
+        "m1": {"CPU": 1.5, "node:10.0.0.2": 0.001},
+    }
 
 
 @pytest.mark.parametrize(

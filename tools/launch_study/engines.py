@@ -13,6 +13,7 @@ from tools.launch_study.hosts import ROOT
 
 if TYPE_CHECKING:
     from tools.launch_study.hosts import SshHosts
+    from tools.launch_study.ray_hosts import RayHosts
 
 TOKEN = "of-this-study"  # noqa: S105 -- of no use to anybody
 _PORT = 7123
@@ -24,11 +25,13 @@ class Engine:
     Parameters
     ----------
     name
-        ``local``, ``ssh``, ``mpirun`` or ``torchrun``.
+        ``local``, ``ssh``, ``ray``, ``mpirun`` or ``torchrun``.
+    ray
+        Of the same hosts, where there is one.
     """
 
-    def __init__(self, name: str, hosts: SshHosts) -> None:
-        self.name, self._hosts = name, hosts
+    def __init__(self, name: str, hosts: SshHosts, ray: RayHosts | None) -> None:
+        self.name, self._hosts, self._ray = name, hosts, ray
         self._children: list[subprocess.Popen[bytes]] = []
 
     def arguments(self) -> list[str]:
@@ -41,6 +44,8 @@ class Engine:
             file.write_text("".join(f"{each}\n" for each in hosts.addresses))
             ssh = ["--hosts", str(file), "--ssh", hosts.ssh]
             return [*ssh, "--agent-command", hosts.agent]
+        if self._ray is not None and self.name == "ray":
+            return ["--ray", self._ray.address]
         count = str(len(hosts.addresses))
         return ["--agents", count, "--listen", f"{hosts.bridge}:{_PORT}"]
 

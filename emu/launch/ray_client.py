@@ -1,0 +1,112 @@
+"""``python -m emu.launch.ray_client``: reserve hosts of a Ray cluster, start agents.
+
+`emu.launch.ray_cluster` says at standard input what to reserve, a line of JSON; the
+answer at standard output says where that is. The second line has the token and what
+agents are told. All ends with this process: Ray takes back what its clients hold.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from emu.launch.ray_host import Host, sealed
+from emu.launch.signals import die_with_parent
+
+ROOM = 10.0  # wall seconds in which others may give back what they hold
+_LEAVE = 2.0  # wall seconds that the other agents have to end after the first
+
+
+def reserve(ray: Any, bundles: list[dict[str, float]]) -> dict[str, Any]:
+    """Return on which hosts the bundles are, or why they are on none."""
+    group = ray.util.placement_group(bundles, strategy="SPREAD")
+    deadline = time.monotonic() + ROOM
+    while True:
+        table = ray.util.placement_group_table(group)
+        hosts = {n["NodeID"]: n["NodeManagerAddress"] for n in ray.nodes()}
+        if table["state"] == "CREATED":
+            at = table["bundles_to_node_id"]
+            return {"group": group, "hosts": [hosts[at[n]] for n in range(len(at))]}
+        never = table["stats"]["scheduling_state"] == "INFEASIBLE"
+        if never or time.monotonic() > deadline:
+            has = [
+                (n["NodeManagerAddress"], {"CPU": n["Resources"].get("CPU", 0.0)})
+                for n in ray.nodes()
+                if n["Alive"]
+            ]
+            full = "can never hold" if never else f"had no room for {ROOM:g} s for"
+            free = ray.available_resources().get("CPU", 0.0)
+            return {"full": f"{full} these machines", "has": has, "free": free}
+        time.sleep(0.05)
+
+
+def serve(ray: Any, placed: dict[str, Any], order: dict[str, Any]) -> int:
+    """Run an agent on each host until the first has ended; return its exit status."""
+    strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
+    actors = {
+        host: ray.remote(Host)
+        .options(
+            num_cpus=0,
+            scheduling_strategy=strategy(placed["group"], placed["hosts"].index(host)),
+        )
+        .remote()
+        for host in sorted(set(placed["hosts"]))
+    }
+    runs = {}
+    for host, actor in actors.items():
+        token = sealed(order["token"], ray.get(actor.public_key.remote()))
+        run = actor.run.remote(token, [*order["arguments"], "--name", host])
+        runs[run] = host
+    ray.wait(list(runs), num_returns=1)
+    done, _ = ray.wait(list(runs), num_returns=len(runs), timeout=_LEAVE)
+    status = 0
+    for run in done:
+        try:
+            code, said = ray.get(run)
+        except ray.exceptions.RayError as error:
+            code, said = 1, f"{error}\n"
+        _say(f"{said}the agent on {runs[run]} ended with status {code}")
+        status = status or code
+    return status
+
+
+def connected(address: str) -> Any:
+    """Return the module of Ray, once it is a client of the cluster."""
+    ray = importlib.import_module("ray")
+    importlib.import_module("ray.util.scheduling_strategies")
+    ray.init(address, log_to_driver=False, logging_level="ERROR")
+    return ray
+
+
+def main() -> int:
+    """Reserve, answer, serve; return the exit status."""
+    die_with_parent()
+    request = json.loads(sys.stdin.readline())
+    ray: Any = None
+    try:
+        ray = connected(request["address"])
+        placed = reserve(ray, request["bundles"])
+    except Exception as error:  # noqa: BLE001 -- whatever Ray raises is one line
+        placed = {"error": " ".join(str(error).split())}
+    _say(json.dumps({key: placed[key] for key in placed.keys() - {"group"}}))
+    order = sys.stdin.readline()
+    if not order:
+        return 0
+    told = json.loads(order)
+    with Path(told["log"]).open("ab") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    return serve(ray, placed, told)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 -- its parent, then its log
+
+
+if __name__ == "__main__":
+    sys.exit(main())
