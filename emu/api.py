@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emu.analysis.audit import PUNCTUALITY, ROUNDING
+from emu.analysis.audit import ROUNDING
 from emu.analysis.audit import audit as audit_schedule
 from emu.analysis.explanation import explain as explain_schedule
 from emu.problem import Schedule
@@ -228,7 +228,7 @@ def audit(
     Parameters
     ----------
     tolerance
-        Seconds by which times may be off; default is `usual_tolerance`.
+        Seconds by which times may be off; default is 1 us, 10 ms of wall time in runs.
     relative
         Share by which bytes and rates may be off.
 
@@ -237,21 +237,14 @@ def audit(
     DataError
         When no schedule of the run can be read.
     """
-    allowed = usual_tolerance(what) if tolerance is None else tolerance
     if not isinstance(what, Schedule) and what.emulated is not None:
         from emu.runs.to_audit import run_to_audit  # noqa: PLC0415 - brings sockets
 
-        return run_to_audit(what).audit(allowed, relative)
+        run = run_to_audit(what)
+        return run.audit(run.tolerance if tolerance is None else tolerance, relative)
     schedule = what if isinstance(what, Schedule) else what.best
+    allowed = ROUNDING if tolerance is None else tolerance
     return audit_schedule(schedule, tolerance=allowed, relative=relative)
-
-
-def usual_tolerance(what: Schedule | RecordedRun) -> float:
-    """Return by how many seconds times may be off: 1 us, 10 ms of wall time in runs."""
-    if isinstance(what, Schedule) or what.emulated is None:
-        return ROUNDING
-    emulation = what.manifest.get("emulation", {})
-    return PUNCTUALITY / float(emulation.get("time_scale", 1.0))
 
 
 def _ready(

@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Predicted:
-    """The simulation before the run."""
-
-    schedule: Schedule
-
-
-@dataclass(frozen=True)
 class Joined:
     """So many processes are up."""
 
@@ -36,13 +29,6 @@ class Joined:
 @dataclass(frozen=True)
 class Began:
     """Run time 0 is now."""
-
-
-@dataclass(frozen=True)
-class Decided:
-    """The scheduler decided."""
-
-    decisions: Decisions
 
 
 class Tape(Observer):
@@ -70,7 +56,7 @@ class Tape(Observer):
 
     @override
     def predicted(self, schedule: Schedule) -> None:
-        self._note(Predicted(schedule))
+        self._note(schedule)
 
     @override
     def joined(self, processes: int) -> None:
@@ -94,4 +80,4 @@ class Tape(Observer):
 
     @override
     def decided(self, decisions: Decisions) -> None:
-        self._note(Decided(decisions))
+        self._note(decisions)

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from emu.dashboard.event_log import Began, Decided, Joined, Predicted, Tape
+from emu.dashboard.event_log import Began, Joined, Tape
 from emu.dashboard.history import SPANS, History
 from emu.dashboard.status import ActiveFlow, Outcome, Phase, Port, RunningTask, Status
+from emu.problem import Schedule
+from emu.scheduling import Decisions
 from emu.wire.messages import FlowEnded, RunTask, TaskEnded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from emu.dashboard.history import Seen
-    from emu.problem import Problem, Schedule
+    from emu.problem import Problem
 
 _SHOWN_FLOWS = 40
 #: Wall seconds per sample of the history.
@@ -158,15 +160,15 @@ class LiveRun:
             case FlowEnded():
                 self._hear(heard, what.time)
                 self._flow_ended(what)
-            case Decided():
+            case Decisions():
                 self._decided(what)
             case RunTask():
                 self._running[what.task] = what.iteration, what.start
             case Began():
                 self._phase, self._zero = "running", heard + 1.0
-            case Predicted(schedule):
-                self._predicted = schedule
-                ends = schedule.task_end
+            case Schedule():
+                self._predicted = what
+                ends = what.task_end
                 self._ends = np.sort(ends[np.isfinite(ends)]).tolist()
             case Joined(processes):
                 self._processes = processes
@@ -220,20 +222,17 @@ class LiveRun:
         self._rate[edge] = 0.0
         self._arrived += self._crossing[:, edge] * message.volume
 
-    def _decided(self, decided: Decided) -> None:
-        self._advance(decided.decisions.time)
-        for edge, iteration in decided.decisions.flows:
+    def _decided(self, decided: Decisions) -> None:
+        self._advance(decided.time)
+        for edge, iteration in decided.flows:
             if iteration > self._over[edge]:
                 self._active[edge] = iteration
         # The coordinator tells all events that came together before it decides on the
         # first of them, so a line may be of a flow that is known to be over.
-        lines = decided.decisions.lines
+        lines = decided.lines
         alive = lines.iteration > self._over[lines.edge]
         edges = lines.edge[alive]
-        self._served[edges], self._since[edges] = (
-            lines.served[alive],
-            decided.decisions.time,
-        )
+        self._served[edges], self._since[edges] = lines.served[alive], decided.time
         self._rate[edges] = lines.rate[alive]
         self._port_rate = self._crossing @ self._rate
 

@@ -21,7 +21,7 @@ from emu.experiment.kernel_network import burst_of, check_network, emulate_on_ke
 from emu.experiment.learnt import by_mini_batch, learnt
 from emu.machines import Sharing
 from emu.network import pace_at
-from emu.runs.array_files import write_frames, write_realization
+from emu.runs.array_files import write_realization
 from emu.runs.result import (
     VERSION,
     flow_error,
@@ -279,7 +279,9 @@ def write_down(
     if run.schedule.rates is not None:
         directory.write_rates(run.schedule.rates)
     write_realization(directory.path, run.realization)
-    write_frames(directory.path, run.sent, run.received, run.arrivals)
+    # Every frame by its sender, by its receiver, and its arrival as it was told.
+    frames = {"sent": run.sent, "received": run.received, "told": run.arrivals}
+    directory.write_arrays("frames.npz", **frames)
     directory.write_lines("training.csv", training_lines(run))
     directory.write_json("result.json", result)
 

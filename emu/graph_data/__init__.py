@@ -6,7 +6,7 @@ dgl for its own partitions.
 
 from emu.graph_data.batches import ALL_NEIGHBOURS, BatchPlan, batch_counts
 from emu.graph_data.dataset import Dataset, open_dataset, open_for
-from emu.graph_data.feature_columns import FeatureColumns, open_columns
+from emu.graph_data.feature_columns import open_columns
 from emu.graph_data.partitioning import partition
 from emu.graph_data.realized_volumes import realize_volumes, sampled_counts
 from emu.graph_data.sampling import (
@@ -24,7 +24,6 @@ __all__ = [
     "ALL_NEIGHBOURS",
     "BatchPlan",
     "Dataset",
-    "FeatureColumns",
     "GrowingBatch",
     "SampledBatch",
     "Structure",

@@ -16,33 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from emu.graph_data.dataset import Dataset
 
 
-class FeatureColumns:
-    """The features of every vertex in blocks of columns, each checked when asked for.
-
-    Who asks for one block reads no other.
-    """
-
-    def __init__(self, prepared: PreparedArrays) -> None:
-        self._prepared = prepared
-
-    def block(self, number: int) -> NDArray[np.float32]:
-        """Map a block, float32, shape (vertices, its columns).
-
-        Raises
-        ------
-        DataError
-            When its content changed.
-        """
-        return self._prepared.array(f"columns_{number}")
-
-
-def open_columns(dataset: Dataset, blocks: Sequence[int]) -> FeatureColumns:
+def open_columns(dataset: Dataset, blocks: Sequence[int]) -> PreparedArrays:
     """Open the columns of a data set, cut on first use and cached.
+
+    Arrays ``columns_0``, ... are float32, shape (vertices, columns of the block), each
+    checked when asked for: who asks for one block reads no other.
 
     Parameters
     ----------
@@ -60,9 +41,7 @@ def open_columns(dataset: Dataset, blocks: Sequence[int]) -> FeatureColumns:
         raise ValueError(f"{sum(blocks)} of {dataset.feature_length} columns")
     key = hashlib.sha256(repr([*blocks]).encode()).hexdigest()[:8]
     folder = dataset.folder.with_name(f"{dataset.folder.name}-columns-{key}")
-    return FeatureColumns(
-        prepare_arrays(folder, lambda partial: _write(partial, dataset, blocks))
-    )
+    return prepare_arrays(folder, lambda partial: _write(partial, dataset, blocks))
 
 
 def _write(folder: Path, dataset: Dataset, blocks: Sequence[int]) -> dict[str, Any]:

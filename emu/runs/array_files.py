@@ -53,24 +53,6 @@ def read_realization(job: Job, path: Path) -> Realization:
     return realization
 
 
-def write_frames(
-    run: Path,
-    sent: NDArray[np.void],
-    received: NDArray[np.void],
-    told: NDArray[np.float64],
-) -> None:
-    """Write frames.npz: every frame by its sender, by its receiver, and as told.
-
-    Raises
-    ------
-    DataError
-        When the disk refuses.
-    """
-    RunDirectory(run).write_arrays(
-        "frames.npz", sent=sent, received=received, told=told
-    )
-
-
 def read_frames(
     path: Path,
 ) -> tuple[NDArray[np.void], NDArray[np.void], NDArray[np.float64] | None]:

@@ -31,9 +31,7 @@ from emu.errors import DataError
 from emu.input_file import read_text
 from emu.names import file_part
 from emu.runs.problem_json import (
-    problem_from_json,
     problem_to_json,
-    schedule_from_json,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.problem import Problem, RateHistory, Schedule
+    from emu.problem import Problem, RateHistory
 
 
 class RunDirectory:
@@ -129,17 +127,3 @@ def read_json(path: Path) -> Any:
         raise DataError("is missing", path=str(path)) from error
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot be read: {error}", path=str(path)) from error
-
-
-def read_schedule(run: Path, name: str = "result.json") -> Schedule:
-    """Return a schedule of a run directory.
-
-    Raises
-    ------
-    DataError
-        When a file is missing, cut short, or of another version.
-    """
-    problem = problem_from_json(
-        read_json(run / "problem.json"), str(run / "problem.json")
-    )
-    return schedule_from_json(problem, read_json(run / name), str(run / name))

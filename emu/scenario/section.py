@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import BaseModel, ConfigDict, Field
 
 from emu.scenario.quantities import Amount, Size
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Section(BaseModel):
@@ -38,14 +33,8 @@ class Resources(Section):
 
     def amounts(self) -> dict[str, float]:
         """Return resource -> amount, of those that are stated."""
-        return dict(self._stated())
-
-    def _stated(self) -> Iterator[tuple[str, float]]:
-        for resource in ("cpu", "gpu", "memory"):
-            amount = getattr(self, resource)
-            if amount is not None:
-                yield resource, amount
-        yield from self.further().items()
+        known = {"cpu": self.cpu, "gpu": self.gpu, "memory": self.memory}
+        return {r: a for r, a in known.items() if a is not None} | self.further()
 
     def further(self) -> dict[str, float]:
         """Return the amounts of resources that emu has no word for."""

@@ -95,7 +95,7 @@ class P3Machine:
     def _load(self, settings: Mapping[str, Any]) -> None:
         dataset, block = self._data.dataset, self.rank % self._members
         columns = open_columns(dataset, self.blocks)
-        self._columns = columns.block(block)
+        self._columns = columns.array(f"columns_{block}")
         self._split = ColumnSplit(settings, dataset, self.blocks, block)
         flat = initial_parameters(settings, dataset)
         self.own, self.upper = self._split.own(flat), self._split.upper(flat)

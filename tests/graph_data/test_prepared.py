@@ -162,14 +162,14 @@ def test_a_damaged_block_of_columns_is_refused_by_who_reads_it() -> None:
     dataset = open_dataset("products-like", scale=0.001)
     columns = open_columns(dataset, [60, 40])
     rows = dataset.gather(np.arange(3))
-    np.testing.assert_array_equal(columns.block(1)[:3], rows[:, 60:])
+    np.testing.assert_array_equal(columns.array("columns_1")[:3], rows[:, 60:])
     (file,) = dataset.folder.parent.glob(f"{dataset.folder.name}-columns-*/columns_0*")
     with file.open("r+b") as content:
         content.seek(-4, 2)
         content.write(b"\xff\xff\xff\xff")
 
-    np.testing.assert_array_equal(columns.block(1)[:3], rows[:, 60:])
+    np.testing.assert_array_equal(columns.array("columns_1")[:3], rows[:, 60:])
     with pytest.raises(DataError, match="its content changed"):
-        columns.block(0)
+        columns.array("columns_0")
     with pytest.raises(ValueError, match="99 of 100 columns"):
         open_columns(dataset, [60, 39])

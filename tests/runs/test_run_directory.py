@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
-from emu.runs.run_directory import RunDirectory, read_json, read_schedule
+from emu.runs.problem_json import problem_from_json, schedule_from_json
+from emu.runs.run_directory import RunDirectory, read_json
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from emu.problem import Schedule
 
 
 @pytest.fixture
@@ -28,6 +31,15 @@ def run(tmp_path: Path) -> RunDirectory:
         directory.write_rates(schedule.rates)
     directory.write_json("result.json", schedule.to_json())
     return directory
+
+
+def read_schedule(run: Path) -> Schedule:
+    problem, result = run / "problem.json", run / "result.json"
+    return schedule_from_json(
+        problem_from_json(read_json(problem), str(problem)),
+        read_json(result),
+        str(result),
+    )
 
 
 def test_a_schedule_is_read_back_as_it_was(run: RunDirectory) -> None:

@@ -47,7 +47,7 @@ def test_parts_sum_up_to_the_model(kind: str, layers: int) -> None:
 
     columns = open_columns(dataset, BLOCKS)
     splits = [ColumnSplit(job, dataset, BLOCKS, number) for number in range(3)]
-    rows = [columns.block(number)[batch.vertices] for number in range(3)]
+    rows = [columns.array(f"columns_{number}")[batch.vertices] for number in range(3)]
     block = Block(*batch.edges[0], batch.sizes[0], batch.sizes[1])
     own = [split.own(flat) for split in splits]
     parts = [
