@@ -88,7 +88,8 @@ class Tally:
     def of(cls, problem: Problem) -> Tally:
         """Return an empty tally for a problem."""
         shape = len(problem.job.tasks), problem.job.iterations
-        return cls(np.zeros(shape), np.zeros(shape), np.zeros(shape))
+        # Not zeros: their memory would only be taken as the run goes on.
+        return cls(np.full(shape, 0.0), np.full(shape, 0.0), np.full(shape, 0.0))
 
     def note(self, message: TaskEnded, name: str) -> None:
         """Note what the task of this name says of one iteration."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from isal import isal_zlib
 
 from emu.analysis.lateness import fluid_ends
 from emu.analysis.shared_use import lines
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Columns of the rates that are recorded, by their names in `RateSegments`.
 _COLUMNS = {"since": "d", "edge": "q", "iteration": "q", "rate": "d"}
+#: Rates that are packed together, in 0.06 ms: 7 bytes each of 32 (an hour of golden).
+_TOGETHER = 1024
 
 
 class Recorder:
@@ -51,8 +54,9 @@ class Recorder:
         self._volumes, self._reads = volumes, reads
         self.task_settled = np.full((tasks, iterations), np.nan)
         self._flow_settled = np.full((edges, iterations), np.nan)
-        # 32 bytes per rate; the arrays of each instant were 1 kB per event of a run.
+        # The arrays of each instant were 1 kB per event of a run.
         self._columns = {name: array(code) for name, code in _COLUMNS.items()}
+        self._packed: dict[str, list[bytes]] = {name: [] for name in _COLUMNS}
 
     def decided(self, decisions: Decisions) -> None:
         """Note what the scheduler decided."""
@@ -67,6 +71,9 @@ class Recorder:
         for name, column in self._columns.items():
             values = getattr(decisions.lines, name)
             column.frombytes(np.ascontiguousarray(values, column.typecode).tobytes())
+            if len(column) >= _TOGETHER:
+                self._packed[name].append(isal_zlib.compress(column.tobytes(), 1))
+                del column[:]
 
     def task_ended(self, message: TaskEnded, settled: float) -> None:
         """Note the end of a task, and when the scheduler settled it."""
@@ -158,7 +165,10 @@ class Recorder:
 
     def rates(self) -> RateHistory:
         """Return every rate that was assigned, in the order of time."""
-        since, edge, iteration, rate = (
-            np.array(column) for column in self._columns.values()
-        )
+        since, edge, iteration, rate = map(self._column, _COLUMNS)
         return RateHistory(time=since, edge=edge, iteration=iteration, rate=rate)
+
+    def _column(self, name: str) -> NDArray[Any]:
+        parts = [*map(isal_zlib.decompress, self._packed[name])]
+        rest = self._columns[name]
+        return np.frombuffer(bytearray().join([*parts, rest.tobytes()]), rest.typecode)

@@ -188,7 +188,7 @@ class Scheduler:
         self._state = new_state(self._layout, after, 0)
         self.reads = NewestReads(job, self._state.log.reads)
         #: Bytes that were announced, shape (edges, iterations); for reading.
-        self.volumes: NDArray[np.float64] = np.zeros(shape)
+        self.volumes = np.full(shape, 0.0)  # its memory is taken now, not as it goes
         #: The least times that were given.
         self.holds = holds
         self._least = plain(np.empty((len(job.tasks), 0)) if holds is None else holds)
