@@ -151,6 +151,7 @@ def test_what_is_returned_shows_itself_in_a_line() -> None:
 
 
 @pytest.mark.emulation
+@pytest.mark.untimed
 def test_a_run_is_carried_out_and_read_again(tmp_path: Path) -> None:
     run = emu.run(emu.load("golden", QUICK), runs=tmp_path)
 
@@ -164,6 +165,7 @@ def test_a_run_is_carried_out_and_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.emulation
+@pytest.mark.untimed
 def test_a_notebook_runs_it_too(tmp_path: Path) -> None:
     scenario = emu.load("golden", QUICK)
 
@@ -175,6 +177,7 @@ def test_a_notebook_runs_it_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.emulation
+@pytest.mark.untimed
 @pytest.mark.parametrize("script", sorted(SCENARIOS.glob("*.py")), ids=lambda p: p.stem)
 def test_the_scripts_beside_the_scenarios_run(script: Path, tmp_path: Path) -> None:
     done = subprocess.run(

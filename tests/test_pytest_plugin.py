@@ -9,13 +9,13 @@ pytest_plugins = ["pytester"]
 PASSING = """
 import pytest
 
-@pytest.mark.emu("golden", sets={"job.iterations": 1, "emulation.time_scale": 0.02,
+@pytest.mark.emu("golden", sets={"job.iterations": 1, "emulation.time_scale": 0.1,
                  "expect": None}, makespan_error="50 %", trust="untrusted")
 def test_good(emu_run):
     assert emu_run.makespan > 1
 """
 FAILING = """
-@pytest.mark.emu("golden", sets={"job.iterations": 1, "emulation.time_scale": 0.02,
+@pytest.mark.emu("golden", sets={"job.iterations": 1, "emulation.time_scale": 0.1,
                  "expect": None}, gap="1000 % ..", trust="untrusted")
 def test_bad():
     raise AssertionError("never reached")
@@ -23,6 +23,7 @@ def test_bad():
 
 
 @pytest.mark.emulation
+@pytest.mark.untimed
 def test_a_failed_test_shows_its_error_budget_and_keeps_its_run(
     pytester: pytest.Pytester,
 ) -> None:

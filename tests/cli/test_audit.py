@@ -62,6 +62,10 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
+def test_a_sound_simulation_passes(simulated: Path) -> None:
+    assert _audited(simulated)[0] == 0
+
+
 def test_there_are_at_least_50_mutations() -> None:
     assert len(MUTATIONS) >= 50
 
@@ -72,7 +76,6 @@ def test_a_false_simulation_is_named(
 ) -> None:
     target = tmp_path / "golden.json"
     shutil.copy(simulated, target)
-    assert _audited(target)[0] == 0
     _mutated(target, mutation)
 
     code, said = _audited(target)
@@ -170,6 +173,9 @@ def test_false_files_of_a_run_are_named(
 
 @pytest.mark.emulation
 def test_a_sound_run_passes(emulated: Path) -> None:
+    result = json.loads((emulated / "result.json").read_text())
+
+    assert result["verdict"]["guards"] == []
     assert _audited(emulated)[0] == 0
 
 
@@ -180,7 +186,11 @@ def test_a_run_of_178_bytes_does_not_pass(tmp_path: Path) -> None:
     (run,) = tmp_path.iterdir()
 
     code, said = _audited(run)
+    result = json.loads((run / "result.json").read_text())
 
+    assert result["transport"]["payload_bytes"] == 178
+    assert result["verdict"]["trust"] == "untrusted"
+    assert "nothing was carried" in result["verdict"]["reasons"][0]
     assert code == 6
     assert "this run tests control, not the network" in said
     assert "this run tests control" in (run / "report.html").read_text()

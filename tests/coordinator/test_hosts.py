@@ -124,7 +124,7 @@ def settings(host: str, time_scale: float) -> EmulationSettings:
         launcher=ExternalLauncher(2),
         listen=host,
         token=TOKEN,
-        silence=5.0,
+        silence=3.0,
     )
 
 
@@ -179,6 +179,7 @@ def test_clocks_of_two_hosts_become_one_time_line(
     assert doubt >= shifted["uncertainty"]
 
 
+@pytest.mark.untimed
 def test_cut_host_is_noticed_and_ends_itself(
     hosts: list[str], tmp_path: Path, leftovers: Leftovers
 ) -> None:
@@ -191,7 +192,7 @@ def test_cut_host_is_noticed_and_ends_itself(
 
     watching = observer(agents, "task g0 0", cut, problem)
     with pytest.raises(
-        NodeLost, match=r"agent emu\d+h\d at 10.* silent for 5 s.*iteration"
+        NodeLost, match=r"agent emu\d+h\d at 10.* silent for 3 s.*iteration"
     ):
         emulate(
             problem,
@@ -209,6 +210,7 @@ def test_cut_host_is_noticed_and_ends_itself(
         os.kill(agents.agents[0].pid, signal.SIGKILL)
 
 
+@pytest.mark.untimed
 def test_killed_agent_of_another_host(
     hosts: list[str], tmp_path: Path, leftovers: Leftovers
 ) -> None:

@@ -63,6 +63,7 @@ def test_the_schedule_is_that_of_a_process_per_task(
         np.testing.assert_array_equal(counted, problem.job.flow_counts)
 
 
+@pytest.mark.untimed
 def test_a_killed_process_names_its_tasks(tmp_path: Path, leftovers: Leftovers) -> None:
     problem, _ = in_two_processes()
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     *pytestmark,
+    pytest.mark.untimed,
     pytest.mark.skipif(
         SSHD is None or shutil.which("ssh") is None,
         reason="hosts are reached by openssh (apt-get install openssh-server)",

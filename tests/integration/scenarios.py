@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from typer.testing import CliRunner
+
+from emu.cli import app
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
@@ -134,6 +137,13 @@ def attempts(once: Callable[[], float], allowed: float, most: int = 3) -> list[f
     while not found or (found[-1] > allowed and len(found) < most):
         found.append(once())
     return found
+
+
+def command(*arguments: str | Path) -> str:
+    """Carry out a command of emu in this process; return what it prints."""
+    done = CliRunner().invoke(app, [*map(str, arguments)])
+    assert done.exit_code == 0, done.output
+    return done.stdout
 
 
 def emu(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:

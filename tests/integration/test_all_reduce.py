@@ -17,6 +17,7 @@ ITERATIONS, WORKERS = 4, 3
 
 
 @pytest.mark.emulation
+@pytest.mark.untimed
 def test_all_workers_hold_the_weights_of_one_process(tmp_path: Path) -> None:
     document = tiny_training(ITERATIONS, workers=WORKERS, sync="ring", ring="placed")
     file = written(document, tmp_path)

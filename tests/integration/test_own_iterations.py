@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import emu as library
+import emu
 from emu.analysis.audit import audit
 from emu.analysis.critical_path import critical_path
 from emu.scenario import load, prepare
 from emu.simulation import simulate
-from tests.integration.scenarios import emu, written
+from tests.integration.scenarios import command, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,14 +65,12 @@ def test_a_task_needs_the_iterations_that_there_are(tmp_path: Path) -> None:
 
 @pytest.mark.emulation
 def test_own_iterations_go_all_the_way(tmp_path: Path) -> None:
-    ran = emu("run", written(scenario(), tmp_path), cwd=tmp_path)
-    assert ran.returncode == 0, ran.stderr
+    command("run", written(scenario(), tmp_path), "--runs", tmp_path / "runs")
     (run,) = (tmp_path / "runs").iterdir()
 
-    recorded = library.load_run(run)
+    recorded = emu.load_run(run)
     assert recorded.emulated is not None
     assert recorded.emulated.makespan == pytest.approx(12.0, rel=0.03)
     assert len(recorded.tasks) == 2 * (1 + 4 + 2)
-    for command in ("audit", "explain", "report", "trace"):
-        told = emu(command, run, cwd=tmp_path)
-        assert told.returncode == 0, told.stderr
+    for name in ("audit", "explain", "report", "trace"):
+        command(name, run)

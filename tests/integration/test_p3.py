@@ -55,6 +55,7 @@ seed: 7
 """
 
 
+@pytest.mark.untimed
 def test_pipelined_weights_are_those_of_delayed_descent(tmp_path: Path) -> None:
     file = tmp_path / "p3.yaml"
     file.write_text(TEXT)
@@ -78,6 +79,7 @@ def test_pipelined_weights_are_those_of_delayed_descent(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.untimed
 def test_a_machine_killed_in_the_mf_of_anothers_mini_batch(
     tmp_path: Path, leftovers: Leftovers
 ) -> None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import emu as library
+import emu
 from emu.report.trace import write_trace
 from emu.scenario import load, prepare
 from emu.simulation import simulate
-from tests.integration.scenarios import emu, written
+from tests.integration.scenarios import command, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,22 +59,19 @@ def test_parallel_flows_are_simulated_and_written_by_name(tmp_path: Path) -> Non
 @pytest.mark.emulation
 def test_parallel_flows_go_all_the_way(tmp_path: Path) -> None:
     file = written(scenario(), tmp_path)
-    ran = emu("run", file, cwd=tmp_path)
-    assert ran.returncode == 0, ran.stderr
+    command("run", file, "--runs", tmp_path / "runs")
     (run,) = (tmp_path / "runs").iterdir()
 
-    recorded = library.load_run(run)
+    recorded = emu.load_run(run)
     made = recorded.emulated
     assert made is not None
     assert recorded.simulated is not None
     assert made.makespan == pytest.approx(recorded.simulated.makespan, rel=0.05)
     assert {*recorded.flows["edge"]} == NAMES
-    for command in (("audit", run), ("explain", run), ("report", run)):
-        told = emu(*map(str, command), cwd=tmp_path)
-        assert told.returncode == 0, told.stderr
+    command("audit", run)
+    command("report", run)
     drawn = json.loads(write_trace(run).read_text())["traceEvents"]
     flows = {bar["args"]["flow"] for bar in drawn if "flow" in bar.get("args", {})}
     assert flows == NAMES
-    explained = emu("explain", run, "--json", "-", cwd=tmp_path).stdout
-    assert "a->b#2" in explained
+    assert "a->b#2" in command("explain", run, "--json", "-")
     assert "a->b#2" in (run / "report.html").read_text()

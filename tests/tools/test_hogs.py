@@ -35,6 +35,7 @@ with hogging(Condition(({kind!r},)), Path({scratch!r})) as hogs:
 
 
 @pytest.mark.emulation
+@pytest.mark.untimed
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_hog_dies_with_a_tool_that_was_killed(kind: str, tmp_path: Path) -> None:
     code = TOOL.format(kind=kind, scratch=str(tmp_path))
@@ -57,6 +58,7 @@ def test_a_hog_dies_with_a_tool_that_was_killed(kind: str, tmp_path: Path) -> No
 
 
 @pytest.mark.emulation
+@pytest.mark.untimed
 def test_hogs_end_with_their_condition(tmp_path: Path) -> None:
     with hogging(Condition(("busy", "busy")), tmp_path) as hogs:
         assert all(hog.is_running() for hog in hogs)
@@ -65,6 +67,7 @@ def test_hogs_end_with_their_condition(tmp_path: Path) -> None:
 
 
 @pytest.mark.emulation
+@pytest.mark.untimed
 def test_a_hog_that_does_not_begin_is_an_error(tmp_path: Path) -> None:
     with (
         pytest.raises(RuntimeError, match="unheard"),
