@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 ROOT = Path(__file__).parents[1]
-_TOGETHER = 8  # connections at a time
+_TOGETHER = 24  # connections at a time
 _ANSWER = 0.02  # wall seconds to listen to what comes back
 _KEPT = 0.1  # share of the connections that stay open
 _MOST_KEPT = 100
@@ -114,8 +115,8 @@ async def attack(
     return sent
 
 
-def carried(out: Path, seconds: float, frames: int, seed: int) -> dict[str, Any]:
-    """Return what a run came to that took so long, and so many hostile frames."""
+def command_of(out: Path, seconds: float) -> list[str]:
+    """Return the command of a run that takes so many wall seconds."""
     settings = [f"emulation.time_scale={_TIME_SCALE}", "expect=null"]
     few, more = (
         emu.simulate(emu.load("golden", [*settings, f"job.iterations={n}"])).makespan
@@ -123,11 +124,16 @@ def carried(out: Path, seconds: float, frames: int, seed: int) -> dict[str, Any]
     )
     count = round(seconds / _TIME_SCALE / ((more - few) / 20))
     settings.append(f"job.iterations={count}")
-    out.mkdir(parents=True, exist_ok=True)
-    target, output = out / "result.json", out / "output"
     command = [sys.executable, "-m", "emu", "run", "golden", "--dashboard"]
-    command += ["--json", str(target), "--runs", str(out / "runs")]
-    command += [part for each in settings for part in ("--set", each)]
+    command += ["--json", str(out / "result.json"), "--runs", str(out / "runs")]
+    return command + [part for each in settings for part in ("--set", each)]
+
+
+def carried(out: Path, seconds: float, frames: int, seed: int) -> dict[str, Any]:
+    """Return what a run came to that took so long, and so many hostile frames."""
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    command, output = command_of(out, seconds), out / "output"
     with output.open("wb") as file:
         run = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=ROOT
@@ -153,7 +159,7 @@ def carried(out: Path, seconds: float, frames: int, seed: int) -> dict[str, Any]
     row |= {"tracebacks": said.count("Traceback"), "refused": said.count("refused")}
     row |= {"memory_mb": memory / 2**20, "fewest": min(sent.values(), default=0)}
     if run.returncode == 0:
-        result = json.loads(target.read_text())
+        result = json.loads((out / "result.json").read_text())
         row |= {"error": result["makespan_error"], "trust": result["verdict"]["trust"]}
     return row
 
@@ -165,9 +171,12 @@ def main() -> int:
     parser.add_argument("--frames", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=90.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", choices=("alone", "hostile"))
     options = parser.parse_args()
     wrong = False
-    for name, frames in (("alone", 0), ("hostile", options.frames)):
+    for name, frames in {"alone": 0, "hostile": options.frames}.items():
+        if options.only not in (None, name):
+            continue
         row = carried(options.out / name, options.seconds, frames, options.seed)
         print(name, json.dumps(row), flush=True)
         wrong |= bool(row["exit"] or row["tracebacks"] or row["frames"] < frames)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hmac
 import json
+import logging
 import re
 import secrets
 import threading
@@ -13,6 +14,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Self
 
 from aiohttp import WSMsgType, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from emu.dashboard.history import NOTHING
 from emu.dashboard.live_run import SAMPLE
@@ -294,8 +296,13 @@ class Dashboard:
 
     async def _serve(self) -> None:
         self._loop, self._leave = asyncio.get_running_loop(), asyncio.Event()
+        logger = logging.getLogger(__name__)
+        logger.addFilter(_is_ours)
         runner = web.AppRunner(
-            self._pages.application(), access_log=None, shutdown_timeout=0.5
+            self._pages.application(),
+            access_log=None,
+            logger=logger,
+            shutdown_timeout=0.5,
         )
         await runner.setup()
         try:
@@ -315,3 +322,11 @@ class Dashboard:
             self._up.set()
         finally:
             await runner.cleanup()
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Return whether a fault is not just what came: who asks could fill the terminal.
+
+    Of each malformed request aiohttp tells a traceback, with its bytes.
+    """
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))

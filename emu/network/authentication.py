@@ -164,6 +164,10 @@ class Rejections(deque[Rejection]):
         Called with a line for each of the first hundred: a log must not grow for ever.
     """
 
+    #: Strangers of one host that may be at a port at a time. A process may often have
+    #: 1024 files: the others are for peers that have proved themselves.
+    most = 512
+
     def __init__(self, tell: Callable[[str], None] | None = None) -> None:
         super().__init__(maxlen=100)
         self._tell = tell

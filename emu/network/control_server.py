@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -166,6 +167,7 @@ class ControlServer:
         self._hello_timeout = hello_timeout
         self._server: asyncio.Server | None = None
         self._handles: set[asyncio.Task[None]] = set()
+        self._strangers = Counter[str]()  # of every host
         self.rejections = Rejections(tell)
 
     async def start(self, host: str, port: int = 0) -> tuple[str, int]:
@@ -220,14 +222,20 @@ class ControlServer:
             self._handles.discard(handle)
 
     async def _serve(self, connection: ControlConnection) -> None:
+        host = connection.peer_address
         try:
+            self._strangers[host] += 1
             try:
+                if self._strangers[host] > self.rejections.most:
+                    raise NodeMisbehaved(f"too many of {host} are at this port")
                 who = await self._handshake(connection)
             except EmulatorError as error:
                 self.rejections.note(connection.peer, str(error))
                 if not connection.closed:
                     connection.send({"refused": str(error)})
                 return
+            finally:
+                self._strangers[host] -= 1
             await self._on_connection(connection, who)
         finally:
             await connection.aclose()

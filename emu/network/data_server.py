@@ -16,12 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
-from emu.network.authentication import (
-    Challenge,
-    Rejections,
-    fresh_nonce,
-    name_of,
-)
+from emu.network.authentication import Challenge, Rejections, fresh_nonce, name_of
 from emu.network.awake_clock import awake_timeout
 from emu.network.frame_log import FrameLog
 from emu.network.inbox import Delivery, Inbox
@@ -143,7 +138,13 @@ class DataServer:
         while True:
             try:
                 sock, address = await loop.sock_accept(listener)
-                self.connections.add(DataConnection(self, sock, name_of(address)))
+                host = str(address[0])
+                there = sum(each.stranger == host for each in self.connections)
+                if there >= self.rejections.most:
+                    sock.close()
+                    self.rejections.note(name_of(address), "too many are at this port")
+                else:
+                    self.connections.add(DataConnection(self, sock, address))
             except OSError as error:  # it left already, or there is no descriptor left
                 self.rejections.note("unknown", str(error))
                 await asyncio.sleep(_PAUSE)
@@ -218,12 +219,13 @@ class DataConnection:
         Told of everything.
     sock
         Accepted, non-blocking; closed with the connection.
-    peer
-        Its address, for messages.
+    address
+        Of the peer.
     """
 
-    def __init__(self, server: DataServer, sock: socket.socket, peer: str) -> None:
-        self._server, self._peer = server, peer
+    def __init__(self, server: DataServer, sock: socket.socket, address: Any) -> None:
+        self._server, self._peer = server, name_of(address)
+        self.stranger = str(address[0])  # its host, until it has proved itself
         tune_socket(sock)
         context = server.tls.context if server.tls is not None else None
         tls = TlsSocket(sock, context, server=True) if context is not None else None
@@ -319,7 +321,7 @@ class DataConnection:
         if edge in server.connected:
             raise NodeMisbehaved(f"edge {edge} is connected already")
         self._deadline.cancel()
-        self._edge = edge
+        self._edge, self.stranger = edge, ""
         self._reader.trust(kinds=DATA_KINDS, limits=server.limits)
         self._answer({"accepted": edge})
         server.accept(edge, self)

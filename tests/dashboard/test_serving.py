@@ -69,6 +69,22 @@ async def test_odd_requests_are_refused_not_failed(
     assert said.split()[1].startswith(b"4")
 
 
+async def test_malformed_requests_are_not_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A traceback of each, with its bytes, went to the terminal."""
+    with Dashboard(Replay().live, tmp_path) as dashboard:
+        parts = urlsplit(dashboard.url)
+        for line in (b"GET / HTTPP/1.1", b"GET / HTTP/1.1\r\nA\x7f\x1b[31m: b"):
+            reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+            writer.write(line + b"\r\n\r\n")
+            said = await asyncio.wait_for(reader.read(), 10)
+            writer.close()
+            assert said.split()[1] == b"400"
+
+    assert caplog.records == []
+
+
 async def test_loopback_asks_for_the_token_too(
     client: aiohttp.ClientSession, tmp_path: Path
 ) -> None:

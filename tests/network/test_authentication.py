@@ -284,6 +284,53 @@ def test_log_of_refusals_is_bounded_and_fit_for_a_terminal() -> None:
     assert all(line.isprintable() for line in told)
 
 
+async def silent(
+    address: tuple[str, int], host: str = "127.0.0.1"
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection(*address, local_addr=(host, 0))
+
+
+async def test_host_has_so_many_strangers_at_a_control_port(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of other hosts find room all the same, and whoever comes later."""
+    monkeypatch.setattr(Rejections, "most", 2)
+    async with port() as here:
+        kept = [await silent(here.address) for _ in range(2)]
+        reader, writer = await silent(here.address)
+        refused = (await read_message(reader))["refused"]
+        other = await silent(here.address, "127.0.0.2")
+        other[1].write(said(role="process", name="w0", nonce=NONCE))
+        assert "proof" in await read_message(other[0])
+        for _, each in (*kept, other):
+            each.close()
+        writer.close()
+        await until(lambda: len(here.log) == 4)
+
+        assert refused == "too many of 127.0.0.1 are at this port"
+
+
+async def test_host_has_so_many_strangers_at_a_data_port(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Rejections, "most", 2)
+    keys = edge_keys(TOKEN, [0])
+    server = DataServer(keys=keys, inbox=Inbox("w0"), pool=BufferPool())
+    address = await server.start("127.0.0.1")
+    kept = [await silent(address) for _ in range(2)]
+    reader, writer = await silent(address)
+    assert await asyncio.wait_for(reader.read(), 10) == b""
+    for _, each in (*kept, (reader, writer)):
+        each.close()
+    await until(lambda: not server.connections)
+    edge = await open_edge(address, 0, key=keys[0])
+    await until(lambda: 0 in server.connected)
+    await edge.aclose()
+    await server.aclose()
+
+    assert server.rejections[0].reason == "too many are at this port"
+
+
 async def test_nobody_there_is_not_taken_for_a_stranger() -> None:
     async with port() as here:
         address = here.address
