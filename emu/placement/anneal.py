@@ -9,7 +9,6 @@ import numpy as np
 from emu.placement.candidates import Candidates, Units, excess, usage
 from emu.placement.chain import (
     ACCEPTED,
-    BOUND_FIRST,
     PROPOSED,
     Chain,
     makespan_within,
@@ -86,7 +85,7 @@ def anneal(
         limit = chain.cost[0] - np.log(uniform(state)) * temperatures[step]
         if found:
             makespan = makespan_within(
-                c, candidate, limit, BOUND_FIRST, chain.memory, chain.tally
+                c, candidate, limit, False, chain.memory, chain.tally
             )
             if makespan <= limit:
                 chain.tally[ACCEPTED] += 1

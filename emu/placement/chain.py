@@ -105,9 +105,6 @@ def remember(
     memory.high[place] = min(memory.high[place], high)
 
 
-#: How much of a simulation is saved; none of the levels changes the chain.
-SIMULATE_ALL, STOP_EARLY, BOUND_FIRST = range(3)
-
 #: Positions in `Chain.tally`.
 PROPOSED, ACCEPTED, SIMULATED, STUCK = range(4)
 
@@ -143,13 +140,13 @@ class Rules(NamedTuple):
         Per second of cost: the paper's beta divided by the seconds of its unit.
     mu
         Part by which a proposal may exceed a capacity, (22).
-    effort
-        `SIMULATE_ALL`, `STOP_EARLY` or `BOUND_FIRST`.
+    simulate_all
+        Whether nothing is spared, which changes no chain.
     """
 
     beta: float
     mu: float
-    effort: int
+    simulate_all: bool
 
 
 def new_chain(c: Candidates, machines: Ints, remembered: int) -> Chain:
@@ -175,19 +172,19 @@ def makespan_within(
     c: Candidates,
     machines: Ints,
     limit: float,
-    effort: int,
+    simulate_all: bool,  # noqa: FBT001 - compiled code takes no keywords
     memory: Memory,
     count: Ints,
 ) -> float:
-    """Return the makespan, or infinity when it exceeds ``limit`` and effort is spared.
+    """Return the makespan, or infinity where that is spared and exceeds ``limit``.
 
     A run that is remembered, stopped, or never begun because a bound exceeds the limit,
     would have ended as remembered or beyond the limit: whoever only compares it with
     the limit gets the same answer.
     """
-    stop = limit * (1.0 + ROUNDING)
+    stop = np.inf if simulate_all else limit * (1.0 + ROUNDING)
     place = -1
-    if effort == BOUND_FIRST:
+    if not simulate_all:
         place = place_of(memory, machines)
         if place >= 0:
             if memory.low[place] == memory.high[place]:
@@ -195,13 +192,9 @@ def makespan_within(
             if memory.low[place] > stop:
                 return np.inf
     machine_of = expand(c.units, machines)
-    if effort == BOUND_FIRST:
-        bound = lower_bound(c.transfers, c.costs, machine_of)
-        if bound > stop:
-            return np.inf
+    if not simulate_all and lower_bound(c.transfers, c.costs, machine_of) > stop:
+        return np.inf
     count[SIMULATED] += 1
-    if effort == SIMULATE_ALL:
-        stop = np.inf
     makespan: float = placement_cost(c, machine_of, stop)
     remember(memory, place, machines, min(makespan, stop), makespan)
     return makespan
@@ -263,7 +256,7 @@ def walk(
         chain.machines[unit] = target
         limit = (chain.cost[0] - np.log(draws[step, 2]) / rules.beta) / (1.0 + over)
         makespan = makespan_within(
-            c, chain.machines, limit, rules.effort, chain.memory, chain.tally
+            c, chain.machines, limit, rules.simulate_all, chain.memory, chain.tally
         )
         if makespan <= limit:
             chain.tally[ACCEPTED] += 1

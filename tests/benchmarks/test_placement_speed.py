@@ -64,11 +64,13 @@ def job_of_the_testbed() -> tuple[Job, Cluster, Profile]:
 
 @pytest.mark.timeout(300)  # the first call compiles: 30 s on a quiet machine
 @pytest.mark.parametrize("beta_unit", [1.0, 1e-3, None], ids=["s", "ms", "default"])
-@pytest.mark.parametrize("effort", ["simulate_all", "stop_early", "bound_first"])
-def test_etp(benchmark: BenchmarkFixture, effort: str, beta_unit: float | None) -> None:
+@pytest.mark.parametrize("plainly", [True, False])
+def test_etp(
+    benchmark: BenchmarkFixture, *, plainly: bool, beta_unit: float | None
+) -> None:
     job, cluster, profile = job_of_the_testbed()
     transfers = 10_000 if benchmark.enabled else 1_000
-    options = EtpOptions(transfers=transfers, effort=effort, beta_unit=beta_unit)
+    options = EtpOptions(transfers=transfers, simulate_all=plainly, beta_unit=beta_unit)
 
     result = benchmark.pedantic(  # type: ignore[no-untyped-call]
         search_etp,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,6 @@ from emu.placement import (
     EtpOptions,
     PlacementResult,
     common_draws,
-    place_round_robin,
     search_etp,
 )
 from emu.problem import Cluster, Job, Machine, Problem, Profile, Task
@@ -66,7 +63,7 @@ def test_makespan_is_that_of_the_simulator_under_the_common_draws() -> None:
 
 
 @pytest.mark.parametrize("beta_unit", [None, 1.0, 1e-3])
-def test_same_chain_with_no_one_and_two_tricks(beta_unit: float | None) -> None:
+def test_the_same_chain_where_simulations_are_spared(beta_unit: float | None) -> None:
     rng = np.random.default_rng(8)
     settings = [paper_testbed()]
     while len(settings) < 8:
@@ -81,17 +78,16 @@ def test_same_chain_with_no_one_and_two_tricks(beta_unit: float | None) -> None:
                 cluster,
                 profile,
                 seed=2,
-                options=EtpOptions(beta_unit=beta_unit, effort=effort, **SHORT),
+                options=EtpOptions(beta_unit=beta_unit, simulate_all=plainly, **SHORT),
             )
-            for effort in ("simulate_all", "stop_early", "bound_first")
+            for plainly in (True, False)
         ]
-        plain, stopped, bounded = results
+        plain, bounded = results
 
-        for result in (stopped, bounded):
-            assert result.placement == plain.placement
-            assert result.makespan == plain.makespan
-            assert result.accepted == plain.accepted
-            assert result.history == plain.history
+        assert bounded.placement == plain.placement
+        assert bounded.makespan == plain.makespan
+        assert bounded.accepted == plain.accepted
+        assert bounded.history == plain.history
         assert bounded.evaluations <= plain.evaluations
 
 
@@ -105,35 +101,6 @@ def test_bound_first_spares_most_simulations() -> None:
 
     assert result.candidates == 1000
     assert result.evaluations < 700
-
-
-def test_chains_do_not_depend_on_the_number_of_cores() -> None:
-    job, cluster = paper_testbed()
-    profile = profile_of(job)
-    options = EtpOptions(chains=3, **SHORT)
-
-    alone = search_etp(job, cluster, profile, seed=1, options=options)
-    with ThreadPoolExecutor(2) as pool:
-        pooled = search_etp(
-            job, cluster, profile, seed=1, options=options, chain_map=pool.map
-        )
-
-    assert alone == pooled
-
-
-def test_the_first_of_many_chains_is_the_chain_that_runs_alone() -> None:
-    job, cluster = paper_testbed()
-    profile = profile_of(job)
-    alone = search_etp(job, cluster, profile, seed=1, options=EtpOptions(**SHORT))
-    many = search_etp(
-        job, cluster, profile, seed=1, options=EtpOptions(chains=3, **SHORT)
-    )
-
-    assert many.start_makespan == alone.start_makespan
-    assert many.candidates == 3 * alone.candidates
-    assert many.makespan is not None
-    assert alone.makespan is not None
-    assert many.makespan <= alone.makespan
 
 
 def test_progress_tells_the_best_so_far() -> None:
@@ -150,22 +117,6 @@ def test_progress_tells_the_best_so_far() -> None:
 
     assert [call[:2] for call in calls] == [(500, 1200), (1000, 1200), (1200, 1200)]
     assert calls[-1][2] == result.makespan
-
-
-def test_starts_where_it_is_told_to() -> None:
-    job, cluster = paper_testbed()
-    start = place_round_robin(job, cluster)
-
-    result = search_etp(
-        job,
-        cluster,
-        profile_of(job),
-        start=start,
-        options=EtpOptions(transfers=0, iterations=2),
-    )
-
-    assert result.placement == start
-    assert result.makespan == result.start_makespan
 
 
 def test_walks_through_infeasible_placements_but_never_returns_one() -> None:
@@ -207,36 +158,8 @@ def test_infeasible_and_bad_options() -> None:
     bad: list[dict[str, Any]] = [
         {"mu": -1.0},
         {"beta": 0.0},
-        {"effort": "none"},
-        {"chains": 0},
+        {"transfers": -1},
     ]
     for options in bad:
         with pytest.raises(ValueError, match=next(iter(options))):
             EtpOptions(**options)
-
-
-def test_the_best_of_many_chains_is_the_result() -> None:
-    """And the history is that of all chains: it ends with what the result takes."""
-    job, cluster = paper_testbed()
-    profile = profile_of(job)
-    gained = 0
-    for seed in range(6):
-        alone, many = (
-            search_etp(
-                job,
-                cluster,
-                profile,
-                seed=seed,
-                options=EtpOptions(transfers=40, iterations=2, chains=chains),
-            )
-            for chains in (1, 4)
-        )
-        assert many.history[-1][1] == many.makespan
-        drawn = common_draws(profile, seed, 2)
-        short = Problem(cluster, replace(job, iterations=2), many.placement)
-        assert makespan(short, drawn) == many.makespan
-        assert many.makespan is not None
-        assert alone.makespan is not None
-        gained += many.makespan < alone.makespan
-
-    assert gained, "some chain must have been better than the first"
