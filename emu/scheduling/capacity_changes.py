@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from emu.scheduling.compiled import apart, inlined
+from emu.scheduling.max_min import set_capacity
 from emu.scheduling.service_clocks import touch
 from emu.scheduling.state import CHANGED, State
 
@@ -37,17 +38,15 @@ def change_capacities(layout: Layout, state: State, instant: float) -> None:
 def _change(layout: Layout, state: State, instant: float) -> None:
     """Make the changes that are due by ``instant``.
 
-    Groups with flows over such a port count as touched, and for max-min as changed:
-    ``shared`` is the number of flows for which their rate was computed.
+    Groups with flows over such a port count as touched.
     """
     place = state.length[CHANGED]
     while place < layout.changes.shape[0] and layout.changes[place, 0] <= instant:
         port = int(layout.changes[place, 1])
-        state.capacity[port] = layout.changes[place, 2]
+        set_capacity(state, port, layout.changes[place, 2])
         for i in range(layout.port_start[port], layout.port_start[port + 1]):
             group = layout.port_group[i]
             if state.active[group] > 0:
                 touch(state, group)
-                state.shared[group] = -1
         place += 1
     state.length[CHANGED] = place

@@ -23,9 +23,10 @@ from emu.scheduling.codes import (
     WEIGHTED_MAXMIN,
 )
 from emu.scheduling.compiled import compiled, hot, inlined
+from emu.scheduling.max_min import share_max_min
 from emu.scheduling.remaining_paths import longest_paths, means
 from emu.scheduling.service_clocks import set_rate
-from emu.scheduling.sharing import fill_up, share_equally, share_max_min
+from emu.scheduling.sharing import fill_up, share_equally
 from emu.scheduling.sharing_by_job import share_equally_by_job, share_max_min_by_job
 from emu.scheduling.state import ORDERED, TOUCHED, State
 

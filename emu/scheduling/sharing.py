@@ -1,12 +1,12 @@
-"""Rates by fair sharing: the paper's equal shares, and (weighted) max-min.
+"""Rates by fair sharing: the paper's equal shares, and max-min by weight.
 
 ``oes``, Algorithm 1 of the paper: a flow gets the smallest, over its hops, of capacity
 divided by the number of active flows there. Idle capacity stays idle.
 
 Max-min by progressive filling: the rates of all flows rise together, in proportion to
-their weights; where a port is full its flows are frozen. Every flow gets at least its
-``oes`` rate if the weights are equal: its bottleneck port is full, no flow there has
-more, so it has capacity / flows or more.
+their weights; where a port is full its flows are frozen. With equal weights, see
+`max_min`, every flow gets at least its ``oes`` rate: its bottleneck port is full, no
+flow there has more, so it has capacity / flows or more.
 """
 
 from __future__ import annotations
@@ -57,72 +57,6 @@ def share_equally(layout: Layout, state: State, now: float) -> None:
     for i in range(state.length[TOUCHED]):
         if state.active[state.touched[i]] > 0:
             _equal_share(layout, state, state.touched[i], now)
-
-
-@inlined
-def _freeze_equal(
-    layout: Layout, state: State, group: int, rate: float, now: float
-) -> None:
-    """Settle on ``rate`` for ``group`` and raise the level of its ports accordingly."""
-    scratch, count = state.scratch, state.active[group]
-    scratch.frozen[group] = True
-    set_rate(layout, state, group, rate, now)
-    for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
-        port = layout.hop[i]
-        scratch.flows[port] -= count
-        scratch.residual[port] = max(scratch.residual[port] - count * rate, 0.0)
-        if scratch.flows[port] > 0:
-            scratch.load[port] = scratch.residual[port] / scratch.flows[port]
-        else:
-            scratch.load[port] = math.inf
-
-
-@inlined
-def share_max_min(layout: Layout, state: State, now: float) -> None:
-    """Set the max-min fair rate of every group.
-
-    The rates follow from the number of flows in each group. Often none has changed:
-    where a flow ends, the next one of its edge tends to be ready.
-    """
-    changed = False
-    for i in range(state.length[TOUCHED]):
-        group = state.touched[i]
-        changed = changed or state.active[group] != state.shared[group]
-        state.shared[group] = state.active[group]
-    if changed:
-        _fill_equally(layout, state, now)
-        return
-    for i in range(state.length[TOUCHED]):
-        group = state.touched[i]
-        if state.active[group] > 0:
-            set_rate(layout, state, group, state.rate[group], now)
-
-
-@inlined
-def _fill_equally(layout: Layout, state: State, now: float) -> None:
-    """`fill_up` with equal weights, where the flows over a port are all one counts.
-
-    ``scratch.load`` holds the rate at which each port would be full.
-    """
-    scratch = state.scratch
-    for port in range(state.capacity.size):
-        scratch.residual[port] = state.capacity[port]
-        scratch.flows[port] = state.degree[port]
-        scratch.load[port] = math.inf
-        if state.degree[port] > 0:
-            scratch.load[port] = state.capacity[port] / state.degree[port]
-    for group in range(state.active.size):
-        scratch.frozen[group] = state.active[group] == 0
-    while True:
-        fullest, rate = -1, math.inf
-        for port in range(scratch.load.size):
-            if scratch.load[port] < rate:
-                fullest, rate = port, scratch.load[port]
-        if fullest < 0:
-            return
-        for i in range(layout.port_start[fullest], layout.port_start[fullest + 1]):
-            if not scratch.frozen[layout.port_group[i]]:
-                _freeze_equal(layout, state, layout.port_group[i], rate, now)
 
 
 @inlined

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from emu.scheduling.codes import FIFO
+from emu.scheduling.codes import FIFO, MAXMIN
 from emu.scheduling.compiled import compiled
 
 if TYPE_CHECKING:
@@ -70,6 +70,40 @@ class Scratch(NamedTuple):
     job_flows: Ints
     job_used: Floats
     job_level: Floats
+
+
+class Levels(NamedTuple):
+    """How full ports are under max-min, kept from event to event, see `max_min`.
+
+    Parameters
+    ----------
+    level
+        Per port, the most that a flow gets there, infinite where it is not full.
+    target
+        What the level would have been when it was last looked for.
+    left, rising
+        Per port, bytes per second that flows with a limit below ``target`` leave, and
+        the number of the others.
+    place, doubted, bound
+        Per port its place among those in doubt, -1 for none; those ports, a list, and
+        what their levels, old and new, are not below.
+    shared
+        Per group the flows that rates were last computed for.
+    crowd, crossing
+        Per port the number of groups with flows there, and these groups, in the places
+        of `Layout.port_group`.
+    """
+
+    level: Floats
+    target: Floats
+    left: Floats
+    rising: Ints
+    place: Ints
+    doubted: Ints
+    bound: Floats
+    shared: Ints
+    crowd: Ints
+    crossing: Ints
 
 
 class Log(NamedTuple):
@@ -137,13 +171,12 @@ class State(NamedTuple):
         became active at the last one; edges whose fluid ended at this instant.
     length
         Lengths of woken, waiting, begun, opened, touched, gone, queued, due, order,
-        calling; and how many changes of capacities have been made.
+        calling; how many changes of capacities have been made; and that of doubted.
     active
         Active flows of every group.
-    touched, is_touched, shared
+    touched, is_touched
         Groups whose flows came or went since rates were last computed, or over whose
-        ports the capacity changed, a list and a mark per group; and the active flows
-        of every group at that time.
+        ports the capacity changed, a list and a mark per group.
     service, since, rate, finish
         Per group: bytes served to each of its flows from the time it last was empty
         until time ``since``, rate of each flow from then on, and time when its first
@@ -154,7 +187,7 @@ class State(NamedTuple):
         Per group a heap of (service at which a flow ends, edge), see `Layout.slot`.
     degree, capacity
         Active flows over every port, and its bytes per second of now.
-    scratch, log, lines
+    levels, scratch, log, lines
         See there.
     after
         Per edge and iteration, the longest path that is left when that flow ends,
@@ -184,7 +217,6 @@ class State(NamedTuple):
     active: Ints
     touched: Ints
     is_touched: NDArray[np.bool_]
-    shared: Ints
     service: Floats
     since: Floats
     rate: Floats
@@ -195,6 +227,7 @@ class State(NamedTuple):
     mark_edge: Ints
     degree: Ints
     capacity: Floats
+    levels: Levels
     scratch: Scratch
     log: Log
     lines: Lines
@@ -206,8 +239,8 @@ class State(NamedTuple):
 # Positions in State.length.
 (
     WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED, GATES, ORDERED, CALLING,
-    CHANGED,
-) = range(11)  # fmt: skip
+    CHANGED, DOUBTED,
+) = range(12)  # fmt: skip
 
 
 @compiled
@@ -233,6 +266,25 @@ def _new_scratch(groups: int, ports: int, jobs: int) -> Scratch:
         job_flows=np.zeros(ports * jobs, np.int64),
         job_used=np.zeros(ports * jobs),
         job_level=np.zeros(ports * jobs),
+    )
+
+
+@compiled
+def _new_levels(layout: Layout) -> Levels:
+    ports = layout.capacity.size
+    number, integer = np.full((4, ports), np.inf), np.zeros((4, ports), np.int64)
+    number[2], integer[1] = layout.capacity, -1
+    return Levels(
+        level=number[0],
+        target=number[1],
+        left=number[2],
+        rising=integer[0],
+        place=integer[1],
+        doubted=integer[2],
+        bound=number[3],
+        shared=np.zeros(layout.slot.size - 1, np.int64),
+        crowd=integer[3],
+        crossing=np.zeros(layout.hop.size * (layout.policy == MAXMIN), np.int64),
     )
 
 
@@ -280,7 +332,7 @@ def _rows(layout: Layout) -> tuple[Ints, Floats, Ints, Ints, Floats]:
     """
     tasks, edges, groups = layout.rounds.size, layout.source.size, layout.slot.size - 1
     of_task, of_edge = np.zeros((7, tasks), np.int64), np.zeros((8, edges), np.int64)
-    of_group, clock = np.zeros((3, groups), np.int64), np.zeros((4, groups))
+    of_group, clock = np.zeros((2, groups), np.int64), np.zeros((4, groups))
     of_edge[0] = layout.lag
     clock[0] = np.inf
     return of_task, np.zeros((2, tasks)), of_edge, of_group, clock
@@ -307,11 +359,10 @@ def new_state(layout: Layout, after: Floats, columns: int) -> State:
         begun=of_task[5],
         opened=of_edge[6],
         gone=of_edge[7],
-        length=np.zeros(11, np.int64),
+        length=np.zeros(12, np.int64),
         active=of_group[0],
         touched=of_group[1],
         is_touched=np.zeros(of_group.shape[1], np.bool_),
-        shared=of_group[2],
         service=clock[1],
         since=clock[2],
         rate=clock[3],
@@ -322,6 +373,7 @@ def new_state(layout: Layout, after: Floats, columns: int) -> State:
         mark_edge=np.empty(layout.slot[-1], np.int64),
         degree=np.zeros(layout.capacity.size, np.int64),
         capacity=layout.capacity.copy(),
+        levels=_new_levels(layout),
         scratch=_new_scratch(of_group.shape[1], layout.capacity.size, layout.jobs),
         log=_new_log(layout, columns),
         lines=_new_lines(layout.channel, layout.sent),
