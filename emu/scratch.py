@@ -24,6 +24,12 @@ _FOLDER = re.compile(r"emu-(?:trial|metis)-(\d+)-\w+")
 _PARTIAL = re.compile(r"\..+\.(\d+)\.partial")  # as `emu.atomic_file` names them
 
 
+def cache_home() -> Path:
+    """Return emu's folder in the user's cache directory (XDG)."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "emu"
+
+
 @contextlib.contextmanager
 def scratch_folder(purpose: Literal["trial", "metis"]) -> Iterator[Path]:
     """Give a folder that is removed afterwards."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 
+from emu.compiled_code import njit
 from emu.graph_data.sampling import (
     SampledBatch,
     Structure,
@@ -33,7 +33,7 @@ _ROUNDS = 6
 ALL_NEIGHBOURS = 10_000_000
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _permuted(first: int, last: int, count: int, key: np.uint64) -> NDArray[np.int64]:
     # A Feistel network permutes 0..4^h - 1; walking a cycle until it re-enters
     # 0..count - 1 permutes that range, and no permutation is ever stored: one of

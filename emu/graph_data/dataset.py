@@ -15,7 +15,6 @@ from emu.errors import DataError
 from emu.graph_data.partitioning import AS_IMPORTED, partition
 from emu.graph_data.prepared import (
     PreparedArrays,
-    cache_home,
     prepare_arrays,
     write_arrays,
     write_header,
@@ -23,6 +22,7 @@ from emu.graph_data.prepared import (
 from emu.graph_data.sampling import Structure
 from emu.graph_data.sources import find_source
 from emu.names import file_part
+from emu.scratch import cache_home
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

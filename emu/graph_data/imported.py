@@ -15,7 +15,6 @@ import numpy as np
 from emu.errors import DataError
 from emu.graph_data.prepared import (
     PreparedArrays,
-    cache_home,
     prepare_arrays,
     write_arrays,
     write_header,
@@ -29,6 +28,7 @@ from emu.graph_data.readers.text_table import read_edges, read_numbers, read_wor
 from emu.graph_data.readers.torch_file import read_torch
 from emu.graph_data.sampling import Structure
 from emu.input_file import one_error, open_input
+from emu.scratch import cache_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,9 @@ from emu.graph_data.imported import (
     imports_home,
     open_imported,
 )
-from emu.graph_data.prepared import PreparedArrays, cache_home
+from emu.graph_data.prepared import PreparedArrays
 from emu.graph_data.sources import data_folders
+from emu.scratch import cache_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,6 @@ import fcntl
 import json
 import os
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,18 +23,13 @@ from emu.input_file import open_input, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
     from typing import BinaryIO
 
     from numpy.typing import NDArray
 
 _MANIFEST = "manifest.json"
 _MOST_MANIFEST = 1 << 24  # bytes; those of papers100M have 20 kB
-
-
-def cache_home() -> Path:
-    """Return emu's folder in the user's cache directory (XDG)."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "emu"
 
 
 def _file_checksum(path: Path) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 
+from emu.compiled_code import njit
 from emu.errors import DataError
 from emu.graph_data.sampling import Structure
 
@@ -103,7 +103,7 @@ class Source:
 CHUNK = 4096
 
 
-@numba.njit(cache=True)
+@njit()
 def _compressed(
     sources: NDArray[Any],
     destinations: NDArray[Any],

@@ -13,8 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
+
+from emu.compiled_code import njit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +77,7 @@ class SampledBatch:
         return self.vertices[: self.sizes[-1]]
 
 
-@numba.njit(cache=True, inline="always")
+@njit(inline="always")
 def _mixed(value: np.uint64) -> np.uint64:
     # splitmix64's finalizer (Steele, Lea, Flood, OOPSLA 2014): every input bit
     # reaches every output bit.
@@ -96,7 +97,7 @@ def stream_key(*parts: int) -> np.uint64:
     return np.uint64(key)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _picked(
     indptr: NDArray[np.int64],
     indices: NDArray[Any],
@@ -187,7 +188,7 @@ def _sampled(
     return _picked(structure.indptr, structure.indices, frontier, fanout, key)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _relabelled(
     known: NDArray[np.int64], ids: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

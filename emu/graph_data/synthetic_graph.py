@@ -12,9 +12,9 @@ import itertools
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 
+from emu.compiled_code import njit
 from emu.errors import DataError
 from emu.graph_data.raw_graph import (
     CHUNK,
@@ -177,7 +177,7 @@ def _draw_edges(
     return keys // vertices, keys % vertices
 
 
-@numba.njit(cache=True)
+@njit()
 def _drawn_keys(
     prefix: NDArray[np.float64],
     bounds_of_block: NDArray[np.int64],
@@ -219,7 +219,7 @@ def _drawn_keys(
     return keys
 
 
-@numba.njit(cache=True)
+@njit()
 def _by_weight(
     prefix: NDArray[np.float64], low: int, high: int, rng: np.random.Generator
 ) -> int:

@@ -8,28 +8,16 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numba
 from numba.core import types
 from numba.np import linalg
 
+from emu.compiled_code import kept
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-def _sources() -> tuple[tuple[str, int, int], ...]:
-    """Return name, time and size of every file that holds compiled functions."""
-    package = Path(__file__).parents[1]
-    return tuple(
-        (path.name, path.stat().st_mtime_ns, path.stat().st_size)
-        for layer in ("scheduling", "simulation", "placement", "analysis")
-        for path in sorted((package / layer).glob("*.py"))
-    )
-
-
-_SOURCES = _sources()
 
 
 def _spare_scipy() -> None:
@@ -65,28 +53,7 @@ def _jit(function: _Function, **options: Any) -> _Function:
     if not hasattr(dispatcher, "enable_caching"):  # NUMBA_DISABLE_JIT=1
         return function
     _forget_literals(dispatcher)
-    try:
-        dispatcher.enable_caching()
-    except RuntimeError:  # neither the package nor the home directory is writable
-        return cast("_Function", dispatcher)
-    # numba compares the time of the function's own file only: after an edit to a
-    # function that was compiled into it, it would go on to run the old one.
-    index = dispatcher._cache._cache_file  # noqa: SLF001 - there is no public way
-    index._source_stamp = (index._source_stamp, _SOURCES)  # noqa: SLF001
-    index._load_index = _forgiving(index._load_index)  # noqa: SLF001
-    return cast("_Function", dispatcher)
-
-
-def _forgiving(load: Callable[[], dict[Any, Any]]) -> Callable[[], dict[Any, Any]]:
-    """Take an index that names a module of an earlier version for an empty one."""
-
-    def loaded() -> dict[Any, Any]:
-        try:
-            return load()
-        except (ImportError, AttributeError):
-            return {}
-
-    return loaded
+    return cast("_Function", kept(dispatcher))
 
 
 def _forget_literals(dispatcher: Any) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from numba.core.dispatcher import Dispatcher
 
-from emu.scheduling import compiled, heap, state
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from emu.scheduling import compiled, heap
 
 
 def double(value: float) -> float:
@@ -26,34 +23,6 @@ def test_without_a_writable_cache_directory_it_compiles_all_the_same(
     monkeypatch.setattr(Dispatcher, "enable_caching", refuse)
 
     assert compiled.compiled(double)(21.0) == 42.0
-
-
-def test_the_cache_is_stamped_with_every_source_that_is_compiled() -> None:
-    function: Any = state.new_state
-
-    _, sources = function._cache._cache_file._source_stamp
-    names = {name for name, _, _ in sources}
-    assert {
-        "heap.py",
-        "service_clocks.py",
-        "events.py",
-        "chain.py",
-        "bounds.py",
-    } <= names
-
-
-def test_an_edit_to_any_compiled_file_makes_the_cache_stale(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(compiled, "__file__", str(tmp_path / "scheduling/compiled.py"))
-    edited = tmp_path / "simulation" / "events.py"
-    edited.parent.mkdir()
-    edited.write_text("now = 0.0\n")
-    before = compiled._sources()
-
-    edited.write_text("now = 0.25\n")
-
-    assert before != compiled._sources()
 
 
 def test_inlined_functions_are_plain_functions_to_a_reader() -> None:

@@ -96,12 +96,18 @@ def _settle_compiled(copy: Path) -> None:
     It is made anew for every edit in four packages, which takes a minute; faults that
     are compiled into others are run uncompiled instead.
     """
-    path = copy / "emu/scheduling/compiled.py"
+    path = copy / "emu/compiled_code.py"
     text = path.read_text()
-    changed = text.replace("_SOURCES = _sources()", "_SOURCES = ()")
+    every = "    return tuple(itertools."
+    changed = text.replace(every, "    return (path,) or tuple(itertools.")
     if changed == text:
         raise ValueError(f"{path} no longer says what it did")
     path.write_text(changed)
+
+
+def _kept_with(copy: Path) -> dict[str, str]:
+    """Return an environment in which all copies keep compiled code beside them."""
+    return {**os.environ, "NUMBA_CACHE_DIR": str(copy.parent / "compiled")}
 
 
 def attempt(copy: Path, fault: Fault) -> Outcome:
@@ -129,10 +135,13 @@ def _tested(copy: Path, fault: Fault) -> tuple[int, str]:
         *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly"),
         *("-p", "no:cacheprovider", "-m", "not (slow or netns or emulation)"),
         # What `_settle_compiled` does to a copy is what this one guards against.
-        "--ignore=tests/scheduling/test_compiled.py",
+        "--ignore=tests/test_compiled_code.py",
         *fault.tests,
     ]
-    environment = {**os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'nodes'}"}
+    environment = {
+        **_kept_with(copy),
+        "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'nodes'}",
+    }
     if fault.compiled:
         environment["NUMBA_DISABLE_JIT"] = "1"
     try:
@@ -160,7 +169,8 @@ def campaign(
     first, *others = copies
     copy_tree(root, first)
     if not all(fault.compiled for fault in chosen):
-        subprocess.run([sys.executable, first / "tools/warm"], check=True)
+        warm = [sys.executable, str(first / "tools/warm")]
+        subprocess.run(warm, env=_kept_with(first), check=True)
     for copy in others:
         shutil.copytree(first, copy, dirs_exist_ok=True)
     for copy in copies:
