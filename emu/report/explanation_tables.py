@@ -89,10 +89,12 @@ def task_moves(explanation: Explanation, shown: int = MOVES_SHOWN) -> Renderable
 
 def moves_table(moves: Sequence[TaskMove], base: float) -> Table:
     """Return a row per move; gains are shares of ``base`` seconds."""
-    table = plain_table(QUESTION, "change", ">makespan", ">gain", "why")
+    why = ["why"] if any(move.why for move in moves) else []
+    table = plain_table(QUESTION, "change", ">makespan", ">gain", *why)
     for move in moves:
         gain = f"{100 * move.gain / base:.2g} % shorter"
-        table.add_row(str(move.near), format_duration(move.makespan, 6), gain, move.why)
+        row = str(move.near), format_duration(move.makespan, 6), gain
+        table.add_row(*row, *([move.why] if why else []))
     return table
 
 

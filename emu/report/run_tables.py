@@ -152,14 +152,19 @@ def training_rows(table: Table, result: dict[str, Any]) -> None:
         table.add_row(f"job {job['job']}", format_duration(job["seconds"], 4), alone)
 
 
+def host_error(verdict: dict[str, Any]) -> str:
+    """Return what lateness of this computer did to the end, and what it may do."""
+    moved = format_ratio(verdict["error"])
+    return f"the host moved the end by {moved}, {100 * verdict['max_error']:g} % may be"
+
+
 def verdict_rows(table: Table, verdict: dict[str, Any]) -> None:
     """Add whether the run can be believed, why not, and what would help."""
     colour = {"trusted": "green", "degraded": "yellow"}.get(verdict["trust"], "red")
     table.add_row(
         "verdict",
         Text(str(verdict["trust"]), style=colour),
-        f"the host moved the end by {format_ratio(verdict['error'])}, "
-        f"{100 * verdict['max_error']:g} % may be",
+        host_error(verdict),
     )
     for name in ("reasons", "remedies"):
         for place, text in enumerate(verdict[name]):

@@ -22,7 +22,7 @@ from emu.report.flows import flow_table, payload_line
 from emu.report.html.markup import figure, meter, table
 from emu.report.job_tables import load_words, pace_rows
 from emu.report.many_runs import schedules_of
-from emu.report.run_tables import budget_table, flow_ends_note, times_note
+from emu.report.run_tables import budget_table, flow_ends_note, host_error, times_note
 from emu.report.terminal import plain_table
 from emu.runs.result import port_rows
 from emu.simulation import makespan
@@ -68,8 +68,7 @@ def _verdict(verdict: dict[str, Any] | None) -> str:
     """Return how far the run can be believed; `emu.analysis.verdict` has the keys."""
     if verdict is None:
         return ""
-    error, allowed = float(verdict["error"]), float(verdict["max_error"])
-    note = f"the host moved the end by {error:.2%}, allowed are {allowed:.2%}"
+    note = host_error(verdict)
     return figure("verdict", str(verdict["trust"]), note, name="verdict")
 
 
