@@ -16,7 +16,7 @@ import itertools
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
 from numba.core import caching
@@ -32,6 +32,8 @@ _PACKAGE = Path(__file__).parent
 _INLINED = ("scheduling", "simulation", "placement", "analysis")
 #: Folders kept per package: the versions in use. A day of edits makes dozens.
 _KEPT = 10
+
+_Function = TypeVar("_Function", bound="Callable[..., Any]")
 
 _locator: Any = caching._CacheLocator  # noqa: SLF001 - numba has no public one
 _locators: Any = caching.FunctionCache._impl_class._locator_classes  # noqa: SLF001
@@ -79,7 +81,7 @@ class ByContent(_locator):  # type: ignore[misc] # numba types nothing
 _locators.insert(0, ByContent)  # whatever is not of `emu` is left to numba's own
 
 
-def njit(**options: Any) -> Any:
+def njit(**options: Any) -> Callable[[_Function], _Function]:
     """Return numba's decorator; the result is kept on disk."""
     return lambda function: kept(numba.njit(**options)(function))
 

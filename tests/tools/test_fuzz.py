@@ -99,7 +99,8 @@ def test_every_type_of_whole_numbers_is_read_by_the_same_code(tmp_path: Path) ->
     with np.load(good) as file:
         arrays = {name: file[name] for name in file.files}
     expected = npz_source(good, seed=0).load().structure
-    compiled = len(raw_graph._compressed.signatures)
+    compress: Any = raw_graph._compressed
+    compiled = len(compress.signatures)
     for kind in ("<i8", ">i8", "<u8", "<i2", "u1", ">u4"):
         ends = arrays["adj_indices"].astype(kind)
         np.savez(good, allow_pickle=False, **{**arrays, "adj_indices": ends})
@@ -107,7 +108,7 @@ def test_every_type_of_whole_numbers_is_read_by_the_same_code(tmp_path: Path) ->
         np.testing.assert_array_equal(found.indices, expected.indices)
         np.testing.assert_array_equal(found.indptr, expected.indptr)
 
-    assert len(raw_graph._compressed.signatures) == compiled
+    assert len(compress.signatures) == compiled
 
 
 def ogb(folder: Path) -> Path:
