@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.analysis import audit_stated
-from emu.analysis.link_load import fluid_bytes, peak_loads, pieces, worst_interval
+from emu.analysis.link_load import excess_loads, fluid_bytes, pieces, worst_interval
 from emu.analysis.shared_use import channel_faults, newest_reads, slot_faults
 from emu.analysis.violation import (
     AuditReport,
@@ -280,17 +280,19 @@ class _Auditor:
         yield len(self._problem.capacities), over
 
     def _over_at_every_instant(self, of: Pieces) -> Iterator[Violation]:
-        peaks = peak_loads(of, self._tolerance)
-        for port, capacity in enumerate(self._problem.capacities):
-            load, time = peaks[port]
-            if load > capacity * (1 + self._relative):
+        steps = self._problem.links.steps
+        excesses = excess_loads(of, self._tolerance)
+        for port, most in enumerate(steps.most):
+            excess, time = excesses[port]
+            if excess > most * self._relative:
+                capacity = steps.at(port, np.array([time]))[0]
                 how = f"is over its capacity of {capacity:g} B/s at {time:g} s"
-                yield self._over(port, float(load - capacity), "B/s", how)
+                yield self._over(port, excess, "B/s", how)
 
     def _over_in_every_interval(self) -> Iterator[Violation]:
-        for port, capacity in enumerate(self._problem.capacities):
+        for port, capacity in enumerate(self._problem.links.steps.most):
             excess, since, until = worst_interval(
-                self._schedule, port, capacity * (1 + self._relative), self._tolerance
+                self._schedule, port, 1 + self._relative, self._tolerance
             )
             excess -= self._at_once(capacity)
             if excess > 0:
@@ -347,7 +349,7 @@ class _Auditor:
         return Violation(constraint, link.name, excess, unit, f"port {link.name} {how}")
 
     def _narrowest(self) -> Floats:
-        capacities = self._problem.capacities
+        capacities = self._problem.links.steps.most
         least = [capacities[list(path)].min(initial=np.inf) for path in self._hops]
         return np.array(least)
 

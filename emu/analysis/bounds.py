@@ -1,6 +1,7 @@
 """How far from the best can a schedule be? Lower bounds and Theorem 1 of the paper.
 
-Every bound holds for any execution and flow schedule of the placed job, (5)-(15):
+Every bound holds for any execution and flow schedule of the placed job, (5)-(15), and
+where capacities change counts with the largest that each link ever has:
 
 - *NIC load*: a port needs its bytes divided by its capacity;
 - *critical path*: a chain of tasks and flows, each flow as fast as if it were alone
@@ -16,7 +17,7 @@ Every bound holds for any execution and flow schedule of the placed job, (5)-(15
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -83,6 +84,7 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
         When ``realization`` does not fit the job.
     """
     realization.check_shapes(problem.job)
+    problem = replace(problem, cluster=problem.cluster.widest)
     layout = lay_out(
         job_arrays(problem.job, problem.cluster, rate_policy("oes")),
         np.array(problem.placement.machine_of, dtype=np.int64),

@@ -79,19 +79,28 @@ def _instants(times: Floats, tolerance: float) -> Ints:
     return np.cumsum(number)
 
 
-def peak_loads(of: Pieces, tolerance: float) -> list[tuple[float, float]]:
-    """Return the largest summed rate over every port, B/s, and when it occurs.
+def excess_loads(of: Pieces, tolerance: float) -> list[tuple[float, float]]:
+    """Return the most that rates over every port exceed its capacity, B/s, and when.
 
-    Changes within ``tolerance`` seconds count as one instant.
+    Less than 0 where they never do. Changes within ``tolerance`` seconds count as one
+    instant. What a capacity loses is summed as the rate of one more flow would be.
     """
     edge, time, change = changes_of(of)
+    links = of.schedule.problem.links
+    lost = links.steps.losses
+    edge = np.concatenate([edge, len(of.schedule.problem.hops) + lost[:, 1]])
+    edge = edge.astype(np.int64)
+    time = np.concatenate([time, lost[:, 0]])
+    change = np.concatenate([change, lost[:, 2]])
     order = np.argsort(time, kind="stable")  # nearly in order, as histories are
     edge, time, change = edge[order], time[order], change[order]
     instant = _instants(time, tolerance)
     begin = time[np.flatnonzero(np.diff(instant, prepend=-1))]
+    ports = len(links)
     hops = [list(path) for path in of.schedule.problem.hops]
-    ports = len(of.schedule.problem.capacities)
-    level, peak, at = np.zeros((3, ports))
+    hops += [[port] for port in range(ports)]
+    at, level = np.zeros(ports), -links.capacities
+    peak = level.copy()
     rows = max(_BLOCK // max(ports, 1), 1)
     for first in range(0, begin.size, rows):
         since, until = np.searchsorted(instant, [first, first + rows])
@@ -162,13 +171,13 @@ def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
 
 
 def worst_interval(
-    schedule: Schedule, port: int, capacity: float, tolerance: float
+    schedule: Schedule, port: int, factor: float, tolerance: float
 ) -> tuple[float, float, float]:
-    """Return the most bytes over capacity in an interval, and the interval.
+    """Return the most bytes over ``factor`` times capacity in an interval, and that.
 
     Counted are the flows that lie in the interval as a whole, so that any excess is
     certain. It runs from some flow's start to some flow's end and is stretched by
-    ``tolerance`` seconds.
+    ``tolerance`` seconds. The clock here is the bytes that the port can have carried.
     """
     edge, iteration = np.nonzero(
         ~np.isnan(schedule.flow_end) & _crossing(schedule, port)[:, None]
@@ -177,30 +186,20 @@ def worst_interval(
         return 0.0, 0.0, 0.0
     latest_first = np.argsort(-schedule.flow_start[edge, iteration], kind="stable")
     flows = edge[latest_first], iteration[latest_first]
-    start, end = schedule.flow_start[flows], schedule.flow_end[flows]
-    sent = schedule.flow_bytes[flows]
+    began, ended = schedule.flow_start[flows], schedule.flow_end[flows]
+    steps, sent = schedule.problem.links.steps, schedule.flow_bytes[flows]
+    start, end = steps.carried(port, began), steps.carried(port, ended)
     by_end = np.empty(end.size, dtype=np.int64)
     by_end[np.argsort(end, kind="stable")] = np.arange(end.size)
-    best = best_sums(by_end, sent, sent - capacity * end)
-    at = int(np.argmax(best + capacity * start))
-    return _excess(start, end, sent, float(start[at]), capacity, tolerance)
-
-
-def _excess(
-    start: Floats,
-    end: Floats,
-    sent: Floats,
-    since: float,
-    capacity: float,
-    tolerance: float,
-) -> tuple[float, float, float]:
-    """Return the most bytes over capacity in an interval from ``since`` on."""
-    inside = np.flatnonzero(start >= since)
+    best = best_sums(by_end, sent, sent - factor * end)
+    first = int(np.argmax(best + factor * start))
+    inside = np.flatnonzero(start >= start[first])
     inside = inside[np.argsort(end[inside], kind="stable")]
     carried = np.cumsum(sent[inside])
-    excess = carried - capacity * (end[inside] - since + tolerance)
+    slack = steps.most[port] * tolerance
+    excess = carried - factor * (end[inside] - start[first] + slack)
     at = int(np.argmax(excess))
     # A sum of many volumes is itself exact to some last bits only.
     if excess[at] <= 1e-12 * carried[-1]:
         return 0.0, 0.0, 0.0
-    return float(excess[at]), since, float(end[inside][at])
+    return float(excess[at]), float(began[first]), float(ended[inside][at])

@@ -85,7 +85,7 @@ def _summed(
         level = np.cumsum(change[here][order])
         kept = np.append(times[1:] != times[:-1], np.ones(min(len(times), 1), bool))
         # Sums of differences leave rounding where nothing moves any more.
-        level[np.abs(level) < 1e-9 * problem.capacities[port]] = 0.0
+        level[np.abs(level) < 1e-9 * problem.links.steps.most[port]] = 0.0
         steps.append((times[kept], level[kept]))
     return steps
 
@@ -101,9 +101,10 @@ class LinkContention:
 
     def __init__(self, schedule: Schedule) -> None:
         self._hops = schedule.problem.hops
-        self._capacities = schedule.problem.capacities
-        begun: list[list[NDArray[np.float64]]] = [[] for _ in self._capacities]
-        ended: list[list[NDArray[np.float64]]] = [[] for _ in self._capacities]
+        self._steps = schedule.problem.links.steps
+        ports = range(len(schedule.problem.links))
+        begun: list[list[NDArray[np.float64]]] = [[] for _ in ports]
+        ended: list[list[NDArray[np.float64]]] = [[] for _ in ports]
         for edge, hops in enumerate(self._hops):
             moving = schedule.flow_bytes[edge] > 0
             for port in hops:
@@ -138,13 +139,17 @@ class LinkContention:
             return -1
         changes = [np.array([start])]
         for port in hops:
-            for times in (self._begun[port], self._ended[port]):
+            changed, _ = self._steps.of(port)
+            for times in (self._begun[port], self._ended[port], changed):
                 first, last = np.searchsorted(times, [start, end], "right")
                 changes.append(times[first:last])
         moments = np.unique(np.concatenate(changes))
         lengths = np.diff(np.append(moments, max(end, moments[-1])))
         share = np.array(
-            [self._capacities[p] / np.maximum(self.degree(p, moments), 1) for p in hops]
+            [
+                self._steps.at(p, moments) / np.maximum(self.degree(p, moments), 1)
+                for p in hops
+            ]
         )  # (hops, moments)
         tightest = np.argmin(share, axis=0)
         held = [lengths[tightest == place].sum() for place in range(len(hops))]

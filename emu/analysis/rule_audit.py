@@ -57,9 +57,11 @@ def rule_audit(schedule: Schedule, policy: str, expected: Realization) -> Findin
         raise ValueError("the schedule holds no rates")
     if policy not in POLICIES:
         raise ValueError(f"no rule is called {policy}: {', '.join(POLICIES)}")
-    rule, capacity = POLICIES[policy], stated_capacities(schedule.problem)
-    checked, first = 0, {}
+    rule, checked, first = POLICIES[policy], 0, {}
     for time, flows, assigned in _instants(schedule, schedule.rates, expected):
+        capacity = stated_capacities(schedule.problem, time)
+        for flow in flows:
+            flow.alone = min(capacity[link] for link in flow.hops)
         rule(flows, capacity)
         checked += len(flows)
         for flow, (event, found) in zip(flows, assigned.items(), strict=True):
@@ -125,5 +127,4 @@ def _flow(
     flow = Flow(e, n + edge.lag, rank, hops, volume, volume)
     flow.ready, flow.path_after = float(schedule.flow_ready[event]), paths[event]
     flow.job = tasks[edge.source].job_name
-    flow.alone = min(stated_capacities(problem)[link] for link in hops)
     return flow

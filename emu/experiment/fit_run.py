@@ -116,8 +116,8 @@ def fit_run(run: Path, *, skip: int = 0) -> Fit:
     traffic = read_traffic(run)
     if read_json(run / "lab.json")["events"]:
         raise DataError(
-            "cannot be fitted: NICs changed while it ran (lab.events), and a scenario "
-            "has each but once",
+            "cannot be fitted: NICs changed while it ran (events), and times fitted "
+            "across that would be of neither",
             path=str(run),
         )
     name = file_part(run.resolve().name)

@@ -11,7 +11,8 @@ from emu.machines.programs import LabProgram
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from emu.scenario.lab_section import LabFile, NicEvent
+    from emu.scenario.events_section import EventSection
+    from emu.scenario.lab_section import LabFile
 
 #: What a command of the command line is called.
 COMMAND = "command"
@@ -46,16 +47,29 @@ def open_lab(file: LabFile) -> Lab:
         )
     except ValueError as error:
         raise ScenarioError(str(error), key="cluster.machines") from error
-    for number, event in enumerate(section.events):
+    for number, event in enumerate(file.events):
+        if event.nic is None:
+            raise ScenarioError(
+                "a lab has NICs and no further links: state machine and nic",
+                key=f"events[{number}].link",
+            )
         try:
             lab.plans(event_nic(event))
         except ValueError as error:
-            raise ScenarioError(str(error), key=f"lab.events[{number}].nic") from error
+            raise ScenarioError(str(error), key=f"events[{number}].nic") from error
     return lab
 
 
-def event_nic(event: NicEvent) -> LabMachine:
-    """Return the machine of an event as it is from then on."""
+def event_nic(event: EventSection) -> LabMachine:
+    """Return the machine of an event as it is from then on.
+
+    Raises
+    ------
+    ValueError
+        When the event changes no NIC.
+    """
+    if event.nic is None or event.machine is None:
+        raise ValueError(f"an event at {event.at} s that changes no NIC")
     return LabMachine(event.machine, event.nic.outward, event.nic.inward)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from emu.machines import Lab, Program
     from emu.machines.programs import Started
-    from emu.scenario.lab_section import LabSection
+    from emu.scenario.lab_section import LabFile
 
 #: Wall seconds that programs have to end after they were asked to.
 GRACE = 2.0
@@ -37,14 +37,14 @@ class LabPrograms:
     """
 
     def __init__(
-        self, lab: Lab, section: LabSection, folder: Path, watch: Callable[[str], None]
+        self, lab: Lab, file: LabFile, folder: Path, watch: Callable[[str], None]
     ) -> None:
-        self._lab, self._section, self._folder = lab, section, folder
+        self._lab, self._section, self._folder = lab, file.lab, folder
         self._watch = watch
         self.samples = Samples(lab)
         self.runs: dict[int, ProgramRun] = {}
         self.changes: list[NicChange] = []
-        self._events = sorted(section.events, key=lambda event: event.at)
+        self._events = sorted(file.events, key=lambda event: event.at)
 
     def start(self, todo: Sequence[Started], command: Sequence[str]) -> None:
         """Start programs in order; the command takes the place of theirs."""

@@ -63,7 +63,7 @@ def run_lab(
         headers = directory.path / PCAP if pcap else None
         noted = file.lab.capture or pcap
         capture = lab.capture(headers) if noted else None
-        running = LabPrograms(lab, file.lab, directory.path, watch)
+        running = LabPrograms(lab, file, directory.path, watch)
         try:
             running.start(todo, command)
             with running_lab(directory.path, lab.holders):

@@ -121,7 +121,7 @@ class _PortProgram:
             for direction in (0, 1):
                 if not links.always_crossed(m, direction):
                     continue
-                capacity = links.capacities[links.nic[m, direction]]
+                capacity = links.steps.most[links.nic[m, direction]]
                 terms, constant = self._port(m, direction)
                 scaled = [(column, value / capacity) for column, value in terms]
                 self._row([(0, -1.0), *scaled], -idle - constant / capacity)

@@ -145,7 +145,7 @@ def candidates(
             arrays.source,
             arrays.destination,
             arrays.routes,
-            arrays.capacity,
+            space.cluster.links.steps.most,
             sent_bytes(space.job, realization),
             head,
             tail,

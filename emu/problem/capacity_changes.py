@@ -91,26 +91,31 @@ class CapacitySteps:
         mine = self.rows[self.rows[:, 1] == port]
         return np.append(0.0, mine[:, 0]), np.append(self._start[port], mine[:, 2])
 
-    def at(self, time: float) -> NDArray[np.float64]:
-        """Return the capacity of every port from ``time`` on, changes of then made."""
-        capacity = self._start.copy()
-        for when, port, new in self.rows:
-            if when <= time * (1.0 + TIE):
-                capacity[int(port)] = new
-        return capacity
+    def at(self, port: int, times: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the capacity from each of ``times`` on, changes of then made."""
+        since, capacity = self.of(port)
+        place = np.searchsorted(since, times * (1.0 + TIE), side="right") - 1
+        return capacity[np.maximum(place, 0)]
+
+    def carried(self, port: int, times: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the bytes that a port can carry by each of ``times``."""
+        since, capacity = self.of(port)
+        before = np.append(0.0, np.cumsum(np.diff(since) * capacity[:-1]))
+        place = np.maximum(np.searchsorted(since, times, side="right") - 1, 0)
+        return before[place] + capacity[place] * (times - since[place])
+
+    @property
+    def losses(self) -> NDArray[np.float64]:
+        """Time, port and lost bytes per second of every change, as `rows`."""
+        losses, now = self.rows.copy(), self._start.copy()
+        for row in losses:
+            port, new = int(row[1]), row[2]
+            row[2], now[port] = now[port] - new, new
+        return losses
 
     @property
     def most(self) -> NDArray[np.float64]:
-        """The largest capacity that every port ever has: what bounds may count on."""
+        """The largest capacity that every port ever has."""
         most = self._start.copy()
         np.maximum.at(most, self.rows[:, 1].astype(np.int64), self.rows[:, 2])
         return most
-
-    def carried(self, until: float) -> NDArray[np.float64]:
-        """Return the bytes that every port can carry by ``until``."""
-        carried = self._start * until
-        now = self._start.copy()
-        for when, port, new in self.rows[self.rows[:, 0] < until]:
-            carried[int(port)] += (new - now[int(port)]) * (until - when)
-            now[int(port)] = new
-        return carried

@@ -12,6 +12,9 @@ from emu.problem.links import Link, Links, Route
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from emu.problem.capacity_changes import CapacityChange
     from emu.problem.machine import Machine
 
@@ -58,25 +61,42 @@ class Cluster:
 
         Whatever they become later is times ``factor``, too.
         """
-        machines, shared = [*self.machines], [*self.shared_links]
-        for place, port in enumerate(self.links.shared):
-            if port in ports:
-                old = shared[place]
-                shared[place] = replace(old, capacity=old.capacity * factor)
-        for m, machine in enumerate(machines):
-            for port in self.links.of_machine(m):
-                if port in ports:
-                    key = f"bandwidth_{self.links[port].direction}"
-                    changed = {key: getattr(machine, key) * factor}
-                    machines[m] = replace(machines[m], **changed)
+        capacities = self.links.capacities.copy()
+        capacities[list(ports)] *= factor
         scaled = {self.links[port].name for port in ports}
         changes = tuple(
             replace(c, capacity=c.capacity * factor) if c.link in scaled else c
             for c in self.changes
         )
-        return replace(
-            self, machines=tuple(machines), shared_links=tuple(shared), changes=changes
+        return replace(self._of(capacities), changes=changes)
+
+    @cached_property
+    def widest(self) -> Cluster:
+        """The cluster whose links always have the most that they ever have.
+
+        Nothing takes less time anywhere: what lower bounds may count on.
+        """
+        if not self.changes:
+            return self
+        return replace(self._of(self.links.steps.most), changes=())
+
+    def _of(self, capacities: NDArray[np.float64]) -> Cluster:
+        """Return the cluster with other capacities at time 0."""
+        shared = tuple(
+            replace(link, capacity=float(capacities[port]))
+            for link, port in zip(self.shared_links, self.links.shared, strict=True)
         )
+        machines = tuple(
+            replace(
+                machine,
+                bandwidth_out=float(capacities[ports[0]]),
+                bandwidth_in=float(capacities[ports[1]]),
+            )
+            if (ports := self.links.of_machine(m))
+            else machine
+            for m, machine in enumerate(self.machines)
+        )
+        return replace(self, machines=machines, shared_links=shared)
 
     @cached_property
     def _positions(self) -> dict[str, int]:

@@ -62,9 +62,10 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     assigned = assigned_rates(schedule)
     rates = assigned or mean_rates(schedule)
     name = "assigned" if assigned else "mean rate of each flow, summed"
-    factor, unit = _rate_unit(float(problem.capacities.max()))
+    steps = problem.links.steps
+    factor, unit = _rate_unit(float(steps.most.max()))
     for place, (port, link) in enumerate(shown):  # a NIC takes two: out and in
-        axes, capacity = panels.flat[place], link.capacity
+        axes, (since, capacity) = panels.flat[place], steps.of(port)
         times, values = rates[port]
         axes.step(
             np.concatenate([[0.0], times]),
@@ -74,10 +75,16 @@ def ports(schedule: Schedule, window: Window) -> Figure:
             linewidth=1.0,
             label=name,
         )
-        axes.axhline(
-            capacity / factor, color=COLOURS[5], ls="--", lw=1, label="capacity"
+        axes.step(
+            np.append(since, max(schedule.makespan, since[-1])),
+            np.append(capacity, capacity[-1]) / factor,
+            where="post",
+            color=COLOURS[5],
+            ls="--",
+            lw=1,
+            label="capacity",
         )
-        highest = max([capacity, *values.tolist()]) / factor
+        highest = max([*capacity.tolist(), *values.tolist()]) / factor
         axes.set_ylim(0, 1.12 * highest)
         axes.set_title(link.name)
         axes.set_ylabel(unit)

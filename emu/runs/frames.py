@@ -57,14 +57,14 @@ def port_frame(schedule: Schedule) -> pd.DataFrame:
                 "port": link.name,
                 "machine": machines[link.machine] if link.direction else "",
                 "direction": link.direction,
-                "capacity": link.capacity,
+                "capacity": problem.links.steps.at(port, times),
                 "time": times,
                 "rate": rates,
                 "source": "mean" if assigned is None else "assigned",
             }
         )
-        for link, (times, rates) in zip(
-            problem.links, assigned or mean_rates(schedule), strict=True
+        for port, (link, (times, rates)) in enumerate(
+            zip(problem.links, assigned or mean_rates(schedule), strict=True)
         )
     ]
     return pd.concat(frames, ignore_index=True)

@@ -11,6 +11,7 @@ import numpy as np
 from emu.errors import DataError
 from emu.names import checked_name
 from emu.problem import (
+    CapacityChange,
     Cluster,
     Edge,
     Job,
@@ -91,6 +92,7 @@ def _cluster_to_json(cluster: Cluster) -> dict[str, Any]:
             {"from": route.sources, "to": route.destinations, "through": route.through}
             for route in cluster.routes
         ],
+        "changes": [vars(change) for change in cluster.changes],
     }
 
 
@@ -143,7 +145,7 @@ def problem_from_json(data: Any, path: str) -> Problem:
 
 
 def _cluster(data: dict[str, Any]) -> Cluster:
-    """Return the cluster; files of before there were links have none."""
+    """Return the cluster; files of before there were links or changes have none."""
     return Cluster(
         tuple(
             Machine(**machine | {"name": checked_name(machine["name"])})
@@ -157,6 +159,7 @@ def _cluster(data: dict[str, Any]) -> Cluster:
             Route(tuple(route["from"]), tuple(route["to"]), tuple(route["through"]))
             for route in data.get("routes", ())
         ),
+        tuple(CapacityChange(**change) for change in data.get("changes", ())),
     )
 
 

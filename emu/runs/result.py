@@ -90,15 +90,16 @@ def port_rows(schedule: Schedule) -> list[dict[str, Any]]:
     for e, n in schedule.flows():
         for port in problem.hops[e]:
             carried[port] += schedule.flow_bytes[e, n]
-    makespan = schedule.makespan
+    steps, makespan = problem.links.steps, schedule.makespan
+    until = np.array([makespan])
     return [
         {
             "port": link.name,
             "bytes_per_second": link.capacity,
             "bytes": float(sent),
-            "used": float(sent / link.capacity / makespan) if makespan else 0.0,
+            "used": float(sent / steps.carried(port, until)[0]) if makespan else 0.0,
         }
-        for link, sent in zip(problem.links, carried, strict=True)
+        for port, (link, sent) in enumerate(zip(problem.links, carried, strict=True))
     ]
 
 

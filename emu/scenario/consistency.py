@@ -11,6 +11,7 @@ from emu.scenario.cluster_section import MachineSection
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.device_times import device_errors
 from emu.scenario.dgtp_section import DgtpJobSection
+from emu.scenario.events_section import event_errors
 from emu.scenario.job_errors import custom_errors, replica_errors, slot_errors
 from emu.scenario.jobs_section import SeveralJobsSection
 from emu.scenario.network_section import network_errors
@@ -31,11 +32,16 @@ if TYPE_CHECKING:
 
     Check = Callable[[Scenario], Iterator[tuple[Trail, str]]]
 
-_OF_LABS = (
-    "is for `emu lab` (lab.events there): a scenario's NICs stay what they are, in "
-    "simulation and run; remove it"
-)
+_OF_LABS = "is for `emu lab`: a scenario runs its job; remove it"
+#: The key of before events were for every command.
+_MOVED = "is a section of the file now: write events beside lab, not in it"
 _MACHINE_KEYS = [*MachineSection.model_fields]
+
+
+def moved_keys(lab: object) -> Iterator[tuple[Trail, str]]:
+    """Yield keys of section ``lab`` that stand elsewhere now."""
+    if isinstance(lab, dict) and "events" in lab:
+        yield ("lab", "events"), _MOVED
 
 
 def misspelt_keys(data: dict[str, Any]) -> Iterator[tuple[Trail, str]]:
@@ -43,8 +49,8 @@ def misspelt_keys(data: dict[str, Any]) -> Iterator[tuple[Trail, str]]:
 
     Machines may have any further resource, so ``memroy`` would pass as one.
     """
-    for key in {"lab", "events"} & data.keys():
-        yield (key,), _OF_LABS
+    if "lab" in data:
+        yield ("lab",), _OF_LABS
     cluster = data.get("cluster")
     machines = cluster.get("machines") if isinstance(cluster, dict) else None
     for position, machine in enumerate(machines if isinstance(machines, list) else ()):
@@ -86,6 +92,10 @@ def _machines(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         if name in seen:
             yield ("cluster", "machines", position), f"a second machine called {name!r}"
         seen.add(name)
+
+
+def _events(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    yield from event_errors(scenario.events, scenario.cluster)
 
 
 def _hosts(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
@@ -279,7 +289,7 @@ def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 def _rooms(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
     """Yield machines on which the tasks that are stated to stand there have no room."""
     placed = scenario.placement.tasks
-    for name, problem in pins_too_large(pinned(job, placed), scenario.to_cluster()):
+    for name, problem in pins_too_large(pinned(job, placed), scenario.cluster.build()):
         process = job.tasks[job.index(name)].process_name
         names = {job.tasks[t].name for t in job.units[process]} | {process}
         stated = [key for key in placed if key in names]
@@ -290,8 +300,9 @@ def _rooms(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
 #: on those before it.
 _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"cluster"}, _machines),
+    ({"cluster", "events"}, _events),
     ({"schedule"}, _share),
-    ({"cluster"}, _cluster_errors),
+    ({"cluster", "events"}, _cluster_errors),
     ({"cluster", "emulation"}, _hosts),
     ({"cluster", "job"}, _job),
     ({"job", "emulation", "expect"}, _expectations),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from emu.scenario.cluster_section import ClusterSection
-from emu.scenario.network_section import Nic, nic_or_none
+from emu.scenario.events_section import EventSection
 from emu.scenario.quantities import Duration, Name
 from emu.scenario.section import Section
 
@@ -29,17 +29,6 @@ class ProgramSection(Section):
     """Environment beside this computer's, filled in likewise."""
 
 
-class NicEvent(Section):
-    """A NIC that becomes another one while programs run."""
-
-    at: Duration
-    """Since the programs were started."""
-    machine: Name
-    """Whose NIC."""
-    nic: Annotated[Nic, BeforeValidator(nic_or_none)]
-    """As in ``cluster.machines``."""
-
-
 class LabSection(Section):
     """What runs on the machines, and how their NICs are shared."""
 
@@ -57,9 +46,6 @@ class LabSection(Section):
     """Of TCP in every machine; one that the kernel has."""
     mtu: Annotated[int, Field(ge=576, le=9000)] = 1500
     """Bytes of a packet without its Ethernet header."""
-    events: tuple[NicEvent, ...] = ()
-    """Changes of NICs while programs run: ``{at: 5 s, machine: slow0, nic: 5 Mbit/s}``.
-    """
     capture: bool = True
     """Whether the headers of all packets are noted, for traffic.npz and what crossed.
     """
@@ -72,6 +58,9 @@ class LabFile(Section):
     """The machines; names are host names."""
     lab: LabSection = LabSection()
     """The programs."""
+    events: tuple[EventSection, ...] = ()
+    """Changes of NICs while programs run: ``{at: 5 s, machine: slow0, nic: 5 Mbit/s}``.
+    """
 
     @model_validator(mode="after")
     def _names_exist(self) -> Self:
@@ -84,12 +73,6 @@ class LabFile(Section):
                         f"lab.programs: {program.name} is on {name}, which is no "
                         f"machine; there are {known}"
                     )
-        for event in self.lab.events:
-            if event.machine not in machines:
-                known = ", ".join(sorted(machines))
-                raise ValueError(
-                    f"lab.events: {event.machine} is no machine; there are {known}"
-                )
         names = {program.name for program in self.lab.programs}
         if self.lab.until is not None and self.lab.until not in names:
             raise ValueError(

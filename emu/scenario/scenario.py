@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
@@ -12,6 +13,7 @@ from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.device_times import with_slowness
 from emu.scenario.dgtp_section import TrainingSection
 from emu.scenario.document import Document, Origin
+from emu.scenario.events_section import EventSection
 from emu.scenario.jobs_section import (
     SEVERAL,
     JobSection,
@@ -59,6 +61,8 @@ class Scenario(Section):
     """Who may send how fast."""
     emulation: EmulationSection = EmulationSection()
     """How emulated quantities become real ones."""
+    events: tuple[EventSection, ...] = ()
+    """What happens while the job runs: ``{at: 5 s, machine: m1, nic: 20 Mbit/s}``."""
     expect: ExpectSection = ExpectSection()
     """What must come out."""
     seed: Seed = 0
@@ -122,8 +126,9 @@ class Scenario(Section):
         return "sequential" if apart else self.placement.policy
 
     def to_cluster(self) -> Cluster:
-        """Return the machines."""
-        return self.cluster.build()
+        """Return the machines, with what events make of their links."""
+        changes = tuple(change for event in self.events for change in event.changes())
+        return replace(self.cluster.build(), changes=changes)
 
     def to_job(self, *, train_vertices: int = 0, pins: bool = True) -> Job:
         """Return the job.
@@ -202,6 +207,8 @@ class Scenario(Section):
             del told["job"]
         else:
             del told["jobs"], told["place_jobs"], told["joint_cost"]
+        if not self.events:
+            del told["events"]
         return told
 
 

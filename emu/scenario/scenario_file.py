@@ -13,7 +13,7 @@ from emu.graph_data.sources import find_source
 from emu.input_file import one_error
 from emu.placement import place
 from emu.placement.place import SEARCHES
-from emu.scenario.consistency import misspelt_keys, scenario_errors
+from emu.scenario.consistency import misspelt_keys, moved_keys, scenario_errors
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.document import (
     Document,
@@ -21,6 +21,7 @@ from emu.scenario.document import (
     parse_document,
     read_document,
 )
+from emu.scenario.events_section import event_errors
 from emu.scenario.lab_section import LabFile
 from emu.scenario.profile_file import read_profile
 from emu.scenario.scenario import Scenario
@@ -83,7 +84,7 @@ _DIRECTORY: Trail = ("job", "dataset", "directory")
 _PATHS: tuple[Trail, ...] = (("profile",), _DIRECTORY)
 
 #: Keys of a lab file; a scenario has others beside them.
-LAB_KEYS = ("cluster", "lab")
+LAB_KEYS = ("cluster", "lab", "events")
 #: Errors of one file that are told; whoever has more mends these first.
 _MOST_ERRORS = 200
 
@@ -139,11 +140,17 @@ def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
     with one_error(source, partial(ScenarioError, file=str(source))):
         document = _read(source, overrides)
         data = {key: document.data[key] for key in LAB_KEYS if key in document.data}
+        found = list(moved_keys(data.get("lab")))
         try:
-            return LabFile.model_validate(data)
+            file = LabFile.model_validate(data)
         except ValidationError as caught:
-            errors = _located(document, _told(caught, data, []))
-            raise errors[0] if len(errors) == 1 else ScenarioErrors(errors) from caught
+            found += _told(caught, data, found)
+        else:
+            found += event_errors(file.events, file.cluster)
+            if not found:
+                return file
+        errors = _located(document, found)
+        raise errors[0] if len(errors) == 1 else ScenarioErrors(errors)
 
 
 def loads(text: str, overrides: Overrides = (), *, name: str = "scenario") -> Scenario:

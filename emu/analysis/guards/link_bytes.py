@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from emu.analysis.guards.evidence import CLOCKS
-from emu.analysis.guards.stated import stated_capacities, stated_hops
+from emu.analysis.guards.stated import fitting, most_stated, stated_hops
 from emu.analysis.link_load import best_sums
 from emu.analysis.violation import Finding
 
@@ -85,9 +85,10 @@ NAME = "link bytes"
 def link_bytes(evidence: Evidence) -> Iterator[Finding]:
     """Yield a finding for every link that carried more than it can.
 
-    Each is a leaky bucket that drains at the link's capacity. Its depth is what may be
-    ahead, once in a run. It is filled by whole flows, from when their task ended until
-    their last byte was there, so that what is late never fills it.
+    Each is a leaky bucket that drains at the link's capacity: its clock is the bytes
+    that fit by then. Its depth is what may be ahead, once in a run. It is filled by
+    whole flows, from when their task ended until their last byte was there, so that
+    what is late never fills it.
 
     Not by the bytes of short windows: who stood still catches up, and beside foreign
     load 262 bytes came where 252 fit, on a sound run (two of three golden runs were
@@ -97,23 +98,22 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
     ahead = (evidence.lead + evidence.stale + CLOCKS) / scale
     edge, ready, there, sent = _flows(evidence)
     crossed = stated_hops(problem)
-    for link, capacity in stated_capacities(problem).items():
+    for link, capacity in most_stated(problem).items():
         over = np.array([link in hops for hops in crossed], dtype=bool)[edge]
         depth = capacity * ahead + evidence.at_once(capacity)
-        found = of_flows(ready[over], there[over], sent[over], capacity, depth)
+        begun, ended = (fitting(problem, link, t[over]) for t in (ready, there))
+        found = of_flows(begun, ended, sent[over], 1.0, depth)
         if found is not None:
-            yield _finding(link, capacity, found)
-
-
-def _finding(link: str, capacity: float, found: Overflow) -> Finding:
-    length = found.until - found.since
-    carried = found.most + capacity * length
-    return Finding(
-        NAME,
-        found.at,
-        f"link {link} of {capacity:g} B/s carried {carried:.4g} bytes from "
-        f"{found.since:.6g} to {found.until:.6g} s, {capacity * length:.4g} fit",
-    )
+            start = dict(zip(begun.tolist(), ready[over].tolist(), strict=True))
+            end = dict(zip(ended.tolist(), there[over].tolist(), strict=True))
+            fit = found.until - found.since
+            yield Finding(
+                NAME,
+                end[found.at],
+                f"link {link} of {capacity:g} B/s carried {found.most + fit:.4g} bytes "
+                f"from {start[found.since]:.6g} to {end[found.until]:.6g} s, "
+                f"{fit:.4g} fit",
+            )
 
 
 def _flows(evidence: Evidence) -> tuple[NDArray[np.int64], Floats, Floats, Floats]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.analysis.audit import PUNCTUALITY, audit
-from emu.analysis.guards.stated import stated_capacities, stated_hops
+from emu.analysis.guards.stated import most_stated, stated_hops
 from emu.analysis.violation import Finding
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def lower_bounds(evidence: Evidence) -> Iterator[Finding]:
     """Yield the first task that ended earlier than any schedule allows.
 
     A task ends no sooner than the longest chain that leads to it, of stated times and
-    of flows that have every link for themselves. That holds for every prefix of a run,
-    and of the last task for its makespan.
+    of flows that have every link for themselves, with the most that it ever has. That
+    holds for every prefix of a run, and of the last task for its makespan.
     """
     if evidence.times is None:
         return
@@ -102,7 +102,7 @@ def earliest_ends(
     at_once
         Bytes that a link of some capacity lets go at once after a pause.
     """
-    job, stated = problem.job, stated_capacities(problem)
+    job, stated = problem.job, most_stated(problem)
     narrowest = [
         min((stated[link] for link in hops), default=np.inf)
         for hops in stated_hops(problem)

@@ -8,8 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from emu.problem import Problem
+
+    Floats = NDArray[np.float64]
 
 #: Share of a time by which a change of that time may seem to be later.
 _ROUNDING = 1e-12
@@ -25,6 +31,28 @@ def stated_capacities(problem: Problem, time: float = 0.0) -> dict[str, float]:
         if change.time <= time * (1.0 + _ROUNDING):
             found[change.link] = change.capacity
     return found
+
+
+def most_stated(problem: Problem) -> dict[str, float]:
+    """Return the most bytes per second that every link ever has, by its name."""
+    found = stated_capacities(problem)
+    for change in problem.cluster.changes:
+        found[change.link] = max(found[change.link], change.capacity)
+    return found
+
+
+def fitting(problem: Problem, link: str, times: Floats) -> Floats:
+    """Return the bytes that fit through a link by each of ``times``, seconds."""
+    capacity, fit = stated_capacities(problem)[link], 0.0
+    changes = [c for c in problem.cluster.changes if c.link == link]
+    since, room = [0.0], [fit]
+    for change in sorted(changes, key=lambda change: change.time):
+        fit += capacity * (change.time - since[-1])
+        capacity = change.capacity
+        since.append(change.time)
+        room.append(fit)
+    beyond = np.maximum(times - since[-1], 0.0) * capacity
+    return np.where(times > since[-1], fit + beyond, np.interp(times, since, room))
 
 
 def stated_hops(problem: Problem) -> list[tuple[str, ...]]:

@@ -55,11 +55,12 @@ def chart_data(run: RecordedRun) -> dict[str, Any]:
         "ports": [
             {
                 "name": link.name,
-                "capacity": link.capacity,
+                "capacity": float(problem.links.steps.most[port]),
                 "machine": link.machine,
                 "direction": link.direction,
+                "limits": np.transpose(problem.links.steps.of(port)).tolist(),
             }
-            for link in problem.links
+            for port, link in enumerate(problem.links)
         ],
         "end": max((one["makespan"] for one in runs), default=0.0),
         "runs": runs,
