@@ -42,6 +42,7 @@ SECTIONS = {
     "`placement`": "PlacementSection",
     "`schedule`": "ScheduleSection",
     "`emulation`": "EmulationSection",
+    "An item of `events`": "EventSection",
     "`expect`": "ExpectSection",
 }
 

@@ -286,13 +286,14 @@ class LiveRun:
 
     def _ports(self) -> list[Port]:
         machines = [machine.name for machine in self.problem.cluster.machines]
-        running = self._phase == "running"
+        running, now = self._phase == "running", np.array([self._now()])
+        steps = self.problem.links.steps
         return [
             Port(
                 port=link.name,
                 machine=machines[link.machine] if link.direction else "",
                 direction=link.direction,
-                capacity=link.capacity,
+                capacity=float(steps.at(port, now)[0]),
                 rate=max(float(self._port_rate[port]), 0.0) if running else 0.0,
                 bytes=float(self._arrived[port]),
             )

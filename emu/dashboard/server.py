@@ -199,7 +199,10 @@ def page(live: LiveRun, report: str = "report.html") -> str:
             )
         ],
         "ports": [
-            {"name": link.name, "capacity": link.capacity} for link in problem.links
+            {"name": link.name, "capacity": most}
+            for link, most in zip(
+                problem.links, problem.links.steps.most.tolist(), strict=True
+            )
         ],
     }
     parts = {

@@ -41,7 +41,7 @@ _MOST_EDGES = 4096
 
 
 def check_network(scenario: Scenario) -> None:
-    """Refuse kernel NICs where something is to keep to rates that nobody assigns.
+    """Refuse kernel NICs that change, and rates that nobody assigns there.
 
     Raises
     ------
@@ -51,6 +51,12 @@ def check_network(scenario: Scenario) -> None:
     policy = scenario.schedule.rule
     if scenario.emulation.network != "kernel":
         return
+    if scenario.events:
+        raise ScenarioError(
+            "are for simulations and runs with network: userspace; the NICs of the "
+            "kernel stay what they are in a run, state network: userspace",
+            key="events",
+        )
     if scenario.emulation.flow_ends == "fluid":
         raise ScenarioError(
             "is fluid, but on kernel NICs no rate says when a flow would end: state "

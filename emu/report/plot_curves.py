@@ -75,15 +75,10 @@ def ports(schedule: Schedule, window: Window) -> Figure:
             linewidth=1.0,
             label=name,
         )
-        axes.step(
-            np.append(since, max(schedule.makespan, since[-1])),
-            np.append(capacity, capacity[-1]) / factor,
-            where="post",
-            color=COLOURS[5],
-            ls="--",
-            lw=1,
-            label="capacity",
-        )
+        since = np.append(since, max(schedule.makespan, since[-1]))
+        limits = np.append(capacity, capacity[-1]) / factor
+        style = {"color": COLOURS[5], "ls": "--", "lw": 1, "label": "capacity"}
+        axes.step(since, limits, where="post", **style)
         highest = max([*capacity.tolist(), *values.tolist()]) / factor
         axes.set_ylim(0, 1.12 * highest)
         axes.set_title(link.name)

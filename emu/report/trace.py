@@ -10,7 +10,8 @@ yet. Emulated seconds are seconds of the trace.
 
 References
 ----------
-"Trace Event Format", Google, 2016: X slices, s/f flow arrows, C counters, M names.
+"Trace Event Format", Google, 2016: X slices, s/f flow arrows, C counters, M names,
+i marks: where a capacity changes.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from emu.errors import DataError
 from emu.report.lane_packing import crossings
 from emu.runs.recorded_run import load_run, with_simulated_rates
 from emu.runs.run_directory import RunDirectory
+from emu.units import format_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,6 +133,7 @@ class _Group:
         yield from self._handoffs()
         yield from self._rates()
         yield from self._undelivered()
+        yield from self._changes()
 
     def _pid(self, machine: int) -> int:
         return self._first + machine + 1
@@ -261,6 +264,18 @@ class _Group:
             for time, value in zip(times[order].tolist(), level.tolist(), strict=True):
                 megabytes = max(value, 0.0) / 1e6
                 yield _level("not delivered (MB)", self._pid(m), time, megabytes)
+
+    def _changes(self) -> Iterator[Event]:
+        """Yield a mark where a capacity becomes another one."""
+        for time, port, capacity in self._links.steps.rows.tolist():
+            yield {
+                "ph": "i",
+                "s": "p",  # as high as its process
+                "name": f"{self._links[int(port)].name} has {format_rate(capacity)}",
+                "pid": self._pid(self._place[int(port)][0]),
+                "tid": 0,
+                "ts": _microseconds(time),
+            }
 
 
 def _microseconds(seconds: float) -> float:

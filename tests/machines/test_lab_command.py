@@ -25,12 +25,12 @@ cluster:
     - {name: slow, nic: 20 Mbit/s}
 """
 PROGRAMS = """
+events: [{at: 1 ms, machine: slow, nic: 5 Mbit/s}]
 lab:
   programs:
     - {name: server, on: [fast], run: "sleep 600"}
     - {name: client, run: "echo $MASTER_ADDR {rank} {address of slow}"}
   until: client
-  events: [{at: 0 s, machine: slow, nic: 5 Mbit/s}]
 """
 
 

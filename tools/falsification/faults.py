@@ -76,6 +76,12 @@ FAULTS: dict[str, Fault] = {
         _LINKS, _CAPACITIES, f"{_CAPACITIES[:1]}1.02 * {_CAPACITIES[1:]}"
     ),
     "a port forgotten": Fault(_LINKS, "= [(OUT, IN)]", "= [(OUT,)]", "incast"),
+    "a change that the run does not carry out": Fault(
+        "emu/scheduling/capacity_changes.py",
+        "state.capacity[port] = layout.changes[place, 2]",
+        "state.capacity[port] = state.capacity[port]",
+        "events",
+    ),
     "a flow that never shares": Fault(
         _SHARING, _SHARE, _SHARE.replace("rate,", "2 * rate if group == 0 else rate,")
     ),

@@ -1,0 +1,99 @@
+"""A NIC that falls to a fifth in mid-run, in all that looks at capacities."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from emu.analysis.audit import audit
+from emu.analysis.bounds import bounds
+from emu.analysis.optimality_gap import optimality
+from emu.analysis.rule_audit import rule_audit
+from emu.placement.bound import placement_bound
+from emu.problem import CapacityChange
+from emu.report.trace import trace
+from emu.runs.result import port_rows
+from emu.scenario import load, prepare
+from emu.simulation import simulate
+from tests.integration.scenarios import Carried, attempts, carried_out
+
+if TYPE_CHECKING:
+    from emu.problem import Problem, Realization
+
+FALLS = Path(__file__).parents[2] / "tools" / "falsification" / "events.yaml"
+
+
+def example() -> tuple[Problem, Realization]:
+    experiment = prepare(load(FALLS))
+    return experiment.problem, experiment.realization
+
+
+def unchanged() -> tuple[Problem, Realization]:
+    problem, realization = example()
+    cluster = replace(problem.cluster, changes=())
+    return replace(problem, cluster=cluster), realization
+
+
+def test_audits_hold_each_instant_against_its_own_capacity() -> None:
+    problem, realization = example()
+    schedule = simulate(problem, realization, record_rates=True)
+    ignored = simulate(*unchanged(), record_rates=True)
+
+    assert audit(schedule).passed
+    assert rule_audit(schedule, "oes", realization)[1] == []
+    assert audit(replace(schedule, rates=None)).passed
+    for rates in (ignored.rates, None):
+        found = audit(replace(ignored, problem=problem, rates=rates))
+        assert {violation.subject for violation in found.violations} == {"sink in"}
+    assert rule_audit(replace(ignored, problem=problem), "oes", realization)[1]
+
+
+def test_bounds_stay_bounds_and_theorem_1_is_not_claimed() -> None:
+    problem, realization = example()
+    schedule = simulate(problem, realization)
+    found = optimality(schedule, realization, "oes")
+
+    assert bounds(problem, realization).combined <= schedule.makespan
+    assert found["theorem1"]["kept"] is False
+    nic = CapacityChange(1.0, "sink in", 100.0)
+    faster = replace(problem, cluster=replace(problem.cluster, changes=(nic,)))
+    soonest = simulate(faster, realization).makespan
+    assert bounds(faster, realization).combined <= soonest
+    least = placement_bound(problem.job, problem.cluster, realization, seconds=1.0)
+    assert least <= schedule.makespan
+    least = placement_bound(faster.job, faster.cluster, realization, seconds=1.0)
+    assert least <= soonest
+
+
+def test_use_is_of_what_could_be_carried_and_the_trace_has_a_mark() -> None:
+    problem, realization = example()
+    schedule = simulate(problem, realization)
+    (row,) = [row for row in port_rows(schedule) if row["port"] == "sink in"]
+
+    could = 10 * 10 + 2 * (schedule.makespan - 10)
+    assert row["used"] == pytest.approx(200 / could)
+    marks = [e for e in trace({"simulated": schedule})["traceEvents"] if e["ph"] == "i"]
+    assert [(mark["name"], mark["ts"]) for mark in marks] == [
+        ("sink out has 2 B/s", 10e6),
+        ("sink in has 2 B/s", 10e6),
+    ]
+
+
+@pytest.mark.emulation
+def test_a_run_carries_the_change_out(tmp_path: Path) -> None:
+    runs: list[Carried] = []
+
+    def once() -> float:
+        runs.append(carried_out(FALLS, tmp_path))
+        result = runs[-1].outcome.result
+        trusted = result["verdict"]["trusted"]
+        return abs(result["makespan_error"]) if trusted else math.inf
+
+    assert attempts(once, 0.01)[-1] <= 0.01
+    emulated = runs[-1].outcome.run.schedule
+    least = emulated.flow_end.max()
+    assert least > 1.5 * simulate(*unchanged()).flow_end.max()
