@@ -112,7 +112,8 @@ def test_every_flow_has_a_bottleneck(seed: int) -> None:
     events = {*start.tolist(), *end.tolist(), *(c.time for c in cluster.changes)}
 
     for time in sorted(events):
-        rate, capacity = rates_at(schedule, time), links.steps.at(time)
+        rate, at = rates_at(schedule, time), np.array([time])
+        capacity = [links.steps.at(port, at)[0] for port in range(len(links))]
         active = np.flatnonzero((start <= time) & (end > time)).tolist()
         over = {p: [f for f in active if p in hops[f]] for f in active for p in hops[f]}
         full = {p: rate[over[p]].sum() / capacity[p] for p in over}
