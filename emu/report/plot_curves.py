@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
@@ -75,10 +76,7 @@ def ports(schedule: Schedule, window: Window) -> Figure:
             linewidth=1.0,
             label=name,
         )
-        since = np.append(since, max(schedule.makespan, since[-1]))
-        limits = np.append(capacity, capacity[-1]) / factor
-        style = {"color": COLOURS[5], "ls": "--", "lw": 1, "label": "capacity"}
-        axes.step(since, limits, where="post", **style)
+        _limit(axes, np.append(since, schedule.makespan), capacity / factor)
         highest = max([*capacity.tolist(), *values.tolist()]) / factor
         axes.set_ylim(0, 1.12 * highest)
         axes.set_title(link.name)
@@ -91,6 +89,18 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     handles, names = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=3)
     return figure
+
+
+def _limit(axes: Axes, times: NDArray[np.float64], rate: NDArray[np.float64]) -> None:
+    """Draw what a link can carry: each rate until the next time, the last to the end.
+
+    The end may come before a change that nobody saw.
+    """
+    times = np.maximum.accumulate(times)
+    limits = np.append(rate, rate[-1])
+    axes.step(
+        times, limits, where="post", color=COLOURS[5], ls="--", lw=1, label="capacity"
+    )
 
 
 def _rate_unit(largest: float) -> tuple[float, str]:
