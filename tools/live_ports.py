@@ -1,6 +1,6 @@
 """Hostile frames into every port of a run that goes on, beside a run left alone.
 
-    python -m tools.live_ports OUT --frames 10000 --seconds 90
+    python -m tools.live_ports OUT --frames 10000 --seconds 180
 
 Runs ``emu run golden`` with a dashboard twice, as long as asked. Into every port that
 the second listens on (coordinator, node processes, dashboard) go frames and requests
@@ -169,7 +169,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--frames", type=int, default=10_000)
-    parser.add_argument("--seconds", type=float, default=90.0)
+    parser.add_argument("--seconds", type=float, default=180.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=("alone", "hostile"))
     options = parser.parse_args()
