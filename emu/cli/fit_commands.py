@@ -11,6 +11,7 @@ from emu.atomic_file import write_atomic
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, emit
 from emu.experiment.fit_run import Fit, fit_run
+from emu.fitting import Template  # noqa: TC001 - typer reads annotations
 from emu.report.terminal import plain_table, terminal
 from emu.units import format_duration
 
@@ -29,6 +30,13 @@ def fit(
     skip: Annotated[
         int, typer.Option(min=0, metavar="N", help="Leave the first N iterations out.")
     ] = 0,
+    template: Annotated[
+        Template | None,
+        typer.Option(
+            metavar="distdgl|allreduce",
+            help="What the job is: every iteration is then the mean one.",
+        ),
+    ] = None,
     json_target: JsonTarget = None,
 ) -> None:
     """Make a scenario of what crossed in a lab.
@@ -37,7 +45,7 @@ def fit(
     what it sent next. Processes of one program sum by all-reduces round a ring, with
     which iterations end; those of two programs ask and answer.
     """
-    found = fit_run(run, skip=skip)
+    found = fit_run(run, skip=skip, template=template)
     write_atomic(out, found.text(out.name))
     if emit(json_target, found.to_json()):
         terminal().print(_table(found))

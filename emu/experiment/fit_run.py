@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 from ruamel.yaml import YAML
 
 from emu.errors import DataError
-from emu.fitting import Unfittable, fit_iterations, fitted_scenario
+from emu.fitting import (
+    Unfittable,
+    fit_iterations,
+    fitted_scenario,
+    mean_iterations,
+)
 from emu.names import file_part
 from emu.runs.run_directory import read_json
 from emu.runs.traffic_file import read_traffic
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from emu.analysis.traffic import Traffic
-    from emu.fitting import FittedIterations
+    from emu.fitting import FittedIterations, Template
 
 #: Columns of a line of YAML: a list of times stays on one.
 _WIDTH = 1 << 16
@@ -97,7 +102,7 @@ class Fit:
         return text.getvalue()
 
 
-def fit_run(run: Path, *, skip: int = 0) -> Fit:
+def fit_run(run: Path, *, skip: int = 0, template: Template | None = None) -> Fit:
     """Return a scenario with the job that ran in a lab.
 
     Parameters
@@ -106,6 +111,8 @@ def fit_run(run: Path, *, skip: int = 0) -> Fit:
         Run directory of ``emu lab``.
     skip
         Iterations at the beginning that are left out.
+    template
+        What the job is known to be: all iterations are then like the mean one.
 
     Raises
     ------
@@ -123,10 +130,12 @@ def fit_run(run: Path, *, skip: int = 0) -> Fit:
     name = file_part(run.resolve().name)
     try:
         found = fit_iterations(traffic, skip=skip)
+        half = found.count // 2
+        early, late = found.part(0, half), found.part(half, found.count)
+        if template is not None:
+            found, early = (mean_iterations(part, template) for part in (found, early))
     except Unfittable as error:
         raise DataError(f"cannot be fitted: {error}", path=str(run)) from error
-    half = found.count // 2
-    early, late = found.part(0, half), found.part(half, found.count)
     return Fit(
         fitted_scenario(name, found, traffic),
         found.count,

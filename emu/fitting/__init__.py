@@ -1,12 +1,21 @@
 """From what crossed between the processes of a lab to a job that a scenario can state.
 
 `conversations` tells requests, answers and an all-reduce apart, `iterations` cuts them
-into iterations, `fitted_job` writes what was found as a custom job. Pure: what it gets
-is `emu.analysis.traffic.Traffic`. Must not know: files, labs, simulations.
+into iterations, `templates` makes one of all, `fitted_job` writes what was found as a
+custom job. Pure: what it gets is `emu.analysis.traffic.Traffic`. Must not know: files,
+labs, simulations.
 """
 
 from emu.fitting.conversations import Unfittable
 from emu.fitting.fitted_job import fitted_scenario
 from emu.fitting.iterations import FittedIterations, fit_iterations
+from emu.fitting.templates import Template, mean_iterations
 
-__all__ = ["FittedIterations", "Unfittable", "fit_iterations", "fitted_scenario"]
+__all__ = [
+    "FittedIterations",
+    "Template",
+    "Unfittable",
+    "fit_iterations",
+    "fitted_scenario",
+    "mean_iterations",
+]

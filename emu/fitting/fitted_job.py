@@ -107,7 +107,7 @@ class _Job:
             "name": name,
             "kind": self._traffic.programs[program],
             "process": self._traffic.machines[machine],
-            "time": [f"{seconds:.6f} s" for seconds in times],
+            "time": _once([f"{seconds:.6f} s" for seconds in times]),
         }
         if machine not in self._seated:
             self._seated.add(machine)
@@ -116,8 +116,8 @@ class _Job:
         self.where[name] = self._traffic.machines[machine]
 
     def _flow(self, source: str, destination: str, volume: Iterable[int] = ()) -> None:
-        sizes = [f"{size} B" for size in volume]
-        self.flows.append({"from": source, "to": destination, "volume": sizes or "0 B"})
+        sizes = _once([f"{size} B" for size in volume] or ["0 B"])
+        self.flows.append({"from": source, "to": destination, "volume": sizes})
 
     def _client(self, process: Process, following: Process) -> None:
         stages = self._found.stages[process].copy()
@@ -148,3 +148,8 @@ class _Job:
             after = f"{turn + 1}" if turn < last[client] else "sum"
             self._flow(f"{asking}.{turn}", name, self._found.requests[key])
             self._flow(name, f"{asking}.{after}", self._found.answers[key])
+
+
+def _once(values: list[str]) -> list[str] | str:
+    """Return the value of all iterations if it is the same: they may be more then."""
+    return values if len(set(values)) > 1 else values[0]

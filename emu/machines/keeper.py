@@ -29,7 +29,7 @@ from emu.machines.namespaces import (
     furnish,
     unshare,
 )
-from emu.machines.requests import Responder, report
+from emu.machines.requests import Responder, report, tell_tcp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,8 +118,7 @@ def _serve_machine(
 ) -> None:
     furnish(name, hosts)
     Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text("1")
-    for key, value in sysctl.items():
-        Path("/proc/sys/net/ipv4", key).write_text(value)
+    tell_tcp(sysctl)
     Responder(mine).serve()
 
 

@@ -178,9 +178,14 @@ class Lab:
         told = {"tcp_congestion_control": self._tcp}
         # Else a connection begins with what the one before had learned.
         told["tcp_no_metrics_save"] = "1"
-        unsent = self._plans[self._index[machine]][0].unsent
-        if unsent is not None:
-            told["tcp_notsent_lowat"] = str(unsent)
+        out, into = self._plans[self._index[machine]]
+        if out.unsent is not None:
+            told["tcp_notsent_lowat"] = str(out.unsent)
+        if into.window is not None:
+            # A queue of its own never overflows then. A flow a little longer than it
+            # lost its last packets, and waited for a timeout of 1.5 s: nothing came
+            # behind them that would have told. Programs of others may read late.
+            told["tcp_rmem"] = f"4096 {into.window} {into.window}"
         return told
 
     def _wire(self) -> None:
@@ -225,6 +230,7 @@ class Lab:
             told = dataclasses.asdict(plan)
             holder.ask(do="reshape", device=device, plan=told)
         self._plans[number] = out, into
+        self._holders[number].ask(do="tell", told=self._sysctl(new.name))
 
     def listen(self, port: int = 0) -> tuple[str, socket.socket]:
         """Return an address of the control network, and a socket that listens there.

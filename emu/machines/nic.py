@@ -69,6 +69,8 @@ QUEUE, LONGEST_QUEUE = 0.02, 0.05
 #: 6 % longer; with 50 ms 0.3 %. Fast NICs need no more than 20 ms: forty flows of 20
 #: and 100 Mbit/s had 0.97 to 1.01 of their shares, and 0.95 to 1.00 with 50 ms.
 START = 48_000
+#: Packets that a window has room for: half of it may be the kernel's own overhead.
+FEWEST_PACKETS = 8
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,8 @@ class NicPlan:
     unsent
         Bytes that a connection takes from its program ahead; None for as many as the
         kernel likes.
+    window
+        Bytes that a receiver behind this NIC has room for; likewise.
     """
 
     rate: int
@@ -102,6 +106,7 @@ class NicPlan:
     numbered: tuple[int, ...] | None = None
     wire: float = 1.0
     unsent: int | None = None
+    window: int | None = None
 
 
 def plan_nic(
@@ -152,16 +157,19 @@ def plan_nic(
     if queue is None and sharing is Sharing.FAIR:
         held = max(held, min(START, rate * LONGEST_QUEUE))
     segment = int(min(SEGMENT, max(2 * frame, rate * gift)))
+    queued = int(max(2 * segment, held))
+    readers = connections and sharing is Sharing.FAIR
     return NicPlan(
         rate=round(rate),
         burst=int(max(segment, rate * gift)),
-        queue=int(max(2 * segment, held)),
+        queue=queued,
         quantum=segment + mtu,
         segment=segment,
         leaves=0 if sharing is Sharing.TCP else leaves,
         numbered=tuple(own) if connections else None,
         wire=wire,
         unsent=int(max(2 * segment, rate * UNSENT)) if assigned else None,
+        window=int(max(FEWEST_PACKETS * mtu, queued / wire)) if readers else None,
     )
 
 

@@ -1,9 +1,9 @@
 """What the holder of a namespace does when it is asked: one JSON packet, one answer.
 
-``join``, ``address``, ``shape`` and ``reshape`` change links and NICs, ``listen`` opens
-a listening socket and hands it over, ``open_netlink`` one to the kernel, ``open_tap``
-and ``open_whole_tap`` one that gets headers. ``start`` starts a program, ``signal``
-signals one. When a program has ended, that is reported unasked.
+``join``, ``address``, ``shape``, ``reshape`` and ``tell`` change links, NICs and TCP,
+``listen`` opens a listening socket and hands it over, ``open_netlink`` one to the
+kernel, ``open_tap`` and ``open_whole_tap`` one that gets headers. ``start`` starts a
+program, ``signal`` signals one. When a program has ended, that is reported unasked.
 """
 
 from __future__ import annotations
@@ -15,15 +15,25 @@ import selectors
 import signal
 import socket
 import subprocess
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from emu.machines import netlink
 from emu.machines.nic import NicPlan
 from emu.machines.tap import data_filter, open_tap, whole_filter
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 #: Bytes of one packet: a command line with its environment must fit.
 LARGEST = 180_000
 _DESCRIPTORS = 3
+
+
+def tell_tcp(told: Mapping[str, str]) -> None:
+    """Set what TCP of this network is told, by names of ``/proc/sys/net/ipv4``."""
+    for key, value in told.items():
+        Path("/proc/sys/net/ipv4", key).write_text(value)
 
 
 def report(there: socket.socket, **fields: Any) -> None:
@@ -115,6 +125,11 @@ class Responder:
     def _reshape(self, _: list[int], device: str, plan: dict[str, Any]) -> None:
         """Change the NIC that a device is."""
         self._network_socket().send(netlink.reshape(device, NicPlan(**plan)))
+        report(self._socket, done=True)
+
+    def _tell(self, _: list[int], told: dict[str, str]) -> None:
+        """Tell TCP."""
+        tell_tcp(told)
         report(self._socket, done=True)
 
     def _listen(self, _: list[int], host: str, port: int) -> None:

@@ -1,6 +1,6 @@
 """Sums by gloo on four machines: measured at one setting, predicted at others.
 
-    python scenarios/all_reduce/predict.py [--sharing fair|tcp] [SETTINGS ...]
+    python scenarios/all_reduce/predict.py [--sharing tcp] [--repeats N] [SETTINGS ...]
 
 A setting is megabytes and the machines' NICs in Mbit/s: ``4@100,100,50,50``. The first
 one is fitted; the others are predicted from the fit, into predictions.json, before they
@@ -68,10 +68,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("settings", nargs="*", default=SETTINGS)
     parser.add_argument("--sharing", default="fair", choices=["fair", "tcp"])
+    parser.add_argument("--repeats", type=int, default=1, help="of what is measured")
     given = parser.parse_args()
     home = Path("runs/all_reduce") / given.sharing
     home.mkdir(parents=True, exist_ok=True)
-    fit = measured(given.settings[0], given.sharing, home / given.settings[0])
+    fit = measured(given.settings[0], given.sharing, home / f"{given.settings[0]}-0")
     file = home / "predictions.json"
     told = json.loads(file.read_text()) if file.exists() else {}
     for setting in given.settings:
@@ -81,10 +82,15 @@ def main() -> None:
     errors = []
     print(f"{'megabytes@Mbit/s':24} {'measured':>9} {'predicted':>9} {'error':>7}")
     for setting in given.settings:
-        seconds = measured(setting, given.sharing, home / setting).measured
+        took = [
+            measured(setting, given.sharing, home / f"{setting}-{repeat}").measured
+            for repeat in range(given.repeats)
+        ]
+        seconds = float(np.median(took))
         errors.append(told[setting] / seconds - 1)
         row = f"{setting:24} {seconds:7.4f} s {told[setting]:7.4f} s {errors[-1]:+7.2%}"
-        print(row, flush=True)
+        spread = f"  {min(took):.4f} to {max(took):.4f}" if len(took) > 1 else ""
+        print(f"{row}{spread}", flush=True)
     print(f"of those not fitted: worst {np.abs(errors[1:]).max():.2%}")
 
 

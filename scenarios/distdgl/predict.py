@@ -121,13 +121,16 @@ def main() -> None:
             run(nics, given.sharing, home / f"{nics}-{repeat}")
             for repeat in range(given.repeats)
         ]
-        measured = float(np.median([epochs(lab)[0] for lab in labs]))
+        took = [epochs(lab)[0] for lab in labs]
+        measured = float(np.median(took))
         error = predicted[nics] / measured - 1
         said = "fitted"
         if nics != given.nics[0]:
             said = ""
             errors.append(abs(error))
         figures = f"{measured:8.3f} s {predicted[nics]:8.3f} s {error:+8.2%}"
+        if given.repeats > 1:
+            said += f" {min(took):.3f} to {max(took):.3f}"
         print(f"{nics:20} {figures}  {said}", flush=True)
     if errors:
         print(f"median {np.median(errors):.2%}, worst {max(errors):.2%}")

@@ -12,7 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import emu
-from emu.fitting import Unfittable, fit_iterations, fitted_scenario
+from emu.fitting import (
+    Template,
+    Unfittable,
+    fit_iterations,
+    fitted_scenario,
+    mean_iterations,
+)
 from emu.scenario.scenario_file import loads
 from tests.fitting.crossed import crossed
 
@@ -127,6 +133,52 @@ def test_the_fitted_job_takes_as_long_there_and_on_other_nics() -> None:
         first, last = whole.task_end[sums].max(0)[[0, -1]]
         again = simulated(document, **nics).makespan
         assert again == pytest.approx(last - first, rel=0.01)
+
+
+def sums_alone(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the scenario without the servers."""
+    job = document["job"]
+    tasks = [task for task in job["tasks"] if not task["name"].startswith("server")]
+    flows = [flow for flow in job["flows"] if "server" not in flow["from"] + flow["to"]]
+    names = {task["name"] for task in tasks}
+    placed = document["placement"]["tasks"].items()
+    where = {name: machine for name, machine in placed if name in names}
+    return document | {
+        "job": job | {"tasks": tasks, "flows": flows},
+        "placement": {"policy": "explicit", "tasks": where},
+    }
+
+
+@pytest.mark.parametrize(
+    ("document", "template", "other"),
+    [
+        (KNOWN, Template.DISTDGL, Template.ALLREDUCE),
+        (sums_alone(KNOWN), Template.ALLREDUCE, Template.DISTDGL),
+    ],
+)
+def test_a_template_is_the_mean_iteration_as_often_as_one_likes(
+    document: dict[str, Any], template: Template, other: Template
+) -> None:
+    traffic = traffic_of(document)
+    found = fit_iterations(traffic)
+    mean = mean_iterations(found, template)
+    fitted = fitted_scenario("fitted", mean, traffic)
+    seconds = simulated(fitted).makespan / found.count
+
+    assert seconds == pytest.approx(found.seconds, rel=0.05)
+    assert not any(isinstance(task["time"], list) for task in fitted["job"]["tasks"])
+    volumes = {key: sizes[0] for key, sizes in mean.answers.items()}
+    assert volumes == {
+        key: round(
+            float(np.mean([30000, 25000, 8000, 40000, 31000])) + 1000 * key[2][0]
+        )
+        for key in found.answers
+    }
+    many = fitted | {"job": fitted["job"] | {"iterations": 10 * found.count}}
+    longer = simulated(many).makespan / (10 * found.count)
+    assert longer == pytest.approx(seconds, rel=0.02)
+    with pytest.raises(Unfittable, match=f"template {other}.*{template}"):
+        mean_iterations(found, other)
 
 
 def expanded(document: dict[str, Any]) -> dict[str, Any]:

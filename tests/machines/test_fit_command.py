@@ -91,6 +91,13 @@ def test_what_crossed_becomes_a_scenario(tmp_path: Path) -> None:
     # Bursts of the NICs let some milliseconds of it go at once.
     assert told["measured"] > 0.02 + 0.005 + 0.7 * (ANSWER + SUM) / 2.5e6
     assert told["simulated"] == pytest.approx(told["measured"], rel=0.2)
+    mean = tmp_path / "mean.yaml"
+    code, output = invoke("fit", run, "-o", mean, "--template", "distdgl")
+    assert code == 0, output
+    often = emu.simulate(emu.load(mean, {"job.iterations": 70})).makespan
+    assert often / 70 == pytest.approx(told["measured"], rel=0.2)
+    code, output = invoke("fit", run, "-o", mean, "--template", "allreduce")
+    assert (code, "template allreduce has none" in output) == (3, True)
     scenario = emu.load(fitted, {"cluster.machines[0].nic": "1 Mbit/s"})
     slow = emu.simulate(scenario).makespan / told["iterations"]
     assert slow > (ANSWER + SUM) / 1.25e5  # both leave, or both enter, the slow NIC

@@ -133,6 +133,22 @@ def test_a_slow_nic_holds_what_tcp_begins_with() -> None:
     assert plan_nic(5e5, Sharing.TCP).queue == int(0.02 * slow.rate)
 
 
+@given(st.floats(SLOWEST, FASTEST), st.sampled_from([1500, 9000]))
+def test_a_fair_queue_holds_the_window_of_its_connection(
+    payload: float, mtu: int
+) -> None:
+    fair, *others = (
+        plan_nic(payload, each, mtu=mtu, connections=4) for each in Sharing
+    )
+
+    assert fair.window is not None
+    assert fair.window * fair.wire <= max(fair.queue, 8 * mtu * fair.wire)
+    assert fair.window >= 8 * mtu  # half of it may be the kernel's own overhead
+    assert [plan.window for plan in others] == [None, None]
+    # Programs of others may read late, as on a host of their own.
+    assert plan_nic(payload, Sharing.FAIR).window is None
+
+
 @pytest.mark.parametrize("payload", [125.0, 1.25e11, float("nan")])
 def test_rates_that_no_kernel_carries_are_refused(payload: float) -> None:
     with pytest.raises(ValueError, match="no NIC for this lab"):
