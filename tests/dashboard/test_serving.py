@@ -177,8 +177,10 @@ async def test_a_page_opened_half_way_and_one_after_the_end_agree(
             seen = await early.value("runHistory()")
             assert len(seen["time"]) > half
             assert await late.value("runHistory()") == seen
-            assert seen == replay.live.history_json() | {
-                "training": [list(one) for one in replay.live.history.training]
+            known = replay.live.history_json()
+            assert seen == known | {
+                name: [list(one) for one in known[name]]
+                for name in ("training", "spans")
             }
         # The server has gone; the page keeps the run.
         await early.until("byId('phase').textContent.includes('emu has left')")

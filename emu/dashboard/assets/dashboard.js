@@ -161,6 +161,7 @@ function extend({ history, samples }) {
     history_.flows.push(...samples.flows);
     samples.rates.forEach(rates => rates.forEach((rate, port) => history_.rates[port].push(rate)));
     history_.training.push(...samples.training);
+    history_.spans.push(...samples.spans);
     lanes.add(samples.spans);
     history_.end = samples.end;
   }
