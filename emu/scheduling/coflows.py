@@ -4,6 +4,8 @@ OMCoflow (Tan et al., ToN 27(5) 2019) as section VI-B of the DGTP paper describe
 rates within a coflow inversely proportional to the predicted finish time of the flow,
 supposing that its coflow is alone. Which formula that means is our reading; the
 variants are ours as well. SEBF and MADD are Varys' (SIGCOMM 2014).
+
+Coflows are chained anew where a flow came or went: the first flow stands for all.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from emu.scheduling.priorities import (
     take,
     volume,
 )
-from emu.scheduling.state import ORDERED, State
+from emu.scheduling.service_clocks import set_rate
+from emu.scheduling.state import ORDERED, TOUCHED, State
 
 if TYPE_CHECKING:
     from emu.scheduling.compiled_problem import Layout
@@ -35,56 +38,91 @@ WHOLE = 1.0
 
 
 @inlined
-def _left(layout: Layout, state: State, group: int, now: float, least: float) -> float:
-    """Return what is left of the flow of ``group``, at least a share of its volume."""
+def _note_left(
+    layout: Layout, state: State, group: int, now: float, least: float
+) -> float:
+    """Note what is left of the flow of ``group``, at least a share of its volume."""
     left = remaining(layout, state, group, now)
-    return float(max(left, least * volume(layout, state, group)))
+    left = max(left, least * volume(layout, state, group))
+    state.scratch.left[group] = left
+    return float(left)
 
 
 @inlined
-def find_coflows(layout: Layout, state: State) -> int:
-    """Sort the active flows into ``scratch.coflow``; return the number of coflows."""
+def _active_to(layout: Layout, state: State, place: int) -> int:
+    """Return the group with an active flow at ``place`` of all in-edges, or -1."""
+    group = layout.group[layout.in_edge[place]]
+    return group if group >= 0 and state.active[group] > 0 else -1
+
+
+@inlined
+def _count_flows(layout: Layout, state: State, coflow: int) -> None:
+    """Count the flows of ``coflow`` over each of its ports, and the bytes left."""
     scratch = state.scratch
-    coflows = members = 0
-    for i in range(state.length[ORDERED]):
-        scratch.coflow[state.scratch.order[i]] = -1
-    for i in range(state.length[ORDERED]):
-        first = state.scratch.order[i]
-        if scratch.coflow[first] >= 0:
+    group = coflow
+    while group >= 0:
+        for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
+            scratch.flows[layout.hop[i]] = 0
+            scratch.load[layout.hop[i]] = 0.0
+        group = scratch.next_member[group]
+    group = coflow
+    while group >= 0:
+        for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
+            scratch.flows[layout.hop[i]] += 1
+            scratch.load[layout.hop[i]] += scratch.left[group]
+        group = scratch.next_member[group]
+
+
+@inlined
+def _set_fair_rates(layout: Layout, state: State, coflow: int) -> None:
+    """Set the rates of the flows of ``coflow`` if equal shares were all that counts."""
+    _count_flows(layout, state, coflow)
+    group = coflow
+    while group >= 0:
+        rate = math.inf
+        for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
+            port = layout.hop[i]
+            rate = min(rate, state.capacity[port] / state.scratch.flows[port])
+        state.scratch.fair[group] = rate
+        group = state.scratch.next_member[group]
+
+
+@inlined
+def _chain(layout: Layout, state: State, task: int) -> None:
+    """Chain the active flows to each iteration of ``task``."""
+    scratch = state.scratch
+    first, end = layout.in_start[task], layout.in_start[task + 1]
+    for i in range(first, end):
+        group = _active_to(layout, state, i)
+        if group >= 0:
+            scratch.coflow[group] = -1
+    for i in range(first, end):
+        coflow = _active_to(layout, state, i)
+        if coflow < 0 or scratch.coflow[coflow] >= 0:
             continue
-        scratch.member_start[coflows] = members
-        task = layout.destination[flow_edge(layout, state, first)]
-        for j in range(layout.in_start[task], layout.in_start[task + 1]):
-            group = layout.group[layout.in_edge[j]]
-            if group < 0 or state.active[group] == 0:
-                continue
-            if state.scratch.turn[group] == state.scratch.turn[first]:
-                scratch.coflow[group] = coflows
-                scratch.member[members] = group
-                members += 1
-        coflows += 1
-    scratch.member_start[coflows] = members
-    return coflows
+        last = coflow
+        for j in range(i, end):
+            group = _active_to(layout, state, j)
+            if group >= 0 and scratch.turn[group] == scratch.turn[coflow]:
+                scratch.coflow[group] = coflow
+                scratch.next_member[last] = group
+                last = group
+        scratch.next_member[last] = -1
+        scratch.gamma[coflow] = -1.0
+        _set_fair_rates(layout, state, coflow)
 
 
 @inlined
-def _count_coflow(
-    layout: Layout, state: State, coflow: int, now: float, least: float
-) -> None:
-    """Set ``scratch.flows`` and ``scratch.load`` (bytes) on the ports of ``coflow``."""
-    scratch = state.scratch
-    first, end = scratch.member_start[coflow], scratch.member_start[coflow + 1]
-    for i in range(first, end):
-        group = scratch.member[i]
-        for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
-            scratch.flows[layout.hop[j]] = 0
-            scratch.load[layout.hop[j]] = 0.0
-    for i in range(first, end):
-        group = scratch.member[i]
-        left = _left(layout, state, group, now, least)
-        for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
-            scratch.flows[layout.hop[j]] += 1
-            scratch.load[layout.hop[j]] += left
+def chain_coflows(layout: Layout, state: State) -> None:
+    """Chain the coflows of every task to which a flow came or went."""
+    chained = state.scratch.is_chained
+    for i in range(state.length[TOUCHED]):
+        task = layout.destination[flow_edge(layout, state, state.touched[i])]
+        if not chained[task]:
+            chained[task] = True
+            _chain(layout, state, task)
+    for i in range(state.length[TOUCHED]):
+        chained[layout.destination[flow_edge(layout, state, state.touched[i])]] = False
 
 
 @inlined
@@ -94,15 +132,10 @@ def weigh_by_finish(layout: Layout, state: State, now: float, least: float) -> N
     ``omcoflow_wc`` is weighted max-min with these weights.
     """
     scratch = state.scratch
-    for coflow in range(find_coflows(layout, state)):
-        _count_coflow(layout, state, coflow, now, least)
-        for i in range(scratch.member_start[coflow], scratch.member_start[coflow + 1]):
-            group = scratch.member[i]
-            rate = math.inf
-            for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
-                port = layout.hop[j]
-                rate = min(rate, state.capacity[port] / scratch.flows[port])
-            scratch.weight[group] = rate / _left(layout, state, group, now, least)
+    for i in range(state.length[ORDERED]):
+        group = scratch.order[i]
+        left = _note_left(layout, state, group, now, least)
+        scratch.weight[group] = scratch.fair[group] / left
 
 
 @inlined
@@ -116,32 +149,55 @@ def omcoflow(layout: Layout, state: State, now: float, least: float) -> None:
     for port in range(scratch.load.size):
         scratch.load[port] = 0.0
     for i in range(state.length[ORDERED]):
-        group = state.scratch.order[i]
+        group = scratch.order[i]
         for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
             scratch.load[layout.hop[j]] += scratch.weight[group]
     for i in range(state.length[ORDERED]):
-        group, rate = state.scratch.order[i], math.inf
+        group, rate = scratch.order[i], math.inf
         for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
             port = layout.hop[j]
             share = scratch.weight[group] / scratch.load[port]
             rate = min(rate, state.capacity[port] * share)
-        scratch.rate[group] = rate
+        set_rate(layout, state, group, rate, now)
 
 
 @inlined
 def _set_gamma(
     layout: Layout, state: State, coflow: int, now: float, least: float
 ) -> None:
-    """Set ``scratch.gamma``: the time of the coflow's fullest port for it alone."""
+    """Set ``scratch.gamma``: the time of the coflow's fullest port for it alone.
+
+    It is what it was as long as the coflow is the same and nothing is sent.
+    """
     scratch = state.scratch
-    _count_coflow(layout, state, coflow, now, least)
+    known = scratch.gamma[coflow] >= 0.0
+    group = coflow
+    while group >= 0:
+        known = known and state.rate[group] == 0.0
+        group = scratch.next_member[group]
+    if known:
+        return
+    group = coflow
+    while group >= 0:
+        _note_left(layout, state, group, now, least)
+        group = scratch.next_member[group]
+    _count_flows(layout, state, coflow)
     scratch.gamma[coflow] = 0.0
-    for i in range(scratch.member_start[coflow], scratch.member_start[coflow + 1]):
-        group = scratch.member[i]
-        for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
-            port = layout.hop[j]
+    group = coflow
+    while group >= 0:
+        for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
+            port = layout.hop[i]
             time = scratch.load[port] / state.capacity[port]
             scratch.gamma[coflow] = max(scratch.gamma[coflow], time)
+        group = scratch.next_member[group]
+
+
+@inlined
+def _set_gammas(layout: Layout, state: State, now: float, least: float) -> None:
+    for i in range(state.length[ORDERED]):
+        group = state.scratch.order[i]
+        if state.scratch.coflow[group] == group:
+            _set_gamma(layout, state, group, now, least)
 
 
 @inlined
@@ -151,49 +207,59 @@ def weigh_by_bottleneck(layout: Layout, state: State, now: float) -> None:
     Within it, MADD: rates in proportion to what is left, so all flows end together.
     """
     scratch = state.scratch
-    for coflow in range(find_coflows(layout, state)):
-        _set_gamma(layout, state, coflow, now, LEAST_LEFT)
-        for i in range(scratch.member_start[coflow], scratch.member_start[coflow + 1]):
-            group = scratch.member[i]
-            left = _left(layout, state, group, now, LEAST_LEFT)
-            scratch.weight[group] = left / scratch.gamma[coflow] ** 2
+    _set_gammas(layout, state, now, LEAST_LEFT)
+    for i in range(state.length[ORDERED]):
+        group = scratch.order[i]
+        gamma = scratch.gamma[scratch.coflow[group]]
+        scratch.weight[group] = scratch.left[group] / gamma**2
 
 
 @inlined
-def _allocate_minimum(layout: Layout, state: State, coflow: int, now: float) -> None:
-    """MADD: let all flows of ``coflow`` end together, as soon as the rest allows.
+def _is_blocked(layout: Layout, state: State, coflow: int) -> bool:
+    """Tell whether ``coflow`` needs a port on which nothing is left."""
+    group = coflow
+    while group >= 0:
+        for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
+            port = layout.hop[i]
+            if state.scratch.residual[port] <= CRUMB * state.capacity[port]:
+                return True
+        group = state.scratch.next_member[group]
+    return False
 
-    A coflow that needs a port on which nothing is left gets nothing.
-    """
+
+@inlined
+def _allocate_minimum(layout: Layout, state: State, coflow: int) -> None:
+    """MADD: let all flows of ``coflow`` end together, as soon as the rest allows."""
     scratch = state.scratch
-    _count_coflow(layout, state, coflow, now, 0.0)
+    _count_flows(layout, state, coflow)
     slowest = 0.0
-    for i in range(scratch.member_start[coflow], scratch.member_start[coflow + 1]):
-        group = scratch.member[i]
-        for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
-            port = layout.hop[j]
-            if scratch.residual[port] <= CRUMB * state.capacity[port]:
-                return
+    group = coflow
+    while group >= 0:
+        for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
+            port = layout.hop[i]
             slowest = max(slowest, scratch.load[port] / scratch.residual[port])
-    for i in range(scratch.member_start[coflow], scratch.member_start[coflow + 1]):
-        group = scratch.member[i]
-        take(layout, state, group, remaining(layout, state, group, now) / slowest)
+        group = scratch.next_member[group]
+    group = coflow
+    while group >= 0:
+        scratch.rate[group] = scratch.left[group] / slowest
+        take(layout, state, group, scratch.rate[group])
+        group = scratch.next_member[group]
 
 
 @inlined
 def smallest_bottleneck_first(layout: Layout, state: State, now: float) -> None:
     """``sebf_madd``: coflows by gamma, MADD within, the rest to flows in that order."""
     scratch = state.scratch
-    for coflow in range(find_coflows(layout, state)):
-        _set_gamma(layout, state, coflow, now, 0.0)
+    _set_gammas(layout, state, now, 0.0)
     for i in range(state.length[ORDERED]):
-        group = state.scratch.order[i]
+        group = scratch.order[i]
         scratch.key[group] = coarse(scratch.gamma[scratch.coflow[group]])
+        scratch.rate[group] = 0.0
     active = sort_flows(layout, state)
     last = -1
     for i in range(active):
-        coflow = scratch.coflow[state.scratch.order[i]]
-        if coflow != last:
-            _allocate_minimum(layout, state, coflow, now)
-            last = coflow
-    fill_in_order(layout, state, active)
+        coflow = scratch.coflow[scratch.order[i]]
+        if coflow != last and not _is_blocked(layout, state, coflow):
+            _allocate_minimum(layout, state, coflow)
+        last = coflow
+    fill_in_order(layout, state, active, now)

@@ -133,6 +133,8 @@ class Layout(NamedTuple):
         Group of every edge, -1 where it delivers at once (one machine, or control).
     slot
         First place of every group in the heap arrays of the state.
+    block_bits
+        Groups per entry of `State.soonest`, as a power of 2.
     hop_start, hop
         Ports that the flows of a group cross, one or more.
     port_start, port_group
@@ -148,6 +150,7 @@ class Layout(NamedTuple):
 
     iterations: int
     policy: int
+    by_flow: bool
     rounds: Ints
     sent: Ints
     source: Ints
@@ -167,6 +170,7 @@ class Layout(NamedTuple):
     owner: Ints
     group: Ints
     slot: Ints
+    block_bits: int
     hop_start: Ints
     hop: Ints
     port_start: Ints
@@ -330,6 +334,15 @@ def _starting_last(
 
 
 @inlined
+def _block_bits(groups: int) -> int:
+    """Return `Layout.block_bits`: as many blocks as groups in each, 32 or more."""
+    bits = 5
+    while 1 << (2 * bits) < groups:
+        bits += 1
+    return bits
+
+
+@inlined
 def _number_of_jobs(job: JobArrays) -> int:
     """Return `Layout.jobs`."""
     most = -1
@@ -351,10 +364,7 @@ def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
     port_start, port_group = _crossings(hop_start, hop, job.capacity.size)
     takes, frees, pool_slots = _pools(job.taken, job.freed, job.slots, machine_of)
     return Layout(
-        iterations=job.iterations,
-        policy=job.policy,
-        rounds=job.rounds,
-        sent=job.sent,
+        job.iterations, job.policy, job.by_flow, job.rounds, job.sent,
         source=job.source,
         destination=job.destination,
         lag=job.lag,
@@ -372,6 +382,7 @@ def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
         owner=owner,
         group=group,
         slot=slot,
+        block_bits=_block_bits(size.size),
         hop_start=hop_start,
         hop=hop,
         port_start=port_start,
@@ -380,4 +391,4 @@ def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
         frees=frees,
         pool_slots=pool_slots,
         last=_starting_last(job.latest, job.destination, takes, pool_slots.size),
-    )
+    )  # fmt: skip

@@ -29,7 +29,6 @@ from emu.scheduling.compiled import inlined
 from emu.scheduling.service_clocks import advance, close_first, open_flow
 from emu.scheduling.state import (
     BEGUN,
-    BLOCK,
     GONE,
     OPENED,
     TIE,
@@ -172,8 +171,8 @@ def end_fluids(
     for block in range(state.soonest.size):
         if state.soonest[block] > instant:
             continue
-        first = block * BLOCK
-        for group in range(first, min(first + BLOCK, state.finish.size)):
+        first, end = block << layout.block_bits, (block + 1) << layout.block_bits
+        for group in range(first, min(end, state.finish.size)):
             if state.finish[group] <= instant:
                 _end_first_fluids(layout, state, group, now, step)
 

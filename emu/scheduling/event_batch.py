@@ -223,7 +223,7 @@ def _least_end(state: State, holds: Floats, ahead: float, now: float) -> float:
 @inlined
 def _next(layout: Layout, state: State) -> float:
     """Return when something happens next of which nobody has to tell."""
-    return min(next_end(state), next_gate(state), next_change(layout, state))
+    return min(next_end(layout, state), next_gate(state), next_change(layout, state))
 
 
 @compiled
@@ -273,7 +273,7 @@ def pass_instants(
         progress.begin(layout, state)
         taken = 0
     while not _is_full(state, found, count):
-        end = next_end(state)
+        end = next_end(layout, state)
         told = ends.time[taken] if taken < ends.time.size else math.inf
         state.length[GONE] = 0
         if begins:

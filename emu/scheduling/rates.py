@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.scheduling import coflows, priorities
+from emu.scheduling import coflows, priorities, queues
 from emu.scheduling.codes import (
     FIFO,
     MAXMIN,
@@ -16,6 +16,7 @@ from emu.scheduling.codes import (
     OES,
     OES_BY_JOB,
     OES_CP,
+    OMCOFLOW,
     OMCOFLOW_FROZEN,
     OMCOFLOW_GAMMA,
     OMCOFLOW_WC,
@@ -28,6 +29,7 @@ from emu.scheduling.remaining_paths import longest_paths, means
 from emu.scheduling.service_clocks import set_rate
 from emu.scheduling.sharing import fill_up, share_equally
 from emu.scheduling.sharing_by_job import share_equally_by_job, share_max_min_by_job
+from emu.scheduling.shortest_remaining import serve_shortest
 from emu.scheduling.state import ORDERED, TOUCHED, State
 
 if TYPE_CHECKING:
@@ -83,41 +85,50 @@ def _weigh(layout: Layout, state: State, now: float) -> None:
     """Weigh the flows for a policy that is max-min by weight."""
     if layout.policy == WEIGHTED_MAXMIN:
         _weigh_by_slack(layout, state, now)
-    elif layout.policy == FIFO:
-        priorities.weigh_heads_of_queues(layout, state)
     elif layout.policy == OMCOFLOW_WC:
         coflows.weigh_by_finish(layout, state, now, coflows.LEAST_LEFT)
     else:
         coflows.weigh_by_bottleneck(layout, state, now)
 
 
+@inlined
+def _fill_by_weight(layout: Layout, state: State, now: float) -> None:
+    """Set the max-min fair rates of flows that were weighed."""
+    scratch = state.scratch
+    for i in range(state.length[ORDERED]):
+        scratch.rate[scratch.order[i]] = 0.0
+    fill_up(layout, state)
+    for i in range(state.length[ORDERED]):
+        group = scratch.order[i]
+        set_rate(layout, state, group, scratch.rate[group], now)
+
+
 @hot
 def _allocate_by_flow(layout: Layout, state: State, now: float) -> None:
     """Set the rate of every flow under a policy that tells all flows apart."""
     policy, scratch = layout.policy, state.scratch
+    if policy == FIFO:
+        queues.serve_heads(layout, state, now)
+        return
+    if policy in (MRTF, MRTF_EXCLUSIVE):
+        serve_shortest(layout, state, now)
+        return
     priorities.note_active(layout, state)
     for port in range(state.capacity.size):
         scratch.residual[port] = state.capacity[port]
-    for i in range(state.length[ORDERED]):
-        scratch.rate[state.scratch.order[i]] = 0.0
-    if policy in (WEIGHTED_MAXMIN, FIFO, OMCOFLOW_WC, OMCOFLOW_GAMMA):
+    if OMCOFLOW <= policy <= SEBF_MADD:
+        coflows.chain_coflows(layout, state)
+    if policy in (WEIGHTED_MAXMIN, OMCOFLOW_WC, OMCOFLOW_GAMMA):
         _weigh(layout, state, now)
-        fill_up(layout, state)
+        _fill_by_weight(layout, state, now)
     elif policy == OES_CP:
         priorities.floor_and_critical_path(layout, state, now)
-    elif policy == MRTF:
-        priorities.shortest_remaining(layout, state, now)
-    elif policy == MRTF_EXCLUSIVE:
-        priorities.shortest_remaining_alone(layout, state, now)
     elif policy == SEBF_MADD:
         coflows.smallest_bottleneck_first(layout, state, now)
     else:
         frozen = policy == OMCOFLOW_FROZEN
         least = coflows.WHOLE if frozen else coflows.LEAST_LEFT
         coflows.omcoflow(layout, state, now, least)
-    for i in range(state.length[ORDERED]):
-        group = state.scratch.order[i]
-        set_rate(layout, state, group, scratch.rate[group], now)
 
 
 @inlined

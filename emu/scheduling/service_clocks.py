@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from emu.scheduling import heap
 from emu.scheduling.compiled import inlined, vectorised
-from emu.scheduling.state import BLOCK, TOUCHED, State
+from emu.scheduling.state import TOUCHED, State
 
 if TYPE_CHECKING:
     from emu.scheduling.compiled_problem import Floats, Layout
@@ -40,7 +40,7 @@ def _count(layout: Layout, state: State, group: int, flows: int) -> None:
     """Count ``flows`` more (or fewer) active flows of ``group``; its end is unknown."""
     state.active[group] += flows
     state.finish[group] = -1.0 if state.active[group] > 0 else math.inf
-    state.soonest[group // BLOCK] = -1.0
+    state.soonest[group >> layout.block_bits] = -1.0
     for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
         state.degree[layout.hop[i]] += flows
     touch(state, group)
@@ -87,7 +87,7 @@ def set_rate(layout: Layout, state: State, group: int, rate: float, now: float) 
         return
     advance(state, group, now)
     state.rate[group] = rate
-    state.soonest[group // BLOCK] = -1.0
+    state.soonest[group >> layout.block_bits] = -1.0
     left = state.mark[layout.slot[group]] - state.service[group]
     if rate > 0.0:
         state.finish[group] = now + max(left, 0.0) / rate
@@ -104,13 +104,13 @@ def _least(times: Floats, first: int, end: int) -> float:
 
 
 @inlined
-def next_end(state: State) -> float:
+def next_end(layout: Layout, state: State) -> float:
     """Return when the next flow ends at the rates of now, infinity if none does."""
     time = math.inf
     for block in range(state.soonest.size):
         if state.soonest[block] < 0.0:
-            first = block * BLOCK
-            end = min(first + BLOCK, state.finish.size)
+            first, end = block << layout.block_bits, (block + 1) << layout.block_bits
+            end = min(end, state.finish.size)
             state.soonest[block] = _least(state.finish, first, end)
         time = min(time, state.soonest[block])
     return time

@@ -12,6 +12,7 @@ import numpy as np
 
 from emu.scheduling.codes import FIFO, MAXMIN
 from emu.scheduling.compiled import compiled
+from emu.scheduling.scratch import Scratch, new_scratch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,56 +21,6 @@ if TYPE_CHECKING:
 
 #: Events closer than this, relative to their time, happen at the same instant.
 TIE = 1e-12
-
-#: Groups per entry of `State.soonest`: workload B has 240 groups, one or two of which
-#: an event changes.
-BLOCK = 32
-
-
-class Scratch(NamedTuple):
-    """Room for computing rates; nothing but order and share outlives one computation.
-
-    Parameters
-    ----------
-    weight, rate, frozen
-        Per group: weight of each of its flows, their new rate, whether it is final or
-        not in question.
-    residual, load, flows
-        Per port: bytes per second left, and, of the flows in question, the summed
-        weights or bytes and the number.
-    share
-        Per port, capacity per active flow at the last computation of rates.
-    order, is_ordered, key, turn
-        Where a policy tells flows apart: the groups with an active flow in the order of
-        their keys, as many as `State.length` says, and a mark per group; the key of
-        every group (smallest first) and the iteration of the destination that its flow
-        serves.
-    coflow, member, member_start, gamma
-        Coflow of every group, -1 without; the groups of every coflow; and the time
-        that its fullest port would need for it alone.
-    job_flows, job_used, job_level
-        Where ports are divided among jobs, per port and job: flows in question, bytes
-        per second of those that are not, and what each flow could rise to.
-    """
-
-    weight: Floats
-    rate: Floats
-    frozen: NDArray[np.bool_]
-    residual: Floats
-    load: Floats
-    flows: Ints
-    share: Floats
-    order: Ints
-    is_ordered: NDArray[np.bool_]
-    key: Floats
-    turn: Ints
-    coflow: Ints
-    member: Ints
-    member_start: Ints
-    gamma: Floats
-    job_flows: Ints
-    job_used: Floats
-    job_level: Floats
 
 
 class Levels(NamedTuple):
@@ -171,7 +122,8 @@ class State(NamedTuple):
         became active at the last one; edges whose fluid ended at this instant.
     length
         Lengths of woken, waiting, begun, opened, touched, gone, queued, due, order,
-        calling; how many changes of capacities have been made; and that of doubted.
+        calling; how many changes of capacities have been made; and those of doubted
+        and of suspects.
     active
         Active flows of every group.
     touched, is_touched
@@ -239,34 +191,8 @@ class State(NamedTuple):
 # Positions in State.length.
 (
     WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED, GATES, ORDERED, CALLING,
-    CHANGED, DOUBTED,
-) = range(12)  # fmt: skip
-
-
-@compiled
-def _new_scratch(groups: int, ports: int, jobs: int) -> Scratch:
-    number, integer = np.zeros((4, groups)), np.zeros((4, groups), np.int64)
-    left = np.zeros((3, ports))
-    return Scratch(
-        weight=number[0],
-        rate=number[1],
-        frozen=np.ones(groups, np.bool_),
-        residual=left[0],
-        load=left[1],
-        flows=np.zeros(ports, np.int64),
-        share=left[2],
-        order=integer[0],
-        is_ordered=np.zeros(groups, np.bool_),
-        key=number[2],
-        turn=integer[1],
-        coflow=integer[2],
-        member=integer[3],
-        member_start=np.zeros(groups + 1, np.int64),
-        gamma=number[3],
-        job_flows=np.zeros(ports * jobs, np.int64),
-        job_used=np.zeros(ports * jobs),
-        job_level=np.zeros(ports * jobs),
-    )
+    CHANGED, DOUBTED, SUSPECTS,
+) = range(13)  # fmt: skip
 
 
 @compiled
@@ -359,7 +285,7 @@ def new_state(layout: Layout, after: Floats, columns: int) -> State:
         begun=of_task[5],
         opened=of_edge[6],
         gone=of_edge[7],
-        length=np.zeros(12, np.int64),
+        length=np.zeros(13, np.int64),
         active=of_group[0],
         touched=of_group[1],
         is_touched=np.zeros(of_group.shape[1], np.bool_),
@@ -367,14 +293,14 @@ def new_state(layout: Layout, after: Floats, columns: int) -> State:
         since=clock[2],
         rate=clock[3],
         finish=clock[0],
-        soonest=np.full(-(-of_group.shape[1] // BLOCK), np.inf),
+        soonest=np.full((of_group.shape[1] >> layout.block_bits) + 1, np.inf),
         base=np.zeros(layout.source.size),
         mark=np.empty(layout.slot[-1]),
         mark_edge=np.empty(layout.slot[-1], np.int64),
         degree=np.zeros(layout.capacity.size, np.int64),
         capacity=layout.capacity.copy(),
         levels=_new_levels(layout),
-        scratch=_new_scratch(of_group.shape[1], layout.capacity.size, layout.jobs),
+        scratch=new_scratch(layout),
         log=_new_log(layout, columns),
         lines=_new_lines(layout.channel, layout.sent),
         after=after,

@@ -115,7 +115,7 @@ def run(
                 continue
             set_rates(layout, state, now)
             _record(layout, state, recorder, now)
-            flow_end = next_end(state)
+            flow_end = next_end(layout, state)
             now = min(flow_end, state.due[0]) if running > 0 else flow_end
             if now == math.inf:
                 return _checked(layout, state.ended, makespan)
