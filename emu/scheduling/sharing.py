@@ -15,12 +15,12 @@ import math
 from typing import TYPE_CHECKING
 
 from emu.scheduling.compiled import inlined
-from emu.scheduling.scratch import Scratch
 from emu.scheduling.service_clocks import set_rate
 from emu.scheduling.state import ORDERED, TOUCHED, State
 
 if TYPE_CHECKING:
     from emu.scheduling.compiled_problem import Layout
+    from emu.scheduling.scratch import Scratch
 
 
 @inlined
