@@ -193,6 +193,8 @@ def serve_shortest(layout: Layout, state: State, now: float) -> None:
         group = scratch.suspect[done % scratch.suspect.size]
         scratch.is_suspect[group] = False
         done += 1
+        if state.active[group] == 0:  # suspected, and gone since
+            continue
         rate = _left_for(layout, state, group)
         if rate != scratch.rate[group]:
             scratch.rate[group] = rate
