@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ TESTBED = next(path for path in SCENARIOS if path.stem == "testbed_products")
 def test_every_shipped_scenario_is_good_and_survives_a_round_trip(
     path: Path, tmp_path: Path
 ) -> None:
+    if "amazon" in path.stem and "EMU_DATA" not in os.environ:
+        pytest.skip("EMU_DATA names no graphs")
     assert find_errors(path) == []
     scenario = load(path)
     resolved = tmp_path / "resolved.json"

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 #: Machines, tasks, iterations, seed, window.
 JOBS = {"sparse": (137, 1_827, 20, 0, 60), "dense": (150, 21_000, 1, 1, 400)}
-RULES = ("oes", "maxmin")
+TELL_APART = ("mrtf", "mrtf_exclusive", "fifo", "oes_cp", "omcoflow", "sebf_madd")
+RULES = ("oes", "maxmin", *TELL_APART)
 
 
 def drawn(
