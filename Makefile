@@ -37,5 +37,5 @@ make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint .constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint .constraints.txt --editable '.[train,dev]'
-	$(BIN)/python tools/warm
+	$(BIN)/emu warm
 	touch $@

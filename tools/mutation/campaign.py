@@ -105,9 +105,13 @@ def _settle_compiled(copy: Path) -> None:
     path.write_text(changed)
 
 
-def _kept_with(copy: Path) -> dict[str, str]:
-    """Return an environment in which all copies keep compiled code beside them."""
-    return {**os.environ, "NUMBA_CACHE_DIR": str(copy.parent / "compiled")}
+def _environment_of(copy: Path) -> dict[str, str]:
+    """Return one that imports from ``copy``; all copies share their compiled code."""
+    return {
+        **os.environ,
+        "NUMBA_CACHE_DIR": str(copy.parent / "compiled"),
+        "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'nodes'}",
+    }
 
 
 def attempt(copy: Path, fault: Fault) -> Outcome:
@@ -138,10 +142,7 @@ def _tested(copy: Path, fault: Fault) -> tuple[int, str]:
         "--ignore=tests/test_compiled_code.py",
         *fault.tests,
     ]
-    environment = {
-        **_kept_with(copy),
-        "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'nodes'}",
-    }
+    environment = _environment_of(copy)
     if fault.compiled:
         environment["NUMBA_DISABLE_JIT"] = "1"
     try:
@@ -169,8 +170,8 @@ def campaign(
     first, *others = copies
     copy_tree(root, first)
     if not all(fault.compiled for fault in chosen):
-        warm = [sys.executable, str(first / "tools/warm")]
-        subprocess.run(warm, env=_kept_with(first), check=True)
+        warm = [sys.executable, "-m", "emu", "warm"]
+        subprocess.run(warm, cwd=first, env=_environment_of(first), check=True)
     for copy in others:
         shutil.copytree(first, copy, dirs_exist_ok=True)
     for copy in copies:
