@@ -15,8 +15,9 @@ from emu.cli.compile_notice import tell_of_compiling
 def warm() -> None:
     """Compile now what would be compiled at its first use.
 
-    It takes a minute. The code is kept on disk, per version of emu and its libraries;
-    what is there already takes seconds. A container image or a CI cache may hold it.
+    It takes up to 100 s. The code is kept on disk, per version of emu and its
+    libraries; what is there already takes seconds. A container image or a CI cache may
+    hold it.
     """
     begun = time.monotonic()
     tell_of_compiling()
