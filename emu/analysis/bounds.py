@@ -37,30 +37,20 @@ CRITICAL_PATH = "critical path"
 
 @dataclass(frozen=True)
 class Bounds:
-    """Lower bounds on the makespan of a placed job, seconds.
-
-    Parameters
-    ----------
-    nic_load
-        The busiest port's bytes over its capacity.
-    nic_port
-        Name of that port.
-    critical_path
-        The longest chain with flows as fast as if alone, LP.
-    combined
-        The best of these and of every port in context.
-    binding
-        What says so: a port, a channel, a pool of slots, or ``critical path``.
-    degree
-        Delta (20): the most flows of one iteration over one link.
-    """
+    """Lower bounds on the makespan of a placed job, seconds."""
 
     nic_load: float
+    """The busiest port's bytes over its capacity."""
     nic_port: str
+    """Name of that port."""
     critical_path: float
+    """The longest chain with flows as fast as if alone, LP."""
     combined: float
+    """The best of these and of every port in context."""
     binding: str
+    """What says so: a port, a channel, a pool of slots, or ``critical path``."""
     degree: int
+    """Delta (20): the most flows of one iteration over one link."""
 
     @property
     def certificate(self) -> float:

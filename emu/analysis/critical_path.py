@@ -55,28 +55,20 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Link:
-    """One part of a critical path.
-
-    Parameters
-    ----------
-    start, end
-        Seconds; ``start`` is the ``end`` of the link before.
-    task, edge
-        Position of what was executing or moving, the other one is -1; in a gap, of what
-        began after it.
-    iteration
-        Of the task, or of the flow's source.
-    port
-        Where a flow was held back most (`LinkContention.bottleneck`), else -1.
-    """
+    """One part of a critical path."""
 
     cause: Cause
     start: float
     end: float
+    """Seconds; ``start`` is the ``end`` of the link before."""
     task: int = -1
     edge: int = -1
+    """Position of what was executing or moving, the other one is -1; in a gap, of what
+    began after it."""
     iteration: int = -1
+    """Of the task, or of the flow's source."""
     port: int = -1
+    """Where a flow was held back most (`LinkContention.bottleneck`), else -1."""
 
     @property
     def seconds(self) -> float:

@@ -36,21 +36,14 @@ ELSEWHERE = "waits of the simulation"
 
 @dataclass(frozen=True)
 class Drift:
-    """How much later the emulated run was after a part of its chain than before it.
-
-    Parameters
-    ----------
-    cause
-        A `Cause`, or `ELSEWHERE`.
-    link
-        The part: task or edge, iteration, port.
-    seconds
-        Emulated minus simulated; the whole of a gap.
-    """
+    """How much later the emulated run was after a part of its chain than before it."""
 
     cause: str
+    """A `Cause`, or `ELSEWHERE`."""
     link: Link
+    """The part: task or edge, iteration, port."""
     seconds: float
+    """Emulated minus simulated; the whole of a gap."""
 
 
 def divergences(

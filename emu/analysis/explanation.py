@@ -28,33 +28,23 @@ VERSION = 1
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Why a schedule took so long.
-
-    Parameters
-    ----------
-    schedule, chain
-        What is explained, and its critical path.
-    simulated, apart
-        For an emulated schedule the simulation of its own times and volumes, and how
-        the two drift apart along the chain; None and empty for a simulated one.
-    realization
-        Its times and volumes.
-    improvements
-        What would help, best first. Gains are against `replayed_makespan`.
-    moves
-        Single moves and swaps of tasks, best first; gains as of the improvements.
-    notes
-        What a reader has to know, such as parts of the run that are missing.
-    """
+    """Why a schedule took so long."""
 
     schedule: Schedule
     chain: CriticalPath
+    """What is explained, and its critical path."""
     simulated: Schedule | None
     apart: tuple[Drift, ...]
+    """For an emulated schedule the simulation of its own times and volumes, and how the
+    two drift apart along the chain; None and empty for a simulated one."""
     improvements: tuple[Improvement, ...]
+    """What would help, best first. Gains are against `replayed_makespan`."""
     realization: Realization
+    """Its times and volumes."""
     moves: TaskMoves = NO_MOVES
+    """Single moves and swaps of tasks, best first; gains as of the improvements."""
     notes: tuple[str, ...] = ()
+    """What a reader has to know, such as parts of the run that are missing."""
 
     @override
     def __repr__(self) -> str:

@@ -15,34 +15,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HostFigures:
-    """How well the hosts served a run; wall seconds, and shares of 1.
-
-    Parameters
-    ----------
-    loop_lag_mean, loop_lag_max
-        Of the event loops' timers; mean over all, and the worst.
-    pacer_lag_mean, pacer_lag_max
-        Of the pacers' alarms.
-    late_sends, max_behind
-        Shaped frames that left over 1 ms after their fluid, and the worst.
-    max_stale
-        The longest that a sender did not know of a new rate.
-    cpu_busy, cpu_steal
-        Of the busiest host's cores during the run.
-    cpu_wait
-        Share of the run for which the worst event loop was ready and had no core.
-    """
+    """How well the hosts served a run; wall seconds, and shares of 1."""
 
     loop_lag_mean: float = 0.0
     loop_lag_max: float = 0.0
+    """Of the event loops' timers; mean over all, and the worst."""
     pacer_lag_mean: float = 0.0
     pacer_lag_max: float = 0.0
+    """Of the pacers' alarms."""
     late_sends: int = 0
     max_behind: float = 0.0
+    """Shaped frames that left over 1 ms after their fluid, and the worst."""
     max_stale: float = 0.0
+    """The longest that a sender did not know of a new rate."""
     cpu_busy: float = 0.0
     cpu_steal: float = 0.0
+    """Of the busiest host's cores during the run."""
     cpu_wait: float = 0.0
+    """Share of the run for which the worst event loop was ready and had no core."""
 
     @property
     def stall(self) -> float:

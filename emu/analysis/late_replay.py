@@ -36,28 +36,19 @@ _DRAWS, _SLIGHT = 8, 1e-4
 
 @dataclass(frozen=True)
 class HostEffect:
-    """Makespans of one run, emulated seconds.
-
-    Parameters
-    ----------
-    emulated
-        Of the run.
-    repeated
-        Of its simulation with all that came late.
-    punctual
-        Of its simulation with nothing that came late.
-    simulated
-        Of its simulation with the times and volumes that were measured, late tasks
-        among them: what the run is held against.
-    clocks
-        By which the end may be off, since the clocks of hosts are known so far only.
-    """
+    """Makespans of one run, emulated seconds."""
 
     emulated: float
+    """Of the run."""
     repeated: float
+    """Of its simulation with all that came late."""
     punctual: float
+    """Of its simulation with nothing that came late."""
     simulated: float
+    """Of its simulation with the times and volumes that were measured, late tasks among
+    them: what the run is held against."""
     clocks: float = 0.0
+    """By which the end may be off, since the clocks of hosts are known so far only."""
 
     @property
     def explained(self) -> float:

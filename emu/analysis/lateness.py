@@ -31,21 +31,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Lateness:
-    """Seconds by which the critical path is longer than its schedule.
-
-    Parameters
-    ----------
-    flows
-        Last bytes that arrived after their fluid.
-    tasks
-        Computation that took longer than its profiled time.
-    gaps
-        Between one part and the next.
-    """
+    """Seconds by which the critical path is longer than its schedule."""
 
     flows: float
+    """Last bytes that arrived after their fluid."""
     tasks: float
+    """Computation that took longer than its profiled time."""
     gaps: float
+    """Between one part and the next."""
 
     @property
     def seconds(self) -> float:
@@ -131,18 +124,12 @@ def tolerated(length: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, eq=False)
 class FlowCompletion:
-    """Flows between machines, in wall seconds.
-
-    Parameters
-    ----------
-    error
-        End at the receiver less the end of the fluid, shape (flows,).
-    length
-        From the start of the flow to the end of its fluid, same shape.
-    """
+    """Flows between machines, in wall seconds."""
 
     error: NDArray[np.float64]
+    """End at the receiver less the end of the fluid, shape (flows,)."""
     length: NDArray[np.float64]
+    """From the start of the flow to the end of its fluid, same shape."""
 
     @property
     def excess(self) -> NDArray[np.float64]:

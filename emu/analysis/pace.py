@@ -33,26 +33,18 @@ _SAMPLING = ("graph_store", "sampler")
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast a job goes.
-
-    Parameters
-    ----------
-    iteration_seconds
-        Mean time between the ends of iterations; of one alone the makespan.
-    samples_per_second
-        Seeds that are trained on, None where the job has no batches.
-    busy
-        Share of the makespan in which a training process computes, the mean over them;
-        None where there are none.
-    critical_path
-        ``sampling``, ``transfer``, ``compute`` and ``waiting`` as shares of it, most
-        first.
-    """
+    """How fast a job goes."""
 
     iteration_seconds: float
+    """Mean time between the ends of iterations; of one alone the makespan."""
     samples_per_second: float | None
+    """Seeds that are trained on, None where the job has no batches."""
     busy: float | None
+    """Share of the makespan in which a training process computes, the mean over them;
+    None where there are none."""
     critical_path: dict[str, float]
+    """``sampling``, ``transfer``, ``compute`` and ``waiting`` as shares of it, most
+    first."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the form of result.json."""
@@ -112,26 +104,18 @@ def _split(schedule: Schedule) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class JobTime:
-    """One of several jobs; seconds.
-
-    Parameters
-    ----------
-    release, end
-        Run times: before it nothing of the job starts, and its last task ends.
-    seconds
-        From one to the other.
-    alone
-        The same in a simulation without the other jobs, every task where it stands.
-    slowdown
-        ``seconds`` over ``alone``; 1 where neither takes any time.
-    """
+    """One of several jobs; seconds."""
 
     job: str
     release: float
     end: float
+    """Run times: before it nothing of the job starts, and its last task ends."""
     seconds: float
+    """From one to the other."""
     alone: float
+    """The same in a simulation without the other jobs, every task where it stands."""
     slowdown: float
+    """``seconds`` over ``alone``; 1 where neither takes any time."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures by name."""

@@ -20,19 +20,13 @@ if TYPE_CHECKING:
 
 
 class Line(NamedTuple):
-    """The flows of a channel between machines, in the order in which they got ready.
-
-    Parameters
-    ----------
-    channel
-        Its name.
-    edge, iteration
-        Of every flow; of those ready together, by what they serve, then by name.
-    """
+    """The flows of a channel between machines, in the order in which they got ready."""
 
     channel: str
+    """Its name."""
     edge: Ints
     iteration: Ints
+    """Of every flow; of those ready together, by what they serve, then by name."""
 
 
 def lines(problem: Problem, ready: Floats) -> Iterator[Line]:

@@ -51,27 +51,19 @@ CONNECTION = ["source", "destination", "source_port", "destination_port"]
 
 @dataclass(frozen=True)
 class Traffic:
-    """What crossed in a lab, and between whose ports.
-
-    Parameters
-    ----------
-    packets
-        Rows of `PACKET`, by time.
-    machines
-        Names, by number.
-    nics
-        Bytes of payload per second out of and into every machine, shape (2, machines).
-    programs
-        Names, by number.
-    owners
-        Rows of `OWNER`; ports that were never seen in use are missing.
-    """
+    """What crossed in a lab, and between whose ports."""
 
     packets: NDArray[np.void]
+    """Rows of `PACKET`, by time."""
     machines: tuple[str, ...]
+    """Names, by number."""
     nics: NDArray[np.float64]
+    """Bytes of payload per second out of and into every machine, shape (2,
+    machines)."""
     programs: tuple[str, ...]
+    """Names, by number."""
     owners: NDArray[np.void]
+    """Rows of `OWNER`; ports that were never seen in use are missing."""
 
 
 def sent_matrix(packets: NDArray[np.void], machines: int) -> NDArray[np.int64]:

@@ -49,39 +49,27 @@ class Trust(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the host kept up, and what to do where it did not.
-
-    Parameters
-    ----------
-    error
-        By which share of the makespan the host's lateness has moved it.
-    max_error
-        What was asked for.
-    reasons, remedies
-        One sentence each; without reasons when trusted.
-    effect
-        What ``error`` follows from.
-    lateness
-        Where on the critical path time was lost, emulated seconds. Slack and the
-        flows beside it take some of that up, so the sum can be more than the effect.
-    figures
-        Of the host.
-    sensitivity
-        Share of the makespan by which the slightest delays move it.
-    findings
-        Of the guards: with any, the run is untrusted.
-    """
+    """Whether the host kept up, and what to do where it did not."""
 
     trust: Trust
     error: float
+    """By which share of the makespan the host's lateness has moved it."""
     max_error: float
+    """What was asked for."""
     reasons: tuple[str, ...]
     remedies: tuple[str, ...]
+    """One sentence each; without reasons when trusted."""
     effect: HostEffect
+    """What ``error`` follows from."""
     lateness: Lateness
+    """Where on the critical path time was lost, emulated seconds. Slack and the flows
+    beside it take some of that up, so the sum can be more than the effect."""
     figures: HostFigures
+    """Of the host."""
     sensitivity: float = 0.0
+    """Share of the makespan by which the slightest delays move it."""
     findings: tuple[Finding, ...] = ()
+    """Of the guards: with any, the run is untrusted."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the form of result.json."""

@@ -17,28 +17,19 @@ Findings = tuple[int, list["Violation"]]
 
 @dataclass(frozen=True)
 class Violation:
-    """One broken constraint.
-
-    Parameters
-    ----------
-    constraint
-        Number in the paper, ``(10)``.
-    subject
-        What broke it: a task, a flow or a port, by name and iteration.
-    amount
-        By how much, in ``unit``.
-    unit
-        ``s``, ``B`` or ``B/s``; ``iterations`` for something missing, ``values`` for
-        what is no number.
-    sentence
-        The violation in words.
-    """
+    """One broken constraint."""
 
     constraint: str
+    """Number in the paper, ``(10)``."""
     subject: str
+    """What broke it: a task, a flow or a port, by name and iteration."""
     amount: float
+    """By how much, in ``unit``."""
     unit: str
+    """``s``, ``B`` or ``B/s``; ``iterations`` for something missing, ``values`` for
+    what is no number."""
     sentence: str
+    """The violation in words."""
 
     @override
     def __str__(self) -> str:
@@ -48,24 +39,16 @@ class Violation:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a guard says when it fires.
-
-    Parameters
-    ----------
-    guard
-        Its name.
-    at
-        The first instant, emulated seconds; NaN where it is the run as a whole.
-    sentence
-        What cannot be, with the amounts.
-    remedy
-        What would help, where something would.
-    """
+    """What a guard says when it fires."""
 
     guard: str
+    """Its name."""
     at: float
+    """The first instant, emulated seconds; NaN where it is the run as a whole."""
     sentence: str
+    """What cannot be, with the amounts."""
     remedy: str = ""
+    """What would help, where something would."""
 
     @override
     def __str__(self) -> str:
@@ -80,21 +63,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What an audit found.
-
-    Parameters
-    ----------
-    violations
-        Everything beyond the tolerance, in the order of the constraints.
-    checked
-        How many comparisons each constraint took part in.
-    findings
-        What the guards of an emulated run say.
-    """
+    """What an audit found."""
 
     violations: list[Violation]
+    """Everything beyond the tolerance, in the order of the constraints."""
     checked: dict[str, int] = field(default_factory=dict)
+    """How many comparisons each constraint took part in."""
     findings: tuple[Finding, ...] = ()
+    """What the guards of an emulated run say."""
 
     @override
     def __repr__(self) -> str:

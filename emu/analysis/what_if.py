@@ -41,41 +41,28 @@ _BYTES = ((0.5, "half the bytes"), (0.0, "no bytes"))
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """A run with one thing changed.
-
-    Parameters
-    ----------
-    kind
-        ``network``, ``compute``, ``bytes``, ``policy``, ``window``, ``placement`` or
-        ``machine``.
-    what
-        What is changed, in words.
-    problem, realization, policy
-        The changed run.
-    """
+    """A run with one thing changed."""
 
     kind: str
+    """``network``, ``compute``, ``bytes``, ``policy``, ``window``, ``placement`` or
+    ``machine``."""
     what: str
+    """What is changed, in words."""
     problem: Problem
     realization: Realization
     policy: str
+    """The changed run."""
 
 
 @dataclass(frozen=True, eq=False)
 class Improvement:
-    """A change and what it is worth.
-
-    Parameters
-    ----------
-    makespan
-        Simulated, with the change, seconds.
-    gain
-        Seconds less than without it; negative when it makes the run longer.
-    """
+    """A change and what it is worth."""
 
     change: Change
     makespan: float
+    """Simulated, with the change, seconds."""
     gain: float
+    """Seconds less than without it; negative when it makes the run longer."""
 
 
 def affordable(job: Job, policy: str, flows: int, most: int) -> int:

@@ -9,45 +9,33 @@ from typing import Any
 
 @dataclass(frozen=True)
 class HostProfile:
-    """Figures of one host; wall seconds, real bytes, both ends of a transfer together.
-
-    Parameters
-    ----------
-    name, measured
-        Of the host, and when (ISO 8601).
-    cores, memory
-        Usable cores, bytes of memory.
-    throughput, cpu_per_byte
-        Of unshaped payload between two processes: bytes per second, CPU seconds.
-    wake_cpu
-        CPU seconds per look of a paced flow, its receiver's wake-up included.
-    timer_overshoot, finish_error, round_trip, loaded_round_trip
-        Seconds, (median, 99th percentile): alarm after its time; last byte after it
-        might leave (`emu.shaping.Depth`); control message there and back, idle and
-        beside paced payload.
-    event_cpu
-        CPU seconds per control message, sender and receiver.
-    process_seconds, process_memory
-        To fork one node process, and what it holds privately, bytes.
-    available
-        What the host permits: name -> "yes", or why not.
-    """
+    """Figures of a host; wall seconds, real bytes, both ends of a transfer together."""
 
     name: str
     measured: str
+    """Of the host, and when (ISO 8601)."""
     cores: int
     memory: float
+    """Usable cores, bytes of memory."""
     throughput: float
     cpu_per_byte: float
+    """Of unshaped payload between two processes: bytes per second, CPU seconds."""
     wake_cpu: float
+    """CPU seconds per look of a paced flow, its receiver's wake-up included."""
     event_cpu: float
+    """CPU seconds per control message, sender and receiver."""
     timer_overshoot: tuple[float, float]
     finish_error: tuple[float, float]
     round_trip: tuple[float, float]
     loaded_round_trip: tuple[float, float]
+    """Seconds, (median, 99th percentile): alarm after its time; last byte after it
+    might leave (`emu.shaping.Depth`); control message there and back, idle and beside
+    paced payload."""
     process_seconds: float
     process_memory: float
+    """To fork one node process, and what it holds privately, bytes."""
     available: dict[str, str] = field(default_factory=dict)
+    """What the host permits: name -> "yes", or why not."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures by name."""

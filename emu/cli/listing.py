@@ -10,18 +10,12 @@ from typing import NamedTuple
 
 
 class Listed(NamedTuple):
-    """One command.
-
-    Parameters
-    ----------
-    module
-        Module of `emu.cli` that registers it.
-    summary
-        What it does, in a line of at most 64 characters.
-    """
+    """One command."""
 
     module: str
+    """Module of `emu.cli` that registers it."""
     summary: str
+    """What it does, in a line of at most 64 characters."""
 
 
 GROUPS: dict[str, dict[str, Listed]] = {

@@ -27,30 +27,21 @@ NOTHING = Seen(-1, 0, 0, 0)
 
 @dataclass
 class History:
-    """Mean rates per port and counts over consecutive spans of run time.
-
-    Parameters
-    ----------
-    time
-        Start of each sample, run seconds; it lasts until the next one or ``end``.
-    rates
-        Per sample the mean assigned rate of every port, bytes per second.
-    flows
-        Per sample the number of active flows at its end.
-    training
-        [run time, figure, value] as tasks reported them.
-    spans
-        [task, iteration, start, end] of the task iterations that ended last.
-    """
+    """Mean rates per port and counts over consecutive spans of run time."""
 
     capacity: int = CAPACITY
     end: float = 0.0
     merged: int = 0
     time: list[float] = field(default_factory=list)
+    """Start of each sample, run seconds; it lasts until the next one or ``end``."""
     rates: list[list[float]] = field(default_factory=list)
+    """Per sample the mean assigned rate of every port, bytes per second."""
     flows: list[int] = field(default_factory=list)
+    """Per sample the number of active flows at its end."""
     training: list[tuple[float, str, float]] = field(default_factory=list)
+    """[run time, figure, value] as tasks reported them."""
     spans: list[tuple[int, int, float, float]] = field(default_factory=list)
+    """[task, iteration, start, end] of the task iterations that ended last."""
 
     def add(self, start: float, end: float, rates: list[float], flows: int) -> None:
         """Append the sample from ``start`` to ``end``."""

@@ -139,20 +139,14 @@ def _in_unit(text: str, unit: str) -> float:
 
 @dataclass(frozen=True)
 class Values:
-    """The values of a key from ``low`` to ``high``, as the scenario writes them.
-
-    Parameters
-    ----------
-    unit
-        What follows the number, empty for a bare one.
-    whole
-        Whether only whole numbers are meant.
-    """
+    """The values of a key from ``low`` to ``high``, as the scenario writes them."""
 
     low: float
     high: float
     unit: str = ""
+    """What follows the number, empty for a bare one."""
     whole: bool = False
+    """Whether only whole numbers are meant."""
 
     @classmethod
     def between(cls, low: str, high: str) -> Values:

@@ -18,39 +18,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DryRun:
-    """What the simulation of a scenario says of its run.
-
-    Parameters
-    ----------
-    time_scale
-        Wall seconds per emulated second; None where trials choose it.
-    byte_scale
-        Real bytes per emulated byte.
-    makespan
-        Emulated seconds.
-    processes, flows
-        Node processes; flows between machines.
-    payload, waiting
-        Real bytes of all flows, and of what may wait at receivers at a time, at most:
-        what two iterations bring.
-    wall_seconds
-        Of the run, without its start; None where ``time_scale`` is.
-    peak_traffic
-        Real bytes per wall second of all flows together, at most; None likewise.
-    sensitivity
-        Share by which the slightest delays move the makespan, whatever the host.
-    """
+    """What the simulation of a scenario says of its run."""
 
     time_scale: float | None
+    """Wall seconds per emulated second; None where trials choose it."""
     byte_scale: float
+    """Real bytes per emulated byte."""
     makespan: float
+    """Emulated seconds."""
     processes: int
     flows: int
+    """Node processes; flows between machines."""
     payload: float
     waiting: float
+    """Real bytes of all flows, and of what may wait at receivers at a time, at most:
+    what two iterations bring."""
     wall_seconds: float | None
+    """Of the run, without its start; None where ``time_scale`` is."""
     peak_traffic: float | None
+    """Real bytes per wall second of all flows together, at most; None likewise."""
     sensitivity: float
+    """Share by which the slightest delays move the makespan, whatever the host."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures by name."""

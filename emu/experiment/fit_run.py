@@ -35,27 +35,20 @@ _WIDTH = 1 << 16
 
 @dataclass(frozen=True)
 class Fit:
-    """A fitted scenario, with what it says of the run that it was made of.
-
-    Parameters
-    ----------
-    document
-        The scenario.
-    iterations, first
-        How many iterations it has, and the number of the first of them in the run.
-    measured, simulated
-        Seconds per iteration.
-    held_out_measured, held_out_simulated
-        Likewise: those of the second half, and of the simulation of a fit to the first.
-    """
+    """A fitted scenario, with what it says of the run that it was made of."""
 
     document: dict[str, Any]
+    """The scenario."""
     iterations: int
     first: int
+    """How many iterations it has, and the number of the first of them in the run."""
     measured: float
     simulated: float
+    """Seconds per iteration."""
     held_out_measured: float
     held_out_simulated: float
+    """Likewise: those of the second half, and of the simulation of a fit to the
+    first."""
 
     @property
     def error(self) -> float:

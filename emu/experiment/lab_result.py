@@ -36,22 +36,16 @@ BINS = 60
 
 @dataclass
 class ProgramRun:
-    """A program on a machine: seconds of its start and end, and how it ended.
-
-    Parameters
-    ----------
-    code
-        Exit code, negative for a signal; None while it runs.
-    told
-        Whether it ended when the lab did, because it was told to.
-    """
+    """A program on a machine: seconds of its start and end, and how it ended."""
 
     program: str
     machine: str
     start: float
     end: float | None = None
     code: int | None = None
+    """Exit code, negative for a signal; None while it runs."""
     told: bool = False
+    """Whether it ended when the lab did, because it was told to."""
 
 
 @dataclass(frozen=True)

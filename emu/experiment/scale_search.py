@@ -33,32 +33,22 @@ _BEGINNING = 4e-3
 
 @dataclass(frozen=True)
 class ScaleTrial:
-    """Some iterations at a time scale; seconds are of wall time.
-
-    Parameters
-    ----------
-    time_scale, iterations
-        What was tried.
-    cost
-        Seconds of the whole trial, from the first process to the last.
-    wall
-        Seconds of the run itself.
-    cpu_busy
-        Share of the host's cores during the run, whoever used them.
-    error
-        Share of the makespan that lateness moved, or that nothing explains.
-    late_flows, flows
-        Flows that ended later than they may (`emu.analysis.lateness`), and all.
-    """
+    """Some iterations at a time scale; seconds are of wall time."""
 
     time_scale: float
     iterations: int
+    """What was tried."""
     cost: float
+    """Seconds of the whole trial, from the first process to the last."""
     wall: float
+    """Seconds of the run itself."""
     cpu_busy: float
+    """Share of the host's cores during the run, whoever used them."""
     error: float
+    """Share of the makespan that lateness moved, or that nothing explains."""
     late_flows: int
     flows: int
+    """Flows that ended later than they may (`emu.analysis.lateness`), and all."""
 
     @property
     def late_share(self) -> float:
@@ -72,21 +62,14 @@ class ScaleTrial:
 
 @dataclass(frozen=True)
 class ScaleSearch:
-    """What is looked for.
-
-    Parameters
-    ----------
-    makespan
-        Of the whole run, emulated seconds, more than 0.
-    max_error
-        Share of the makespan; infinite where chance decides it whatever the host.
-    max_late_flows
-        Share of the flows.
-    """
+    """What is looked for."""
 
     makespan: float
+    """Of the whole run, emulated seconds, more than 0."""
     max_error: float
+    """Share of the makespan; infinite where chance decides it whatever the host."""
     max_late_flows: float
+    """Share of the flows."""
 
     def first(self, ends: int, cores: int) -> float:
         """Return where to begin for so many ends of tasks and flows."""
@@ -155,22 +138,15 @@ class ScaleSearch:
 
 @dataclass(frozen=True)
 class ScaleChoice:
-    """How a time scale was chosen.
-
-    Parameters
-    ----------
-    trials
-        In their order, one or more.
-    time_scale
-        That is taken.
-    taken
-        Its trial, which met the aims; None where none did, and the scale is the one
-        that would have been tried next.
-    """
+    """How a time scale was chosen."""
 
     trials: tuple[ScaleTrial, ...]
+    """In their order, one or more."""
     time_scale: float
+    """That is taken."""
     taken: ScaleTrial | None
+    """Its trial, which met the aims; None where none did, and the scale is the one that
+    would have been tried next."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the trials in the form of result.json."""

@@ -52,19 +52,13 @@ def _mac(key: bytes, *parts: str | int | bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who opens a control connection, and the key that proves it.
-
-    Parameters
-    ----------
-    role, name
-        ``agent`` or ``process``, and its name in the run.
-    key
-        `derive_key` of the token, the role and the name.
-    """
+    """Who opens a control connection, and the key that proves it."""
 
     role: str
     name: str
+    """``agent`` or ``process``, and its name in the run."""
     key: bytes
+    """`derive_key` of the token, the role and the name."""
 
     @classmethod
     def of(cls, token: str, role: str, name: str) -> Identity:
@@ -79,24 +73,17 @@ def fresh_nonce() -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """What both sides of a handshake compute alike.
-
-    Parameters
-    ----------
-    key, subject
-        Of the client.
-    client, server
-        The nonces of the two sides.
-    binding
-        Fingerprint of the server's certificate, as this side knows it; none without
-        TLS.
-    """
+    """What both sides of a handshake compute alike."""
 
     key: bytes
     subject: tuple[str | int, ...]
+    """Of the client."""
     client: bytes
     server: bytes
+    """The nonces of the two sides."""
     binding: bytes = b""
+    """Fingerprint of the server's certificate, as this side knows it; none without
+    TLS."""
 
     @classmethod
     def of(

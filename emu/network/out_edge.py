@@ -39,25 +39,18 @@ LATE = 0.001
 
 @dataclass(frozen=True, slots=True)
 class SendRecord:
-    """One frame that has left.
-
-    Parameters
-    ----------
-    edge, iteration, payload_bytes, shaped
-        Which, how large (real bytes), and whether it was paced.
-    finished
-        Wall time when the kernel had taken the last byte, seconds.
-    behind
-        Wall seconds between the fluid's end and that, negative before it; 0 for an
-        unshaped frame.
-    """
+    """One frame that has left."""
 
     edge: int
     iteration: int
     payload_bytes: int
     shaped: bool
+    """Which, how large (real bytes), and whether it was paced."""
     finished: float
+    """Wall time when the kernel had taken the last byte, seconds."""
     behind: float
+    """Wall seconds between the fluid's end and that, negative before it; 0 for an
+    unshaped frame."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,19 +61,13 @@ class Paced(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PacerStatistics:
-    """How often the pacer woke, and how late (wall seconds).
-
-    Parameters
-    ----------
-    wakes
-        Times the alarm rang.
-    max_lag, mean_lag
-        Between the time it was set to and the time it rang.
-    """
+    """How often the pacer woke, and how late (wall seconds)."""
 
     wakes: int
+    """Times the alarm rang."""
     max_lag: float
     mean_lag: float
+    """Between the time it was set to and the time it rang."""
 
 
 class Pacer:

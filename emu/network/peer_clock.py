@@ -23,24 +23,16 @@ _KEPT = 300
 
 @dataclass(frozen=True, slots=True)
 class ClockLine:
-    """The peer's clock, by ours.
-
-    Parameters
-    ----------
-    at
-        Reading of our clock, seconds.
-    offset
-        The peer's clock minus ours at that moment, seconds.
-    drift
-        What the peer's clock gains per second of ours.
-    uncertainty
-        Seconds by which the offset may be off, until a second later.
-    """
+    """The peer's clock, by ours."""
 
     at: float
+    """Reading of our clock, seconds."""
     offset: float
+    """The peer's clock minus ours at that moment, seconds."""
     drift: float = 0.0
+    """What the peer's clock gains per second of ours."""
     uncertainty: float = 0.0
+    """Seconds by which the offset may be off, until a second later."""
 
     def ahead(self, wall: float) -> float:
         """Return the peer's clock minus ours at a reading of ours, seconds."""

@@ -23,22 +23,15 @@ _LEAST = 4096
 
 @dataclass(frozen=True, slots=True)
 class PoolStatistics:
-    """Bytes of receive memory, by size class (so including what rounding adds).
-
-    Parameters
-    ----------
-    in_use, high_water
-        Bytes handed out now, and at most so far.
-    held
-        Bytes taken from the system, in use or ready.
-    limit
-        Most that ``in_use`` may become.
-    """
+    """Bytes of receive memory, by size class (so including what rounding adds)."""
 
     in_use: int
     high_water: int
+    """Bytes handed out now, and at most so far."""
     held: int
+    """Bytes taken from the system, in use or ready."""
     limit: int
+    """Most that ``in_use`` may become."""
 
 
 class PooledBuffer:

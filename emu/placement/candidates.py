@@ -34,80 +34,55 @@ ROUNDING = 1e-9  # relative; a bound must exceed a limit by more to reject anyth
 
 
 class Units(NamedTuple):
-    """What is placed where, and what that takes, as flat arrays.
-
-    Parameters
-    ----------
-    fixed
-        Machine of every pinned task, -1 for the others.
-    unit_start, unit_task
-        Tasks of every unit.
-    demand, used, capacity
-        Demands of units, of pinned tasks per machine, and capacities; shapes (units,
-        resources), (machines, resources) twice. Infinite capacities stay in.
-    """
+    """What is placed where, and what that takes, as flat arrays."""
 
     fixed: Ints
+    """Machine of every pinned task, -1 for the others."""
     unit_start: Ints
     unit_task: Ints
+    """Tasks of every unit."""
     demand: Floats
     used: Floats
     capacity: Floats
+    """Demands of units, of pinned tasks per machine, and capacities; shapes (units,
+    resources), (machines, resources) twice. Infinite capacities stay in."""
 
 
 class Transfers(NamedTuple):
-    """What a bound reads: the edges, what they send, and what they cross.
-
-    Parameters
-    ----------
-    source, destination
-        Tasks of every edge.
-    routes, capacity
-        As in `JobArrays`.
-    sent
-        Bytes of every edge in the whole run.
-    head, tail
-        Least time from the start to the first flow of an edge, and from the end of its
-        last flow to the makespan, with every task on the machine where it is fastest;
-        seconds.
-    least
-        Makespan if every transfer took no time, likewise; seconds.
-    """
+    """What a bound reads: the edges, what they send, and what they cross."""
 
     source: Ints
     destination: Ints
+    """Tasks of every edge."""
     routes: Routes
     capacity: Floats
+    """As in `JobArrays`."""
     sent: Floats
+    """Bytes of every edge in the whole run."""
     head: Floats
     tail: Floats
+    """Least time from the start to the first flow of an edge, and from the end of its
+    last flow to the makespan, with every task on the machine where it is fastest;
+    seconds."""
     least: float
+    """Makespan if every transfer took no time, likewise; seconds."""
 
 
 class Candidates(NamedTuple):
-    """A search space as flat arrays, with one realization for all placements.
-
-    Parameters
-    ----------
-    arrays
-        What `emu.simulation` needs besides the placement.
-    times, volumes
-        The realization: the same for every candidate (common random numbers, A20), with
-        reference times.
-    units
-        What is placed.
-    transfers
-        What lies between.
-    costs
-        What several jobs are judged by.
-    """
+    """A search space as flat arrays, with one realization for all placements."""
 
     arrays: JobArrays
+    """What `emu.simulation` needs besides the placement."""
     times: Floats
     volumes: Floats
+    """The realization: the same for every candidate (common random numbers, A20), with
+    reference times."""
     units: Units
+    """What is placed."""
     transfers: Transfers
+    """What lies between."""
     costs: JobCosts
+    """What several jobs are judged by."""
 
 
 def candidates(

@@ -34,24 +34,17 @@ BASIS = np.uint64(14695981039346656037)
 
 
 class Memory(NamedTuple):
-    """A hash table with open addressing; entries are never removed.
-
-    Parameters
-    ----------
-    machines
-        Machine of every unit per place of the table, shape (places, units); the number
-        of places is a power of two, or 0 for a search that remembers nothing.
-    low, high
-        The makespan lies in [low, high], seconds; NaN in an empty place. Equal when
-        the placement was simulated to the end.
-    held
-        Number of entries, shape (1,).
-    """
+    """A hash table with open addressing; entries are never removed."""
 
     machines: NDArray[np.int16]
+    """Machine of every unit per place of the table, shape (places, units); the number
+    of places is a power of two, or 0 for a search that remembers nothing."""
     low: Floats
     high: Floats
+    """The makespan lies in [low, high], seconds; NaN in an empty place. Equal when the
+    placement was simulated to the end."""
     held: Ints
+    """Number of entries, shape (1,)."""
 
 
 def new_memory(entries: int, units: int) -> Memory:
@@ -110,43 +103,28 @@ PROPOSED, ACCEPTED, SIMULATED, STUCK = range(4)
 
 
 class Chain(NamedTuple):
-    """Where a chain stands; every call of `walk` carries it on in place.
-
-    Parameters
-    ----------
-    machines, best_machines
-        Machine of every unit, now and in the best feasible placement so far.
-    cost
-        Cost (21) of the placement now, makespan of the best one; seconds.
-    tally
-        Proposals, accepted moves, simulations, steps without any machine to move to.
-    memory
-        Makespans known so far.
-    """
+    """Where a chain stands; every call of `walk` carries it on in place."""
 
     machines: Ints
     best_machines: Ints
+    """Machine of every unit, now and in the best feasible placement so far."""
     cost: Floats
+    """Cost (21) of the placement now, makespan of the best one; seconds."""
     tally: Ints
+    """Proposals, accepted moves, simulations, steps without any machine to move to."""
     memory: Memory
+    """Makespans known so far."""
 
 
 class Rules(NamedTuple):
-    """The constants of the chain.
-
-    Parameters
-    ----------
-    beta
-        Per second of cost: the paper's beta divided by the seconds of its unit.
-    mu
-        Part by which a proposal may exceed a capacity, (22).
-    simulate_all
-        Whether nothing is spared, which changes no chain.
-    """
+    """The constants of the chain."""
 
     beta: float
+    """Per second of cost: the paper's beta divided by the seconds of its unit."""
     mu: float
+    """Part by which a proposal may exceed a capacity, (22)."""
     simulate_all: bool
+    """Whether nothing is spared, which changes no chain."""
 
 
 def new_chain(c: Candidates, machines: Ints, remembered: int) -> Chain:

@@ -45,30 +45,6 @@ STRIDE = 500  # proposals between two calls of ``progress``: 10 to 60 ms
 class EtpOptions:
     """The settings of ETP; the defaults are the paper's, except for beta's unit.
 
-    Parameters
-    ----------
-    transfers
-        I, the number of proposals.
-    iterations
-        Training iterations that are simulated for T'.
-    mu
-        Part by which a placement on the way may exceed a capacity, (22).
-    beta
-        Inverse temperature, (23), per unit of cost.
-    beta_unit
-        Seconds of one unit of cost; None is a quarter of a percent of the makespan of
-        the first placement. The paper gives beta 0.1 and no unit. In seconds (1.0) it
-        accepts some 95 % of all moves of a job that takes a few seconds, and the search
-        is a random walk; a unit that scales with the job behaves alike for all (A19).
-    simulate_all
-        Whether to simulate what a lower bound rejects already, and what is remembered,
-        and to go on where a simulation must be rejected. The accepted moves and the
-        result are the same.
-    policy
-        Rate policy of the simulation.
-    cost
-        What is minimised of several jobs, in place of the makespan.
-
     Raises
     ------
     ValueError
@@ -76,13 +52,26 @@ class EtpOptions:
     """
 
     transfers: int = 10_000
+    """I, the number of proposals."""
     iterations: int = 20
+    """Training iterations that are simulated for T'."""
     mu: float = 1.0
+    """Part by which a placement on the way may exceed a capacity, (22)."""
     beta: float = 0.1
+    """Inverse temperature, (23), per unit of cost."""
     beta_unit: float | None = None
+    """Seconds of one unit of cost; None is a quarter of a percent of the makespan of
+    the first placement. The paper gives beta 0.1 and no unit. In seconds (1.0) it
+    accepts some 95 % of all moves of a job that takes a few seconds, and the search is
+    a random walk; a unit that scales with the job behaves alike for all (A19)."""
     simulate_all: bool = False
+    """Whether to simulate what a lower bound rejects already, and what is remembered,
+    and to go on where a simulation must be rejected. The accepted moves and the result
+    are the same."""
     policy: str = "oes"
+    """Rate policy of the simulation."""
     cost: JobsCost | None = None
+    """What is minimised of several jobs, in place of the makespan."""
 
     def __post_init__(self) -> None:
         for name, least in (("transfers", 0), ("iterations", 1)):

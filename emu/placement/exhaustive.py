@@ -18,18 +18,12 @@ if TYPE_CHECKING:
 
 
 class Listing(NamedTuple):
-    """Feasible placements up to symmetry, by ascending lower bound.
-
-    Parameters
-    ----------
-    machines
-        Shape (placements, units).
-    bound
-        Seconds, shape (placements,).
-    """
+    """Feasible placements up to symmetry, by ascending lower bound."""
 
     machines: NDArray[np.int16]
+    """Shape (placements, units)."""
     bound: Floats
+    """Seconds, shape (placements,)."""
 
 
 @compiled

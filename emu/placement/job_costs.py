@@ -19,38 +19,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JobsCost:
-    """What a search minimises in place of the makespan.
-
-    Parameters
-    ----------
-    total
-        Whether it is the sum of the times of the jobs, each from its release to its
-        end; else the longest of them.
-    weights
-        What the time of a job is multiplied with, positive; 1 of those not named.
-    """
+    """What a search minimises in place of the makespan."""
 
     total: bool = False
+    """Whether it is the sum of the times of the jobs, each from its release to its end;
+    else the longest of them."""
     weights: Mapping[str, float] | None = None
+    """What the time of a job is multiplied with, positive; 1 of those not named."""
 
 
 class JobCosts(NamedTuple):
-    """The same as flat arrays, without any job where the makespan is what counts.
-
-    Parameters
-    ----------
-    job
-        Which job every task is of.
-    weight, release
-        Of every job; seconds.
-    total
-        As in `JobsCost`.
-    """
+    """The same as flat arrays, without any job where the makespan is what counts."""
 
     job: Ints
+    """Which job every task is of."""
     weight: Floats
     release: Floats
+    """Of every job; seconds."""
     total: bool
+    """As in `JobsCost`."""
 
 
 def job_costs(job: Job, times: Floats, cost: JobsCost | None) -> JobCosts:

@@ -36,16 +36,11 @@ class Move:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A feasible placement near another one.
-
-    Parameters
-    ----------
-    moves
-        What stands elsewhere than before.
-    """
+    """A feasible placement near another one."""
 
     placement: Placement
     moves: tuple[Move, ...]
+    """What stands elsewhere than before."""
 
     @override
     def __str__(self) -> str:

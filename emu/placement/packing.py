@@ -26,21 +26,14 @@ CHUNK = 2_000_000  # (state, option) pairs looked at together: 100 MB at most
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """Groups of equal items, and bins.
-
-    Parameters
-    ----------
-    demand
-        Demand of one item of each group, shape (groups, resources).
-    sizes
-        Number of items of each group.
-    free
-        Room of each bin, shape (bins, resources).
-    """
+    """Groups of equal items, and bins."""
 
     demand: NDArray[np.float64]
+    """Demand of one item of each group, shape (groups, resources)."""
     sizes: Counts
+    """Number of items of each group."""
     free: NDArray[np.float64]
+    """Room of each bin, shape (bins, resources)."""
 
     def most_per_bin(self) -> Counts:
         """Return eta: the most items of each group alone in any bin (A9).

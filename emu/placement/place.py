@@ -22,21 +22,14 @@ if TYPE_CHECKING:
 
 
 class PlacementPolicy(NamedTuple):
-    """One placement policy.
-
-    Parameters
-    ----------
-    summary
-        What it does, in one line.
-    source
-        Who says so.
-    knows
-        What it has to know, besides demands and capacities.
-    """
+    """One placement policy."""
 
     summary: str
+    """What it does, in one line."""
     source: str
+    """Who says so."""
     knows: str = "nothing"
+    """What it has to know, besides demands and capacities."""
 
 
 _JUDGED = "expected times and volumes: what it tries is simulated"

@@ -11,40 +11,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlacementResult:
-    """A placement and what is known about it.
-
-    Parameters
-    ----------
-    placement
-        Feasible.
-    policy
-        Name of the placement policy that found it.
-    makespan
-        Simulated makespan of the search's iterations, seconds, or what several jobs
-        cost there (`JobsCost`); None when nothing was simulated.
-    start_makespan
-        The same of the placement that the search began with.
-    candidates
-        Placements that were looked at.
-    accepted
-        Of these, taken as the next placement of a chain.
-    iterations
-        Iterations that were simulated for a makespan.
-    evaluations
-        Of these, simulated; the others were settled by a bound.
-    history
-        (candidates so far, best makespan) at the start and at every improvement.
-    optimal
-        Whether no feasible placement is better under the same draws.
-    """
+    """A placement and what is known about it."""
 
     placement: Placement
+    """Feasible."""
     policy: str
+    """Name of the placement policy that found it."""
     makespan: float | None = None
+    """Simulated makespan of the search's iterations, seconds, or what several jobs cost
+    there (`JobsCost`); None when nothing was simulated."""
     start_makespan: float | None = None
+    """The same of the placement that the search began with."""
     candidates: int = 0
+    """Placements that were looked at."""
     accepted: int = 0
+    """Of these, taken as the next placement of a chain."""
     evaluations: int = 0
+    """Of these, simulated; the others were settled by a bound."""
     iterations: int = 0
+    """Iterations that were simulated for a makespan."""
     history: tuple[tuple[int, float], ...] = ()
+    """(candidates so far, best makespan) at the start and at every improvement."""
     optimal: bool = False
+    """Whether no feasible placement is better under the same draws."""

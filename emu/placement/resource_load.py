@@ -15,18 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ResourceLoad:
-    """Use of one resource of one machine, in the resource's unit.
-
-    Parameters
-    ----------
-    capacity
-        Infinite where the machine does not limit it.
-    """
+    """Use of one resource of one machine, in the resource's unit."""
 
     machine: str
     resource: str
     used: float
     capacity: float
+    """Infinite where the machine does not limit it."""
 
     @property
     def fraction(self) -> float:

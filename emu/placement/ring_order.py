@@ -22,21 +22,14 @@ STEPS = 1_000_000
 
 
 class RingCost(NamedTuple):
-    """What a ring is judged by, in this order.
-
-    Parameters
-    ----------
-    crossings
-        Neighbours whose flow crosses a NIC.
-    slowest
-        Seconds per byte of the fullest link, while every rank sends to the next.
-    links
-        Seconds per byte of the links that are crossed, summed.
-    """
+    """What a ring is judged by, in this order."""
 
     crossings: int
+    """Neighbours whose flow crosses a NIC."""
     slowest: float
+    """Seconds per byte of the fullest link, while every rank sends to the next."""
     links: float
+    """Seconds per byte of the links that are crossed, summed."""
 
 
 def ring_cost(links: Links, machines: Sequence[int]) -> RingCost:

@@ -41,23 +41,6 @@ LISTING_STEPS = 1_000_000
 class SearchOptions:
     """The settings of the improved search.
 
-    Parameters
-    ----------
-    transfers
-        Candidates in all.
-    iterations
-        Training iterations that are simulated for a makespan.
-    rounds
-        Times that annealing begins anew, hot: from the best placement so far and from
-        a random one by turns.
-    exhaustive
-        Whether a space that can be listed is searched by ascending lower bound, which
-        ends with a proof.
-    policy
-        Rate policy of the simulation.
-    cost
-        What is minimised of several jobs, in place of the makespan.
-
     Raises
     ------
     ValueError
@@ -65,11 +48,19 @@ class SearchOptions:
     """
 
     transfers: int = 10_000
+    """Candidates in all."""
     iterations: int = 20
+    """Training iterations that are simulated for a makespan."""
     rounds: int = 4
+    """Times that annealing begins anew, hot: from the best placement so far and from a
+    random one by turns."""
     exhaustive: bool = True
+    """Whether a space that can be listed is searched by ascending lower bound, which
+    ends with a proof."""
     policy: str = "oes"
+    """Rate policy of the simulation."""
     cost: JobsCost | None = None
+    """What is minimised of several jobs, in place of the makespan."""
 
     def __post_init__(self) -> None:
         for name in ("transfers", "iterations", "rounds"):

@@ -26,21 +26,14 @@ TOLERANCE = 1e-12  # relative, of a capacity; the same as in Placement.violation
 
 @dataclass(frozen=True)
 class Unit:
-    """The tasks of one unpinned process, which move together.
-
-    Parameters
-    ----------
-    name
-        Name of the process.
-    tasks
-        Positions in ``Job.tasks``.
-    kinds
-        Their kinds, in the same order.
-    """
+    """The tasks of one unpinned process, which move together."""
 
     name: str
+    """Name of the process."""
     tasks: tuple[int, ...]
+    """Positions in ``Job.tasks``."""
     kinds: tuple[str, ...]
+    """Their kinds, in the same order."""
 
 
 class Space:

@@ -25,22 +25,16 @@ Teams = tuple[tuple[int, tuple[int, ...]], ...]
 
 
 class Symmetry(NamedTuple):
-    """Interchangeable units as flat arrays.
-
-    Parameters
-    ----------
-    twin_start, twin
-        Classes of units that may be permuted freely.
-    block_start, block_width, block
-        Classes of blocks of ``block_width`` units each, listed block by block, that may
-        be permuted as wholes; corresponding units stand at the same position.
-    """
+    """Interchangeable units as flat arrays."""
 
     twin_start: Ints
     twin: Ints
+    """Classes of units that may be permuted freely."""
     block_start: Ints
     block_width: Ints
     block: Ints
+    """Classes of blocks of ``block_width`` units each, listed block by block, that may
+    be permuted as wholes; corresponding units stand at the same position."""
 
 
 def hub_followers(space: Space) -> Teams:

@@ -20,21 +20,14 @@ TIE = 1e-12
 
 @dataclass(frozen=True)
 class CapacityChange:
-    """A capacity that becomes another one.
-
-    Parameters
-    ----------
-    time
-        Seconds since the job began, positive and finite.
-    link
-        Name of the link: ``m0 out``, ``m0 in``, or that of a shared one.
-    capacity
-        Bytes per second from then on, positive and finite.
-    """
+    """A capacity that becomes another one."""
 
     time: float
+    """Seconds since the job began, positive and finite."""
     link: str
+    """Name of the link: ``m0 out``, ``m0 in``, or that of a shared one."""
     capacity: float
+    """Bytes per second from then on, positive and finite."""
 
 
 class CapacitySteps:

@@ -23,15 +23,6 @@ if TYPE_CHECKING:
 class Cluster:
     """The machines of a scenario, in the order of the file, and what joins them.
 
-    Parameters
-    ----------
-    shared_links
-        Links beside the NICs that routes may cross.
-    routes
-        Routes that are not simply from NIC to NIC.
-    changes
-        Capacities that become others while a job runs, in any order.
-
     Raises
     ------
     ValueError
@@ -40,8 +31,11 @@ class Cluster:
 
     machines: tuple[Machine, ...]
     shared_links: tuple[Link, ...] = ()
+    """Links beside the NICs that routes may cross."""
     routes: tuple[Route, ...] = ()
+    """Routes that are not simply from NIC to NIC."""
     changes: tuple[CapacityChange, ...] = ()
+    """Capacities that become others while a job runs, in any order."""
 
     def __post_init__(self) -> None:
         if not self.machines:

@@ -27,54 +27,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task:
-    """One task, j of the paper: it runs once per iteration, one iteration at a time.
-
-    Parameters
-    ----------
-    name
-        Unique in its job.
-    kind
-        ``graph_store``, ``sampler``, ``worker``, ``parameter_server``, or any other
-        word; tasks of one kind with equal demands are interchangeable in a placement.
-    demands
-        Amount per resource, w_j^r, in the unit of the machine's capacity.
-    pinned
-        The machine that the task must stand on, or None where placement decides.
-    process
-        Tasks of the same process share one operating-system process and therefore one
-        machine, which needs room for the sum of their demands; empty means a process of
-        its own, called as the task. A gate stands on the machine of the process that it
-        names.
-    program
-        Import path ``module:Class`` of what the node process runs.
-    settings
-        What the program is told about this task beyond its edges; msgpack-able.
-    iterations
-        How often it runs, None for as often as the job; never more often.
-    takes
-        Pool of its machine that it needs a slot of to start, empty for none.
-    frees
-        Pool that gets a slot back when it ends: None for the one that it takes, empty
-        for none.
-    gate
-        Whether no process runs it: the scheduler ends it after its time.
-    slowness
-        Machine -> what a reference time of this task is multiplied with there, p_j^m
-        over p_j, positive; 1 on the others.
-    """
+    """One task, j of the paper: it runs once per iteration, one iteration at a time."""
 
     name: str
+    """Unique in its job."""
     kind: str
+    """``graph_store``, ``sampler``, ``worker``, ``parameter_server``, or any other
+    word; tasks of one kind with equal demands are interchangeable in a placement."""
     demands: Mapping[str, float] = field(default_factory=dict)
+    """Amount per resource, w_j^r, in the unit of the machine's capacity."""
     pinned: str | None = None
+    """The machine that the task must stand on, or None where placement decides."""
     process: str = ""
+    """Tasks of the same process share one operating-system process and therefore one
+    machine, which needs room for the sum of their demands; empty means a process of its
+    own, called as the task. A gate stands on the machine of the process that it
+    names."""
     program: str = "emu_nodes.timed:Timed"
+    """Import path ``module:Class`` of what the node process runs."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    """What the program is told about this task beyond its edges; msgpack-able."""
     iterations: int | None = None
+    """How often it runs, None for as often as the job; never more often."""
     takes: str = ""
+    """Pool of its machine that it needs a slot of to start, empty for none."""
     frees: str | None = None
+    """Pool that gets a slot back when it ends: None for the one that it takes, empty
+    for none."""
     gate: bool = False
+    """Whether no process runs it: the scheduler ends it after its time."""
     slowness: Mapping[str, float] = field(default_factory=dict)
+    """Machine -> what a reference time of this task is multiplied with there, p_j^m
+    over p_j, positive; 1 on the others."""
 
     @property
     def gives_back(self) -> str:
@@ -94,41 +78,27 @@ class Task:
 
 @dataclass(frozen=True)
 class Edge:
-    """A dependency of ``destination`` on ``source``, both positions in ``Job.tasks``.
-
-    Parameters
-    ----------
-    lag
-        (destination, n) needs (source, n - lag), if there is one; 0 or more.
-    credit
-        True for an edge that bounds run-ahead and carries no bytes, ever: no
-        connection is opened for it and it is satisfied the moment its source ends.
-    channel
-        Its flows go one after the other with those of all edges of this channel, in
-        the order in which they got ready; empty for none. What is handed over within a
-        machine, and order alone, waits for no channel.
-    latest
-        Whether the destination reads the newest iteration that has arrived when it
-        starts, n - lag at the least, instead of n - lag itself.
-    """
+    """A dependency of ``destination`` on ``source``, positions in ``Job.tasks``."""
 
     source: int
     destination: int
     lag: int = 0
+    """(destination, n) needs (source, n - lag), if there is one; 0 or more."""
     credit: bool = False
+    """True for an edge that bounds run-ahead and carries no bytes, ever: no connection
+    is opened for it and it is satisfied the moment its source ends."""
     channel: str = ""
+    """Its flows go one after the other with those of all edges of this channel, in the
+    order in which they got ready; empty for none. What is handed over within a machine,
+    and order alone, waits for no channel."""
     latest: bool = False
+    """Whether the destination reads the newest iteration that has arrived when it
+    starts, n - lag at the least, instead of n - lag itself."""
 
 
 @dataclass(frozen=True)
 class Job:
     """Tasks, edges and the number of iterations, the most that any task has.
-
-    Parameters
-    ----------
-    settings
-        What every program of the job is told: dataset, model, seed; msgpack-able. Of
-        several jobs ``{"jobs": {name: settings}}``, see `settings_of`.
 
     Raises
     ------
@@ -144,6 +114,8 @@ class Job:
     edges: tuple[Edge, ...]
     iterations: int
     settings: Mapping[str, Any] = field(default_factory=dict)
+    """What every program of the job is told: dataset, model, seed; msgpack-able. Of
+    several jobs ``{"jobs": {name: settings}}``, see `settings_of`."""
 
     def __post_init__(self) -> None:
         if all(task.gate for task in self.tasks):

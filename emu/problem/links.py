@@ -35,42 +35,28 @@ _ENDS = {"out": OUT, "in": IN}
 
 @dataclass(frozen=True)
 class Link:
-    """One capacity that flows cross.
-
-    Parameters
-    ----------
-    name
-        Unique in its cluster; ``m0 out`` and ``m0 in`` for the NIC of machine m0.
-    capacity
-        Bytes per second at time 0, positive and finite.
-    machine
-        Position of the machine whose NIC it is, -1 where it is no NIC.
-    direction
-        ``out`` or ``in`` of the NIC, empty where it is none.
-    """
+    """One capacity that flows cross."""
 
     name: str
+    """Unique in its cluster; ``m0 out`` and ``m0 in`` for the NIC of machine m0."""
     capacity: float
+    """Bytes per second at time 0, positive and finite."""
     machine: int = -1
+    """Position of the machine whose NIC it is, -1 where it is no NIC."""
     direction: str = ""
+    """``out`` or ``in`` of the NIC, empty where it is none."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """What flows from some machines to others cross instead of their NICs alone.
-
-    Parameters
-    ----------
-    sources, destinations
-        Positions of machines; flows from each of the first to each of the second.
-    through
-        Names of links in the order in which they are crossed; ``out`` is the NIC of
-        the source, ``in`` that of the destination.
-    """
+    """What flows from some machines to others cross instead of their NICs alone."""
 
     sources: tuple[int, ...]
     destinations: tuple[int, ...]
+    """Positions of machines; flows from each of the first to each of the second."""
     through: tuple[str, ...]
+    """Names of links in the order in which they are crossed; ``out`` is the NIC of the
+    source, ``in`` that of the destination."""
 
 
 class ImpossibleRoute(ValueError):

@@ -14,22 +14,6 @@ if TYPE_CHECKING:
 class Machine:
     """One emulated machine, m of the paper.
 
-    Parameters
-    ----------
-    name
-        Unique in its cluster.
-    bandwidth_in, bandwidth_out
-        NIC capacity per direction, bytes per second, positive and finite; both 0 for
-        a machine without a NIC, all of whose routes the cluster states.
-    resources
-        Capacity per resource name, C_m^r: ``cpu`` and ``gpu`` in pieces, ``memory`` in
-        bytes, any further one in its own unit. A resource that is absent is unlimited.
-    slots
-        Number of slots per pool, at least 1; a pool that is absent is unlimited.
-    speed
-        How many times as fast as the computer that measured them it does real work:
-        CPU seconds over it are emulated seconds. Positive and finite.
-
     Raises
     ------
     ValueError
@@ -38,11 +22,19 @@ class Machine:
     """
 
     name: str
+    """Unique in its cluster."""
     bandwidth_in: float
     bandwidth_out: float
+    """NIC capacity per direction, bytes per second, positive and finite; both 0 for a
+    machine without a NIC, all of whose routes the cluster states."""
     resources: Mapping[str, float] = field(default_factory=dict)
+    """Capacity per resource name, C_m^r: ``cpu`` and ``gpu`` in pieces, ``memory`` in
+    bytes, any further one in its own unit. A resource that is absent is unlimited."""
     slots: Mapping[str, int] = field(default_factory=dict)
+    """Number of slots per pool, at least 1; a pool that is absent is unlimited."""
     speed: float = 1.0
+    """How many times as fast as the computer that measured them it does real work: CPU
+    seconds over it are emulated seconds. Positive and finite."""
 
     @property
     def has_nic(self) -> bool:

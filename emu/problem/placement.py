@@ -24,15 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Placement:
-    """The machine of every task, y of the paper.
-
-    Parameters
-    ----------
-    machine_of
-        Position in ``Cluster.machines`` for each task of the job, in order.
-    """
+    """The machine of every task, y of the paper."""
 
     machine_of: tuple[int, ...]
+    """Position in ``Cluster.machines`` for each task of the job, in order."""
 
     @override
     def __repr__(self) -> str:

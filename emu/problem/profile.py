@@ -31,14 +31,6 @@ def _checked(values: NDArray[np.float64], what: str) -> NDArray[np.float64]:
 class Realization:
     """Times and volumes of one run.
 
-    Parameters
-    ----------
-    times
-        Execution time of (task, iteration), seconds, shape (tasks, iterations).
-    volumes
-        Bytes of (edge, iteration of its source), shape (edges, iterations). Present
-        also where the edge stays on one machine or nobody receives it; unused there.
-
     Raises
     ------
     ValueError
@@ -46,7 +38,10 @@ class Realization:
     """
 
     times: NDArray[np.float64]
+    """Execution time of (task, iteration), seconds, shape (tasks, iterations)."""
     volumes: NDArray[np.float64]
+    """Bytes of (edge, iteration of its source), shape (edges, iterations). Present also
+    where the edge stays on one machine or nobody receives it; unused there."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "times", _checked(self.times, "times"))
@@ -66,11 +61,6 @@ class Realization:
 class Profile:
     """Measured times and volumes of some iterations, to draw runs from.
 
-    Parameters
-    ----------
-    times, volumes
-        As in `Realization`, over the profiled iterations.
-
     Raises
     ------
     ValueError
@@ -79,6 +69,7 @@ class Profile:
 
     times: NDArray[np.float64]
     volumes: NDArray[np.float64]
+    """As in `Realization`, over the profiled iterations."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "times", _checked(self.times, "times"))

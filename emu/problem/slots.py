@@ -20,26 +20,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pool:
-    """The slots of one name on one machine, limited in number.
-
-    Parameters
-    ----------
-    machine
-        Position of the machine.
-    name
-        Of the pool, such as ``gpu``.
-    slots
-        How many there are, at least 1.
-    takers, freers
-        Tasks of this machine that take a slot before they start, and that give one
-        back when they end.
-    """
+    """The slots of one name on one machine, limited in number."""
 
     machine: int
+    """Position of the machine."""
     name: str
+    """Of the pool, such as ``gpu``."""
     slots: int
+    """How many there are, at least 1."""
     takers: tuple[int, ...]
     freers: tuple[int, ...]
+    """Tasks of this machine that take a slot before they start, and that give one back
+    when they end."""
 
 
 def slots_on(machine: Machine, job: Job) -> dict[str, int]:

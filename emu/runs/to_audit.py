@@ -42,41 +42,29 @@ _COMPARED = ("manifest.json", "result.json", "rates.npz", "realization.npz")
 
 @dataclass(frozen=True, eq=False)
 class ToAudit:
-    """A schedule, and what it must agree with; None is not compared.
-
-    Parameters
-    ----------
-    path
-        Run directory or result file.
-    tolerance
-        Seconds by which its times may usually be off.
-    policy
-        Rate policy that is stated, or that a portfolio chose.
-    times, least_times, volumes, makespan
-        As `emu.analysis.audit.audit` takes them.
-    evidence
-        What the processes of an emulated run reported, for its guards.
-    expected
-        Times and volumes that rules look ahead by.
-    scenario
-        That states them, and what is trained.
-    silent
-        One sentence per thing that could not be compared.
-    """
+    """A schedule, and what it must agree with; None is not compared."""
 
     path: Path
+    """Run directory or result file."""
     name: str
     schedule: Schedule
     tolerance: float
+    """Seconds by which its times may usually be off."""
     policy: str
+    """Rate policy that is stated, or that a portfolio chose."""
     makespan: float | None
     times: Floats | None = None
     least_times: Floats | None = None
     volumes: Floats | None = None
+    """As `emu.analysis.audit.audit` takes them."""
     evidence: Evidence | None = None
+    """What the processes of an emulated run reported, for its guards."""
     expected: Realization | None = None
+    """Times and volumes that rules look ahead by."""
     scenario: Scenario | None = None
+    """That states them, and what is trained."""
     silent: tuple[str, ...] = ()
+    """One sentence per thing that could not be compared."""
 
     @property
     def payloads(self) -> dict[str, float]:

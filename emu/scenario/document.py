@@ -41,24 +41,16 @@ MOST_YAML = 300_000
 
 @dataclass
 class Document:
-    """The data of a scenario file and where each value was written.
-
-    Parameters
-    ----------
-    file
-        As the user called it.
-    data
-        Mappings, lists, text, numbers, truth values, None.
-    lines
-        Trail -> line, from 1.
-    options
-        Trail -> the ``--set`` option that wrote it.
-    """
+    """The data of a scenario file and where each value was written."""
 
     file: str
+    """As the user called it."""
     data: dict[str, Any]
+    """Mappings, lists, text, numbers, truth values, None."""
     lines: dict[Trail, int] = field(default_factory=dict)
+    """Trail -> line, from 1."""
     options: dict[Trail, str] = field(default_factory=dict)
+    """Trail -> the ``--set`` option that wrote it."""
 
     def where(self, trail: Trail) -> tuple[str, int]:
         """Return file (or option) and line (or 0) of ``trail`` or what contains it."""

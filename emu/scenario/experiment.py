@@ -23,20 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """Everything that a simulation or an emulation of ``scenario`` needs.
-
-    Parameters
-    ----------
-    realization
-        Times and volumes stated, drawn from the profile, or counted in the graph.
-    placed
-        How the placement was found, where it was.
-    """
+    """Everything that a simulation or an emulation of ``scenario`` needs."""
 
     scenario: Scenario
     problem: Problem
     realization: Realization
+    """Times and volumes stated, drawn from the profile, or counted in the graph."""
     placed: PlacementResult | None = None
+    """How the placement was found, where it was."""
 
     @override
     def __repr__(self) -> str:

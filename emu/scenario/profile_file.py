@@ -31,24 +31,16 @@ VERSION = 1
 
 @dataclass(frozen=True, eq=False)
 class ProfileFile:
-    """A profile by names, so that it fits any placement and order of tasks.
-
-    Parameters
-    ----------
-    tasks
-        Task -> seconds per profiled iteration.
-    edges
-        `Job.edge_names` -> bytes per profiled iteration.
-    settings
-        Settings of the job that was measured.
-    path
-        Where it was read from, for errors.
-    """
+    """A profile by names, so that it fits any placement and order of tasks."""
 
     tasks: Mapping[str, NDArray[np.float64]]
+    """Task -> seconds per profiled iteration."""
     edges: Mapping[str, NDArray[np.float64]]
+    """`Job.edge_names` -> bytes per profiled iteration."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the job that was measured."""
     path: str = ""
+    """Where it was read from, for errors."""
 
     @classmethod
     def of(cls, job: Job, profile: Profile) -> ProfileFile:

@@ -20,19 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Point:
-    """One variation of a scenario.
-
-    Parameters
-    ----------
-    values
-        Text per varied key, as written.
-    scenario
-        With those values and that seed; it expects nothing.
-    """
+    """One variation of a scenario."""
 
     values: Mapping[str, str]
+    """Text per varied key, as written."""
     seed: int
     scenario: Scenario
+    """With those values and that seed; it expects nothing."""
 
     def key(self, mode: str) -> str:
         """Return what tells this point from all others, whatever it is called.

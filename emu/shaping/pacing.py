@@ -24,24 +24,16 @@ RISE = 2.0
 
 
 class RateSegment(NamedTuple):
-    """The newest piece of a flow's fluid: F(t) = served + rate * (t - since).
-
-    Parameters
-    ----------
-    iteration
-        Which flow of the edge this is.
-    served
-        Bytes at time ``since``.
-    rate
-        Bytes per second from then on; 0 is legal.
-    since
-        Seconds.
-    """
+    """The newest piece of a flow's fluid: F(t) = served + rate * (t - since)."""
 
     iteration: int
+    """Which flow of the edge this is."""
     served: float
+    """Bytes at time ``since``."""
     rate: float
+    """Bytes per second from then on; 0 is legal."""
     since: float
+    """Seconds."""
 
     def at(self, time: float) -> float:
         """Return F(time) in bytes; a time before ``since`` counts as ``since``."""
@@ -50,22 +42,15 @@ class RateSegment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How far a sender may lead its fluid: the depth of its bucket, and a lead.
-
-    Parameters
-    ----------
-    lead_time
-        Seconds of the present rate; also how long before the fluid's end the last
-        bytes may leave. 0 where the arrival of the last byte ends a flow.
-    lead_bytes
-        Depth of the bucket, so that flows are not cut into crumbs.
-    tail
-        Last bytes of a flow, which that depth does not let go.
-    """
+    """How far a sender may lead its fluid: the depth of its bucket, and a lead."""
 
     lead_time: float = 0.002
+    """Seconds of the present rate; also how long before the fluid's end the last bytes
+    may leave. 0 where the arrival of the last byte ends a flow."""
     lead_bytes: int = 16384
+    """Depth of the bucket, so that flows are not cut into crumbs."""
     tail: int = 16384
+    """Last bytes of a flow, which that depth does not let go."""
 
     def lead(self, rate: float) -> float:
         """Return the most bytes a sender may be ahead at this rate."""
@@ -74,22 +59,15 @@ class Depth:
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """Bounds of the interval between two looks at a line, seconds.
-
-    Parameters
-    ----------
-    shortest
-        How late a line may be seen when the fluid's end has come near.
-    longest
-        How late it may be seen while there is something to send. A sender lives on its
-        lead between two looks, so not longer than the depth's ``lead_time``.
-    idle
-        How late it may be seen at all.
-    """
+    """Bounds of the interval between two looks at a line, seconds."""
 
     shortest: float = 0.0005
+    """How late a line may be seen when the fluid's end has come near."""
     longest: float = 0.002
+    """How late it may be seen while there is something to send. A sender lives on its
+    lead between two looks, so not longer than the depth's ``lead_time``."""
     idle: float = 0.1
+    """How late it may be seen at all."""
 
 
 def fluid_end(line: RateSegment, volume: float) -> float:

@@ -18,13 +18,6 @@ if TYPE_CHECKING:
 class Block:
     """One layer's edges; its destinations are the first of its sources.
 
-    Parameters
-    ----------
-    source, destination
-        Positions of the ends of every edge, of one integer type; destinations ascend.
-    outer, inner
-        Number of sources and of destinations.
-
     Raises
     ------
     ValueError
@@ -33,8 +26,10 @@ class Block:
 
     source: NDArray[Any]
     destination: NDArray[Any]
+    """Positions of the ends of every edge, of one integer type; destinations ascend."""
     outer: int
     inner: int
+    """Number of sources and of destinations."""
 
     def __post_init__(self) -> None:
         source, destination = self.source, self.destination

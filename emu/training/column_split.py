@@ -29,16 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ForwardPass:
-    """What the forward pass of one mini-batch leaves for its backward pass.
-
-    Parameters
-    ----------
-    loss, accuracy
-        Mean cross-entropy; share of the seeds whose label scores highest.
-    """
+    """What the forward pass of one mini-batch leaves for its backward pass."""
 
     loss: float
     accuracy: float
+    """Mean cross-entropy; share of the seeds whose label scores highest."""
     _loss: Tensor
     _upper: Tensor
     _summed: Tensor

@@ -123,22 +123,15 @@ def _second_linear(
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer in two parts, so that its first may be computed column by column (P3).
-
-    Parameters
-    ----------
-    weights
-        Leading tensors, of shape (out, in), that the linear part takes.
-    linear
-        Linear in the vectors of the sources: what it returns for blocks of their
-        columns, and of the weights', sums up to what it returns for all.
-    rest
-        What follows, from that and the other tensors.
-    """
+    """A layer in two parts, so that its first may be computed column by column (P3)."""
 
     weights: int
+    """Leading tensors, of shape (out, in), that the linear part takes."""
     linear: Callable[..., Tensor]
+    """Linear in the vectors of the sources: what it returns for blocks of their
+    columns, and of the weights', sums up to what it returns for all."""
     rest: Callable[..., Tensor]
+    """What follows, from that and the other tensors."""
 
     def __call__(self, block: Block, hidden: Tensor, *tensors: Tensor) -> Tensor:
         """Return the vectors of a block's destinations."""

@@ -18,22 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class MiniBatch:
-    """What a model learns from in one step of one sampler.
-
-    Parameters
-    ----------
-    features
-        Rows of S_0, float32 or float64, shape (#S_0, feature_length).
-    labels
-        int32, shape (#S_L,).
-    sizes, edges
-        As in `SampledBatch`.
-    """
+    """What a model learns from in one step of one sampler."""
 
     features: NDArray[Any]
+    """Rows of S_0, float32 or float64, shape (#S_0, feature_length)."""
     labels: NDArray[np.int32]
+    """int32, shape (#S_L,)."""
     sizes: tuple[int, ...]
     edges: tuple[tuple[NDArray[np.int32], NDArray[np.int32]], ...]
+    """As in `SampledBatch`."""
 
     @classmethod
     def of(

@@ -46,33 +46,22 @@ def _prefixed(
 
 @dataclass(frozen=True)
 class Quantity:
-    """One kind of quantity and how it is written.
-
-    Parameters
-    ----------
-    what
-        Its name in an error message, with the article.
-    units
-        Every accepted spelling -> (numerator, denominator) of the inside unit.
-    inside
-        The unit with factor 1, that of the floats inside the code.
-    example
-        A value as people write it.
-    people
-        Units for display, ascending.
-    longer
-        Further units that an error names.
-    unclear
-        Spelling, in small letters -> what it may mean; refused, whatever is usual.
-    """
+    """One kind of quantity and how it is written."""
 
     what: str
+    """Its name in an error message, with the article."""
     units: Units
+    """Every accepted spelling -> (numerator, denominator) of the inside unit."""
     inside: str
+    """The unit with factor 1, that of the floats inside the code."""
     example: str
+    """A value as people write it."""
     people: tuple[str, ...]
+    """Units for display, ascending."""
     longer: tuple[str, ...] = ()
+    """Further units that an error names."""
     unclear: Mapping[str, str] = field(default_factory=dict)
+    """Spelling, in small letters -> what it may mean; refused, whatever is usual."""
 
     def parse(self, text: object) -> float:
         """Return ``text`` in the inside unit.

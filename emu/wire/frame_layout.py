@@ -58,21 +58,14 @@ class WireLimits:
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """One tensor of a data frame.
-
-    Parameters
-    ----------
-    name
-        Key in the payload.
-    dtype
-        Name as in `DTYPES`, e.g. "f4".
-    shape
-        Extents; () is a scalar.
-    """
+    """One tensor of a data frame."""
 
     name: str
+    """Key in the payload."""
     dtype: str
+    """Name as in `DTYPES`, e.g. "f4"."""
     shape: tuple[int, ...]
+    """Extents; () is a scalar."""
 
     @property
     def nbytes(self) -> int:
@@ -82,26 +75,18 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class DataHeader:
-    """What a data frame says of itself.
-
-    Parameters
-    ----------
-    edge, iteration
-        Which flow or handoff this is.
-    version
-        Of the parameters carried, 0 where it means nothing.
-    shaped
-        Whether the sender paced it; False for handoffs within a machine.
-    tensors
-        In the order of the body: falling item size, so that each tensor is aligned
-        to its own items without padding.
-    """
+    """What a data frame says of itself."""
 
     edge: int
     iteration: int
+    """Which flow or handoff this is."""
     version: int
+    """Of the parameters carried, 0 where it means nothing."""
     shaped: bool
+    """Whether the sender paced it; False for handoffs within a machine."""
     tensors: tuple[TensorSpec, ...]
+    """In the order of the body: falling item size, so that each tensor is aligned to
+    its own items without padding."""
 
     @property
     def body_bytes(self) -> int:

@@ -24,27 +24,18 @@ SEGMENTS = 2
 
 @dataclass(frozen=True)
 class AllReduce:
-    """An all-reduce among tasks: each brings as many bytes, and has their sum then.
-
-    Parameters
-    ----------
-    among
-        The tasks, two or more: each sends to the next, the last to the first.
-    volume
-        Bytes of what each brings.
-    then
-        Per task, the one that waits for the sum; empty for the tasks themselves.
-    lag
-        Iterations from a sum to the task that waits for it, 1 or more for themselves.
-    segments
-        Pieces that a chunk is sent in.
-    """
+    """An all-reduce among tasks: each brings as many bytes, and has their sum then."""
 
     among: tuple[str, ...]
+    """The tasks, two or more: each sends to the next, the last to the first."""
     volume: PerIteration
+    """Bytes of what each brings."""
     then: tuple[str, ...] = ()
+    """Per task, the one that waits for the sum; empty for the tasks themselves."""
     lag: int = 1
+    """Iterations from a sum to the task that waits for it, 1 or more for themselves."""
     segments: int = SEGMENTS
+    """Pieces that a chunk is sent in."""
 
 
 def with_collectives(

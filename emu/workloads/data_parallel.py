@@ -32,27 +32,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DataParallelConfig:
-    """Shape of a data parallel job.
-
-    Parameters
-    ----------
-    machines
-        Names of the machines, rank by rank.
-    batches
-        Mini-batches of each machine, iterations of the job.
-    window
-        Credit window K: how many batches a store may be ahead; None for unlimited.
-    demands
-        Kind of process, ``graph_store`` or ``worker`` -> amount per resource.
-    settings
-        Handed to every node program as it is.
-    """
+    """Shape of a data parallel job."""
 
     machines: tuple[str, ...]
+    """Names of the machines, rank by rank."""
     batches: int
+    """Mini-batches of each machine, iterations of the job."""
     window: int | None = None
+    """Credit window K: how many batches a store may be ahead; None for unlimited."""
     demands: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Kind of process, ``graph_store`` or ``worker`` -> amount per resource."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    """Handed to every node program as it is."""
 
 
 def _tasks(config: DataParallelConfig) -> Iterator[Task]:

@@ -57,36 +57,26 @@ PROGRAMS = {
 
 @dataclass(frozen=True)
 class DgtpConfig:
-    """Shape of a DGTP job.
-
-    Parameters
-    ----------
-    machines
-        Names of the machines, one graph store each.
-    hops
-        Layers of the model = hops of sampling, L.
-    demands
-        Kind of process -> amount per resource.
-    sync
-        Who sums gradients: parameter servers, of which there are none otherwise, or an
-        all-reduce among the workers.
-    window
-        Credit window K, None for unlimited.
-    settings
-        Handed to every node program as it is.
-    """
+    """Shape of a DGTP job."""
 
     machines: tuple[str, ...]
+    """Names of the machines, one graph store each."""
     workers: int
     samplers_per_worker: int
     parameter_servers: int
     iterations: int
     hops: int
+    """Layers of the model = hops of sampling, L."""
     sampling: Literal["oneshot", "multiround"] = "oneshot"
     sync: Literal["parameter_server", "ring", "halving_doubling"] = "parameter_server"
+    """Who sums gradients: parameter servers, of which there are none otherwise, or an
+    all-reduce among the workers."""
     window: int | None = None
+    """Credit window K, None for unlimited."""
     demands: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Kind of process -> amount per resource."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    """Handed to every node program as it is."""
 
     @property
     def samplers(self) -> int:

@@ -15,22 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NamedEdge:
-    """An edge by the names of its tasks, with what its flow carries.
-
-    Parameters
-    ----------
-    carries
-        What a formula of volumes calls it; empty for an edge without bytes.
-    place
-        What else the formula needs to know: ranks, the number of a chunk.
-    """
+    """An edge by the names of its tasks, with what its flow carries."""
 
     source: str
     destination: str
     lag: int = 0
     credit: bool = False
     carries: str = ""
+    """What a formula of volumes calls it; empty for an edge without bytes."""
     place: tuple[int, ...] = ()
+    """What else the formula needs to know: ranks, the number of a chunk."""
 
 
 def named_job(

@@ -58,14 +58,6 @@ PROGRAMS = {
 class Pipeline:
     """A static order of the phases that repeats in every cycle.
 
-    Parameters
-    ----------
-    order
-        Names of `PHASES` as the GPU runs them in one cycle.
-    behind
-        Cycles by which each phase of a mini-batch is behind its ``Mf``, in the order of
-        `PHASES`: it never falls. Cycle c runs a phase of mini-batch c - behind.
-
     Raises
     ------
     ValueError
@@ -73,7 +65,10 @@ class Pipeline:
     """
 
     order: tuple[str, ...]
+    """Names of `PHASES` as the GPU runs them in one cycle."""
     behind: tuple[int, ...]
+    """Cycles by which each phase of a mini-batch is behind its ``Mf``, in the order of
+    `PHASES`: it never falls. Cycle c runs a phase of mini-batch c - behind."""
 
     def __post_init__(self) -> None:
         names = [*PHASES]
@@ -132,30 +127,6 @@ def column_blocks(
 class P3Config:
     """Shape of a P3 job.
 
-    Parameters
-    ----------
-    machines
-        Names of the machines, rank by rank.
-    batches
-        Mini-batches of each machine.
-    push
-        ``shipped``: a sampler sends ids and edges of layer 1 to its group; ``derived``:
-        every machine samples the batches of its group itself.
-    groups
-        Groups of machines that hold all columns between them.
-    columns
-        Share of the columns of each member of a group; empty: even. A member with none
-        computes no part of layer 1, nothing is pushed to it or pulled from it.
-    hops
-        Hops that a sampler asks the owners of the vertices for; 0: the whole structure
-        is on every machine.
-    window
-        Batches that a sampler may be ahead of their ``Mf``, None for unlimited.
-    demands
-        Of each machine's one process.
-    settings
-        Handed to every node program as it is.
-
     Raises
     ------
     ValueError
@@ -164,15 +135,27 @@ class P3Config:
     """
 
     machines: tuple[str, ...]
+    """Names of the machines, rank by rank."""
     batches: int
+    """Mini-batches of each machine."""
     pipeline: Pipeline = PIPELINES["A"]
     push: Literal["shipped", "derived"] = "shipped"
+    """``shipped``: a sampler sends ids and edges of layer 1 to its group; ``derived``:
+    every machine samples the batches of its group itself."""
     groups: int = 1
+    """Groups of machines that hold all columns between them."""
     columns: tuple[float, ...] = ()
+    """Share of the columns of each member of a group; empty: even. A member with none
+    computes no part of layer 1, nothing is pushed to it or pulled from it."""
     hops: int = 0
+    """Hops that a sampler asks the owners of the vertices for; 0: the whole structure
+    is on every machine."""
     window: int | None = None
+    """Batches that a sampler may be ahead of their ``Mf``, None for unlimited."""
     demands: Mapping[str, float] = field(default_factory=dict)
+    """Of each machine's one process."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    """Handed to every node program as it is."""
 
     def __post_init__(self) -> None:
         if self.groups < 1 or len(self.machines) % self.groups:

@@ -27,31 +27,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SplitModel:
-    """Sizes of a model whose first layer is split by columns of the features.
-
-    Parameters
-    ----------
-    feature_length
-        F, rows of the first layer's weights.
-    first_width
-        First-layer weights per feature: 2 h for GraphSAGE.
-    upper
-        Parameters beside them: b_1 and all other layers.
-    pulled_width
-        Length of a row that is pulled.
-    pulls
-        Whose rows are pulled: of the ``outputs`` of layer 1 (#S_1), or of its
-        ``inputs`` (#S_0) where they have to be summed before attention.
-    itemsize
-        Bytes of a number: 4 in float32, 8 in float64.
-    """
+    """Sizes of a model whose first layer is split by columns of the features."""
 
     feature_length: int
+    """F, rows of the first layer's weights."""
     first_width: int
+    """First-layer weights per feature: 2 h for GraphSAGE."""
     upper: int
+    """Parameters beside them: b_1 and all other layers."""
     pulled_width: int
+    """Length of a row that is pulled."""
     pulls: Literal["outputs", "inputs"] = "outputs"
+    """Whose rows are pulled: of the ``outputs`` of layer 1 (#S_1), or of its ``inputs``
+    (#S_0) where they have to be summed before attention."""
     itemsize: int = 4
+    """Bytes of a number: 4 in float32, 8 in float64."""
 
     def pulled_bytes(self, counts: SampleCounts) -> int:
         """Return the bytes of a partial activation, and of its gradient."""

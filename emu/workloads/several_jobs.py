@@ -21,17 +21,12 @@ RELEASE = "release"
 
 @dataclass(frozen=True)
 class JobPart:
-    """One of several jobs.
-
-    Parameters
-    ----------
-    release
-        When its first tasks may start, seconds.
-    """
+    """One of several jobs."""
 
     name: str
     job: Job
     release: float = 0.0
+    """When its first tasks may start, seconds."""
 
 
 def several_jobs(parts: Sequence[JobPart]) -> Job:

@@ -29,30 +29,21 @@ ANSWERED_EDGE_BYTES = 16
 
 @dataclass(frozen=True)
 class SampleCounts:
-    """What one sampler sampled in one iteration.
-
-    Parameters
-    ----------
-    owned
-        #(S_0 ∩ owned(g)): input vertices that each store owns.
-    edges
-        Sum of #E_l over the blocks.
-    seeds
-        B_s.
-    outputs, first_edges
-        #S_1 and #E_1: destinations and edges of the first layer's block.
-    frontier_owned, answered
-        Only multi-round sampling, per hop and store: vertices of the hop's frontier
-        that the store owns, edges that it answers.
-    """
+    """What one sampler sampled in one iteration."""
 
     owned: tuple[int, ...]
+    """#(S_0 ∩ owned(g)): input vertices that each store owns."""
     edges: int
+    """Sum of #E_l over the blocks."""
     seeds: int
+    """B_s."""
     outputs: int = 0
     first_edges: int = 0
+    """#S_1 and #E_1: destinations and edges of the first layer's block."""
     frontier_owned: tuple[tuple[int, ...], ...] = ()
     answered: tuple[tuple[int, ...], ...] = ()
+    """Only multi-round sampling, per hop and store: vertices of the hop's frontier that
+    the store owns, edges that it answers."""
 
     @property
     def inputs(self) -> int:

@@ -16,25 +16,17 @@ Payload: TypeAlias = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class EdgeSpec:
-    """One edge as its end sees it.
-
-    Parameters
-    ----------
-    edge
-        Position in ``Job.edges``.
-    peer, peer_kind
-        Name and kind of the task at the other end.
-    lag
-        The destination's iteration n gets what the source produced in n - lag.
-    sent
-        Iterations of the source that it carries, from the first on.
-    """
+    """One edge as its end sees it."""
 
     edge: int
+    """Position in ``Job.edges``."""
     peer: str
     peer_kind: str
+    """Name and kind of the task at the other end."""
     lag: int
+    """The destination's iteration n gets what the source produced in n - lag."""
     sent: int
+    """Iterations of the source that it carries, from the first on."""
 
 
 def own_name(name: str) -> str:

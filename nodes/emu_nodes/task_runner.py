@@ -22,32 +22,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskContext:
-    """What the tasks of a process share.
-
-    Parameters
-    ----------
-    compute
-        The one compute thread of the process.
-    report
-        Sends a message to the coordinator.
-    track
-        Takes over a coroutine that must be awaited, or the process fails.
-    byte_scale
-        Real bytes per emulated byte.
-    patience
-        Wall seconds that an input may be late: when a task is ordered, every input has
-        left its source and, if it was shaped, has arrived.
-    """
+    """What the tasks of a process share."""
 
     inbox: Inbox
     outputs: Mapping[int, OutEdge | Handoff]
     compute: Executor
+    """The one compute thread of the process."""
     timer: WallClockTimer
     clock: RunClock
     report: Callable[[Message], None]
+    """Sends a message to the coordinator."""
     track: Callable[[Any], None]
+    """Takes over a coroutine that must be awaited, or the process fails."""
     byte_scale: float
+    """Real bytes per emulated byte."""
     patience: float
+    """Wall seconds that an input may be late: when a task is ordered, every input has
+    left its source and, if it was shaped, has arrived."""
 
 
 class TaskRunner:

@@ -22,52 +22,37 @@ CLOCKS = 0.001
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a run reported.
-
-    Parameters
-    ----------
-    schedule
-        As the tasks and receivers reported it, emulated seconds and bytes.
-    sent, received
-        Rows of `emu.wire.frame_rows` by senders and by receivers.
-    told
-        Arrivals of (edge, iteration) as the scheduler was told them, seconds; NaN
-        where nothing was told, None in runs of an earlier emu.
-    statistics
-        Of every process, as it counted them; the coordinator adds ``heard``.
-    time_scale, byte_scale
-        Wall seconds per emulated second, real bytes per emulated byte.
-    lead
-        Wall seconds by which a last byte may legally be ahead of its flow's end.
-    stale
-        The longest that a sender did not know of a new rate, wall seconds: it may be
-        ahead by what an old one gave.
-    stall
-        The longest that anything stood still, or that a sender does not look at its
-        rate, wall seconds: it catches up.
-    burst
-        What both NICs of the kernel on a flow's way let go at once after a pause: wall
-        seconds of their rates, or real bytes where these are more.
-    times
-        Stated times of (task, iteration), which no task may undercut; None where
-        tasks take the time that they take.
-    volumes
-        Stated bytes of (edge, iteration) where they are exact, else None.
-    """
+    """What a run reported."""
 
     schedule: Schedule
+    """As the tasks and receivers reported it, emulated seconds and bytes."""
     sent: NDArray[np.void]
     received: NDArray[np.void]
+    """Rows of `emu.wire.frame_rows` by senders and by receivers."""
     told: Floats | None
+    """Arrivals of (edge, iteration) as the scheduler was told them, seconds; NaN where
+    nothing was told, None in runs of an earlier emu."""
     statistics: Mapping[str, Mapping[str, Any]]
+    """Of every process, as it counted them; the coordinator adds ``heard``."""
     time_scale: float
     byte_scale: float
+    """Wall seconds per emulated second, real bytes per emulated byte."""
     lead: float
+    """Wall seconds by which a last byte may legally be ahead of its flow's end."""
     stale: float
+    """The longest that a sender did not know of a new rate, wall seconds: it may be
+    ahead by what an old one gave."""
     stall: float
+    """The longest that anything stood still, or that a sender does not look at its
+    rate, wall seconds: it catches up."""
     burst: tuple[float, float] = (0.0, 0.0)
+    """What both NICs of the kernel on a flow's way let go at once after a pause: wall
+    seconds of their rates, or real bytes where these are more."""
     times: Floats | None = None
+    """Stated times of (task, iteration), which no task may undercut; None where tasks
+    take the time that they take."""
     volumes: Floats | None = None
+    """Stated bytes of (edge, iteration) where they are exact, else None."""
 
     def at_once(self, capacity: float) -> float:
         """Return the bytes that a link lets go at once after a pause, emulated ones.
