@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutation.campaign import Fault, Outcome, attempt, faults, planted
+from tools.mutation.campaign import (
+    Fault,
+    Outcome,
+    attempt,
+    failing,
+    faults,
+    planted,
+)
 from tools.mutation.outcomes import append, killed
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +37,11 @@ def test_the_table_is_large_and_says_what_could_see_each() -> None:
     assert {"launch", "cli", "report", "placement", "scheduling"} <= packages
     for fault in table:
         assert planted((ROOT / fault.file).read_text(), fault) is not None, fault
-        assert all((ROOT / test).exists() for test in fault.tests), fault.tests
+        for test in fault.tests:
+            file, _, name = test.partition("::")
+            text = (ROOT / file).read_text() if name else ""
+            assert (ROOT / file).exists(), test
+            assert name.partition("[")[0] in text, test
 
 
 def test_a_fault_needs_one_place() -> None:
@@ -53,25 +64,39 @@ def copy(tmp_path: Path) -> Path:
         "from sums import total\n"
         "def test_total(): assert total(2, 0) == 2\n"
         "def test_more(): assert total(2, 1) >= 2\n"
+        "def test_false(): assert total(2, 0) == 3\n"
+        "def test_skipped(): __import__('pytest').skip('needs root')\n"
     )
     return tmp_path
 
 
 @pytest.mark.parametrize(
-    ("new", "fate", "seen_by"),
+    ("new", "named", "fate", "seen_by"),
     [
-        ("one - other", "killed", "tests/test_sums.py::test_more"),
-        ("one + 2 * other", "alive", ""),
-        ("one +", "killed", "tests/test_sums.py"),
+        ("one - other", "test_more", "killed", "tests/test_sums.py::test_more"),
+        ("one + 2 * other", "test_more", "alive", ""),
+        ("one - other", "test_skipped", "skipped", ""),
+        ("one +", "test_more", "killed", "tests/test_sums.py"),
     ],
 )
-def test_fates(copy: Path, new: str, fate: str, seen_by: str) -> None:
+def test_fates(copy: Path, new: str, named: str, fate: str, seen_by: str) -> None:
     before = (copy / FAULT.file).read_text()
+    fault = replace(FAULT, new=new, tests=(f"tests/test_sums.py::{named}",))
 
-    found = attempt(copy, replace(FAULT, new=new))
+    found = attempt(copy, fault)
 
     assert (found.fate, found.seen_by) == (fate, seen_by)
     assert (copy / FAULT.file).read_text() == before
+
+
+def test_a_test_that_fails_without_a_fault_is_named(copy: Path) -> None:
+    sound, false = (
+        replace(FAULT, tests=(f"tests/test_sums.py::{name}",))
+        for name in ("test_more", "test_false")
+    )
+
+    assert failing(copy, [sound]) == []
+    assert failing(copy, [sound, false]) == ["tests/test_sums.py::test_false"]
 
 
 def test_a_text_that_is_gone_is_no_kill(copy: Path) -> None:

@@ -17,13 +17,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+from emu.scratch import cache_home
+
 TABLE = Path(__file__).with_name("faults.toml")
 #: What tests of the product read.
 COPIED = ("emu", "nodes", "tests", "tools", "scenarios", "docs", "pyproject.toml")
 #: Seconds after which tests are stopped: the fault makes them hang, or others the host.
 PATIENCE = 600.0
 #: Exit codes of pytest: all passed; nothing was collected. And of what was stopped.
-PASSED, NOTHING, STOPPED = 0, 5, -1
+PASSED, NOTHING, STOPPED = 0, 5, -999
+#: Of what has no test named: the quick ones of its package.
+_QUICK = ("-m", "not (slow or netns or emulation)")
 
 
 @dataclass(frozen=True)
@@ -39,9 +43,9 @@ class Fault:
     means
         What it would mean to a user.
     tests
-        What could see it.
+        What should see it, as pytest names it.
     compiled
-        Whether it is compiled into other functions: then nothing is compiled.
+        Whether it is in code that is compiled: then nothing is compiled.
     """
 
     file: str
@@ -54,7 +58,11 @@ class Fault:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a fault: ``killed``, ``alive``, ``hung`` or ``gone`` (no text)."""
+    """What became of a fault.
+
+    ``killed``; ``alive``; ``hung``; ``skipped``, where this host cannot run its tests;
+    ``gone``, where its text is.
+    """
 
     fault: Fault
     fate: str
@@ -81,35 +89,34 @@ def planted(text: str, fault: Fault) -> str | None:
 
 
 def copy_tree(root: Path, to: Path) -> None:
-    """Copy what tests need, with times of files: compiled code stays valid."""
+    """Copy what tests need, with times of files: bytecode stays valid."""
     for name in COPIED:
         if (root / name).is_dir():
-            shutil.copytree(root / name, to / name, dirs_exist_ok=True)
+            shutil.copytree(root / name, to / name)
         elif (root / name).exists():
             shutil.copy2(root / name, to / name)
-    _settle_compiled(to)
 
 
-def _settle_compiled(copy: Path) -> None:
-    """Let the cache of compiled code outlive edits of other files than a function's.
+def _use_code_of(sound: Path, copy: Path) -> None:
+    """Let a copy use the compiled code of the sound product, whatever is edited.
 
-    It is made anew for every edit in four packages, which takes a minute; faults that
-    are compiled into others are run uncompiled instead.
+    Compiling anew takes up to 100 s; faults in what is compiled run uncompiled.
     """
     path = copy / "emu/compiled_code.py"
     text = path.read_text()
-    every = "    return tuple(itertools."
-    changed = text.replace(every, "    return (path,) or tuple(itertools.")
-    if changed == text:
+    own = "content = file.read_bytes()"
+    if text.count(own) != 1:
         raise ValueError(f"{path} no longer says what it did")
-    path.write_text(changed)
+    of_sound = f"Path({str(sound / 'emu')!r}, file.relative_to(_PACKAGE)).read_bytes()"
+    path.write_text(text.replace(own, f"content = {of_sound}"))
 
 
-def _environment_of(copy: Path) -> dict[str, str]:
+def _environment_of(copy: Path, *, compiled: bool) -> dict[str, str]:
     """Return one that imports from ``copy``; all copies share their compiled code."""
     return {
         **os.environ,
         "NUMBA_CACHE_DIR": str(copy.parent / "compiled"),
+        "NUMBA_DISABLE_JIT": str(int(compiled)),
         "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'nodes'}",
     }
 
@@ -124,56 +131,92 @@ def attempt(copy: Path, fault: Fault) -> Outcome:
     status = path.stat()
     path.write_text(changed)
     try:
-        code, seen_by = _tested(copy, fault)
+        fate, seen_by = _fate(copy, fault)
     finally:
         path.write_text(text)
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    fates = {PASSED: "alive", NOTHING: "alive", STOPPED: "hung"}
-    fate = fates.get(code, "killed")
     return Outcome(fault, fate, seen_by, time.monotonic() - began)
 
 
-def _tested(copy: Path, fault: Fault) -> tuple[int, str]:
-    """Return the exit code of pytest and the first test that failed."""
+def _fate(copy: Path, fault: Fault) -> tuple[str, str]:
+    """Return the fate and the first test that failed."""
+    code, said = _tested(
+        copy, fault.tests, "-x", compiled=fault.compiled, patience=PATIENCE
+    )
+    if code == STOPPED:
+        return "hung", ""
+    if code in (PASSED, NOTHING):
+        return "alive" if " passed" in said else "skipped", ""
+    return "killed", next(iter(_failed(said)), "")
+
+
+def _failed(said: str) -> list[str]:
+    lines = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return [line.split(" ", 1)[1].split(" - ")[0] for line in lines]
+
+
+def _tested(
+    copy: Path,
+    tests: Sequence[str],
+    *options: str,
+    compiled: bool,
+    patience: float | None = None,
+) -> tuple[int, str]:
+    """Return the exit code of pytest and what it said."""
     command = [
-        *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:randomly"),
-        *("-p", "no:cacheprovider", "-m", "not (slow or netns or emulation)"),
-        # What `_settle_compiled` does to a copy is what this one guards against.
+        *(sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", *options),
+        *("-p", "no:cacheprovider"),
+        # What `_use_code_of` does to a copy is what this one guards against.
         "--ignore=tests/test_compiled_code.py",
-        *fault.tests,
+        *(() if any("::" in test for test in tests) else _QUICK),
+        *tests,
     ]
-    environment = _environment_of(copy)
-    if fault.compiled:
-        environment["NUMBA_DISABLE_JIT"] = "1"
     try:
         done = subprocess.run(
             command,
             cwd=copy,
-            env=environment,
+            env=_environment_of(copy, compiled=compiled),
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=patience,
             check=False,
         )
     except subprocess.TimeoutExpired:
         return STOPPED, ""
-    lines = done.stdout.splitlines()
-    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-    return done.returncode, failed[0].split()[1] if failed else ""
+    return done.returncode, done.stdout + done.stderr
 
 
-def campaign(
-    root: Path, copies: Sequence[Path], chosen: list[Fault]
-) -> Iterator[Outcome]:
+def failing(sound: Path, chosen: Sequence[Fault]) -> list[str]:
+    """Return the named tests that fail without any fault: what they kill is no kill."""
+    found = []
+    for compiled in (False, True):
+        named = {t for one in chosen if one.compiled is compiled for t in one.tests}
+        code, said = _tested(sound, sorted(named), compiled=compiled)
+        if named and code not in (PASSED, NOTHING):
+            found += _failed(said) or [said]
+    return found
+
+
+def prepare(root: Path, folder: Path, count: int) -> tuple[Path, list[Path]]:
+    """Return a sound copy of the product in ``folder``, and ``count`` to plant in."""
+    sound = folder / "sound"
+    copy_tree(root, sound)
+    kept = cache_home() / "compiled"
+    if kept.exists():
+        shutil.copytree(kept, folder / "compiled")
+    warm = [sys.executable, "-m", "emu", "warm"]
+    environment = _environment_of(sound, compiled=False)
+    subprocess.run(warm, cwd=sound, env=environment, check=True, stdout=sys.stderr)
+    copies = [folder / str(number) for number in range(count)]
+    for copy in copies:
+        shutil.copytree(sound, copy)
+        _use_code_of(sound, copy)
+    return sound, copies
+
+
+def campaign(copies: Sequence[Path], chosen: list[Fault]) -> Iterator[Outcome]:
     """Yield the outcome of every fault, with as many at a time as there are copies."""
     free: SimpleQueue[Path] = SimpleQueue()
-    first, *others = copies
-    copy_tree(root, first)
-    if not all(fault.compiled for fault in chosen):
-        warm = [sys.executable, "-m", "emu", "warm"]
-        subprocess.run(warm, cwd=first, env=_environment_of(first), check=True)
-    for copy in others:
-        shutil.copytree(first, copy, dirs_exist_ok=True)
     for copy in copies:
         free.put(copy)
 
