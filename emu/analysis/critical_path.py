@@ -53,6 +53,10 @@ class Cause(StrEnum):
     """Nothing of the schedule: messages, wake-ups, clocks. None when simulated."""
 
 
+#: Causes of a link in which a flow was moving.
+MOVING = frozenset({Cause.TRANSFER, Cause.IN_ORDER, Cause.CHANNEL})
+
+
 @dataclass(frozen=True)
 class Link:
     """One part of a critical path."""

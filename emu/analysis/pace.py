@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.critical_path import Cause, critical_path
+from emu.analysis.critical_path import MOVING, Cause, critical_path
 from emu.problem import Job, Placement, Problem, Profile, Realization
 from emu.simulation import makespan
 from emu.workloads import RELEASE
@@ -91,7 +91,7 @@ def _split(schedule: Schedule) -> dict[str, float]:
     tasks = schedule.problem.job.tasks
 
     def part(link: Link) -> str:
-        if link.cause in (Cause.TRANSFER, Cause.IN_ORDER):
+        if link.cause in MOVING:
             return "transfer"
         if link.cause is not Cause.COMPUTE:
             return "waiting"

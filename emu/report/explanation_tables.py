@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from emu.analysis.error_budget import Drift
     from emu.analysis.explanation import Explanation
-    from emu.analysis.task_moves import TaskMove
+    from emu.analysis.task_moves import TaskMove, TaskMoves
     from emu.analysis.what_if import Improvement
     from emu.problem import Problem, Schedule
 
@@ -78,13 +78,19 @@ def task_moves(explanation: Explanation, shown: int = MOVES_SHOWN) -> Renderable
     base, moves = explanation.replayed_makespan, explanation.moves
     helping = moves.helping(base or 1.0)
     if not helping:
-        said = f"\nnone: no move or swap of {len(moves.found)} makes it shorter\n"
-        return Text.assemble((QUESTION, "bold"), said)
+        return Text.assemble((QUESTION, "bold"), f"\n{none_helps(moves)}\n")
     table = moves_table(helping[: min(shown, MOVES_SHOWN)], base or 1.0)
     table.caption = f"{len(helping)} of {len(moves.found)} moves and swaps help"
     if moves.feasible > len(moves.found):
         table.caption += f"; of {moves.feasible:,} those with the lowest bounds"
     return table
+
+
+def none_helps(moves: TaskMoves) -> str:
+    """Return the sentence for a placement that no single move or swap makes better."""
+    if not moves.found:
+        return "There is nothing to try: pins and capacities leave no move and no swap."
+    return f"None of {len(moves.found)} moves and swaps of single tasks helps."
 
 
 def moves_table(moves: Sequence[TaskMove], base: float) -> Table:

@@ -99,4 +99,4 @@ def test_where_no_move_helps_one_line_says_so(tmp_path: Path) -> None:
         terminal(shown).print(explanation_tables(explanation))
         shown.seek(0)
 
-        assert "none: no move or swap of" in shown.read()
+        assert "moves and swaps of single tasks helps" in shown.read()

@@ -13,8 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+import emu
+from emu.analysis.critical_path import Cause, critical_path
 from emu.analysis.explanation import explain
 from emu.analysis.link_rates import assigned_rates
+from emu.analysis.pace import pace
 from emu.errors import DataError
 from emu.report.html import report_page, sections, write_report
 from emu.report.html.chart_data import moved_rates, thinned, training_data
@@ -261,3 +264,27 @@ async def test_in_a_browser_a_damaged_run_is_shown_without_complaints(
             "document.getElementById('missing').textContent"
         )
         assert page.complaints == []
+
+
+def test_story_and_cards_count_the_same_transfers() -> None:
+    """Flows that queue behind earlier ones of their edge are transfers in both."""
+    ends = (("a", "m0"), ("b", "m1"))
+    tasks = [{"name": name, "time": "10 ms", "pin": pin} for name, pin in ends]
+    document = {
+        "name": "queued",
+        "cluster": {"machines": [{"name": "m", "count": 2, "nic": "10 Mbit/s"}]},
+        "job": {
+            "system": "custom",
+            "iterations": 3,
+            "tasks": tasks,
+            "flows": [{"from": "a", "to": "b", "volume": "100 kB"}],
+        },
+    }
+    schedule = emu.simulate(emu.loads(json.dumps(document)))
+
+    causes = critical_path(schedule).sums(lambda link: link.cause)
+    share = pace(schedule, None).critical_path["transfer"]
+    assert causes[Cause.IN_ORDER] > 0
+    assert f"{share:.0%} of the time the job waited for transfers" in sections.story(
+        schedule
+    )

@@ -6,7 +6,7 @@ import math
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from emu.analysis.critical_path import Cause, critical_path
+from emu.analysis.critical_path import MOVING, Cause, critical_path
 from emu.analysis.error_budget import divergences
 from emu.analysis.optimality_gap import placement_gap, placement_line
 from emu.analysis.task_moves import task_moves
@@ -16,6 +16,7 @@ from emu.report.explanation_tables import (
     apart,
     improvements,
     moves_table,
+    none_helps,
     placement_text,
 )
 from emu.report.flows import flow_table, payload_line
@@ -113,25 +114,35 @@ def _seconds(spent: float, makespan: float) -> str:
 def story(schedule: Schedule) -> str:
     """Return one sentence: what most of the makespan was spent on."""
     chain = critical_path(schedule)
-    shares = chain.sums(lambda link: link.cause)
+    shares = chain.sums(_cause)
     if not shares or not schedule.makespan:
         return ""
     cause = next(iter(shares))
-    parts = chain.sums(lambda link: (link.cause, cause_of(schedule.problem, link)))
-    detail = next(name for kind, name in parts if kind is cause)
+    parts = chain.sums(lambda link: (_cause(link), _where(schedule.problem, link)))
+    where = next(name for kind, name in parts if kind is cause)
     text = f"{shares[cause] / schedule.makespan:.0%} of the time {_TOLD[cause]}"
-    where = detail.partition(": ")[2]
     if where:
-        text += f", most of it {'at' if cause in _MOVING else 'by a'} {where}"
+        text += f", most of it {'at' if cause is Cause.TRANSFER else 'by a'} {where}"
     return f"<p class=story>{escape(text)}.</p>"
 
 
-_MOVING = (Cause.TRANSFER, Cause.IN_ORDER, Cause.CHANNEL)
+def _cause(link: Link) -> Cause:
+    """Return the cause; whatever moves is a transfer, as on the cards."""
+    return Cause.TRANSFER if link.cause in MOVING else link.cause
+
+
+def _where(problem: Problem, link: Link) -> str:
+    """Return the kind of task or the port that a link is about; empty in a gap."""
+    if link.cause is Cause.GAP:
+        return ""
+    if link.task >= 0:
+        return problem.job.tasks[link.task].kind
+    return problem.links[link.port].name
+
+
 _TOLD = {
     Cause.COMPUTE: "the job waited for tasks that compute",
     Cause.TRANSFER: "the job waited for transfers",
-    Cause.IN_ORDER: "transfers queued behind earlier ones of their own edge",
-    Cause.CHANNEL: "transfers queued behind others of their channel",
     Cause.SLOT: "tasks waited for slots that others held",
     Cause.CREDIT: "tasks waited for the credit of their consumers",
     Cause.GAP: "nothing of the schedule happened: messages and wake-ups",
@@ -140,11 +151,7 @@ _TOLD = {
 
 def cause_of(problem: Problem, link: Link) -> str:
     """Return the cause of a link with the kind of task or the port it is about."""
-    if link.cause is Cause.GAP:
-        return "gap: messages and wake-ups"
-    if link.task >= 0:
-        return f"{link.cause.value}: {problem.job.tasks[link.task].kind}"
-    return f"{link.cause.value}: {problem.links[link.port].name}"
+    return f"{link.cause.value}: {_where(problem, link) or 'messages and wake-ups'}"
 
 
 def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
@@ -216,8 +223,7 @@ def which_task(run: RecordedRun | None) -> str:
     gap = placement_gap(base.problem, base.realization, length, seconds=BOUND_SECONDS)
     left = f"<p>{escape(placement_line(gap))}.</p>"
     if not helping:
-        said = f"None of {len(moves.found)} moves and swaps of single tasks helps."
-        return f"<p>{said}</p>{left}"
+        return f"<p>{none_helps(moves)}</p>{left}"
     text = escape(placement_text(helping[0].problem))
     return (
         table(moves_table(helping[:SHOWN], length))
