@@ -21,6 +21,7 @@ from tools.fidelity_study.pairs import (
     drawn_pair,
     drawn_placements,
     kendall,
+    pair_apart,
     taus,
 )
 from tools.fidelity_study.rows import Ledger, Row, insist
@@ -182,6 +183,28 @@ def test_a_pair_is_a_scenario_and_a_variant_that_is_apart(seed: int) -> None:
     assert changed == {"schedule" if seed % 2 else "placement"}
     assert next(lengths, None) is None  # the first that is apart was taken
     assert drawn_pair(content, seed, lambda _: 1.0) is None
+
+
+@pytest.mark.parametrize(
+    ("share", "place"), [(0.02, 1), (0.11, 3), (0.14, 5), (3.0, 6)]
+)
+def test_two_placements_are_about_as_far_apart_as_is_asked(
+    share: float, place: int
+) -> None:
+    content = draw_scenario(4)
+    lengths = [1.0, 1.04, 4.0, 0.9, 1.009, 1.12, *[2.0] * 11]
+    seen: list[dict[str, Any]] = []
+
+    def makespan(variant: dict[str, Any]) -> float:
+        seen.append(variant)
+        return lengths[len(seen) - 1]
+
+    assert pair_apart(content, 4, share, makespan) == [content, seen[place]]
+    tasks = content["placement"]["tasks"]
+    there = [variant["placement"]["tasks"] for variant in seen]
+    assert all(tasks.keys() == other.keys() for other in there)
+    assert there[place] != tasks
+    assert pair_apart(content, 4, share, lambda _: 1.0) is None
 
 
 def test_placements_differ_and_none_is_very_long() -> None:

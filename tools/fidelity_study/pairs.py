@@ -74,6 +74,39 @@ def drawn_pair(
     return None
 
 
+def moved(content: Content, rng: Generator) -> Content:
+    """Return a scenario with some of what is not pinned somewhere else, maybe."""
+    own, other = (
+        one["placement"]["tasks"] for one in (content, replaced(content, rng))
+    )
+    some = rng.permutation(sorted(own))[: rng.integers(1, len(own) + 1)].tolist()
+    tasks = own | {name: other[name] for name in some}
+    return content | {"placement": content["placement"] | {"tasks": tasks}}
+
+
+def pair_apart(
+    content: Content, seed: int, share: float, makespan: Callable[[Content], float]
+) -> list[Content] | None:
+    """Return a scenario in two placements whose simulated makespans are apart.
+
+    Of some random placements, the one that is about ``share`` apart from the scenario's
+    own; None when none is over 1 % apart and at most three times as long.
+
+    Parameters
+    ----------
+    makespan
+        Simulates a scenario.
+    """
+    rng = np.random.default_rng([seed, 9])
+    own, best, closest = makespan(content), None, np.inf
+    for _ in range(2 * _TRIES):
+        variant = moved(content, rng)
+        between = apart(own, makespan(variant))
+        if APART < between <= FAR and abs(np.log(between / share)) < closest:
+            best, closest = variant, abs(np.log(between / share))
+    return None if best is None else [content, best]
+
+
 def drawn_placements(
     content: Content, seed: int, count: int, makespan: Callable[[Content], float]
 ) -> list[Content]:
@@ -139,6 +172,12 @@ def agreement(rows: Sequence[Row]) -> list[str]:
     again = sum(row.trial.retries for row in rows)
     counts = f"runs {len(rows)}, again {again}, failed {failed}"
     lines = [f"decisions {_agreed(made)}; {counts}"]
+    return [*lines, *agreement_by_kind(made)]
+
+
+def agreement_by_kind(made: Sequence[Decision]) -> list[str]:
+    """Return the same by kind of pair and by distance, and who disagreed."""
+    lines = []
     for kind in sorted({decision.group.split("-")[0] for decision in made}):
         chosen = [d for d in made if d.group.split("-")[0] == kind]
         lines.append(f"  {kind}: {_agreed(chosen)}")
