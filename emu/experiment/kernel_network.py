@@ -19,21 +19,20 @@ from typing_extensions import override
 from emu.coordinator.run import emulate
 from emu.errors import RunError, ScenarioError
 from emu.experiment.assigned_rates import UNSHAPED, AssignedRates
+from emu.experiment.shared_nics import SharedNics, changed_nics
 from emu.launch import ExternalLauncher
 from emu.machines import BURST, SMALLEST_BURST, Lab, LabMachine, Sharing
 from emu.problem import Cluster, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from emu.coordinator import Observer
     from emu.coordinator.outcome import EmulatedRun
     from emu.coordinator.settings import EmulationSettings
-    from emu.network import RunClock
     from emu.problem import Realization
     from emu.scenario import Scenario
-    from emu.scheduling import RateSegments
 
 #: Rate policies that kernel NICs carry out by themselves.
 SHARED_BY_KERNEL = ("maxmin", "none")
@@ -41,7 +40,7 @@ _MOST_EDGES = 4096
 
 
 def check_network(scenario: Scenario) -> None:
-    """Refuse kernel NICs that change, and rates that nobody assigns there.
+    """Refuse links that are no NICs, and rates that nobody assigns there.
 
     Raises
     ------
@@ -51,12 +50,13 @@ def check_network(scenario: Scenario) -> None:
     policy = scenario.schedule.rule
     if scenario.emulation.network != "kernel":
         return
-    if scenario.events:
-        raise ScenarioError(
-            "are for simulations and runs with network: userspace; the NICs of the "
-            "kernel stay what they are in a run, state network: userspace",
-            key="events",
-        )
+    for key in ("links", "routes", "racks"):
+        if getattr(scenario.cluster, key):
+            raise ScenarioError(
+                "is for simulations and runs with network: userspace; the kernel joins "
+                "machines by their NICs alone, remove it",
+                key=f"cluster.{key}",
+            )
     if scenario.emulation.flow_ends == "fluid":
         raise ScenarioError(
             "is fluid, but on kernel NICs no rate says when a flow would end: state "
@@ -115,23 +115,6 @@ class LabLauncher(ExternalLauncher):
                 )
 
 
-class SharedNics:
-    """NICs that TCP shares by itself (`emu.coordinator.settings.KernelNics`)."""
-
-    def begin(self, clock: RunClock) -> None:
-        """Need no clock."""
-
-    def decided(self, lines: RateSegments) -> None:
-        """Set nothing."""
-
-    def told(self, lines: RateSegments) -> RateSegments:
-        """Return them as they are, without limits to speak of."""
-        return lines
-
-    def close(self) -> None:
-        """Hold nothing."""
-
-
 def emulate_on_kernel(
     problem: Problem,
     policy: str,
@@ -160,13 +143,16 @@ def emulate_on_kernel(
     if len(problem.job.edges) > _MOST_EDGES:
         raise RunError(f"more than {_MOST_EDGES} edges have no leaf of their own")
     per_second = settings.byte_scale / settings.time_scale
-    lab = _lab(problem, per_second, sharing)
+    changes = changed_nics(problem, per_second)
+    lab = _lab(problem, per_second, sharing, changes)
     assigned = sharing is Sharing.ASSIGNED
     with (
         lab,
         contextlib.closing(lab.listen()[1]) as listening,
         contextlib.closing(
-            AssignedRates(lab, problem, per_second) if assigned else SharedNics()
+            AssignedRates(lab, changes, problem, per_second)
+            if assigned
+            else SharedNics(lab, changes)
         ) as nics,
     ):
         run = emulate(
@@ -183,6 +169,7 @@ def emulate_on_kernel(
             log=log,
             observer=observer,
         )
+        nics.check()
         tcp = lab.counters.tcp()
     rates = run.schedule.rates if assigned else None
     schedule = dataclasses.replace(run.schedule, problem=problem, rates=rates)
@@ -192,7 +179,12 @@ def emulate_on_kernel(
     )
 
 
-def _lab(problem: Problem, per_second: float, sharing: Sharing) -> Lab:
+def _lab(
+    problem: Problem,
+    per_second: float,
+    sharing: Sharing,
+    changes: Iterable[tuple[float, LabMachine]],
+) -> Lab:
     machines = [
         LabMachine(m.name, m.bandwidth_out * per_second, m.bandwidth_in * per_second)
         for m in problem.cluster.machines
@@ -200,13 +192,16 @@ def _lab(problem: Problem, per_second: float, sharing: Sharing) -> Lab:
     at = [machines[m].name for m in problem.placement.machine_of]
     ends = [(at[edge.source], at[edge.destination]) for edge in problem.job.edges]
     try:
-        return Lab(machines, sharing=sharing, connections=ends)
+        lab = Lab(machines, sharing=sharing, connections=ends)
+        for _, machine in changes:
+            lab.plans(machine)
     except ValueError as error:
         raise ScenarioError(
             f"{error}, wall and real: choose time_scale and byte_scale so that NICs "
             "times byte_scale / time_scale are in it",
             key="emulation.time_scale",
         ) from error
+    return lab
 
 
 def _unshaped(problem: Problem) -> Problem:

@@ -223,6 +223,10 @@ class Lab:
         """
         number = self._index[new.name]
         out, into = self.plans(new)
+        if into.leaves and into.numbered is not None:
+            # What is on its way was let go for the queue, and the window, of before.
+            queue = max(into.queue, self._plans[number][1].queue)
+            into = dataclasses.replace(into, queue=queue)
         for holder, device, plan in (
             (self._holders[number], DATA, out),
             (self._switch, f"{DATA}-{number}", into),

@@ -9,10 +9,9 @@ import pytest
 
 from emu.errors import ScenarioError
 from emu.experiment import kernel_network
-from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.machines import LabMachine
-from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
+from tests.integration.scenarios import GOLDEN, attempts, carried_out
 
 if TYPE_CHECKING:
     from tests.leftovers import Leftovers
@@ -23,16 +22,14 @@ pytestmark = [
     pytest.mark.usefixtures("_a_lab_can_be_had"),
 ]
 
-GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"
+FALLS = Path(__file__).parents[2] / "tools" / "falsification" / "events.yaml"
 KERNEL = ["emulation.network=kernel", "schedule.policy=maxmin"]
 
 
 def run(folder: Path, *overrides: str) -> dict[str, Any]:
     """Return the result of the golden scenario on kernel NICs."""
-    scenario = load(GOLDEN, [*KERNEL, "job.iterations=1", *overrides])
-    experiment = prepare(scenario)
-    directory = RunDirectory.create("golden", folder)
-    return carry_out(experiment, emulation_settings(scenario), directory).result
+    stated = [*KERNEL, "job.iterations=1", *overrides]
+    return carried_out(GOLDEN, folder, *stated).result
 
 
 @pytest.mark.parametrize(
@@ -76,3 +73,31 @@ def test_a_policy_that_kernel_nics_do_not_carry_out_is_refused(tmp_path: Path) -
 def test_a_nic_that_no_kernel_carries_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"emulation\.time_scale: .*no NIC"):
         run(tmp_path, "emulation.byte_scale=1")
+
+
+def test_a_nic_falls_to_a_fifth_while_its_run_goes_on(
+    tmp_path: Path, leftovers: Leftovers
+) -> None:
+    """A NIC that stayed what it was would end the run 40 % too early.
+
+    Its queue keeps what windows of before may send: a shorter one lost 324 segments.
+    """
+    stated = [*KERNEL, "job.iterations=6", "emulation.byte_scale=62500"]
+
+    def once() -> float:
+        result = carried_out(FALLS, tmp_path, *stated).result
+        assert result["verdict"]["guards"] == []
+        assert result["transport"]["retransmitted"] < 100
+        return abs(float(result["makespan_error"]))
+
+    found = attempts(once, 0.15)
+    leftovers.note()
+
+    assert found[-1] < 0.15
+    unchanged = load(FALLS, [*stated, "events=null"])
+    assert prepare(unchanged).simulate().makespan == pytest.approx(12.7)
+
+
+def test_a_nic_that_no_kernel_carries_later_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="time_scale: 4000 B/s is no NIC"):
+        carried_out(FALLS, tmp_path, *KERNEL, "events[0].nic=0.01 B/s")

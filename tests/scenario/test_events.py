@@ -87,7 +87,7 @@ def test_what_is_wrong_is_said_with_line_and_key(
     assert found.line == 14 + key.startswith("[1]")
 
 
-def test_kernel_nics_of_a_run_do_not_change() -> None:
+def test_kernel_nics_have_no_links_beside_them() -> None:
     scenario = loads(TEXT + FALLS, ["emulation.network=kernel"])
-    with pytest.raises(ScenarioError, match="events: are for simulations"):
+    with pytest.raises(ScenarioError, match=r"cluster\.links: is for simulations"):
         check_network(scenario)
