@@ -58,7 +58,7 @@ MOVING = frozenset({Cause.TRANSFER, Cause.IN_ORDER, Cause.CHANNEL})
 
 
 @dataclass(frozen=True)
-class Link:
+class ChainLink:
     """One part of a critical path."""
 
     cause: Cause
@@ -84,14 +84,14 @@ class Link:
 class CriticalPath:
     """The links from time 0 to the end of the schedule, in the order of time."""
 
-    links: tuple[Link, ...]
+    links: tuple[ChainLink, ...]
 
     @property
     def seconds(self) -> float:
         """Sum over the links: the makespan."""
         return math.fsum(link.seconds for link in self.links)
 
-    def sums(self, key: Callable[[Link], Key]) -> dict[Key, float]:
+    def sums(self, key: Callable[[ChainLink], Key]) -> dict[Key, float]:
         """Return the seconds of the links with the same ``key``, longest first."""
         groups: dict[Key, list[float]] = defaultdict(list)
         for link in self.links:
@@ -114,7 +114,7 @@ class _Part:
     wanted: float = math.inf
 
 
-def span(made: Schedule, part: Link | _Part) -> tuple[float, float]:
+def span(made: Schedule, part: ChainLink | _Part) -> tuple[float, float]:
     """Return when the task or flow of ``part`` began and ended in a schedule."""
     if part.edge >= 0:
         at = part.edge, part.iteration
@@ -141,7 +141,7 @@ class _Walk:
         for position, edge in enumerate(self._job.edges):
             self._into[edge.destination].append(position)
 
-    def links(self) -> Iterator[Link]:
+    def links(self) -> Iterator[ChainLink]:
         """Yield the links, the last one first."""
         rounds = np.array(self._job.rounds, dtype=np.int64)
         ends = self._schedule.task_end[np.arange(rounds.size), rounds - 1]
@@ -161,7 +161,7 @@ class _Walk:
         if cursor > self._same:
             yield _gap(after, 0.0, cursor)
 
-    def _split(self, part: _Part, start: float, end: float) -> Iterator[Link]:
+    def _split(self, part: _Part, start: float, end: float) -> Iterator[ChainLink]:
         """Yield the later, waited-for piece of a part, then the piece before it."""
         moving = part.edge >= 0
         plain = Cause.TRANSFER if moving else Cause.COMPUTE
@@ -170,7 +170,7 @@ class _Walk:
         for cause, begin, over in pieces:
             if over > begin:
                 port = self._crowd.bottleneck(part.edge, begin, over) if moving else -1
-                yield Link(
+                yield ChainLink(
                     cause, begin, over, part.task, part.edge, part.iteration, port
                 )
 
@@ -254,5 +254,5 @@ class _Walk:
         return None
 
 
-def _gap(after: _Part, start: float, end: float) -> Link:
-    return Link(Cause.GAP, start, end, after.task, after.edge, after.iteration)
+def _gap(after: _Part, start: float, end: float) -> ChainLink:
+    return ChainLink(Cause.GAP, start, end, after.task, after.edge, after.iteration)

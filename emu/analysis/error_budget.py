@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.analysis.critical_path import Cause, Link, critical_path, span
+from emu.analysis.critical_path import Cause, ChainLink, critical_path, span
 from emu.analysis.lateness import fluid_ends
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Drift:
 
     cause: str
     """A `Cause`, or `ELSEWHERE`."""
-    link: Link
+    link: ChainLink
     """The part: task or edge, iteration, port."""
     seconds: float
     """Emulated minus simulated; the whole of a gap."""
@@ -68,7 +68,7 @@ def divergences(
     return tuple(drift for drift in _walk(links, simulated) if drift.seconds)
 
 
-def _walk(links: tuple[Link, ...], simulated: Schedule) -> Iterator[Drift]:
+def _walk(links: tuple[ChainLink, ...], simulated: Schedule) -> Iterator[Drift]:
     moment = 0.0  # where the simulation is
     for _, pieces in groupby(links, _identity):
         last = None
@@ -89,7 +89,7 @@ def _walk(links: tuple[Link, ...], simulated: Schedule) -> Iterator[Drift]:
         yield Drift(ELSEWHERE, links[-1], moment - simulated.makespan)
 
 
-def _identity(link: Link) -> tuple[int, int, int]:
+def _identity(link: ChainLink) -> tuple[int, int, int]:
     return link.edge, link.task, link.iteration
 
 

@@ -16,7 +16,7 @@ from emu.analysis.what_if import Change, changes_of, edge_kind, placement_change
 from emu.simulation import simulate
 
 if TYPE_CHECKING:
-    from emu.analysis.critical_path import CriticalPath, Link
+    from emu.analysis.critical_path import ChainLink, CriticalPath
     from emu.analysis.error_budget import Drift
     from emu.analysis.task_moves import TaskMoves
     from emu.analysis.what_if import Improvement
@@ -186,7 +186,7 @@ def apart_rows(problem: Problem, parts: tuple[Drift, ...]) -> list[dict[str, Any
     return sorted(rows, key=lambda row: -abs(float(row["seconds"])))
 
 
-def kind_name(problem: Problem, link: Link) -> str:
+def kind_name(problem: Problem, link: ChainLink) -> str:
     """Return the kind of what a link was, ``before`` it for a gap."""
     job = problem.job
     name = (
@@ -197,7 +197,7 @@ def kind_name(problem: Problem, link: Link) -> str:
     return f"before {name}" if link.cause is Cause.GAP else name
 
 
-def exact_name(problem: Problem, link: Link) -> str:
+def exact_name(problem: Problem, link: ChainLink) -> str:
     """Return the task, or edge, of a link by name."""
     job = problem.job
     if link.edge >= 0:
@@ -210,5 +210,5 @@ def port_name(problem: Problem, port: int) -> str:
     return problem.links[port].name if port >= 0 else ""
 
 
-def _row(problem: Problem, link: Link) -> tuple[Cause, str, int]:
+def _row(problem: Problem, link: ChainLink) -> tuple[Cause, str, int]:
     return link.cause, kind_name(problem, link), link.port

@@ -16,7 +16,7 @@ from emu.workloads import RELEASE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from emu.analysis.critical_path import Link
+    from emu.analysis.critical_path import ChainLink
     from emu.problem import Schedule
 
 
@@ -90,7 +90,7 @@ def _busy(schedule: Schedule) -> float | None:
 def _split(schedule: Schedule) -> dict[str, float]:
     tasks = schedule.problem.job.tasks
 
-    def part(link: Link) -> str:
+    def part(link: ChainLink) -> str:
         if link.cause in MOVING:
             return "transfer"
         if link.cause is not Cause.COMPUTE:

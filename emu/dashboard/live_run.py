@@ -11,7 +11,7 @@ import numpy as np
 
 from emu.dashboard.event_log import Began, Joined, Tape
 from emu.dashboard.history import SPANS, History
-from emu.dashboard.status import ActiveFlow, Outcome, Phase, Port, RunningTask, Status
+from emu.dashboard.status import ActiveFlow, Phase, Port, RunningTask, Status, Summary
 from emu.problem import Schedule
 from emu.scheduling import Decisions
 from emu.wire.messages import FlowEnded, RunTask, TaskEnded
@@ -58,7 +58,7 @@ class LiveRun:
         self._lock = threading.Lock()
         self._phase: Phase = "starting"
         self._processes = 0
-        self._outcome: Outcome | None = None
+        self._outcome: Summary | None = None
         self._verdict: str | None = None
         self._error: str | None = None
         tasks, edges = len(problem.job.tasks), len(problem.job.edges)
@@ -88,8 +88,8 @@ class LiveRun:
         with self._lock:
             self._fold()
             self._phase, self._processes = "ended", 0
-            shown = {key: float(result[key]) for key in Outcome.model_fields}
-            self._outcome = Outcome(**shown)
+            shown = {key: float(result[key]) for key in Summary.model_fields}
+            self._outcome = Summary(**shown)
             verdict = result.get("verdict")
             self._verdict = None if verdict is None else str(verdict["trust"])
             self._advance(max(self._time, self._outcome.makespan))

@@ -44,7 +44,7 @@ class Port(_Part):
     bytes: float = Field(description="Emulated bytes of the flows that have arrived.")
 
 
-class Outcome(_Part):
+class Summary(_Part):
     """What the run came to."""
 
     makespan: float = Field(description="Emulated seconds.")
@@ -88,5 +88,5 @@ class Status(_Part):
     late_steps: int = Field(description="Steps that ended after their profiled time.")
     max_late: float = Field(description="Largest such lateness, emulated seconds.")
     verdict: str | None = Field(description="Whether the host kept up, once known.")
-    outcome: Outcome | None = Field(description="Numbers of the run, once it ended.")
+    outcome: Summary | None = Field(description="Numbers of the run, once it ended.")
     error: str | None = Field(description="Why the run failed, if it did.")

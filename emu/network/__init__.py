@@ -6,26 +6,20 @@ policies, what a payload means.
 """
 
 from emu.network.address import format_address, parse_address
-from emu.network.authentication import (
-    Identity,
-    Rejection,
-    Rejections,
-    derive_key,
-    edge_keys,
-)
+from emu.network.authentication import Identity, derive_key, edge_keys
 from emu.network.awake_clock import AwakeClock
 from emu.network.clock import Alarm, RunClock, clock_of_host
 from emu.network.connect import open_edge
-from emu.network.control import ControlConnection, ControlStatistics
+from emu.network.control import ControlConnection
 from emu.network.control_server import ControlServer, connect_control
-from emu.network.data_server import DataServer, DataServerStatistics
+from emu.network.data_server import DataServer
 from emu.network.frame_log import FrameLog
 from emu.network.handoff import Handoff
 from emu.network.inbox import Delivery, Inbox, InboxStatistics
-from emu.network.out_edge import OutEdge, OutEdgeStatistics, SendRecord
-from emu.network.pacer import Pacer, PacerStatistics, lead_time, pace_at
+from emu.network.out_edge import OutEdge
+from emu.network.pacer import Pacer, pace_at
 from emu.network.peer_clock import ClockLine, PeerClock
-from emu.network.pool import BufferPool, PooledBuffer, PoolStatistics
+from emu.network.pool import BufferPool, PoolStatistics
 from emu.network.rate_board import RateBoard
 from emu.network.rx_timestamps import arrival_device
 from emu.network.silence import BEAT, SILENCE, SilenceWatch
@@ -41,9 +35,7 @@ __all__ = [
     "ClockLine",
     "ControlConnection",
     "ControlServer",
-    "ControlStatistics",
     "DataServer",
-    "DataServerStatistics",
     "Delivery",
     "FrameLog",
     "Handoff",
@@ -51,17 +43,11 @@ __all__ = [
     "Inbox",
     "InboxStatistics",
     "OutEdge",
-    "OutEdgeStatistics",
     "Pacer",
-    "PacerStatistics",
     "PeerClock",
     "PoolStatistics",
-    "PooledBuffer",
     "RateBoard",
-    "Rejection",
-    "Rejections",
     "RunClock",
-    "SendRecord",
     "SilenceWatch",
     "arrival_device",
     "clock_of_host",
@@ -71,7 +57,6 @@ __all__ = [
     "edge_keys",
     "format_address",
     "is_loopback",
-    "lead_time",
     "open_edge",
     "pace_at",
     "parse_address",

@@ -17,13 +17,13 @@ from emu.testing.strategies import problems
 from tests.analysis.chains import cases, distorted
 
 if TYPE_CHECKING:
-    from emu.analysis.critical_path import Link
+    from emu.analysis.critical_path import ChainLink
     from emu.problem import Problem, Realization, Schedule
 
 CASES = cases()
 
 
-def check_link(schedule: Schedule, link: Link) -> None:
+def check_link(schedule: Schedule, link: ChainLink) -> None:
     """Check that a link lies within the execution or the flow that it names."""
     if link.edge >= 0:
         at = link.edge, link.iteration

@@ -30,7 +30,7 @@ from emu.simulation import makespan
 from emu.units import format_duration, format_rate, format_ratio
 
 if TYPE_CHECKING:
-    from emu.analysis.critical_path import Link
+    from emu.analysis.critical_path import ChainLink
     from emu.problem import Problem, Schedule
     from emu.runs.recorded_run import RecordedRun
 
@@ -149,7 +149,7 @@ _TOLD = {
 }
 
 
-def cause_of(problem: Problem, link: Link) -> str:
+def cause_of(problem: Problem, link: ChainLink) -> str:
     """Return the cause of a link with the kind of task or the port it is about."""
     return f"{link.cause.value}: {_where(problem, link) or 'messages and wake-ups'}"
 
