@@ -131,8 +131,8 @@ class Job:
             if count > 1:
                 raise ValueError(f"task {name} occurs {count} times")
         self._check_edges()
-        self._check_acyclic()
         self._check_processes()
+        _ = self.order
 
     @override
     def __repr__(self) -> str:
@@ -155,7 +155,26 @@ class Job:
             if edge.credit and edge.latest:
                 raise ValueError(f"edge {name} is a credit: there is nothing to read")
 
-    def _check_acyclic(self) -> None:
+    def _check_processes(self) -> None:
+        for process, members in self.units.items():
+            pins = {self.tasks[t].pinned for t in members} - {None}
+            if len(pins) > 1:
+                raise ValueError(f"process {process} is pinned to several machines")
+        for task in self.tasks:
+            if task.process_name != task.name in self.units:
+                raise ValueError(
+                    f"process {task.name} is called as a task of process {task.process}"
+                )
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """Positions of the tasks, each behind the sources of its in-edges without lag.
+
+        Raises
+        ------
+        ValueError
+            When such edges form a cycle.
+        """
         waiting = [0] * len(self.tasks)
         followers: list[list[int]] = [[] for _ in self.tasks]
         for edge in self.edges:
@@ -174,17 +193,7 @@ class Job:
                 "edges without lag form a cycle through "
                 f"{', '.join(stuck[:8])}; give one of them lag 1"
             )
-
-    def _check_processes(self) -> None:
-        for process, members in self.units.items():
-            pins = {self.tasks[t].pinned for t in members} - {None}
-            if len(pins) > 1:
-                raise ValueError(f"process {process} is pinned to several machines")
-        for task in self.tasks:
-            if task.process_name != task.name in self.units:
-                raise ValueError(
-                    f"process {task.name} is called as a task of process {task.process}"
-                )
+        return tuple(free)
 
     @cached_property
     def units(self) -> dict[str, tuple[int, ...]]:

@@ -114,7 +114,7 @@ def earliest_ends(
     there = np.zeros((len(job.edges), job.iterations)).tolist()
     incoming = [job.in_edges(task) for task in range(len(job.tasks))]
     outgoing = [job.out_edges(task) for task in range(len(job.tasks))]
-    order, lags = _order(problem), [edge.lag for edge in job.edges]
+    order, lags = job.order, [edge.lag for edge in job.edges]
     took = times.tolist()
     for n in range(job.iterations):
         for task in order:
@@ -127,19 +127,3 @@ def earliest_ends(
                 before = there[e][n - 1] if n else 0.0
                 there[e][n] = max(end, before) + alone[e][n]
     return np.array(ends)
-
-
-def _order(problem: Problem) -> list[int]:
-    """Return the tasks so that each comes after those it waits for (Kahn)."""
-    job = problem.job
-    waiting = [0] * len(job.tasks)
-    for edge in job.edges:
-        waiting[edge.destination] += edge.lag == 0
-    free = [task for task, count in enumerate(waiting) if count == 0]
-    for task in free:  # grows while it is walked
-        for edge in job.edges:
-            if edge.source == task and edge.lag == 0:
-                waiting[edge.destination] -= 1
-                if waiting[edge.destination] == 0:
-                    free.append(edge.destination)
-    return free
