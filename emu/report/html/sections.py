@@ -126,12 +126,12 @@ def story(schedule: Schedule) -> str:
     return f"<p class=story>{escape(text)}.</p>"
 
 
-def _cause(link: Link) -> Cause:
+def _cause(link: ChainLink) -> Cause:
     """Return the cause; whatever moves is a transfer, as on the cards."""
     return Cause.TRANSFER if link.cause in MOVING else link.cause
 
 
-def _where(problem: Problem, link: Link) -> str:
+def _where(problem: Problem, link: ChainLink) -> str:
     """Return the kind of task or the port that a link is about; empty in a gap."""
     if link.cause is Cause.GAP:
         return ""
