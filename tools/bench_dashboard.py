@@ -20,7 +20,8 @@ from typing import Any
 import aiohttp
 import numpy as np
 
-from emu.dashboard import Dashboard, LiveRun
+from emu.dashboard import LiveRun
+from emu.dashboard.server import Dashboard
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from emu.cli.options import address
 from emu.cli.progress_bar import ProgressLine
 from emu.coordinator import Observer, Observers
-from emu.dashboard import Dashboard, LiveRun, LiveTable
+from emu.dashboard import LiveRun, LiveTable
 from emu.errors import EmulatorError
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from emu.coordinator import EmulationSettings
+    from emu.dashboard.server import Dashboard
     from emu.scenario import Experiment
 
 
@@ -54,19 +55,17 @@ class Onlookers:
             experiment.policy,
             settings.time_scale,
         )
-        host, port = (
-            address(page if ":" in page else f"127.0.0.1:{page}", "--dashboard-at")
-            if page
-            else ("", 0)
-        )
-        token = os.environ.get("EMU_DASHBOARD_TOKEN", "")
-        self._dashboard = (
-            Dashboard(self._live, directory, host=host, port=port, token=token)
-            if page
-            else None
-        )
+        self._dashboard = self._served(page, directory) if page else None
         self._open = ExitStack()
         self._drawing = ExitStack()
+
+    def _served(self, page: str, directory: Path) -> Dashboard:
+        from emu.dashboard.server import Dashboard  # noqa: PLC0415 - aiohttp
+
+        at = page if ":" in page else f"127.0.0.1:{page}"
+        host, port = address(at, "--dashboard-at")
+        token = os.environ.get("EMU_DASHBOARD_TOKEN", "")
+        return Dashboard(self._live, directory, host=host, port=port, token=token)
 
     def __enter__(self) -> Observer:
         if self._dashboard is not None:

@@ -3,10 +3,11 @@
 The coordinator's thread only appends what it hears to a tape (0.2 us each); folding
 that into figures, and serving them, happens in a thread of its own, four times a
 second. Must not know: how a schedule is made; it only looks on.
+
+`emu.dashboard.server` is imported where a page is asked for: aiohttp takes 0.2 s.
 """
 
 from emu.dashboard.live_run import LiveRun
 from emu.dashboard.live_table import LiveTable
-from emu.dashboard.server import Dashboard
 
-__all__ = ["Dashboard", "LiveRun", "LiveTable"]
+__all__ = ["LiveRun", "LiveTable"]

@@ -16,7 +16,6 @@ from emu.graph_data.sampling import (
     relabel,
     sample_batch,
     sample_neighbours,
-    stream_key,
     warm_up,
 )
 
@@ -37,6 +36,5 @@ __all__ = [
     "sample_batch",
     "sample_neighbours",
     "sampled_counts",
-    "stream_key",
     "warm_up",
 ]

@@ -17,8 +17,8 @@ from emu.graph_data.sampling import (
     Structure,
     _mixed,
     sample_batch,
-    stream_key,
 )
+from emu.stream_key import stream_key
 from emu.workloads import SampleCounts
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.graph_data.sampling import stream_key
 from emu.optional_library import import_library
 from emu.scratch import scratch_folder
+from emu.stream_key import stream_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

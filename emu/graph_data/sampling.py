@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.compiled_code import njit
+from emu.stream_key import stream_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-_MASK = (1 << 64) - 1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
@@ -84,17 +84,6 @@ def _mixed(value: np.uint64) -> np.uint64:
     value = (value ^ (value >> np.uint64(30))) * _FIRST
     value = (value ^ (value >> np.uint64(27))) * _SECOND
     return value ^ (value >> np.uint64(31))
-
-
-def stream_key(*parts: int) -> np.uint64:
-    """Return a 64-bit key for whole numbers such as (seed, sampler, iteration)."""
-    key = 0
-    for part in parts:
-        key = (key + part + int(_GOLDEN)) & _MASK
-        key = ((key ^ (key >> 30)) * int(_FIRST)) & _MASK
-        key = ((key ^ (key >> 27)) * int(_SECOND)) & _MASK
-        key ^= key >> 31
-    return np.uint64(key)
 
 
 @njit(nogil=True)

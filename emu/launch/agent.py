@@ -94,7 +94,8 @@ class Agent:
         self._coordinator, self._token = coordinator, token
         self._name = name or own_host_name()
         self._allow, self._bind, self._patience = frozenset(allow), bind, patience
-        self._forks: ForkServer | None = None
+        self._forks = ForkServer(self._process_ended, self._forks_lost)
+        self._connection: ControlConnection | None = None
         self._clock: HostClock | None = None
         self._say = say
         self._watch = SilenceWatch(SILENCE, time.monotonic())
@@ -111,7 +112,19 @@ class Agent:
             When the coordinator refuses this agent, cannot prove that it knows the
             token, or wants a program started that is not allowed.
         """
-        connection = await self._join()
+        try:
+            await self._forks.start()  # it imports while this agent joins
+        except OSError as error:
+            self._say(f"cannot start its fork server: {error}")
+        try:
+            self._connection = await self._join()
+            await self._take_part(self._connection)
+        finally:
+            await self._forks.aclose(_GRACE)
+            if self._connection is not None:
+                await self._connection.aclose()
+
+    async def _take_part(self, connection: ControlConnection) -> None:
         self._say(f"joined the run at {format_address(*self._coordinator)}")
         self._watch.heard(time.monotonic())
         beat = asyncio.create_task(self._beat(connection))
@@ -129,9 +142,6 @@ class Agent:
         finally:
             beat.cancel()
             watching.cancel()
-            if self._forks is not None:
-                await self._forks.aclose(_GRACE)
-            await connection.aclose()
 
     async def _serve(
         self,
@@ -219,32 +229,31 @@ class Agent:
         try:
             check_allowed(programs, self._allow)
         except NodeMisbehaved as error:
-            self._tell(connection, Failed("ProgramRefused", str(error), ""))
+            self._tell(Failed("ProgramRefused", str(error), ""))
             raise
         names = ", ".join(str(each["process"]) for each in descriptions)
         self._say(f"starts {len(descriptions)} processes: {printable(names)}")
 
-        def ended(name: str, code: int) -> None:
-            self._tell(connection, ProcessDied(name, code))
-            if code:
-                self._say(f"process {printable(name)} {describe_end(code)}")
-
-        self._forks = ForkServer(
-            ended,
-            lambda how: self._tell(connection, Failed("ForkServerLost", how, "")),
-        )
         try:
-            await self._forks.start(descriptions, preloaded(programs))
+            await self._forks.fork(descriptions, preloaded(programs))
         except OSError as error:
             lost = NodeLost(f"cannot fork node processes: {error}; see the log")
-            self._tell(connection, Failed("ForkServerLost", str(lost), ""))
+            self._tell(Failed("ForkServerLost", str(lost), ""))
             raise lost from error
 
-    @staticmethod
-    def _tell(connection: ControlConnection, message: Message) -> None:
+    def _process_ended(self, name: str, code: int) -> None:
+        self._tell(ProcessDied(name, code))
+        if code:
+            self._say(f"process {printable(name)} {describe_end(code)}")
+
+    def _forks_lost(self, how: str) -> None:
+        self._tell(Failed("ForkServerLost", how, ""))
+
+    def _tell(self, message: Message) -> None:
         """Tell the coordinator, if it still listens."""
-        with contextlib.suppress(EmulatorError, OSError):
-            connection.send(pack(message))
+        if self._connection is not None:
+            with contextlib.suppress(EmulatorError, OSError):
+                self._connection.send(pack(message))
 
     async def _follow(self, connection: ControlConnection, board: RateBoard) -> None:
         """Do what the coordinator says until it ends the run.

@@ -47,23 +47,19 @@ class ForkServer:
     ) -> None:
         self._on_end, self._on_lost = on_end, on_lost
         self._alive: set[str] = set()
+        self._ordered, self._lost = False, ""
         self._changed = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
         self._following: asyncio.Task[None] | None = None
         self._writer: asyncio.StreamWriter | None = None
 
-    async def start(
-        self, descriptions: list[dict[str, Any]], preload: list[str]
-    ) -> None:
-        """Start the server and order one process per description.
-
-        It imports the modules of ``preload`` first: 0.3 s for a job of timed tasks,
-        1.5-4 s where torch and dgl are needed.
+    async def start(self) -> None:
+        """Start the server, which at once imports what every process needs (0.4 s).
 
         Raises
         ------
         OSError
-            When it cannot be started, or has ended.
+            When it cannot be started.
         """
         ours, theirs = socket.socketpair()
         with theirs:
@@ -75,8 +71,25 @@ class ForkServer:
                 env={"DGLBACKEND": "pytorch", **os.environ, **_ENVIRONMENT},
             )
         reader, self._writer = await asyncio.open_unix_connection(sock=ours)
-        self._alive = {description["process"] for description in descriptions}
         self._following = asyncio.create_task(self._follow(reader))
+
+    async def fork(
+        self, descriptions: list[dict[str, Any]], preload: list[str]
+    ) -> None:
+        """Order one process per description.
+
+        The server imports the modules of ``preload`` first: 1.5-4 s where torch and dgl
+        are needed.
+
+        Raises
+        ------
+        OSError
+            When it was not started, or has ended.
+        """
+        if self._writer is None or self._lost:
+            raise BrokenPipeError(self._lost or "the fork server was not started")
+        self._ordered = True
+        self._alive = {description["process"] for description in descriptions}
         self._writer.write(packed({"preload": preload}))
         for description in descriptions:
             self._writer.write(packed({"fork": description}))
@@ -94,7 +107,8 @@ class ForkServer:
             how = describe_end(await self._process.wait())
             self._alive.clear()  # they die with it
             self._changed.set()
-            self._on_lost(f"the fork server {how}")
+            self._lost = f"the fork server {how}"
+            self._on_lost(self._lost)
 
     async def aclose(self, grace: float) -> None:
         """End everybody: processes have ``grace`` wall seconds to do so by themselves.
@@ -104,6 +118,8 @@ class ForkServer:
         """
         if self._process is None:
             return
+        if not self._ordered and not self._lost:
+            self._process.kill()  # what it imports is for nobody
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 while self._alive:

@@ -6,7 +6,7 @@ a socket pair whose other end only its agent has: it has no address that anybody
 find or take first, and leaves nothing behind however it ends. Over it come orders and
 go notes, msgpack maps behind their lengths:
 
-    {"preload": [module, ...]}       import these, before anything else
+    {"preload": [module, ...]}       import these beside the runtime's
     {"fork": description}            fork a process
     {"ended": name, "code": status}  how it ended; negative is the number of a signal
 """
@@ -47,6 +47,7 @@ class _ForkServer:
         """Do as ordered until the agent has gone, then take everybody along."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
+        self._obey({"preload": [RUNTIME.partition(":")[0]]})
         with selectors.DefaultSelector() as selector:
             selector.register(self._agent, selectors.EVENT_READ)
             selector.register(self._woken, selectors.EVENT_READ)

@@ -65,9 +65,9 @@ def check_allowed(programs: Collection[str], allowed: Collection[str]) -> None:
 
 
 def preloaded(programs: Collection[str]) -> list[str]:
-    """Return the modules to import once, before processes of these programs fork."""
+    """Return what to import once, beside the runtime, for processes of these."""
     heavy = [] if _HEAVY.isdisjoint(programs) else ["emu.launch.preload"]
-    modules = [name.partition(":")[0] for name in (RUNTIME, *sorted(programs))]
+    modules = [name.partition(":")[0] for name in sorted(programs)]
     return [*heavy, *dict.fromkeys(modules)]
 
 

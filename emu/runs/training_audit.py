@@ -8,7 +8,6 @@ import numpy as np
 
 from emu.analysis.violation import Violation
 from emu.errors import DataError
-from emu.runs.frames import training_frame
 from emu.workloads import PIPELINES
 
 if TYPE_CHECKING:
@@ -49,6 +48,8 @@ def training_audit(run: Path, job: Job) -> Findings:
     DataError
         When the job has trained nothing, or training.csv holds no losses of it.
     """
+    from emu.runs.frames import training_frame  # noqa: PLC0415 - pandas takes 0.5 s
+
     checked, violations = 0, []
     frame = training_frame(run / "training.csv")
     for name, settings in _trained(job):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.errors import NodeMisbehaved
 from emu.workloads import part_bounds, steps_of
-from emu_nodes.job_data import sends, tensor
+from emu_nodes.program import sends, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,16 +1,13 @@
-"""What every program of a training job knows of it: data set, batches, briefs."""
+"""What every program of a training job knows of it: data set and batches."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.errors import NodeMisbehaved
 from emu.graph_data import BatchPlan, Dataset, SampledBatch, open_for
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from emu_nodes.program import EdgeSpec, Payload, TaskSpec
+    from emu_nodes.program import TaskSpec
 
 
 class JobData:
@@ -39,21 +36,3 @@ class JobData:
         """
         dataset = self.dataset
         return self.plan.batch(dataset.structure, dataset.train, sampler, iteration)
-
-
-def tensor(payload: Payload, name: str, sender: EdgeSpec) -> NDArray[Any]:
-    """Return one tensor of an input.
-
-    Raises
-    ------
-    NodeMisbehaved
-        When the sender left it out.
-    """
-    if name not in payload:
-        raise NodeMisbehaved(f"{sender.peer} sent {sorted(payload)}, not {name}")
-    return payload[name]
-
-
-def sends(output: EdgeSpec, iteration: int) -> bool:
-    """Tell whether an out-edge carries anything for ``iteration``, as ``Job.sends``."""
-    return iteration < output.sent

@@ -14,8 +14,8 @@ from typing_extensions import override
 from emu.errors import NodeMisbehaved
 from emu.training.blocks import Block
 from emu_nodes.all_reduce import share_vector
-from emu_nodes.job_data import sends, tensor
 from emu_nodes.p3_machine import FirstLayer, P3Machine
+from emu_nodes.program import sends, tensor
 from emu_nodes.sampler import add_replies
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from emu.errors import NodeMisbehaved
 from emu.training import initial_parameters, make_optimizer, mean_gradient
 from emu.workloads import shard_bounds
-from emu_nodes.job_data import JobData, sends, tensor
+from emu_nodes.job_data import JobData
+from emu_nodes.program import sends, tensor
 from emu_nodes.worker import version_name
 
 if TYPE_CHECKING:

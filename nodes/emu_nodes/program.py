@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from numpy.typing import NDArray
 
+from emu.errors import NodeMisbehaved
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -99,3 +101,21 @@ class ReadsNewest(Protocol):
         It is -1 where none has arrived: the edge is not among the inputs then.
         """
         ...
+
+
+def tensor(payload: Payload, name: str, sender: EdgeSpec) -> NDArray[Any]:
+    """Return one tensor of an input.
+
+    Raises
+    ------
+    NodeMisbehaved
+        When the sender left it out.
+    """
+    if name not in payload:
+        raise NodeMisbehaved(f"{sender.peer} sent {sorted(payload)}, not {name}")
+    return payload[name]
+
+
+def sends(output: EdgeSpec, iteration: int) -> bool:
+    """Tell whether an out-edge carries anything for ``iteration``, as ``Job.sends``."""
+    return iteration < output.sent

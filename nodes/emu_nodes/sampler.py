@@ -14,7 +14,8 @@ import numpy as np
 from emu.errors import NodeMisbehaved
 from emu.graph_data import GrowingBatch, SampledBatch
 from emu.training import MiniBatch, make_blocks
-from emu_nodes.job_data import JobData, tensor
+from emu_nodes.job_data import JobData
+from emu_nodes.program import tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

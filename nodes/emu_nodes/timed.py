@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import NodeMisbehaved
-from emu.graph_data import stream_key
-from emu_nodes.job_data import sends, tensor
+from emu.stream_key import stream_key
+from emu_nodes.program import sends, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,8 @@ from emu.errors import NodeMisbehaved
 from emu.training import GraphModel, MiniBatch, initial_parameters, make_optimizer
 from emu.workloads import shard_bounds
 from emu_nodes.all_reduce import share_vector
-from emu_nodes.job_data import JobData, sends, tensor
+from emu_nodes.job_data import JobData
+from emu_nodes.program import sends, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

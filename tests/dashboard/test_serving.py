@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from emu.dashboard import Dashboard
+from emu.dashboard.server import Dashboard
 from emu.dashboard.status import Status
 from emu.errors import ScenarioError
 from tests.browser import Browser, needs_browser

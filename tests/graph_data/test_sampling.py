@@ -13,8 +13,8 @@ from emu.graph_data import (
     relabel,
     sample_batch,
     sample_neighbours,
-    stream_key,
 )
+from emu.stream_key import stream_key
 
 
 def random_structure(vertices: int, degree: int, seed: int) -> Structure:

@@ -33,7 +33,8 @@ class Ends:
 
     async def start(self, *processes: str) -> None:
         """Fork one process per name; the name says what it does."""
-        await self.server.start([{"process": name} for name in processes], [])
+        await self.server.start()
+        await self.server.fork([{"process": name} for name in processes], [])
 
     def children(self) -> dict[str, psutil.Process]:
         """Return the forked processes by name, and the server as such."""
@@ -144,7 +145,8 @@ from emu.launch.fork import ForkServer
 
 async def main():
     server = ForkServer(print, print)
-    await server.start([{"process": "sleep"}], [])
+    await server.start()
+    await server.fork([{"process": "sleep"}], [])
     while not (found := [p for p in psutil.Process().children(recursive=True)
                          if p.name() == "emu:sleep"]):
         await asyncio.sleep(0.01)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.graph_data import Structure, sample_batch, stream_key
+from emu.graph_data import Structure, sample_batch
+from emu.stream_key import stream_key
 from emu.training import MiniBatch
 
 if TYPE_CHECKING:
