@@ -102,6 +102,8 @@ def main() -> None:
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     told = json.loads(sys.stdin.readline())
     said = {
         "reached": reached(told["pids"]),

@@ -54,6 +54,8 @@ class OtherUser(Observer):
             cwd=ROOT,
             text=True,
         )
+        assert self.intruder.stdout is not None
+        assert self.intruder.stdout.readline() == "ready\n"
 
     @override
     def began(self, seconds: float) -> None:
