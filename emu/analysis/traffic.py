@@ -43,7 +43,7 @@ MESSAGE = np.dtype(
     ]
 )
 #: Seconds without a packet that part two messages of one direction. A NIC of 10 Mbit/s
-#: takes 2.4 ms for the two packets of its least burst.
+#: takes 1.2 ms for one.
 SILENCE = 0.02
 #: Fields that name one direction of a connection.
 CONNECTION = ["source", "destination", "source_port", "destination_port"]

@@ -21,7 +21,7 @@ from emu.errors import RunError, ScenarioError
 from emu.experiment.assigned_rates import UNSHAPED, AssignedRates
 from emu.experiment.shared_nics import SharedNics, changed_nics
 from emu.launch import ExternalLauncher
-from emu.machines import BURST, SMALLEST_BURST, Lab, LabMachine, Sharing
+from emu.machines import BURST, SMALLEST_SEGMENT, Lab, LabMachine, Sharing
 from emu.problem import Cluster, Problem
 
 if TYPE_CHECKING:
@@ -75,11 +75,12 @@ def burst_of(scenario: Scenario) -> tuple[float, float]:
     """Return what two NICs on the way let go at once: wall seconds, or real bytes.
 
     Each lets its burst go and, as its bucket is not empty by then, one more segment,
-    which is as large. At 625 kB/s a flow of 38 kB came 10.3 kB ahead of the rate.
+    which is as large or a packet. At 625 kB/s and with bursts and segments of two
+    packets a flow of 38 kB came 10.3 kB ahead of the rate.
     """
     if scenario.emulation.network != "kernel":
         return 0.0, 0.0
-    return 4 * BURST, 4 * SMALLEST_BURST
+    return 4 * BURST, 4 * SMALLEST_SEGMENT
 
 
 class LabLauncher(ExternalLauncher):

@@ -11,7 +11,7 @@ from emu.machines.machine import LabMachine, Program
 from emu.machines.needs import missing_needs
 from emu.machines.nic import (
     BURST,
-    SMALLEST_BURST,
+    SMALLEST_SEGMENT,
     NicPlan,
     Sharing,
     leaf_of,
@@ -22,7 +22,7 @@ from emu.machines.paces import Paces
 
 __all__ = [
     "BURST",
-    "SMALLEST_BURST",
+    "SMALLEST_SEGMENT",
     "Lab",
     "LabMachine",
     "NicPlan",

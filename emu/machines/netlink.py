@@ -76,14 +76,14 @@ def veth(name: str, peer: str, process: int, mtu: int) -> tuple[int, int, bytes]
 
 
 def change_link(
-    name: str, *, master: str | None = None, segment: int | None = None
+    name: str, *, master: str | None = None, plan: NicPlan | None = None
 ) -> tuple[int, int, bytes]:
     """Return the message that takes a device up, into a bridge, with short segments."""
     body = _link(socket.if_nametoindex(name), up=True)
     if master is not None:
         body += number(10, socket.if_nametoindex(master))
-    if segment is not None:
-        body += number(41, segment)
+    if plan is not None:
+        body += number(41, plan.segment) + number(40, plan.packets)
     return _NEW_LINK, 0, body
 
 
@@ -143,7 +143,7 @@ def shape(name: str, plan: NicPlan) -> list[tuple[int, int, bytes]]:
     share = _bucket(plan, max(1, rate // (plan.leaves + 1)), rate)
     queue = _what("bfifo", struct.pack("=I", plan.queue))
     messages = [
-        change_link(name, segment=plan.segment),
+        change_link(name, plan=plan),
         (
             _NEW_QDISC,
             _CREATE | _EXCLUSIVE,

@@ -19,9 +19,10 @@ HEADERS = 52
 #: Seconds of the rate that may go at once. The usual 64 kB are 50 ms of a 10 Mbit/s
 #: NIC, and every flow after a pause gets them as a gift. With 0.5 ms single flows of 50
 #: Mbit/s to 1 Gbit/s end 0.3 to 0.7 ms before bytes / rate, with 2 ms 2 ms before.
+#: Slow NICs had two packets instead: at 5 Mbit/s flows ended 8 ms before, now 1.7 ms.
 BURST = 0.5e-3
-#: Least burst, bytes: two packets of the usual MTU.
-SMALLEST_BURST = 2 * 1514
+#: Least segment, bytes: a packet of the usual MTU.
+SMALLEST_SEGMENT = 1514
 #: Largest segment that the kernel hands a device, bytes.
 SEGMENT = 65536
 #: Leaf classes that connections are spread over; a power of two. With 64, two of six
@@ -84,6 +85,8 @@ class NicPlan:
     burst, queue, quantum, segment
         Bytes: what may go at once, what one queue holds, what a leaf sends in its turn,
         the largest segment of the device.
+    packets
+        Of the largest segment: TCP makes it of two, however short it is to be.
     leaves
         Number of leaves that `classifier` names; 0 for one queue.
     numbered
@@ -102,6 +105,7 @@ class NicPlan:
     queue: int
     quantum: int
     segment: int
+    packets: int
     leaves: int
     numbered: tuple[int, ...] | None = None
     wire: float = 1.0
@@ -156,15 +160,16 @@ def plan_nic(
     held = rate * (QUEUE if queue is None else queue)
     if queue is None and sharing is Sharing.FAIR:
         held = max(held, min(START, rate * LONGEST_QUEUE))
-    segment = int(min(SEGMENT, max(2 * frame, rate * gift)))
-    queued = int(max(2 * segment, held))
+    segment = int(min(SEGMENT, max(frame, rate * gift)))
+    queued = int(max(4 * frame, 2 * segment, held))
     readers = connections and sharing is Sharing.FAIR
     return NicPlan(
         rate=round(rate),
-        burst=int(max(segment, rate * gift)),
+        burst=int(rate * gift),
         queue=queued,
         quantum=segment + mtu,
         segment=segment,
+        packets=segment // frame,
         leaves=0 if sharing is Sharing.TCP else leaves,
         numbered=tuple(own) if connections else None,
         wire=wire,

@@ -115,8 +115,11 @@ def test_payload_is_what_the_scenario_says(payload: float, mtu: int) -> None:
     # A full packet carries mtu - 52 bytes of payload and takes mtu + 14 on the wire.
     carried = plan.rate / (mtu + 14) * (mtu - 52)
     assert carried == pytest.approx(payload, rel=1e-4)
-    assert 2 * (mtu + 14) <= plan.burst <= max(65536, plan.rate * 0.5e-3)
-    assert plan.queue >= 2 * plan.segment
+    # What goes at once, after a pause: the burst, and a segment as it is not empty yet.
+    assert plan.burst <= plan.rate * 0.5e-3
+    assert mtu + 14 <= plan.segment <= max(mtu + 14, min(65536, plan.rate * 0.5e-3))
+    assert plan.packets == plan.segment // (mtu + 14)
+    assert plan.queue >= max(4 * (mtu + 14), 2 * plan.segment)
 
 
 def test_a_slow_nic_holds_what_tcp_begins_with() -> None:
