@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +60,7 @@ class _Job:
     def __init__(self, found: FittedIterations, traffic: Traffic) -> None:
         self._found, self._traffic = found, traffic
         self._seated: set[int] = set()
-        self._servers: dict[int, set[str]] = defaultdict(set)
+        self._servers: set[str] = set()
         self.tasks: list[dict[str, Any]] = []
         self.flows: list[dict[str, Any]] = []
         self.where: dict[str, str] = {}
@@ -70,7 +69,10 @@ class _Job:
         self._answers()
 
     def machines(self) -> list[dict[str, Any]]:
-        """Return the machines, with the NICs of the lab."""
+        """Return the machines, with the NICs of the lab.
+
+        A server has its one slot on all of them, so that it keeps it when it is moved.
+        """
         nics = self._traffic.nics
         return [
             {
@@ -80,7 +82,7 @@ class _Job:
                     "in": f"{nics[1, number]:.10g} B/s",
                 },
                 SEAT: 1,
-                "slots": dict.fromkeys(sorted(self._servers[number]), 1),
+                "slots": dict.fromkeys(sorted(self._servers), 1),
             }
             for number, name in enumerate(self._traffic.machines)
         ]
@@ -144,7 +146,7 @@ class _Job:
             self._task(name, server, times)
             if np.mean(self._found.answers[key] > 0) >= OFTEN:
                 self.tasks[-1]["slot"] = answering
-                self._servers[server[0]].add(answering)
+                self._servers.add(answering)
             after = f"{turn + 1}" if turn < last[client] else "sum"
             self._flow(f"{asking}.{turn}", name, self._found.requests[key])
             self._flow(name, f"{asking}.{after}", self._found.answers[key])

@@ -135,6 +135,23 @@ def test_the_fitted_job_takes_as_long_there_and_on_other_nics() -> None:
         assert again == pytest.approx(last - first, rel=0.01)
 
 
+def test_servers_keep_their_slot_where_they_are_moved() -> None:
+    """Tasks on each other's machines take as long as exchanged NICs."""
+    traffic = traffic_of(KNOWN)
+    document = fitted_scenario("fitted", fit_iterations(traffic), traffic)
+    for task in document["job"]["tasks"]:
+        if "slot" in task:
+            task["time"] = "20 ms"
+    turned = {"m0": "m1", "m1": "m2", "m2": "m0"}
+    where = document["placement"]["tasks"].items()
+    moved = {task: turned[machine] for task, machine in where}
+    elsewhere = document | {"placement": {"policy": "explicit", "tasks": moved}}
+
+    there = simulated(elsewhere, m0="3 Mbit/s").makespan
+
+    assert there == pytest.approx(simulated(document, m2="3 Mbit/s").makespan)
+
+
 def sums_alone(document: dict[str, Any]) -> dict[str, Any]:
     """Return the scenario without the servers."""
     job = document["job"]
@@ -259,6 +276,20 @@ def test_the_last_packets_of_a_sum_may_come_late() -> None:
 
     assert (found.first, found.count) == (on_time.first, on_time.count)
     assert found.volume == pytest.approx(on_time.volume, rel=1e-3)
+
+
+def test_what_is_sent_again_is_no_further_sum() -> None:
+    traffic = traffic_of(KNOWN)
+    once = fit_iterations(traffic)
+    rows = traffic.packets.copy()
+    trainers = rows["source_port"] // 10 == 111
+    hop = np.flatnonzero(trainers & (rows["source"] == 2))
+    rows["bytes"][hop] = rows["bytes"][hop] * np.resize([1.0, 1.19, 1.12], len(hop))
+
+    found = fit_iterations(replace(traffic, packets=rows))
+
+    assert (found.first, found.count) == (once.first, once.count)
+    assert found.volume == pytest.approx(once.volume, rel=0.01)
 
 
 def without(traffic: Traffic, which: Any) -> Traffic:
