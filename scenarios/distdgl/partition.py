@@ -4,7 +4,7 @@ GRAPH is one that emu knows: ``products-like`` is synthetic and needs no data,
 ``amazon_computers`` is looked for where EMU_DATA says.
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 import dgl
@@ -13,8 +13,6 @@ import torch
 
 from emu.graph_data import open_dataset
 
-#: Partitions, one for every machine of lab.yaml.
-PARTS = 4
 #: Of products-like: 24,490 vertices.
 SCALE = 0.01
 #: Columns of the features, so that sending is most of an iteration at 100 Mbit/s.
@@ -39,20 +37,24 @@ def load(name: str) -> dgl.DGLGraph:
 
 def main() -> None:
     """Partition by METIS, training vertices balanced."""
-    name, directory = sys.argv[1:]
-    graph = load(name)
-    Path(directory).mkdir(parents=True, exist_ok=True)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("graph")
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--parts", type=int, default=4, help="one for every machine")
+    given = parser.parse_args()
+    graph = load(given.graph)
+    given.directory.mkdir(parents=True, exist_ok=True)
     dgl.distributed.partition_graph(
         graph,
         "graph",
-        PARTS,
-        directory,
+        given.parts,
+        str(given.directory),
         part_method="metis",
         balance_ntypes=graph.ndata["train_mask"],
         balance_edges=True,
         num_hops=1,
     )
-    print(f"{name}: {graph.num_nodes():,} vertices, {graph.num_edges():,} edges")
+    print(f"{given.graph}: {graph.num_nodes():,} vertices, {graph.num_edges():,} edges")
 
 
 if __name__ == "__main__":

@@ -1,139 +1,207 @@
 """Epochs of dgl.distributed on four machines: measured at one setting, predicted.
 
-    python scenarios/distdgl/predict.py [--graph NAME] [--sharing fair|tcp] [NICS ...]
+    python scenarios/distdgl/predict.py [--sharing tcp] [--repeats 5] [NICS ...]
+    python scenarios/distdgl/predict.py --repeats 5 @scenarios/distdgl/eight_nics.txt
 
-NICS are Mbit/s of the four machines: ``100,100,20,20``. The first setting is fitted;
-the others are predicted from the fit, into predictions.json, before they are measured.
-What is there already is kept, so that it can be stopped and started again. An epoch is
-what the trainers print: the slowest one's, mean of all epochs but the first.
+NICS are Mbit/s of the four machines: ``100,100,20,20``; a file has one setting a line.
+The first setting is fitted. The others are predicted from the fit, into a file with the
+time, before they are measured. ``--profile fair --sharing tcp`` measures under tcp what
+was predicted from the fit of a run under fair. What is there already is kept, so that
+it can be stopped and started again. An epoch is what the trainers print: the slowest
+one's, mean of all epochs but the first.
 """
 
 import argparse
 import json
-import os
-import re
-import subprocess
-import sys
-from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 
+import labs
 import numpy as np
+from labs import Trained
 
 import emu
 from emu.experiment.fit_run import fit_run
 
-HERE = Path(__file__).resolve().parent
 NICS = ["100,100,100,100", "50,50,50,50", "100,100,40,40", "200,50,200,50"]
-EPOCH = re.compile(r"epoch (\d+) ([\d.]+) s batches (\d+)")
 
 
 def options() -> argparse.Namespace:
     """Return the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = labs.options(__doc__)
     parser.add_argument("nics", nargs="*", default=NICS)
-    parser.add_argument("--graph", default="products-like")
     parser.add_argument("--sharing", default="fair", choices=["fair", "tcp"])
-    parser.add_argument("--repeats", type=int, default=1, help="of what is measured")
-    return parser.parse_args()
+    parser.add_argument(
+        "--profile", choices=["fair", "tcp"], help="sharing in the run that is fitted"
+    )
+    given = common(parser)
+    given.profile = given.profile or given.sharing
+    return given
 
 
-def run(nics: str, sharing: str, folder: Path) -> Path:
-    """Train on machines with these NICs, unless that was done; return the run."""
-    done = folder / "done"
-    if not done.exists():
-        machines = ", ".join(
-            f"{{name: m{number}, nic: {nic} Mbit/s}}"
-            for number, nic in enumerate(nics.split(","))
-        )
-        settings = (f"cluster.machines=[{machines}]", f"lab.sharing={sharing}")
-        command = [sys.executable, "-m", "emu", "lab", str(HERE / "lab.yaml")]
-        for setting in settings:
-            command += ["--set", setting]
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        told = subprocess.run(
-            [*command, "--runs", str(folder)],
-            env=os.environ | {"PATH": path},  # whose python the lab's programs take
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        if told.returncode:
-            raise SystemExit(told.stdout + told.stderr)
-        done.write_text(str(max(folder.glob("lab-lab-*"))))
-    return Path(done.read_text())
+def common(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Return the command line, with what train.py gets and where runs are kept."""
+    given = parser.parse_args()
+    given.arguments = labs.arguments_of(given)
+    given.home = labs.HOME / f"{given.graph} {given.arguments}".replace(
+        " --", "-"
+    ).replace(" ", "-")
+    return given
 
 
-def epochs(lab: Path) -> tuple[float, int]:
-    """Return seconds of an epoch, mean of all but the first, and its batches."""
-    slowest: dict[int, float] = defaultdict(float)
-    batches = 0
-    for log in lab.glob("trainer-*.log"):
-        for number, seconds, count in EPOCH.findall(log.read_text()):
-            slowest[int(number)] = max(slowest[int(number)], float(seconds))
-            batches = int(count)
-    return float(np.mean([slowest[number] for number in sorted(slowest)[1:]])), batches
+def train(given: argparse.Namespace, nics: str, sharing: str, repeat: int) -> Trained:
+    """Train at a setting, unless that was done."""
+    machines = [(f"m{number}", nic) for number, nic in enumerate(nics.split(","))]
+    return labs.trained(
+        machines,
+        labs.partitioned(given.graph),
+        given.home / sharing / f"{nics}-{repeat}",
+        sharing=sharing,
+        arguments=given.arguments,
+    )
 
 
-def frozen(given: argparse.Namespace, home: Path) -> dict[str, float]:
-    """Return the predicted epochs, fitted to the first setting; write those not yet."""
-    file = home / "predictions.json"
-    told = json.loads(file.read_text()) if file.exists() else {}
-    lab = run(given.nics[0], given.sharing, home / f"{given.nics[0]}-0")
-    _, batches = epochs(lab)
-    fitted = home / "fitted.yaml"
-    if not fitted.exists():
-        fit = fit_run(lab, skip=batches)
-        fitted.write_text(fit.text(fitted.name))
+def kept(given: argparse.Namespace, nics: str, sharing: str) -> list[Trained]:
+    """Return the repeats of a setting that were measured."""
+    done = (given.home / sharing).glob(f"{nics}-*/done.json")
+    return [train(given, nics, sharing, repeat) for repeat in range(len([*done]))]
+
+
+def fitted(given: argparse.Namespace, nics: str) -> tuple[Trained, Path]:
+    """Return a run at a setting, and the file of its fit."""
+    lab = train(given, nics, given.profile, 0)
+    file = given.home / given.profile / f"fitted-{nics}.json"
+    if not file.exists():
+        fit = fit_run(lab.path, skip=lab.batches[0])
+        file.write_text(fit.text(file.name))
         print(
             f"fitted to {fit.iterations} iterations: simulated {fit.error:+.2%}, "
             f"held out {fit.held_out_error:+.2%}"
         )
+    return lab, file
+
+
+def frozen(given: argparse.Namespace) -> dict[str, tuple[float, str]]:
+    """Return the predicted epochs and when they were; write those not yet."""
+    lab, fit = fitted(given, given.nics[0])
+    file = fit.with_name(f"predictions-from-{given.nics[0]}.json")
+    told = json.loads(file.read_text()) if file.exists() else {}
     for nics in given.nics:
         if nics not in told:
-            machines = enumerate(nics.split(","))
-            scenario = emu.load(
-                fitted,
-                {
-                    f"cluster.machines[{at}].nic": f"{nic} Mbit/s"
-                    for at, nic in machines
-                },
-            )
-            seconds = emu.simulate(scenario).makespan
-            told[nics] = seconds / scenario.job.iterations * batches
+            changes = {
+                f"cluster.machines[{at}].nic": f"{nic} Mbit/s"
+                for at, nic in enumerate(nics.split(","))
+            }
+            found = emu.simulate(emu.load(fit, changes))
+            seconds = found.makespan / found.problem.job.iterations * lab.batches[1]
+            told[nics] = {"seconds": seconds, "at": labs.now()}
     file.write_text(json.dumps(told, indent=1) + "\n")
-    return told
+    return {nics: (one["seconds"], one["at"]) for nics, one in told.items()}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A setting: its repeats, and what had been predicted.
+
+    Parameters
+    ----------
+    kind
+        ``fitted``; ``frozen``, when predicted before the first repeat began; ``late``.
+    """
+
+    nics: str
+    kind: str
+    runs: list[Trained]
+    predicted: float
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, minus 1."""
+        return self.predicted / labs.median(self.runs) - 1
+
+    def to_json(self) -> dict[str, object]:
+        """Return all figures."""
+        return {
+            "nics": self.nics,
+            "kind": self.kind,
+            "predicted": self.predicted,
+            "error": self.error,
+            "runs": [run.to_json() for run in self.runs],
+        }
+
+
+def measured(
+    given: argparse.Namespace, predicted: dict[str, tuple[float, str]]
+) -> list[Row]:
+    """Measure what was not; return a row for every setting."""
+    runs: dict[str, list[Trained]] = {nics: [] for nics in given.nics}
+    # Repeats of one setting are not side by side: this computer may change meanwhile.
+    for repeat in range(given.repeats):
+        for nics in given.nics:
+            run = train(given, nics, given.sharing, repeat)
+            print(f"{nics} {repeat}: {run.seconds:.3f} s, {labs.verdict([run])}")
+            runs[nics].append(run)
+    rows = []
+    for number, nics in enumerate(given.nics):
+        seconds, at = predicted[nics]
+        kind = "frozen" if at < min(run.began for run in runs[nics]) else "late"
+        if number == 0 and given.profile == given.sharing:
+            kind = "fitted"
+        rows.append(Row(nics, kind, runs[nics], seconds))
+    return rows
+
+
+def show(rows: list[Row]) -> None:
+    """Print the table, and the errors of what was predicted."""
+    print("\n| NICs, Mbit/s | measured | range | predicted | error | labs |")
+    print("|---|---|---|---|---|---|")
+    for row in rows:
+        print(
+            f"| {row.nics} ({row.kind}) | {labs.median(row.runs):.3f} s "
+            f"| {labs.ends(row.runs)} | {row.predicted:.3f} s | {row.error:+.2%} "
+            f"| {labs.verdict(row.runs)} |"
+        )
+    errors = [abs(row.error) for row in rows if row.kind != "fitted"]
+    if errors:
+        print(f"\nmedian {np.median(errors):.2%}, worst {max(errors):.2%}")
+    apart = [labs.apart(row.runs) for row in rows]
+    print(f"repeats apart by {np.median(apart):.2%} (median), {max(apart):.2%} (worst)")
+
+
+def causes(given: argparse.Namespace, rows: list[Row]) -> None:
+    """Print what errors under tcp are made of, where fair was measured as well.
+
+    The fit of a run has its own gaps, so what its simulation is off by is what TCP made
+    of its messages.
+    """
+    print("\n| NICs | error | error under fair | tcp over fair | own fit | TCP |")
+    print("|---|---|---|---|---|---|")
+    for row in rows:
+        fair = kept(given, row.nics, "fair")
+        if not fair:
+            continue
+        own = [fit_run(run.path, skip=run.batches[0]).error for run in row.runs]
+        counts = ", ".join(
+            f"{np.median([run.tcp[name] for run in row.runs]):.0f} {name}"
+            for name in ("retransmitted", "timeouts")
+        )
+        print(
+            f"| {row.nics} | {row.error:+.2%} "
+            f"| {row.predicted / labs.median(fair) - 1:+.2%} "
+            f"| {labs.median(row.runs) / labs.median(fair) - 1:+.2%} "
+            f"| {np.median(own):+.2%} | {counts} |"
+        )
 
 
 def main() -> None:
     """Partition, measure, fit, predict, measure; print the table."""
     given = options()
-    home = Path("runs/distdgl")
-    if not (home / "graph/graph.json").exists():
-        command = [sys.executable, str(HERE / "partition.py"), given.graph]
-        subprocess.run([*command, str(home / "graph")], check=True)
-    home /= given.sharing
-    home.mkdir(exist_ok=True)
-    predicted = frozen(given, home)
-    print(f"\n{'NICs, Mbit/s':20} {'measured':>10} {'predicted':>10} {'error':>8}")
-    errors = []
-    for nics in given.nics:
-        labs = [
-            run(nics, given.sharing, home / f"{nics}-{repeat}")
-            for repeat in range(given.repeats)
-        ]
-        took = [epochs(lab)[0] for lab in labs]
-        measured = float(np.median(took))
-        error = predicted[nics] / measured - 1
-        said = "fitted"
-        if nics != given.nics[0]:
-            said = ""
-            errors.append(abs(error))
-        figures = f"{measured:8.3f} s {predicted[nics]:8.3f} s {error:+8.2%}"
-        if given.repeats > 1:
-            said += f" {min(took):.3f} to {max(took):.3f}"
-        print(f"{nics:20} {figures}  {said}", flush=True)
-    if errors:
-        print(f"median {np.median(errors):.2%}, worst {max(errors):.2%}")
+    rows = measured(given, frozen(given))
+    results = given.home / given.sharing / f"results-from-{given.profile}.json"
+    results.write_text(json.dumps([row.to_json() for row in rows], indent=1) + "\n")
+    show(rows)
+    if given.sharing == "tcp":
+        causes(given, rows)
 
 
 if __name__ == "__main__":

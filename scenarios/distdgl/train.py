@@ -37,6 +37,7 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batches", type=int, default=20, help="per epoch, at most")
+    parser.add_argument("--first", type=int, help="batches of the first epoch")
     parser.add_argument("--batch-size", type=int, default=100)
     parser.add_argument("--fanouts", type=int, nargs="+", default=[5, 10])
     parser.add_argument("--hidden", type=int, default=64)
@@ -72,6 +73,7 @@ def train(given: argparse.Namespace, graph: dgl.distributed.DistGraph) -> nn.Mod
         drop_last=True,
     )
     for epoch in range(given.epochs):
+        most = given.batches if epoch or given.first is None else given.first
         distributed.barrier()
         began, losses = time.monotonic(), []
         for number, (inputs, outputs, blocks) in enumerate(loader, 1):
@@ -81,7 +83,7 @@ def train(given: argparse.Namespace, graph: dgl.distributed.DistGraph) -> nn.Mod
             loss.backward()
             optimiser.step()
             losses.append(loss.item())
-            if number == given.batches:
+            if number == most:
                 break
         seconds = time.monotonic() - began
         print(

@@ -1,0 +1,181 @@
+"""Labs that train with dgl.distributed: run once, kept, and read."""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+HOME = Path("runs/distdgl")
+EPOCH = re.compile(r"epoch (\d+) ([\d.]+) s batches (\d+)")
+#: Place in the list of programs of lab.yaml.
+PROGRAMS = 2
+
+
+def now() -> str:
+    """Return the time, such that times sort as text."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def options(
+    description: str | None, *, graph: str = "products-like"
+) -> argparse.ArgumentParser:
+    """Return the options that all commands have."""
+    parser = argparse.ArgumentParser(
+        description=description,
+        fromfile_prefix_chars="@",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--graph", default=graph)
+    parser.add_argument("--repeats", type=int, default=1, help="of what is measured")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--batches", type=int, default=20, help="per epoch")
+    parser.add_argument("--first", type=int, help="batches of the first epoch")
+    return parser
+
+
+def arguments_of(given: argparse.Namespace) -> str:
+    """Return what train.py gets of the options."""
+    text = f"--epochs {given.epochs} --batches {given.batches}"
+    return text if given.first is None else f"{text} --first {given.first}"
+
+
+def partitioned(graph: str, parts: int = 4) -> Path:
+    """Return the folder of a graph's partitions; they are made if need be."""
+    folder = HOME / f"{graph}-{parts}"
+    if not (folder / "graph.json").exists():
+        command = [sys.executable, str(HERE / "partition.py"), graph, str(folder)]
+        subprocess.run([*command, "--parts", str(parts)], check=True)
+    return folder
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run of a lab in which the trainers ended well.
+
+    Parameters
+    ----------
+    began
+        When it was started, as `now` tells it.
+    """
+
+    path: Path
+    began: str
+
+    @property
+    def epochs(self) -> list[float]:
+        """Seconds of every epoch: the slowest trainer's."""
+        slowest: dict[int, float] = defaultdict(float)
+        for log in self.path.glob("trainer-*.log"):
+            for number, seconds, _ in EPOCH.findall(log.read_text()):
+                slowest[int(number)] = max(slowest[int(number)], float(seconds))
+        return [slowest[number] for number in sorted(slowest)]
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of an epoch: mean of all but the first."""
+        return float(np.mean(self.epochs[1:]))
+
+    @property
+    def batches(self) -> tuple[int, int]:
+        """Batches of the first epoch, which a fit leaves out, and of every other."""
+        log = next(self.path.glob("trainer-*.log"))
+        counts = [int(count) for _, _, count in EPOCH.findall(log.read_text())]
+        return counts[0], counts[-1]
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What ``lab.json`` says."""
+        found: dict[str, Any] = json.loads((self.path / "lab.json").read_text())
+        return found
+
+    @property
+    def tcp(self) -> dict[str, int]:
+        """What TCP counted on all machines: ``retransmitted``, ``timeouts``."""
+        each = self.told["tcp"].values()
+        names = ("retransmitted", "timeouts")
+        return {name: sum(counts[name] for counts in each) for name in names}
+
+    def to_json(self) -> dict[str, object]:
+        """Return what a table is made of."""
+        told = self.told
+        return {
+            "run": str(self.path),
+            "began": self.began,
+            "epochs": self.epochs,
+            "trust": told["trust"],
+            "waited_share": told["waited_share"],
+            **self.tcp,
+        }
+
+
+def trained(
+    machines: Sequence[tuple[str, str]],
+    graph: Path,
+    folder: Path,
+    *,
+    sharing: str,
+    arguments: str,
+) -> Trained:
+    """Train on machines with these names and NICs in Mbit/s, unless that was done."""
+    done = folder / "done.json"
+    if not done.exists():
+        began = now()
+        rows = ", ".join(f"{{name: {one}, nic: {nic} Mbit/s}}" for one, nic in machines)
+        settings = [f"cluster.machines=[{rows}]", f"lab.sharing={sharing}"]
+        for number in range(PROGRAMS):
+            program = f"lab.programs[{number}]"
+            settings += [
+                f"{program}.run='python {HERE / 'train.py'} {arguments}'",
+                f"{program}.env.DGL_CONF_PATH='{graph / 'graph.json'}'",
+            ]
+        command = [sys.executable, "-m", "emu", "lab", str(HERE / "lab.yaml")]
+        for setting in settings:
+            command += ["--set", setting]
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        said = subprocess.run(
+            [*command, "--runs", str(folder)],
+            env=os.environ | {"PATH": path},  # whose python the lab's programs take
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        if said.returncode:
+            raise SystemExit(said.stdout + said.stderr)
+        run = max(folder.glob("lab-lab-*"))
+        done.write_text(json.dumps({"run": str(run), "began": began}))
+    told = json.loads(done.read_text())
+    return Trained(Path(told["run"]), told["began"])
+
+
+def verdict(runs: Sequence[Trained]) -> str:
+    """Return how many labs were trusted, and how long programs waited for a core."""
+    trusted = sum(run.told["trust"] == "trusted" for run in runs)
+    waited = max(run.told["waited_share"] for run in runs)
+    return f"{trusted} of {len(runs)} trusted, waited up to {waited:.0%}"
+
+
+def median(runs: Sequence[Trained]) -> float:
+    """Return the median epoch of repeats, in seconds."""
+    return float(np.median([run.seconds for run in runs]))
+
+
+def ends(runs: Sequence[Trained]) -> str:
+    """Return the least and the most."""
+    took = [run.seconds for run in runs]
+    return f"{min(took):.3f} to {max(took):.3f}"
+
+
+def apart(runs: Sequence[Trained]) -> float:
+    """Return how far the least and the most are apart, over the median."""
+    return float(np.ptp([run.seconds for run in runs])) / median(runs)
