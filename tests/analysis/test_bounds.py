@@ -63,6 +63,24 @@ def test_two_flows_through_one_port_in_context() -> None:
     assert found.combined == 2 + 10 + 3  # u, both flows, the shorter of v and w
 
 
+def test_flows_of_an_edge_follow_one_another_in_context() -> None:
+    """The third flow of a->b begins at 11 s, as that of c->b does: 5.5 s over b in."""
+    cluster = Cluster(
+        (Machine("a", 1.0, 1.0), Machine("b", 10.0, 10.0), Machine("c", 99.0, 99.0))
+    )
+    tasks = (Task("a", "t"), Task("b", "t"), Task("c", "t", iterations=1))
+    job = Job(tasks, (Edge(0, 1), Edge(2, 1, lag=2)), 3)
+    realization = Realization(
+        np.array([[1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [11.0, 0.0, 0.0]]),
+        np.array([[5.0, 5.0, 5.0], [50.0, 0.0, 0.0]]),
+    )
+
+    found = bounds(Problem(cluster, job, Placement((0, 1, 2))), realization)
+
+    assert found.combined == pytest.approx(11 + 5.5 + 1)
+    assert found.binding == "b in"
+
+
 def test_without_flows_the_critical_path_is_the_makespan() -> None:
     problem, realization = two_machine_example(3)
     alone = Problem(problem.cluster, problem.job, Placement((0,) * 6))

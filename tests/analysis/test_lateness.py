@@ -90,6 +90,16 @@ def test_without_rates_there_is_no_fluid() -> None:
         fluid_ends(simulate(*two_machine_example(1)))
 
 
+def test_a_fluid_ends_with_its_last_byte_whatever_rates_follow() -> None:
+    schedule = _simulated(1)
+    flow = np.array([1, 1, 1]), np.array([0, 0, 0])
+    rates = RateHistory(np.array([1.0, 6.0, 7.0]), *flow, np.array([10.0, 5.0, 0.0]))
+
+    ends = fluid_ends(dataclasses.replace(schedule, rates=rates))
+
+    assert ends[1, 0] == 5.0  # 40 bytes
+
+
 def test_what_no_rate_ever_carried_has_no_end() -> None:
     schedule = _simulated(1)
     nothing = np.empty(0, dtype=np.int64)

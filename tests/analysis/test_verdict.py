@@ -232,3 +232,12 @@ def test_figures_of_processes_become_those_of_the_run() -> None:
     assert figures.cpu_wait == pytest.approx(0.1)
     assert figures.loop_lag_max == 0.7
     assert figures.late_sends == 6
+
+
+@pytest.mark.parametrize("behind", [0.1, 0.4])
+def test_what_is_late_one_after_the_other_adds_up(behind: float) -> None:
+    figures = HostFigures(
+        max_stale=1.0, pacer_lag_max=0.2, max_behind=behind, loop_lag_max=0.01
+    )
+
+    assert figures.stall == pytest.approx(1.01 + max(behind, 0.2))
