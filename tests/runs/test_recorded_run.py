@@ -50,6 +50,7 @@ def test_frames(run: Path) -> None:
     assert last == read.best.makespan
     sent = flows[(flows.run == "emulated") & (flows.from_kind == "sampler")]
     assert set(sent.source + sent.destination) == {"s1w0"}
+    assert set(sent.from_machine + sent.to_machine) == {"m1m0"}
     assert sent.bytes.sum() == 180.0
     assert set(ports.port) == {"m0 out", "m0 in", "m1 out", "m1 in"}
     assert (ports.rate <= ports.capacity * (1 + 1e-9)).all()
@@ -162,9 +163,19 @@ def test_realization_of_another_job_is_refused(tmp_path: Path) -> None:
     assert read.realization.times.shape == (6, 3), "from the schedule"
 
 
-def test_rates_of_unknown_flows_are_refused(tmp_path: Path) -> None:
+def test_figures_of_the_training_that_are_missing_are_named(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    (run / "training.csv").unlink()
+
+    assert emu.load_run(run).missing == ("training.csv is missing",)
+
+
+@pytest.mark.parametrize(("edge", "iteration"), [(99, 0), (-1, 0), (0, 99), (0, -1)])
+def test_rates_of_unknown_flows_are_refused(
+    tmp_path: Path, edge: int, iteration: int
+) -> None:
     path = write_run(tmp_path / "run") / "rates.npz"
-    np.savez(path, time=[0.0], edge=[99], iteration=[0], rate=[1.0])
+    np.savez(path, time=[0.0], edge=[edge], iteration=[iteration], rate=[1.0])
 
     assert emu.load_run(tmp_path / "run").missing == (
         "rates.npz names flows that the job does not have",
