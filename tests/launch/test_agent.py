@@ -63,6 +63,9 @@ def test_agent_introduces_its_host_and_leaves_when_stopped() -> None:
 
     assert [hello.host["pid"] for hello in heard] == [os.getpid()]
     assert heard[0].host["cpus"] >= 1
+    assert heard[0].host["memory"] > 1 << 20
+    assert heard[0].host["loopback"] > 1 << 20  # bytes per second, measured
+    assert heard[0].host["nic"].startswith("lo")  # the coordinator is on this host
     assert said[0].startswith("joined the run at 127.0.0.1:")
     assert said[1:] == ["the run ended: that was all"]
 
