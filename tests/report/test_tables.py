@@ -87,7 +87,10 @@ def test_comparison_is_against_the_first_row() -> None:
         Candidate("etp", "oes", {0: 9.0}, 0.25),
     ]
 
-    _, _, first, second = _shown(comparison_table(rows))
+    table = comparison_table(rows)
+
+    assert [row.style for row in table.rows] == ["", "bold"]  # the shortest
+    _, _, first, second = _shown(table)
     assert first.split() == ["ifs", "oes", "10", "s", "0", "%", "50%", "0"]
     assert second.split() == ["etp", "oes", "9", "s", "-10", "%", "25%", "0"]
 

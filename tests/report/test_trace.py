@@ -121,6 +121,12 @@ def test_lanes_are_as_few_as_overlap() -> None:
     assert lane.max() + 1 == most
 
 
+def test_bars_that_meet_share_a_lane() -> None:
+    lane, count = pack_lanes(np.array([0.0, 1.0, 1.0]), np.array([1.0, 2.0, 3.0]))
+
+    assert (lane.tolist(), count) == ([0, 0, 1], 2)
+
+
 def test_a_trace_processor_reads_it(run: Path, tmp_path: Path) -> None:
     """Perfetto's own reader, where its package and its binary are to be had."""
     perfetto = pytest.importorskip(
