@@ -53,6 +53,23 @@ def test_bars_are_the_schedule(run: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(bars[:, 1], emulated.task_end[4])
 
 
+def test_a_flow_leaves_through_one_nic_and_comes_in_through_another(
+    run: Path, tmp_path: Path
+) -> None:
+    trace = trace_reader.read(write_trace(run, tmp_path / "trace.json"))
+    places = {
+        (trace.processes[track[0]], trace.threads[track].rpartition(" ")[0])
+        for track, bars in trace.slices.items()
+        if any(name == "s1->w0 0" for _, _, name, _ in bars)
+    }
+
+    assert places == {
+        (f"{kind}: {machine}", f"NIC {direction}")
+        for kind in ("emulated", "simulated")
+        for machine, direction in (("m1", "out"), ("m0", "in"))
+    }
+
+
 def test_arrows_are_the_dependencies(run: Path, tmp_path: Path) -> None:
     trace = trace_reader.read(write_trace(run, tmp_path / "trace.json"))
     arrows = Counter(trace.arrows)
