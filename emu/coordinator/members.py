@@ -25,23 +25,16 @@ def agent_name(host_name: str) -> str:
 
 @dataclass
 class HostClock:
-    """How the coordinator's clock goes by that of a host that reads another.
-
-    Parameters
-    ----------
-    readings
-        Lines that its agent has told; 0 where both read one clock.
-    offset, drift, last_uncertainty
-        Of the newest line.
-    uncertainty
-        Wall seconds by which the offset may have been off during the run, at most.
-    """
+    """How the coordinator's clock goes by that of a host that reads another."""
 
     readings: int = 0
+    """Lines that its agent has told; 0 where both read one clock."""
     offset: float = 0.0
     drift: float = 0.0
     last_uncertainty: float = 0.0
+    """Of the newest line."""
     uncertainty: float = 0.0
+    """Wall seconds by which the offset may have been off during the run, at most."""
 
     def begin(self) -> None:
         """Count what is uncertain from now on: the clock was watched before."""

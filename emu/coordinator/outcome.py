@@ -22,55 +22,39 @@ Arrays: TypeAlias = "dict[str, NDArray[Any]]"
 
 @dataclass(frozen=True, eq=False)
 class EmulatedRun:
-    """What an emulated run leaves.
-
-    Parameters
-    ----------
-    schedule, realization
-        What happened, and the times and volumes to replay it in a simulation.
-    perturbed
-        Times and volumes with all that came late added to them: the simulation of
-        these is the run itself.
-    arrivals
-        Run time at which the last byte of (edge, iteration) came; NaN where none did.
-    reports
-        (run time, task name, iteration, figures) of every task that reported any.
-    results
-        Arrays that tasks handed over at the end, by task name.
-    statistics
-        Of every process, as it counted them.
-    sent, received
-        Rows of `emu.wire.frame_rows`: every frame, by its sender and by its receiver.
-    late
-        Run seconds by which (task, iteration) ended after its profiled time.
-    busy, cpu
-        Wall and CPU seconds of computation of (task, iteration).
-    hosts
-        What the agents said of their hosts.
-    startup
-        Wall seconds until every process was connected and ready, and their summed
-        proportional memory in bytes (local processes; 0 when unknown).
-    wall
-        Wall seconds from run time 0 until the last end was settled, up to 50 ms before
-        its time.
-    """
+    """What an emulated run leaves."""
 
     schedule: Schedule
     realization: Realization
+    """What happened, and the times and volumes to replay it in a simulation."""
     perturbed: Realization
+    """Times and volumes with all that came late added to them: the simulation of these
+    is the run itself."""
     arrivals: NDArray[np.float64]
+    """Run time at which the last byte of (edge, iteration) came; NaN where none did."""
     reports: list[tuple[float, str, int, dict[str, float]]]
+    """(run time, task name, iteration, figures) of every task that reported any."""
     results: dict[str, Arrays]
+    """Arrays that tasks handed over at the end, by task name."""
     statistics: dict[str, dict[str, Any]]
+    """Of every process, as it counted them."""
     sent: NDArray[np.void]
     received: NDArray[np.void]
+    """Rows of `emu.wire.frame_rows`: every frame, by its sender and by its receiver."""
     late: NDArray[np.float64]
+    """Run seconds by which (task, iteration) ended after its profiled time."""
     busy: NDArray[np.float64]
     cpu: NDArray[np.float64]
+    """Wall and CPU seconds of computation of (task, iteration)."""
     hosts: list[dict[str, Any]]
+    """What the agents said of their hosts."""
     tuning: dict[str, Any]
     startup: dict[str, float]
+    """Wall seconds until every process was connected and ready, and their summed
+    proportional memory in bytes (local processes; 0 when unknown)."""
     wall: float
+    """Wall seconds from run time 0 until the last end was settled, up to 50 ms before
+    its time."""
 
 
 @dataclass

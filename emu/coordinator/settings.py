@@ -41,50 +41,6 @@ class KernelNics(Protocol):
 class EmulationSettings:
     """How the emulated run relates to this host.
 
-    Parameters
-    ----------
-    time_scale
-        Wall seconds per emulated second.
-    byte_scale
-        Real bytes per emulated byte.
-    compute
-        ``timed``: a task holds its profiled time; ``real``: it computes, and holds the
-        CPU time of that over the speed of its machine; ``padded``: it computes, then
-        holds until its profiled time.
-    flow_ends
-        ``arrival``: a flow ends when its last byte is in the receiver's memory, and
-        senders do not lead their fluid; ``fluid``: with its fluid if its bytes have
-        come by then, and senders lead.
-    deadline
-        Wall seconds that anything may be overdue before the run is given up.
-    silence
-        Wall seconds that agent and coordinator may hear nothing of each other.
-    memory_limit
-        Real bytes of received payload that one process may hold at a time.
-    launcher
-        What starts the agents; None starts one on this host.
-    host_of
-        Host of an emulated machine by the names of both; the others go where payload
-        and processes are balanced.
-    tls
-        What is encrypted: ``control`` links, where the coordinator listens beyond
-        loopback, or ``all`` of them and data.
-    listen
-        Address on which agents and processes reach the coordinator.
-    port
-        Its port, 0 for any free one.
-    token
-        What agents from elsewhere must know; empty draws one.
-    allow
-        Programs, ``module:Class``, that the agent of this host may start beside the
-        product's own; agents elsewhere have a list of their own.
-    listening
-        Socket on which agents reach the coordinator, in another network maybe; None
-        opens one at ``listen`` and ``port``.
-    kernel_nics
-        What hears of the rates where NICs of the kernel limit what crosses, not
-        senders: every edge is sent from a port of its own then.
-
     Raises
     ------
     ValueError
@@ -92,21 +48,46 @@ class EmulationSettings:
     """
 
     time_scale: float = 1.0
+    """Wall seconds per emulated second."""
     byte_scale: float = 1.0
+    """Real bytes per emulated byte."""
     compute: ComputeMode = "timed"
+    """``timed``: a task holds its profiled time; ``real``: it computes, and holds the
+    CPU time of that over the speed of its machine; ``padded``: it computes, then holds
+    until its profiled time."""
     flow_ends: FlowEnds = "arrival"
+    """``arrival``: a flow ends when its last byte is in the receiver's memory, and
+    senders do not lead their fluid; ``fluid``: with its fluid if its bytes have come by
+    then, and senders lead."""
     deadline: float = 30.0
+    """Wall seconds that anything may be overdue before the run is given up."""
     silence: float = SILENCE
+    """Wall seconds that agent and coordinator may hear nothing of each other."""
     memory_limit: float = 4e9
+    """Real bytes of received payload that one process may hold at a time."""
     launcher: Launcher | None = None
+    """What starts the agents; None starts one on this host."""
     host_of: Mapping[str, str] = field(default_factory=dict)
+    """Host of an emulated machine by the names of both; the others go where payload and
+    processes are balanced."""
     tls: Tls = "control"
+    """What is encrypted: ``control`` links, where the coordinator listens beyond
+    loopback, or ``all`` of them and data."""
     listen: str = "127.0.0.1"
+    """Address on which agents and processes reach the coordinator."""
     port: int = 0
+    """Its port, 0 for any free one."""
     token: str = ""
+    """What agents from elsewhere must know; empty draws one."""
     allow: tuple[str, ...] = ()
+    """Programs, ``module:Class``, that the agent of this host may start beside the
+    product's own; agents elsewhere have a list of their own."""
     listening: socket.socket | None = None
+    """Socket on which agents reach the coordinator, in another network maybe; None
+    opens one at ``listen`` and ``port``."""
     kernel_nics: KernelNics | None = None
+    """What hears of the rates where NICs of the kernel limit what crosses, not senders:
+    every edge is sent from a port of its own then."""
 
     @property
     def hosts(self) -> int:

@@ -46,21 +46,14 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Ring:
-    """What the processes of one program sent among themselves, by sender.
-
-    Parameters
-    ----------
-    members
-        In the order of the ring: each sends to the next.
-    sent
-        Per member, times and bytes of the packets to the next one.
-    any_sent
-        Per member, times of all packets to any of the others.
-    """
+    """What the processes of one program sent among themselves, by sender."""
 
     members: tuple[Process, ...]
+    """In the order of the ring: each sends to the next."""
     sent: tuple[tuple[NDArray[np.float64], NDArray[np.int64]], ...]
+    """Per member, times and bytes of the packets to the next one."""
     any_sent: tuple[NDArray[np.float64], ...]
+    """Per member, times of all packets to any of the others."""
 
 
 @dataclass(frozen=True)

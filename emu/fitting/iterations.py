@@ -41,39 +41,27 @@ FEWEST = 4
 
 @dataclass(frozen=True)
 class FittedIterations:
-    """What every process computed, asked, answered and summed, by iteration.
-
-    Parameters
-    ----------
-    ring
-        Processes of the all-reduce: each sends to the next.
-    stages
-        Seconds by process of the ring, shape (rounds + 1, iterations): before the
-        request of each round, and before the all-reduce.
-    requests, answers
-        Bytes by client, round and server, shape (iterations,); 0 where none was sent.
-    services
-        Seconds of the server likewise, without those in which it served others.
-    volume
-        Bytes that every process brings to an all-reduce.
-    overhead
-        Seconds that an all-reduce took beyond what the NICs need for it, median.
-    starts, ends
-        Seconds of the run, shape (iterations,): means over the ring's processes.
-    first
-        Number of the first of the iterations among all all-reduces of the run.
-    """
+    """What every process computed, asked, answered and summed, by iteration."""
 
     ring: tuple[Process, ...]
+    """Processes of the all-reduce: each sends to the next."""
     stages: dict[Process, NDArray[np.float64]]
+    """Seconds by process of the ring, shape (rounds + 1, iterations): before the
+    request of each round, and before the all-reduce."""
     requests: dict[Asked, NDArray[np.int64]]
     answers: dict[Asked, NDArray[np.int64]]
+    """Bytes by client, round and server, shape (iterations,); 0 where none was sent."""
     services: dict[Asked, NDArray[np.float64]]
+    """Seconds of the server likewise, without those in which it served others."""
     volume: float
+    """Bytes that every process brings to an all-reduce."""
     overhead: float
+    """Seconds that an all-reduce took beyond what the NICs need for it, median."""
     starts: NDArray[np.float64]
     ends: NDArray[np.float64]
+    """Seconds of the run, shape (iterations,): means over the ring's processes."""
     first: int
+    """Number of the first of the iterations among all all-reduces of the run."""
 
     @property
     def count(self) -> int:

@@ -61,20 +61,6 @@ def _permuted(first: int, last: int, count: int, key: np.uint64) -> NDArray[np.i
 class BatchPlan:
     """Seeds and sampling of every (sampler, iteration) of a job.
 
-    Parameters
-    ----------
-    seed
-        Of the job.
-    samplers
-        Number of samplers, over all workers.
-    batch_size
-        Seeds per sampler and iteration, B_s.
-    fanouts
-        In DGL's order: the last number belongs to the seeds' hop.
-    epoch
-        ``replicate``: each sampler walks a permutation of the whole training set (the
-        paper, A4); ``shard``: of its own 1/samplers of it.
-
     Raises
     ------
     ValueError
@@ -82,10 +68,16 @@ class BatchPlan:
     """
 
     seed: int
+    """Of the job."""
     samplers: int
+    """Number of samplers, over all workers."""
     batch_size: int
+    """Seeds per sampler and iteration, B_s."""
     fanouts: tuple[int, ...]
+    """In DGL's order: the last number belongs to the seeds' hop."""
     epoch: str = "replicate"
+    """``replicate``: each sampler walks a permutation of the whole training set (the
+    paper, A4); ``shard``: of its own 1/samplers of it."""
 
     def __post_init__(self) -> None:
         if min(self.samplers, self.batch_size, *self.fanouts) < 1 or not self.fanouts:

@@ -24,26 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KeptData:
-    """One graph, or one prepared form of a graph.
-
-    Parameters
-    ----------
-    kind
-        ``imported``, ``file`` (found in EMU_DATA), or ``prepared``.
-    vertices, edges
-        Edges in both directions; None where only reading the files would say.
-    size
-        Bytes on disk.
-    origin
-        Where it came from; of a prepared form, how it is partitioned.
-    """
+    """One graph, or one prepared form of a graph."""
 
     name: str
     kind: str
+    """``imported``, ``file`` (found in EMU_DATA), or ``prepared``."""
     vertices: int | None
     edges: int | None
+    """Edges in both directions; None where only reading the files would say."""
     size: int
+    """Bytes on disk."""
     origin: str
+    """Where it came from; of a prepared form, how it is partitioned."""
 
 
 def kept_data() -> list[KeptData]:

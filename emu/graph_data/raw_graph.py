@@ -19,33 +19,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class RawGraph:
-    """Structure, labels, split, and features that can be read in slices.
-
-    Parameters
-    ----------
-    labels
-        int32, shape (vertices,); -1 where there is none.
-    train, valid, test
-        Distinct vertex ids, int64, sorted; all empty where a split is yet to be drawn.
-    rows
-        ``rows(start, stop)`` returns the features of these vertices, float32, shape
-        (stop - start, feature_length); asked in slices of `CHUNK` rows.
-    origin
-        The file or generator that the features come from, for messages.
-    owner
-        Part of every vertex, int32, where the graph comes partitioned.
-    """
+    """Structure, labels, split, and features that can be read in slices."""
 
     structure: Structure
     labels: NDArray[np.int32]
+    """int32, shape (vertices,); -1 where there is none."""
     train: NDArray[np.int64]
     valid: NDArray[np.int64]
     test: NDArray[np.int64]
+    """Distinct vertex ids, int64, sorted; all empty where a split is yet to be
+    drawn."""
     classes: int
     feature_length: int
     rows: Callable[[int, int], NDArray[np.float32]]
+    """``rows(start, stop)`` returns the features of these vertices, float32, shape
+    (stop - start, feature_length); asked in slices of `CHUNK` rows."""
     origin: str
+    """The file or generator that the features come from, for messages."""
     owner: NDArray[np.int32] | None = None
+    """Part of every vertex, int32, where the graph comes partitioned."""
 
     def slices(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the features in slices of vertices.
@@ -85,18 +77,12 @@ class RawGraph:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a graph comes from.
-
-    Parameters
-    ----------
-    fingerprint
-        Changes whenever the content may have changed.
-    load
-        Reads or generates the graph.
-    """
+    """Where a graph comes from."""
 
     fingerprint: str
+    """Changes whenever the content may have changed."""
     load: Callable[[], RawGraph]
+    """Reads or generates the graph."""
 
 
 #: Feature rows are read, generated and written in slices of so many vertices.

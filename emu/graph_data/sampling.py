@@ -30,19 +30,13 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """In-neighbours of every vertex, compressed by destination (CSC).
-
-    Parameters
-    ----------
-    indptr
-        int64, shape (vertices + 1,).
-    indices
-        int32 or int64, shape (edges,): sources of the edges into vertex v stand at
-        ``indptr[v]:indptr[v + 1]``, sorted, without loops and duplicates.
-    """
+    """In-neighbours of every vertex, compressed by destination (CSC)."""
 
     indptr: NDArray[np.int64]
+    """int64, shape (vertices + 1,)."""
     indices: NDArray[Any]
+    """int32 or int64, shape (edges,): sources of the edges into vertex v stand at
+    ``indptr[v]:indptr[v + 1]``, sorted, without loops and duplicates."""
 
     @property
     def vertices(self) -> int:
@@ -56,20 +50,14 @@ class SampledBatch:
 
     Each set S_l is a prefix of S_{l-1}: destinations come first, then new sources in
     the order of their first edge. So one id list and L + 1 sizes describe all sets.
-
-    Parameters
-    ----------
-    vertices
-        S_0, int64; its first ``sizes[-1]`` entries are the seeds.
-    sizes
-        #S_0, ..., #S_L.
-    edges
-        (source, destination) positions in S_0, int32, per block; input side first.
     """
 
     vertices: NDArray[np.int64]
+    """S_0, int64; its first ``sizes[-1]`` entries are the seeds."""
     sizes: tuple[int, ...]
+    """#S_0, ..., #S_L."""
     edges: tuple[tuple[NDArray[np.int32], NDArray[np.int32]], ...]
+    """(source, destination) positions in S_0, int32, per block; input side first."""
 
     @property
     def seeds(self) -> NDArray[np.int64]:

@@ -33,41 +33,29 @@ _MAX_DENSITY = 0.1  # beyond it, topping up duplicate edges takes for ever
 
 @dataclass(frozen=True)
 class Preset:
-    """A published data set as the generator sees it.
-
-    Parameters
-    ----------
-    vertices, edges
-        Published vertices, and undirected edges as drawn, at scale 1.
-    split
-        Published sizes of train, valid, test.
-    tail
-        Exponent of the degree distribution's tail.
-    in_block, in_class
-        Share of edges that end in the block, or elsewhere in the class, of their
-        source; the others end anywhere.
-    zipf
-        Exponent of the class sizes.
-    block
-        Vertices of a block, at every scale: METIS finds the same kind of cut.
-    signal
-        Length of a class mean against noise of deviation 1, per feature.
-    flip
-        Share of vertices whose label is redrawn.
-    """
+    """A published data set as the generator sees it."""
 
     vertices: int
     edges: int
+    """Published vertices, and undirected edges as drawn, at scale 1."""
     feature_length: int
     classes: int
     split: tuple[int, int, int]
+    """Published sizes of train, valid, test."""
     tail: float
+    """Exponent of the degree distribution's tail."""
     in_block: float
     in_class: float
+    """Share of edges that end in the block, or elsewhere in the class, of their source;
+    the others end anywhere."""
     zipf: float
+    """Exponent of the class sizes."""
     block: int
+    """Vertices of a block, at every scale: METIS finds the same kind of cut."""
     signal: float
+    """Length of a class mean against noise of deviation 1, per feature."""
     flip: float
+    """Share of vertices whose label is redrawn."""
 
 
 PRESETS = {

@@ -16,17 +16,11 @@ class LabMachine:
 
 @dataclass
 class Program:
-    """A program that runs, or ran, in a machine.
-
-    Parameters
-    ----------
-    process
-        Its process id as the machine sees it.
-    code
-        Its exit code, negative for a signal; None while it runs.
-    """
+    """A program that runs, or ran, in a machine."""
 
     machine: str
     number: int
     process: int
+    """Its process id as the machine sees it."""
     code: int | None = None
+    """Its exit code, negative for a signal; None while it runs."""

@@ -21,22 +21,15 @@ PROGRAM, MACHINE = "EMU_PROGRAM", "EMU_MACHINE"
 
 @dataclass(frozen=True)
 class LabProgram:
-    """A program of a lab file.
-
-    Parameters
-    ----------
-    machines
-        Names of those that run it, in the order of its ranks.
-    run
-        Shell command with places.
-    environment
-        Likewise.
-    """
+    """A program of a lab file."""
 
     name: str
     machines: tuple[str, ...]
+    """Names of those that run it, in the order of its ranks."""
     run: str
+    """Shell command with places."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    """Likewise."""
 
 
 @dataclass(frozen=True)

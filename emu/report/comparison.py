@@ -19,23 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One row of a comparison.
-
-    Parameters
-    ----------
-    makespans
-        Seconds by seed, of one or more seeds.
-    moved
-        Share of the bytes that crossed between machines, with the first seed.
-    moves
-        What stands elsewhere than in the scenario as it is, likewise.
-    """
+    """One row of a comparison."""
 
     placement: str
     policy: str
     makespans: Mapping[int, float]
+    """Seconds by seed, of one or more seeds."""
     moved: float
+    """Share of the bytes that crossed between machines, with the first seed."""
     moves: tuple[Move, ...] = ()
+    """What stands elsewhere than in the scenario as it is, likewise."""
 
     @property
     def makespan(self) -> float:
@@ -115,23 +108,16 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
 
 @dataclass(frozen=True)
 class SystemResult:
-    """What one system is simulated to take.
-
-    Parameters
-    ----------
-    makespans
-        Seconds by seed.
-    limit
-        What holds back most of the critical path, with its share; of the first seed.
-    busiest_link
-        Seconds that the bytes of the busiest link take at its capacity: what first
-        principles say of the makespan where the network is the limit.
-    """
+    """What one system is simulated to take."""
 
     system: str
     makespans: Mapping[int, float]
+    """Seconds by seed."""
     limit: str
+    """What holds back most of the critical path, with its share; of the first seed."""
     busiest_link: float
+    """Seconds that the bytes of the busiest link take at its capacity: what first
+    principles say of the makespan where the network is the limit."""
 
     @property
     def makespan(self) -> float:
@@ -164,25 +150,18 @@ class Side:
 
 @dataclass(frozen=True)
 class Crossover:
-    """Where the better of two systems changes.
-
-    Parameters
-    ----------
-    below, above
-        Next to each other where the best changes between them; the ends of the range
-        where it does not.
-    estimate
-        Value where the busiest link has as much to carry in both systems, which is what
-        first principles say; None where that is nowhere in the range.
-    simulations
-        Carried out.
-    """
+    """Where the better of two systems changes."""
 
     key: str
     below: Side
     above: Side
+    """Next to each other where the best changes between them; the ends of the range
+    where it does not."""
     estimate: Any | None
+    """Value where the busiest link has as much to carry in both systems, which is what
+    first principles say; None where that is nowhere in the range."""
     simulations: int
+    """Carried out."""
 
     @property
     def found(self) -> bool:

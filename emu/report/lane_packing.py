@@ -61,22 +61,15 @@ def pack_lanes_per_group(
 
 
 class Crossings(NamedTuple):
-    """Every flow at every link that it crosses, and its lane there.
-
-    Parameters
-    ----------
-    flow
-        Position in `Schedule.flows`.
-    port, lane
-        The link, and which of its lanes.
-    lanes
-        Number of lanes of every link.
-    """
+    """Every flow at every link that it crosses, and its lane there."""
 
     flow: NDArray[np.int64]
+    """Position in `Schedule.flows`."""
     port: NDArray[np.int64]
     lane: NDArray[np.int64]
+    """The link, and which of its lanes."""
     lanes: list[int]
+    """Number of lanes of every link."""
 
 
 def crossings(schedule: Schedule) -> Crossings:

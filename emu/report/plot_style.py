@@ -158,25 +158,17 @@ _COLUMN = 5.0
 
 @dataclass(frozen=True)
 class Window:
-    """A part of a figure; the default is all of it.
-
-    Parameters
-    ----------
-    width
-        Inches.
-    since, until
-        Emulated seconds between which a time axis shows.
-    machines
-        Names of those that are shown; empty for all, and for links that are no NIC.
-    only
-        ``emulated`` or ``simulated``; empty for both.
-    """
+    """A part of a figure; the default is all of it."""
 
     width: float = WIDTH
+    """Inches."""
     since: float = 0.0
     until: float = math.inf
+    """Emulated seconds between which a time axis shows."""
     machines: tuple[str, ...] = ()
+    """Names of those that are shown; empty for all, and for links that are no NIC."""
     only: str = ""
+    """``emulated`` or ``simulated``; empty for both."""
 
     @property
     def narrow(self) -> bool:

@@ -22,17 +22,12 @@ SPLIT = ("train", "valid", "test")
 
 @dataclass(frozen=True, eq=False)
 class FeatureRows:
-    """Features of ``vertices`` vertices, read in slices.
-
-    Parameters
-    ----------
-    rows
-        As in `RawGraph`.
-    """
+    """Features of ``vertices`` vertices, read in slices."""
 
     vertices: int
     length: int
     rows: Callable[[int, int], NDArray[np.float32]]
+    """As in `RawGraph`."""
 
     @classmethod
     def dense(cls, array: NDArray[Any], origin: str) -> FeatureRows:
@@ -58,30 +53,21 @@ class FeatureRows:
 
 @dataclass(frozen=True, eq=False)
 class FoundGraph:
-    """Edges, and what else a file says; nothing is checked yet.
-
-    Parameters
-    ----------
-    sources, destinations
-        Vertex ids of the edges.
-    vertices
-        How many there are; None where only rows per vertex say so.
-    labels
-        A class per vertex, as numbers or texts; NaN, -1 and "" where there is none.
-    masks
-        ``train``, ``valid``, ``test`` -> true or false per vertex.
-    owner
-        Part of every vertex, where the graph comes partitioned.
-    """
+    """Edges, and what else a file says; nothing is checked yet."""
 
     sources: NDArray[Any]
     destinations: NDArray[Any]
+    """Vertex ids of the edges."""
     origin: str
     vertices: int | None = None
+    """How many there are; None where only rows per vertex say so."""
     features: FeatureRows | None = None
     labels: NDArray[Any] | None = None
+    """A class per vertex, as numbers or texts; NaN, -1 and "" where there is none."""
     masks: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """``train``, ``valid``, ``test`` -> true or false per vertex."""
     owner: NDArray[np.int32] | None = None
+    """Part of every vertex, where the graph comes partitioned."""
 
     def checked(self) -> RawGraph:
         """Return the graph; without masks its split is empty, to be drawn.

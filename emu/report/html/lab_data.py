@@ -33,24 +33,16 @@ _WAYS = ("source", "destination")
 
 @dataclass(frozen=True)
 class Talks:
-    """Messages, and between whose programs they went.
-
-    Parameters
-    ----------
-    tasks
-        Programs on machines, as the page's script takes them.
-    found
-        Messages by time, the largest where there are too many to draw.
-    edge
-        By message, a position in ``edges``.
-    edges
-        Positions of two tasks, and what this direction is called.
-    """
+    """Messages, and between whose programs they went."""
 
     tasks: list[dict[str, Any]]
+    """Programs on machines, as the page's script takes them."""
     found: NDArray[np.void]
+    """Messages by time, the largest where there are too many to draw."""
     edge: NDArray[np.int64]
+    """By message, a position in ``edges``."""
     edges: list[tuple[int, int, str]]
+    """Positions of two tasks, and what this direction is called."""
 
 
 def lab_data(
