@@ -208,6 +208,14 @@ def test_place_prints_the_load_on_every_resource() -> None:
     assert max(map(len, result.stdout.splitlines())) <= 100
 
 
+def test_a_resource_without_limit_has_no_capacity_in_json() -> None:
+    placed = _json("place", GOLDEN, "--set", "job.tasks[0].demands={cpu: 1}")
+
+    used = {load["machine"]: load["used"] for load in placed["loads"]}
+    assert used == {"m0": 1.0, "m1": 0.0}
+    assert [load["capacity"] for load in placed["loads"]] == [None, None]
+
+
 def test_distdgl_separates_two_of_the_twelve_pairs() -> None:
     """As the paper says of its testbed."""
     tasks = _json("place", TESTBED, "--set", "placement.policy=distdgl")["tasks"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import re
@@ -149,7 +150,16 @@ def test_every_bar_of_both_runs_is_in_the_page(tmp_path: Path) -> None:
     data = data_of(report_page(run))
     assert [one["name"] for one in data["runs"]] == ["emulated", "simulated"]
     assert data["runs"][0]["makespan"] == result["makespan"]
-    for one in data["runs"]:
+    recorded = load_run(run)
+    for one, made in zip(
+        data["runs"], (recorded.emulated, recorded.simulated), strict=True
+    ):
+        assert made is not None
+        for end in ("start", "end"):
+            shown = np.frombuffer(base64.b64decode(one["tasks"][end]), "<f4")
+            np.testing.assert_allclose(
+                shown, getattr(made, f"task_{end}")[made.bars()], rtol=1e-6
+            )
         assert len(one["tasks"]["start"]) == 4 * -(-4 * len(result["tasks"]) // 3)
         assert len(one["flows"]["start"]) == 4 * -(-4 * len(result["flows"]) // 3)
         chain = one["chain"]

@@ -297,6 +297,7 @@ def test_every_error_is_found_in_the_order_of_lines(tmp_path: Path) -> None:
         ("job.tasks[7].time=1 s", "", "job.tasks is a list of 2, it has no 7"),
         ("job.tasks.0.time=1 s", "", "job.tasks is a list of 2, it has no 0; its"),
         ("job.iterations.n=1", "", "job.iterations is 3, it has no n"),
+        ("job.tasks[1]={name: s0, time: 5}", "job.tasks[1].time", "a bare number (5)"),
         ("job.iterations=9", "job.tasks[1].time", "found 3 values for 9 iterations"),
     ],
 )
@@ -310,7 +311,7 @@ def test_an_error_of_an_override_names_the_option(
 
     assert caught.value.problem.startswith(message)
     assert caught.value.key == key
-    if key != "job.tasks[1].time":
+    if override != "job.iterations=9":
         assert caught.value.file == f"--set {override}"
 
 
