@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -299,6 +300,21 @@ def test_audit_refuses_half_a_result(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_figure_without_its_libraries_says_what_installs_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("emu.report.plot")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+    result = _run("plot", str(tmp_path))
+
+    assert result.exit_code == 3
+    wanted = "emu: this needs matplotlib: pip install 'dgtp-emulator[figures]'\n"
+    assert result.stderr == wanted
+    assert gc.isenabled()
+
+
 def test_the_console_script_answers() -> None:
     code = "from emu.cli import main; main()"
     done = subprocess.run(
