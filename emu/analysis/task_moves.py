@@ -117,7 +117,7 @@ def task_moves(base: Change) -> TaskMoves:
     else:
         feasible = len(near)
     before = makespan(problem, base.realization, base.policy)
-    loads = _loads(base, problem)
+    loads, room = _loads(base, problem), _room(problem, before)
     found = []
     for neighbour in near:
         moved = Problem(problem.cluster, problem.job, neighbour.placement)
@@ -125,7 +125,7 @@ def task_moves(base: Change) -> TaskMoves:
         found.append(TaskMove(neighbour, moved, after, before - after, ""))
     found.sort(key=lambda move: move.makespan)
     explained = [
-        replace(move, why=_why(problem, loads, _loads(base, move.problem)))
+        replace(move, why=_why(problem, room, loads, _loads(base, move.problem)))
         for move in found
     ]
     return TaskMoves(feasible, tuple(explained))
@@ -173,18 +173,22 @@ def _loads(base: Change, problem: Problem) -> _Loads:
     return loads
 
 
-def _why(problem: Problem, before: _Loads, after: _Loads) -> str:
-    """Return which link is relieved most, in seconds, and of what."""
-    capacities = problem.capacities
+def _room(problem: Problem, seconds: float) -> list[float]:
+    """Return the bytes that every link can carry in ``seconds``; they may change."""
+    steps, end = problem.links.steps, np.array([seconds])
+    return [float(steps.carried(port, end)[0]) for port in range(len(problem.links))]
+
+
+def _why(problem: Problem, room: list[float], before: _Loads, after: _Loads) -> str:
+    """Return which link is relieved most, for what it can carry, and of what."""
     relieved = {
-        port: (sum(kinds.values()) - sum(after[port].values())) / capacities[port]
+        port: less / room[port]
         for port, kinds in before.items()
+        if (less := sum(kinds.values()) - sum(after[port].values())) > 0
     }
     if not relieved:
         return ""
     port = max(relieved, key=lambda p: relieved[p])
-    if relieved[port] <= 0:
-        return ""
     kind = max(before[port], key=lambda k: before[port][k] - after[port][k])
     was, now = before[port][kind], after[port][kind]
     what = _CARRIED.get(kind) or f"bytes of {kind[0]} -> {kind[1]}"

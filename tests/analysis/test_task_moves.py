@@ -5,18 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
 import emu
 from emu.analysis.task_moves import pasted, task_moves
 from emu.analysis.what_if import Change
+from emu.problem import (
+    CapacityChange,
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
 from emu.report.explanation_tables import explanation_tables, placement_text
 from emu.report.terminal import terminal
 from emu.simulation import simulate
 
 if TYPE_CHECKING:
-    from emu.problem import Problem
     from emu.scenario import Experiment
 
 TESTBED = Path(__file__).parents[2] / "scenarios" / "testbed_products.yaml"
@@ -100,3 +111,18 @@ def test_where_no_move_helps_one_line_says_so(tmp_path: Path) -> None:
         shown.seek(0)
 
         assert "moves and swaps of single tasks helps" in shown.read()
+
+
+def test_the_relieved_link_is_named_by_what_it_can_carry_in_the_whole_run() -> None:
+    slower = CapacityChange(1.0, "b in", 1.0)  # as fast as "a out" until then
+    cluster = Cluster(
+        (Machine("a", 8.0, 8.0), Machine("b", 8.0, 8.0)), (), (), (slower,)
+    )
+    job = Job((Task("s", "x"), Task("t", "x")), (Edge(0, 1),), 1)
+    run = Realization(np.zeros((2, 1)), np.full((1, 1), 20.0))
+    base = Change("", "", Problem(cluster, job, Placement((0, 1))), run, "oes")
+
+    best = task_moves(base).found[0]
+
+    assert best.gain == pytest.approx(13.0)
+    assert best.why == "b's NIC no longer receives the bytes of x -> x"
