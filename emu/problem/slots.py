@@ -45,8 +45,12 @@ def pools_of(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> tuple[Poo
     A pool that a machine lacks is unlimited there, as resources are.
     """
     found = []
+    sharing: dict[int, list[int]] = {}
+    for j, task in enumerate(job.tasks):
+        if task.takes or task.gives_back:
+            sharing.setdefault(machine_of[j], []).append(j)
     for m, machine in enumerate(cluster.machines):
-        here = [j for j, place in enumerate(machine_of) if place == m]
+        here = sharing.get(m, [])
         for name, slots in slots_on(machine, job).items():
             takers = tuple(j for j in here if job.tasks[j].takes == name)
             freers = tuple(j for j in here if job.tasks[j].gives_back == name)

@@ -26,15 +26,28 @@ def window_of(job: Job) -> int | None:
     return min(lags, default=None)
 
 
-def _reachable(start: int, followers: list[list[int]]) -> set[int]:
-    seen = {start}
-    frontier = [start]
-    while frontier:
-        for task in followers[frontier.pop()]:
-            if task not in seen:
-                seen.add(task)
-                frontier.append(task)
-    return seen
+def _reached(followers: list[list[int]], ends: Sequence[int]) -> list[int]:
+    """Return per task a whole number whose bit i says that it reaches ``ends[i]``.
+
+    A set of tasks each took 9 s where 21,000 tasks have 42,000 edges. What lies on a
+    cycle reaches nothing: no job may have one.
+    """
+    waiting = [len(some) for some in followers]
+    sources: list[list[int]] = [[] for _ in followers]
+    for task, some in enumerate(followers):
+        for follower in some:
+            sources[follower].append(task)
+    reached = [0] * len(followers)
+    for bit, end in enumerate(ends):
+        reached[end] |= 1 << bit
+    last = [task for task, count in enumerate(waiting) if count == 0]
+    for task in last:  # grows while it is walked
+        for source in sources[task]:
+            reached[source] |= reached[task]
+            waiting[source] -= 1
+            if waiting[source] == 0:
+                last.append(source)
+    return reached
 
 
 def credit_edges(
@@ -71,11 +84,10 @@ def credit_edges(
     stores = [task for task in sources if tasks[task].kind == "graph_store"]
     workers = [j for j, task in enumerate(tasks) if task.kind == "worker"]
     ends = workers or [j for j in range(len(tasks)) if not followers[j]]
-    pairs = {
-        (end, start)
-        for start in stores or sources
-        for end in _reachable(start, followers).intersection(ends) - {start}
-    }
+    reached = _reached(followers, ends)
     return tuple(
-        Edge(end, start, lag=window, credit=True) for end, start in sorted(pairs)
+        Edge(end, start, lag=window, credit=True)
+        for bit, end in enumerate(ends)
+        for start in stores or sources
+        if reached[start] >> bit & 1 and start != end
     )

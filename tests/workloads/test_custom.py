@@ -115,3 +115,13 @@ def test_shapes_fit_the_job() -> None:
 
     custom_realization(job, TASKS, FLOWS).check_shapes(job)
     assert np.isfinite(custom_realization(job, TASKS, FLOWS).volumes).all()
+
+
+def test_a_window_that_no_iteration_reaches_makes_no_edges() -> None:
+    tasks = [CustomTask(name, 1.0) for name in "ab"]
+    flows = [CustomFlow("a", "b", 1.0)]
+
+    assert len(custom_job(tasks, flows, 3, window=3).edges) == 1
+    assert custom_job(tasks, flows, 3, window=2).edges[1:] == (
+        Edge(1, 0, lag=2, credit=True),
+    )
