@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
-from numba.core import caching
+from numba.core import caching, event
 from typing_extensions import override
 
+from emu.garbage import collected_seldom
 from emu.scratch import cache_home
 
 if TYPE_CHECKING:
@@ -79,6 +80,27 @@ class ByContent(_locator):  # type: ignore[misc] # numba types nothing
 
 
 _locators.insert(0, ByContent)  # whatever is not of `emu` is left to numba's own
+
+
+class _Compiling(event.Listener):
+    """Has garbage looked for seldom while something compiles: 8 s of 50."""
+
+    def __init__(self) -> None:
+        self._begun: list[contextlib.ExitStack] = []
+
+    @override
+    def on_start(self, event: event.Event) -> None:
+        seldom = contextlib.ExitStack()
+        seldom.enter_context(collected_seldom())
+        self._begun.append(seldom)
+
+    @override
+    def on_end(self, event: event.Event) -> None:
+        self._begun.pop().close()
+
+
+_register: Any = event.register  # numba types nothing
+_register("numba:compile", _Compiling())
 
 
 def njit(**options: Any) -> Callable[[_Function], _Function]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from emu.errors import PlacementError
+from emu.garbage import collected_seldom
 from emu.problem import Problem, Profile, Realization
 from emu.scenario.placing import place, place_one_by_one, with_placed_rings
 from emu.scenario.realize import build_job, profile_of, realize
@@ -65,6 +66,7 @@ class Experiment:
         )
 
 
+@collected_seldom()
 def prepare(
     scenario: Scenario,
     *,

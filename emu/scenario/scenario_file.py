@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from emu.errors import DataError, PlacementError, ScenarioError, ScenarioErrors
+from emu.garbage import collected_seldom
 from emu.graph_data.sources import find_source
 from emu.input_file import one_error
 from emu.placement import place
@@ -125,7 +126,10 @@ def load(
     if isinstance(source, Scenario):
         document = Document(source.name, source.to_json())
         return _good(_changed(document, overrides, Path()), timed=timed)
-    with one_error(source, partial(ScenarioError, file=str(source))):
+    with (
+        collected_seldom(),
+        one_error(source, partial(ScenarioError, file=str(source))),
+    ):
         return _good(_read(source, overrides), timed=timed)
 
 
@@ -269,15 +273,15 @@ def _resolve_path(document: Document, trail: Trail, folder: Path) -> None:
         place[key] = str(found if stated_here else folder / found)
 
 
-def _drop_nulls(data: object) -> None:
+def _drop_nulls(data: Any) -> None:
     """Remove keys without a value, so that ``--set key=null`` means the default."""
     if isinstance(data, dict):
         for key in [key for key, value in data.items() if value is None]:
             del data[key]
-    for value in data.values() if isinstance(data, dict) else ():
-        _drop_nulls(value)
-    for value in data if isinstance(data, list) else ():
-        _drop_nulls(value)
+    held = data.values() if isinstance(data, dict) else data
+    for value in held if isinstance(data, dict | list) else ():
+        if isinstance(value, dict | list):
+            _drop_nulls(value)
 
 
 def _told(
