@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.scheduling.compiled import compiled
-from emu.scheduling.compiled_problem import job_arrays, lay_out, plain
+from emu.scheduling.compiled_problem import job_arrays, lay_out, own
 from emu.scheduling.policies import rate_policy
 from emu.scheduling.remaining_paths import alone, longest_paths
 
@@ -79,7 +79,7 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
         job_arrays(problem.job, problem.cluster, rate_policy("oes")),
         np.array(problem.placement.machine_of, dtype=np.int64),
     )
-    times, volumes = plain(realization.times), plain(realization.volumes)
+    times, volumes = own(realization.times), own(realization.volumes)
     from_task, after_flow = longest_paths(layout, times, volumes)
     before_flow = _earliest_ready(layout, times, volumes)
     path = float(from_task.max())

@@ -21,6 +21,7 @@ from emu.placement.job_costs import (
 from emu.placement.resource_load import sent_bytes
 from emu.placement.space import TOLERANCE
 from emu.scheduling.compiled import compiled
+from emu.scheduling.compiled_problem import plain
 from emu.scheduling.routes import port_at, route_between
 from emu.simulation.evaluator import MakespanEvaluator, run_ends, run_makespan
 
@@ -100,14 +101,13 @@ def candidates(
     """
     realization.check_shapes(space.job)
     arrays = MakespanEvaluator(space.job, space.cluster, policy).arrays
-    # Copies, in one order and writeable: one compilation for every realization.
-    times = np.array(realization.times, order="C")
+    times = plain(realization.times)
     head, tail, least = _without_transfers(arrays, _least_times(space, arrays, times))
     sizes = [len(unit.tasks) for unit in space.units]
     return Candidates(
         arrays,
         times,
-        np.array(realization.volumes, order="C"),
+        plain(realization.volumes),
         Units(
             space.fixed,
             np.cumsum([0, *sizes], dtype=np.int64),

@@ -20,7 +20,7 @@ from emu.placement.candidates import (
     usage,
 )
 from emu.placement.space import TOLERANCE
-from emu.scheduling.compiled import compiled
+from emu.scheduling.compiled import compiled, spliced
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -145,7 +145,7 @@ def new_chain(c: Candidates, machines: Ints, remembered: int) -> Chain:
     )
 
 
-@compiled
+@spliced
 def makespan_within(
     c: Candidates,
     machines: Ints,

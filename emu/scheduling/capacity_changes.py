@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from emu.scheduling.codes import MAXMIN
 from emu.scheduling.compiled import apart, inlined
-from emu.scheduling.max_min import set_capacity
+from emu.scheduling.max_min import doubt_capacity
 from emu.scheduling.service_clocks import touch
 from emu.scheduling.state import CHANGED, State
 
@@ -30,7 +31,7 @@ def next_change(layout: Layout, state: State) -> float:
 @inlined
 def change_capacities(layout: Layout, state: State, instant: float) -> None:
     """Let the changes that are due by ``instant`` hold."""
-    if next_change(layout, state) <= instant:
+    if layout.changes.size > 0 and next_change(layout, state) <= instant:
         _change(layout, state, instant)
 
 
@@ -43,7 +44,10 @@ def _change(layout: Layout, state: State, instant: float) -> None:
     place = state.length[CHANGED]
     while place < layout.changes.shape[0] and layout.changes[place, 0] <= instant:
         port = int(layout.changes[place, 1])
-        set_capacity(state, port, layout.changes[place, 2])
+        more = layout.changes[place, 2] - state.capacity[port]
+        state.capacity[port] = layout.changes[place, 2]
+        if layout.policy == MAXMIN:
+            doubt_capacity(state, port, more)
         for i in range(layout.port_start[port], layout.port_start[port + 1]):
             group = layout.port_group[i]
             if state.active[group] > 0:

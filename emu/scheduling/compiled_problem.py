@@ -44,6 +44,11 @@ def plain(values: Floats) -> Floats:
     return array
 
 
+def own(values: Floats) -> Floats:
+    """Return a copy, contiguous and writeable: as compiled functions make their own."""
+    return np.array(values, order="C")
+
+
 class JobArrays(NamedTuple):
     """Job and cluster, any placement.
 
@@ -233,7 +238,7 @@ def _groups(
     group = np.full(edges, -1, np.int64)
     row = np.zeros((4, edges), np.int64)
     size, source, destination = row[0], row[1], row[2]
-    owner = np.empty(owner_of.size, np.int64)
+    owner = np.empty(edges, np.int64) if owner_of.size > 0 else owner_of
     # The groups out of every machine are chained: a table of all pairs of 3,200
     # machines would take 80 MB.
     newest, before = np.full(machines, -1, np.int64), row[3]
@@ -325,7 +330,7 @@ def _starting_last(
 ) -> NDArray[np.bool_]:
     """Return `Layout.last`."""
     if pools == 0 and latest.size == 0:
-        return np.zeros(0, np.bool_)
+        return latest
     last = takes >= 0
     for edge in range(latest.size):
         if latest[edge]:
@@ -359,7 +364,8 @@ def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
         machine_of, job.slowness.shape[1], job.by_flow,
     )  # fmt: skip
     slot = np.zeros(size.size + 1, np.int64)
-    slot[1:] = np.cumsum(size)
+    for g in range(size.size):
+        slot[g + 1] = slot[g] + size[g]
     hop_start, hop = _hops(job.routes, source, destination)
     port_start, port_group = _crossings(hop_start, hop, job.capacity.size)
     takes, frees, pool_slots = _pools(job.taken, job.freed, job.slots, machine_of)

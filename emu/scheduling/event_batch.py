@@ -15,7 +15,7 @@ import numpy as np
 from emu.scheduling import dependencies as progress
 from emu.scheduling.capacity_changes import change_capacities, next_change
 from emu.scheduling.channels import give_turns
-from emu.scheduling.compiled import compiled, inlined
+from emu.scheduling.compiled import hot, inlined, spliced
 from emu.scheduling.gates import Gates, end_gates, next_gate, start_gates
 from emu.scheduling.rate_changes import RateChanges, changed_segments
 from emu.scheduling.rates import set_rates
@@ -153,7 +153,7 @@ def _add_line(
     found.amount[row], found.rate[row], found.since[row] = amount, rate, now
 
 
-@inlined
+@spliced
 def _decide(
     layout: Layout, state: State, volumes: Floats, gates: Gates, board: RateChanges,
     now: float,
@@ -226,7 +226,7 @@ def _next(layout: Layout, state: State) -> float:
     return min(next_end(layout, state), next_gate(state), next_change(layout, state))
 
 
-@compiled
+@hot
 def pass_instants(
     layout: Layout,
     state: State,

@@ -60,10 +60,9 @@ def share_max_min(layout: Layout, state: State, now: float) -> None:
 
 
 @inlined
-def set_capacity(state: State, port: int, capacity: float) -> None:
-    """Let ``port`` have ``capacity``, bytes per second, when rates are set next."""
-    state.levels.left[port] += capacity - state.capacity[port]
-    state.capacity[port] = capacity
+def doubt_capacity(state: State, port: int, more: float) -> None:
+    """Have rates follow from ``more`` bytes per second of ``port`` when set next."""
+    state.levels.left[port] += more
     _doubt(state, port)
 
 

@@ -23,7 +23,7 @@ from emu.scheduling.codes import (
     SEBF_MADD,
     WEIGHTED_MAXMIN,
 )
-from emu.scheduling.compiled import compiled, hot, inlined
+from emu.scheduling.compiled import apart, inlined, spliced
 from emu.scheduling.max_min import share_max_min
 from emu.scheduling.remaining_paths import longest_paths, means
 from emu.scheduling.service_clocks import set_rate
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 LEAST_SLACK = 0.01
 
 
-@compiled
+@spliced
 def expectation(layout: Layout, times: Floats, volumes: Floats) -> Floats:
     """Return `State.after` for runs like this one; empty if the policy does not look.
 
@@ -103,7 +103,7 @@ def _fill_by_weight(layout: Layout, state: State, now: float) -> None:
         set_rate(layout, state, group, scratch.rate[group], now)
 
 
-@hot
+@apart
 def _allocate_by_flow(layout: Layout, state: State, now: float) -> None:
     """Set the rate of every flow under a policy that tells all flows apart."""
     policy, scratch = layout.policy, state.scratch
@@ -131,7 +131,7 @@ def _allocate_by_flow(layout: Layout, state: State, now: float) -> None:
         coflows.omcoflow(layout, state, now, least)
 
 
-@inlined
+@spliced
 def set_rates(layout: Layout, state: State, now: float) -> None:
     """Give every active flow its rate from ``now`` on.
 

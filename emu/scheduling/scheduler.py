@@ -10,7 +10,7 @@ import numpy as np
 
 from emu.errors import SchedulingError
 from emu.problem import Profile
-from emu.scheduling.compiled_problem import job_arrays, lay_out, plain
+from emu.scheduling.compiled_problem import job_arrays, lay_out, own, plain
 from emu.scheduling.event_batch import FULL, IMPOSSIBLE, Ends, pass_instants, room_for
 from emu.scheduling.gates import gates_of
 from emu.scheduling.newest_reads import NewestReads
@@ -184,7 +184,7 @@ class Scheduler:
         arrays = job_arrays(job, problem.cluster, rule)
         self._job = job
         self._layout = lay_out(arrays, np.array(problem.placement.machine_of, np.int64))
-        after = expectation(self._layout, plain(profile.times), plain(profile.volumes))
+        after = expectation(self._layout, own(profile.times), plain(profile.volumes))
         self._state = new_state(self._layout, after, 0)
         self.reads = NewestReads(job, self._state.log.reads)
         #: Bytes that were announced, shape (edges, iterations); for reading.

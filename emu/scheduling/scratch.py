@@ -1,4 +1,4 @@
-"""Room for computing rates."""
+"""Room for computing rates, as much as the policy uses."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from emu.scheduling.codes import FIFO
-from emu.scheduling.compiled import compiled
+from emu.scheduling.codes import FIFO, MAXMIN, OES
+from emu.scheduling.compiled import spliced
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,26 +83,30 @@ class Scratch(NamedTuple):
     job_level: Floats
 
 
-@compiled
+@spliced
 def new_scratch(layout: Layout) -> Scratch:
-    """Return room for the rates of a layout."""
-    groups, ports, jobs = layout.slot.size - 1, layout.capacity.size, layout.jobs
-    flows = groups if layout.by_flow else 0
-    tasks = layout.rounds.size if layout.by_flow else 0
-    queues = ports if layout.policy == FIFO else 0
-    hops = layout.hop.size if layout.by_flow else 0
+    """Return room for the rates of a layout; what it does not use is made empty."""
+    groups, ports, policy = layout.slot.size - 1, layout.capacity.size, layout.policy
+    flows, simple = groups if layout.by_flow else 0, policy in (OES, MAXMIN)
     number, integer = np.zeros((6, flows)), np.zeros((5, flows), np.int64)
-    left, shared = np.zeros((3, ports)), np.zeros((2, groups))
+    marks = np.zeros((2, flows), np.bool_)
+    left, counted = np.zeros((3, ports)), np.zeros((2, ports), np.int64)
+    shared = number if policy == OES else np.zeros((2, groups))
+    job_flows = np.zeros(ports * layout.jobs, np.int64)
+    of_job = np.zeros((2, job_flows.size)) if layout.jobs > 0 else number
+    frozen = marks[0] if simple else np.ones(groups, np.bool_)
+    ranking = integer[0] if simple else np.zeros(layout.hop.size, np.int64)
+    head = np.full(ports, -1) if policy == FIFO else integer[0]
     return Scratch(
         weight=shared[0],
         rate=shared[1],
-        frozen=np.ones(groups, np.bool_),
+        frozen=frozen,
         residual=left[0],
         load=left[1],
-        flows=np.zeros(ports, np.int64),
+        flows=counted[0],
         share=left[2],
         order=integer[0],
-        is_ordered=np.zeros(flows, np.bool_),
+        is_ordered=marks[0],
         key=number[0],
         turn=integer[1],
         alone=number[1],
@@ -111,14 +115,14 @@ def new_scratch(layout: Layout) -> Scratch:
         fair=number[4],
         coflow=integer[2],
         next_member=integer[3],
-        is_chained=np.zeros(tasks, np.bool_),
+        is_chained=np.zeros(layout.rounds.size, np.bool_),
         gamma=number[5],
-        ranking=np.zeros(hops, np.int64),
-        ranked=np.zeros(ports, np.int64),
+        ranking=ranking,
+        ranked=counted[1],
         suspect=integer[4],
-        is_suspect=np.zeros(flows, np.bool_),
-        head=np.full(queues, -1, np.int64),
-        job_flows=np.zeros(ports * jobs, np.int64),
-        job_used=np.zeros(ports * jobs),
-        job_level=np.zeros(ports * jobs),
+        is_suspect=marks[1],
+        head=head,
+        job_flows=job_flows,
+        job_used=of_job[0],
+        job_level=of_job[1],
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from emu.scheduling.compiled import hot, inlined
+from emu.scheduling.compiled import apart, inlined
 from emu.scheduling.service_clocks import set_rate
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _count_flows(layout: Layout, state: State) -> None:
             scratch.job_flows[place] += state.active[group]
 
 
-@hot
+@apart
 def share_equally_by_job(layout: Layout, state: State, now: float) -> None:
     """Give every flow the least of its job's equal shares of the ports it crosses."""
     _count_flows(layout, state)
@@ -72,7 +72,7 @@ def _next_level(state: State, jobs: int) -> float:
     return least
 
 
-@hot
+@apart
 def share_max_min_by_job(layout: Layout, state: State, now: float) -> None:
     """Raise all flows until their job's part of a port is full; then freeze them there.
 

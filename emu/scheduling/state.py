@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from emu.scheduling.codes import FIFO, MAXMIN
-from emu.scheduling.compiled import compiled
+from emu.scheduling.compiled import compiled, spliced
 from emu.scheduling.scratch import Scratch, new_scratch
 
 if TYPE_CHECKING:
@@ -195,8 +195,13 @@ class State(NamedTuple):
 ) = range(13)  # fmt: skip
 
 
-@compiled
-def _new_levels(layout: Layout) -> Levels:
+@spliced
+def _new_levels(layout: Layout, none: Floats, nothing: Ints) -> Levels:
+    """Return levels, or what is empty where no rule keeps them."""
+    if layout.policy != MAXMIN:
+        return Levels(
+            none, none, none, nothing, nothing, nothing, none, nothing, nothing, nothing
+        )
     ports = layout.capacity.size
     number, integer = np.full((4, ports), np.inf), np.zeros((4, ports), np.int64)
     number[2], integer[1] = layout.capacity, -1
@@ -210,26 +215,34 @@ def _new_levels(layout: Layout) -> Levels:
         bound=number[3],
         shared=np.zeros(layout.slot.size - 1, np.int64),
         crowd=integer[3],
-        crossing=np.zeros(layout.hop.size * (layout.policy == MAXMIN), np.int64),
+        crossing=np.zeros(layout.hop.size, np.int64),
     )
 
 
-@compiled
+@spliced
 def _new_log(layout: Layout, columns: int) -> Log:
     tasks, edges = layout.out_start.size - 1, layout.source.size
-    queues = layout.policy == FIFO
+    reads = np.full((layout.latest.size, layout.iterations), -1)
+    none = np.full((0 if columns == 0 else edges, columns), np.nan)
+    queues = layout.policy == FIFO and columns == 0
+    ready = np.full((edges, layout.iterations), np.nan) if queues else none
+    if columns == 0:
+        return Log(none, none, ready, none, none, reads)
     return Log(
         task_start=np.full((tasks, columns), np.nan),
         task_end=np.full((tasks, columns), np.nan),
-        flow_ready=np.full((edges, layout.iterations if queues else columns), np.nan),
+        flow_ready=ready,
         flow_start=np.full((edges, columns), np.nan),
         flow_end=np.full((edges, columns), np.nan),
-        reads=np.full((layout.latest.size, layout.iterations), -1),
+        reads=reads,
     )
 
 
-@compiled
-def _new_lines(channel_of: Ints, sent: Ints) -> Lines:
+@spliced
+def _new_lines(channel_of: Ints, sent: Ints, none: Floats) -> Lines:
+    if channel_of.size == 0:
+        nothing = np.empty((0, 4), np.int64)
+        return Lines(place=nothing, came=none, tally=nothing, calling=channel_of)
     channels, places = 0, 0
     for channel in channel_of:
         channels = max(channels, channel + 1)
@@ -249,25 +262,25 @@ def _new_lines(channel_of: Ints, sent: Ints) -> Lines:
     )
 
 
-@compiled
-def _rows(layout: Layout) -> tuple[Ints, Floats, Ints, Ints, Floats]:
-    """Return numbers and times of tasks, numbers of edges, numbers and more of groups.
+@spliced
+def _rows(layout: Layout) -> tuple[Ints, Floats, Ints, Floats, Ints, Floats]:
+    """Return numbers and more of tasks, of edges and of groups.
 
     Most arrays of a state are rows of these: an allocation takes 40 ns, and a placement
     search makes ten thousand states.
     """
     tasks, edges, groups = layout.rounds.size, layout.source.size, layout.slot.size - 1
-    of_task, of_edge = np.zeros((7, tasks), np.int64), np.zeros((8, edges), np.int64)
+    of_task, of_edge = np.zeros((7, tasks), np.int64), np.zeros((9, edges), np.int64)
     of_group, clock = np.zeros((2, groups), np.int64), np.zeros((4, groups))
     of_edge[0] = layout.lag
     clock[0] = np.inf
-    return of_task, np.zeros((2, tasks)), of_edge, of_group, clock
+    return of_task, np.zeros((2, tasks)), of_edge, np.zeros((2, edges)), of_group, clock
 
 
 @compiled
 def new_state(layout: Layout, after: Floats, columns: int) -> State:
     """Return the state before anything starts; log ``columns`` iterations, all or 0."""
-    of_task, time, of_edge, of_group, clock = _rows(layout)
+    of_task, time, of_edge, service, of_group, clock = _rows(layout)
     return State(
         started=of_task[0],
         ended=of_task[1],
@@ -294,15 +307,15 @@ def new_state(layout: Layout, after: Floats, columns: int) -> State:
         rate=clock[3],
         finish=clock[0],
         soonest=np.full((of_group.shape[1] >> layout.block_bits) + 1, np.inf),
-        base=np.zeros(layout.source.size),
-        mark=np.empty(layout.slot[-1]),
-        mark_edge=np.empty(layout.slot[-1], np.int64),
+        base=service[0],
+        mark=service[1],  # no more places than edges
+        mark_edge=of_edge[8],
         degree=np.zeros(layout.capacity.size, np.int64),
         capacity=layout.capacity.copy(),
-        levels=_new_levels(layout),
+        levels=_new_levels(layout, time[0][:0], of_task[0][:0]),
         scratch=new_scratch(layout),
         log=_new_log(layout, columns),
-        lines=_new_lines(layout.channel, layout.sent),
+        lines=_new_lines(layout.channel, layout.sent, time[0][:0]),
         after=after,
         due=time[1],
         due_task=of_task[6],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.scheduling.compiled import compiled
+from emu.scheduling.compiled import compiled, spliced
 from emu.scheduling.compiled_problem import (
     Floats,
     Ints,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from emu.problem import Cluster, Job, Realization
 
 
-@compiled
+@spliced
 def run_makespan(
     arrays: JobArrays,
     machine_of: Ints,
@@ -55,7 +55,7 @@ def _taken(arrays: JobArrays, machine_of: Ints, reference: Floats) -> Floats:
     return times
 
 
-@compiled
+@spliced
 def run_ends(
     arrays: JobArrays,
     machine_of: Ints,

@@ -42,14 +42,17 @@ class RateRecord(NamedTuple):
 @compiled
 def new_recorder(edges: int, room: int) -> RateRecord:
     """Return a recorder with ``room`` for rows; -1 records and counts nothing."""
-    size = max(room, 0)
+    if room < 0:
+        none, nothing = np.empty(0), np.empty(0, np.int64)
+        board = RateChanges(nothing, none, nothing, none)
+        return RateRecord(nothing, board, none, nothing, nothing, none)
     return RateRecord(
-        np.zeros(1 if room >= 0 else 0, np.int64),
-        new_rate_changes(edges if room >= 0 else 0),
-        np.empty(size),
-        np.empty(size, np.int64),
-        np.empty(size, np.int64),
-        np.empty(size),
+        np.zeros(1, np.int64),
+        new_rate_changes(edges),
+        np.empty(room),
+        np.empty(room, np.int64),
+        np.empty(room, np.int64),
+        np.empty(room),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from emu.errors import SchedulingError
 from emu.problem import Profile, RateHistory, Realization, Schedule
 from emu.scheduling import RATE_POLICIES, policy_named
-from emu.scheduling.compiled_problem import job_arrays, lay_out, plain
+from emu.scheduling.compiled_problem import job_arrays, lay_out, own, plain
 from emu.scheduling.policies import PORTFOLIO, rate_policy
 from emu.scheduling.rates import check_rows, expectation
 from emu.scheduling.state import QUEUED, State, new_state
@@ -161,10 +161,10 @@ def _run(
     rule = rate_policy(policy)
     arrays = job_arrays(job, problem.cluster, rule)
     layout = lay_out(arrays, np.array(problem.placement.machine_of, dtype=np.int64))
-    after = expectation(layout, plain(profile.times), plain(profile.volumes))
+    after = expectation(layout, own(profile.times), plain(profile.volumes))
     state = new_state(layout, after, job.iterations if logged else 0)
     recorder = new_recorder(len(job.edges), room)
-    times, volumes = plain(realization.times), plain(realization.volumes)
+    times, volumes = own(realization.times), plain(realization.volumes)
     end = run(layout, state, times, volumes, math.inf, step, recorder)
     if math.isnan(end):
         raise SchedulingError(_stuck(problem, layout, state))
