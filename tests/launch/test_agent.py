@@ -8,18 +8,22 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+import numpy as np
 import psutil
 import pytest
 
 from emu.errors import NodeLost, NodeMisbehaved
 from emu.launch import Agent, LocalLauncher, describe_end, run_until_signalled
 from emu.launch.__main__ import main
-from emu.network import ControlConnection, ControlServer, Identity
+from emu.launch.agent import publish_lines
+from emu.network import ControlConnection, ControlServer, Identity, RateBoard
+from emu.shaping import RateSegment
 from emu.wire.messages import (
     AgentHello,
     Failed,
     Launch,
     Message,
+    RateUpdate,
     Stop,
     expect,
     pack,
@@ -107,6 +111,17 @@ def test_rogue_coordinator_starts_nothing_and_learns_nothing() -> None:
     assert TOKEN.encode() not in b"".join(heard)
     assert heard[1:] in ([], [b""])
     assert not psutil.Process().children()
+
+
+def test_rates_that_came_by_message_are_on_the_board() -> None:
+    board = RateBoard.create(2)
+    edge, iteration = (np.array([n], "<i8").tobytes() for n in (1, 5))
+    served, rate, since = (np.array([x], "<f8").tobytes() for x in (3.0, 2.0, 7.0))
+
+    publish_lines(board, RateUpdate(edge, iteration, served, rate, since))
+
+    assert board.read(1) == RateSegment(5, 3.0, 2.0, 7.0)
+    board.close()
 
 
 def test_agent_too_many_is_told_so() -> None:

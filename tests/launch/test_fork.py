@@ -86,6 +86,17 @@ async def test_ends_are_told_with_their_status(monkeypatch: pytest.MonkeyPatch) 
         assert not ends.lost
 
 
+async def test_everybody_computes_with_one_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with forking(monkeypatch, "sleep") as ends:
+        await until(lambda: "emu:sleep" in ends.children())
+        stated = [process.environ() for process in ends.children().values()]
+
+    threads = {e[name] for e in stated for name in e if name.endswith("NUM_THREADS")}
+    assert threads == {"1"}
+
+
 async def test_there_is_no_address_to_be_found_and_nothing_is_left(
     monkeypatch: pytest.MonkeyPatch, scratch: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from emu.errors import SchedulingError
 from emu.problem import (
+    CapacityChange,
     Cluster,
     Edge,
     Job,
@@ -95,9 +97,10 @@ def test_the_order_of_events_of_one_instant_does_not_matter(
     )
 
 
-def at_first_flows() -> tuple[Reporting, Decisions]:
+def at_first_flows(*changes: CapacityChange) -> tuple[Reporting, Decisions]:
     """Return a scheduler at 1 s, when both stores have ended iteration 0."""
     problem, _ = two_machine_example(2)
+    problem = replace(problem, cluster=replace(problem.cluster, changes=changes))
     scheduler = Reporting(problem, "oes")
     scheduler.scheduler.begin()
     scheduler.task_ended(0, 0, {0: 40.0, 1: 40.0}, 1.0)
@@ -117,6 +120,16 @@ def test_decisions() -> None:
     assert scheduler.scheduler.served(1, 3.0) == 20.0
     assert scheduler.scheduler.served(1, 99.0) == 40.0
     assert not scheduler.scheduler.finished
+
+
+def test_a_change_of_a_capacity_happens_without_being_told() -> None:
+    scheduler, _ = at_first_flows(CapacityChange(2.0, "m1 in", 5.0))  # of g0->s1
+    assert scheduler.scheduler.next_end == 2.0
+
+    (changed,) = scheduler.settle(2.0)
+
+    assert (changed.time, changed.lines.edge, changed.lines.rate) == (2.0, 1, 5.0)
+    assert scheduler.scheduler.next_end == 5.0
 
 
 def test_a_flow_ends_when_its_fluid_has_and_its_last_byte_is_there() -> None:
