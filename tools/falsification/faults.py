@@ -78,8 +78,8 @@ FAULTS: dict[str, Fault] = {
     "a port forgotten": Fault(_LINKS, "= [(OUT, IN)]", "= [(OUT,)]", "incast"),
     "a change that the run does not carry out": Fault(
         "emu/scheduling/capacity_changes.py",
-        "set_capacity(state, port, layout.changes[place, 2])",
-        "set_capacity(state, port, state.capacity[port])",
+        "state.capacity[port] = layout.changes[place, 2]",
+        "pass",
         "events",
     ),
     "a flow that never shares": Fault(
