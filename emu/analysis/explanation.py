@@ -42,7 +42,7 @@ class Explanation:
     realization: Realization
     """Its times and volumes."""
     moves: TaskMoves = NO_MOVES
-    """Single moves and swaps of tasks, best first; gains as of the improvements."""
+    """Moves and swaps of tasks, best first; gains as of the improvements."""
     notes: tuple[str, ...] = ()
     """What a reader has to know, such as parts of the run that are missing."""
 

@@ -1,4 +1,4 @@
-"""Which task should move? Every single move and swap of a placed job, simulated."""
+"""Which task should move? Every move and swap in a placed job, simulated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from emu.problem import Link
 
 #: Moves that are simulated at most, those with the lowest bounds first, and flows that
-#: are simulated for them. The paper's testbed has 81 moves, which take 0.1 s.
+#: are simulated for them. The paper's testbed has 94 moves, which take 0.1 s.
 MOST_MOVES, FLOWS = 300, 4_000_000
 
 #: Share of the makespan below which nobody would move a task.
@@ -99,7 +99,7 @@ NO_MOVES = TaskMoves(0, ())
 
 
 def task_moves(base: Change) -> TaskMoves:
-    """Simulate every feasible single move and swap of ``base``.
+    """Simulate every feasible move and swap of ``base``: `neighbours` says which.
 
     Raises
     ------

@@ -74,7 +74,7 @@ def headline(explanation: Explanation) -> Text:
 
 
 def task_moves(explanation: Explanation, shown: int = MOVES_SHOWN) -> RenderableType:
-    """Return the single moves and swaps that help, best first."""
+    """Return the moves and swaps that help, best first."""
     base, moves = explanation.replayed_makespan, explanation.moves
     helping = moves.helping(base or 1.0)
     if not helping:
@@ -90,7 +90,7 @@ def none_helps(moves: TaskMoves) -> str:
     """Return the sentence for a placement that no single move or swap makes better."""
     if not moves.found:
         return "There is nothing to try: pins and capacities leave no move and no swap."
-    return f"None of {len(moves.found)} moves and swaps of single tasks helps."
+    return f"None of {len(moves.found)} moves and swaps of tasks helps."
 
 
 def moves_table(moves: Sequence[TaskMove], base: float) -> Table:

@@ -205,7 +205,7 @@ SHOWN = 10
 
 
 def which_task(run: RecordedRun | None) -> str:
-    """Return the moves and swaps of single tasks that help, and the best placement.
+    """Return the moves and swaps that help, and the best placement.
 
     Empty without a run, and where simulating takes too long.
 
