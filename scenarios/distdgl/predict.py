@@ -182,7 +182,7 @@ def causes(given: argparse.Namespace, rows: list[Row]) -> None:
             continue
         own = [fit_run(run.path, skip=run.batches[0]).error for run in row.runs]
         counts = ", ".join(
-            f"{np.median([run.tcp[name] for run in row.runs]):.0f} {name}"
+            f"{np.median([run.sampled[name] for run in row.runs]):.0f} {name}"
             for name in ("retransmitted", "timeouts")
         )
         print(
