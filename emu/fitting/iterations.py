@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 Asked: TypeAlias = "tuple[Process, int, Process]"
 #: What an all-reduce may carry beside its mean share, by which barriers are told apart.
 TOLERANCE = 0.05
-#: Likewise with what is sent again: up to 19 % of an all-reduce, into a slow NIC.
-AGAIN = 0.3
+#: Likewise with what is sent again: 30 % of an all-reduce into a slow NIC was seen.
+AGAIN = 0.45
 #: Seconds without a packet of a ring that part two all-reduces without requests.
 SILENCE = 0.005
 #: Bursts that are looked at for one all-reduce, or for some that ran together.

@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--nic", default="100", help="Mbit/s of the lab's machines")
     given = parser.parse_args()
     arguments = f"{labs.arguments_of(given)} --test"
-    home = labs.HOME / f"accuracy-{given.graph}-{arguments}".replace(
+    home = labs.HOME / f"accuracy-{given.graph} {arguments}".replace(
         " --", "-"
     ).replace(" ", "-")
     machines = [(f"m{number}", given.nic) for number in range(TRAINERS)]

@@ -1,12 +1,13 @@
 """Which parts on the fast machines? Assignments of partitions, predicted and measured.
 
-    python scenarios/distdgl/assign.py [--nics 100,100,40,40] [--repeats 5]
+    python scenarios/distdgl/assign.py [--nics 100,100,40,40] [--repeats 5] [NICS ...]
 
 A run at 100 Mbit/s on all machines is fitted. Its tasks are moved among machines with
-these NICs in all ways that differ, and simulated: assignments.json has what was
-predicted, with the time. Then the assignments that are predicted to be best and worst
-are measured. All that have been measured are shown. An assignment is called by the
-NICs of the parts: ``40,100,100,40`` has parts 1 and 2 on the fast machines.
+these NICs in all ways that differ, and simulated: assignments-*.json has what was
+predicted, with the time. An assignment is called by the NICs of the parts:
+``40,100,100,40`` has parts 1 and 2 on the fast machines. Those that are named are
+measured, else the one that is predicted to be best and the one to be worst. All that
+have been measured are shown.
 """
 
 import argparse
@@ -25,6 +26,7 @@ def options() -> argparse.Namespace:
     """Return the command line."""
     parser = labs.options(__doc__)
     parser.add_argument("--nics", default="100,100,40,40", help="of the machines")
+    parser.add_argument("assignments", nargs="*", help="that are measured")
     given = common(parser)
     given.sharing = given.profile = "fair"
     return given
@@ -65,7 +67,7 @@ def main() -> None:
     predicted = frozen(given)
     ordered = sorted(predicted, key=lambda name: predicted[name])
     for repeat in range(given.repeats):
-        for name in (ordered[0], ordered[-1]):
+        for name in given.assignments or (ordered[0], ordered[-1]):
             train(given, name, given.sharing, repeat)
     print("\n| NICs of parts 0 to 3 | predicted | measured | range | error | labs |")
     print("|---|---|---|---|---|---|")
