@@ -78,6 +78,8 @@ def main() -> None:
             error = predicted[name] / labs.median(runs) - 1
             row += f" {labs.median(runs):.3f} s | {labs.ends(runs)} | {error:+.2%} |"
             row += f" {labs.verdict(runs)} |"
+        else:
+            row += " | | | |"
         print(row)
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from labs import Trained
 
 import emu
+from emu.errors import DataError
 from emu.experiment.fit_run import fit_run
 
 NICS = ["100,100,100,100", "50,50,50,50", "100,100,40,40", "200,50,200,50"]
@@ -168,6 +169,14 @@ def show(rows: list[Row]) -> None:
     print(f"repeats apart by {np.median(apart):.2%} (median), {max(apart):.2%} (worst)")
 
 
+def own_error(run: Trained) -> float:
+    """Return what the simulation of a run's own fit is off by; NaN if it has none."""
+    try:
+        return fit_run(run.path, skip=run.batches[0]).error
+    except DataError:
+        return float("nan")
+
+
 def causes(given: argparse.Namespace, rows: list[Row]) -> None:
     """Print what errors under tcp are made of, where fair was measured as well.
 
@@ -180,7 +189,7 @@ def causes(given: argparse.Namespace, rows: list[Row]) -> None:
         fair = kept(given, row.nics, "fair")
         if not fair:
             continue
-        own = [fit_run(run.path, skip=run.batches[0]).error for run in row.runs]
+        own = [own_error(run) for run in row.runs]
         counts = ", ".join(
             f"{np.median([run.sampled[name] for run in row.runs]):.0f} {name}"
             for name in ("retransmitted", "timeouts")
@@ -189,7 +198,7 @@ def causes(given: argparse.Namespace, rows: list[Row]) -> None:
             f"| {row.nics} | {row.error:+.2%} "
             f"| {row.predicted / labs.median(fair) - 1:+.2%} "
             f"| {labs.median(row.runs) / labs.median(fair) - 1:+.2%} "
-            f"| {np.median(own):+.2%} | {counts} |"
+            f"| {np.nanmedian(own):+.2%} | {counts} |"
         )
 
 
