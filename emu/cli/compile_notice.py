@@ -16,7 +16,7 @@ from typing_extensions import override
 _COMPILE = "numba:compile"
 #: Seconds of compiling before anything is said: a few functions take no longer.
 _SILENT = 1.0
-_NOTICE = "compiling once, up to 100 s of CPU time"
+_NOTICE = "compiling once, up to 70 s of CPU time"
 
 
 class CompileNotice(event.Listener):

@@ -15,7 +15,7 @@ from emu.cli.compile_notice import tell_of_compiling
 def warm() -> None:
     """Compile now what would be compiled at its first use.
 
-    It takes up to 100 s. The code is kept on disk, per version of emu and its
+    It takes up to 70 s. The code is kept on disk, per version of emu and its
     libraries; what is there already takes seconds. A container image or a CI cache may
     hold it.
     """

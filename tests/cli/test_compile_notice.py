@@ -33,7 +33,7 @@ def shown_while_compiling(*, silent: float, terminal: bool) -> str:
 def test_a_terminal_is_told_what_it_waits_for() -> None:
     shown = shown_while_compiling(silent=0, terminal=True)
 
-    assert "compiling once, up to 100 s of CPU time" in shown
+    assert "compiling once, up to 70 s of CPU time" in shown
     assert shown.endswith("\x1b[2K")  # the bar is taken away
 
 
