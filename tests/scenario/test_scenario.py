@@ -90,7 +90,9 @@ def test_overrides_change_lists_sections_and_defaults() -> None:
 def test_one_credit_window_is_that_of_every_command() -> None:
     """The run's 4, unless the file says another one or that there is none."""
     windows = {
-        stated: window_of(build_job(load(GOLDEN, [f"job.credit_window={stated}"])))
+        stated: window_of(
+            build_job(load(GOLDEN, ["job.iterations=5", f"job.credit_window={stated}"]))
+        )
         for stated in ("2", "unlimited", "null")
     }
 
