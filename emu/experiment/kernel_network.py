@@ -75,12 +75,13 @@ def burst_of(scenario: Scenario) -> tuple[float, float]:
     """Return what two NICs on the way let go at once: wall seconds, or real bytes.
 
     Each lets its burst go and, as its bucket is not empty by then, one more segment,
-    which is as large or a packet. At 625 kB/s and with bursts and segments of two
-    packets a flow of 38 kB came 10.3 kB ahead of the rate.
+    which is as large or a packet; with assigned rates both are two packets at least.
+    At 625 kB/s a flow of 38 kB came 10.3 kB ahead of the rate then.
     """
     if scenario.emulation.network != "kernel":
         return 0.0, 0.0
-    return 4 * BURST, 4 * SMALLEST_SEGMENT
+    packets = 2 if scenario.emulation.sharing == "assigned" else 1
+    return 4 * BURST, 4 * packets * SMALLEST_SEGMENT
 
 
 class LabLauncher(ExternalLauncher):

@@ -163,12 +163,14 @@ def plan_nic(
     held = rate * (QUEUE if queue is None else queue)
     if queue is None and sharing is Sharing.FAIR:
         held = max(held, min(START, rate * LONGEST_QUEUE))
-    segment = int(min(SEGMENT, max(frame, rate * gift)))
+    # With assigned rates no flow ends before these carried it: nothing is a gift there.
+    least = 2 * frame if assigned else frame
+    segment = int(min(SEGMENT, max(least, rate * gift)))
     queued = int(max(4 * frame, 2 * segment, held))
     readers = connections and sharing is Sharing.FAIR
     return NicPlan(
         rate=round(rate),
-        burst=int(rate * gift),
+        burst=int(max(segment if assigned else 0, rate * gift)),
         queue=queued,
         quantum=max(segment, FEWEST_IN_TURN * frame) + mtu,
         segment=segment,

@@ -122,6 +122,13 @@ def test_payload_is_what_the_scenario_says(payload: float, mtu: int) -> None:
     assert plan.queue >= max(4 * (mtu + 14), 2 * plan.segment)
 
 
+def test_with_assigned_rates_a_slow_nic_lets_two_packets_go_at_once() -> None:
+    plan = plan_nic(5e5, Sharing.ASSIGNED)
+
+    assert (plan.burst, plan.segment, plan.packets) == (2 * 1514, 2 * 1514, 2)
+    assert plan_nic(5e5, Sharing.FAIR).burst < 1514
+
+
 def test_a_slow_nic_holds_what_tcp_begins_with() -> None:
     """In 20 to 50 ms of its rate; a stated queue is that, and one queue has no need."""
     slow, middle, fast = (
