@@ -6,7 +6,6 @@ best of both reached 76 % of what a search gains in the median, single tasks 2 %
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -51,17 +50,21 @@ class Neighbour:
     @override
     def __str__(self) -> str:
         """Return ``move s2 to big``, ``swap ps0 and w1``, or all moves."""
-        ways: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for move in self.moves:
-            ways[move.source, move.destination].append(move.process)
-        destinations = {destination for _, destination in ways}
-        if len(destinations) == 1:
+        if len({move.destination for move in self.moves}) == 1:
             names = ", ".join(move.process for move in self.moves)
-            return f"move {names} to {destinations.pop()}"
-        if len(ways) == 2 and {way[::-1] for way in ways} == {*ways}:
-            word = " and " if len(self.moves) == 2 else " with "
-            return "swap " + word.join(", ".join(names) for names in ways.values())
-        return "; ".join(map(str, self.moves))
+            return f"move {names} to {self.moves[0].destination}"
+        left, ones, others = list(self.moves), [], []
+        while left:
+            one = left.pop(0)
+            way = one.destination, one.source
+            back = next((m for m in left if (m.source, m.destination) == way), None)
+            if back is None:
+                return "; ".join(map(str, self.moves))
+            left.remove(back)
+            ones.append(one.process)
+            others.append(back.process)
+        word = " and " if len(ones) == 1 else " with "
+        return f"swap {', '.join(ones)}{word}{', '.join(others)}"
 
 
 def difference(

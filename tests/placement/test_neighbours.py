@@ -23,8 +23,13 @@ from tests.placement.placement_cases import (
         ([("a", "m0", "m1"), ("b", "m1", "m0")], "swap a and b"),
         ([("a", "m0", "m1"), ("b", "m2", "m1")], "move a, b to m1"),
         (
-            [("a", "m0", "m1"), ("b", "m0", "m1"), ("c", "m1", "m0")],
-            "swap a, b with c",
+            [
+                ("a", "m0", "m1"),
+                ("b", "m0", "m2"),
+                ("c", "m2", "m0"),
+                ("d", "m1", "m0"),
+            ],
+            "swap a, b with d, c",
         ),
         ([("a", "m0", "m1"), ("b", "m2", "m3")], "a: m0 -> m1; b: m2 -> m3"),
     ],
