@@ -35,11 +35,13 @@ def judgement(
     figures = host_figures(run.statistics)
     held, judged = emulated.makespan, emulated
     first: dict[tuple[int, int], float] = {}
-    if experiment.scenario.emulation.network == "kernel":
+    by_kernel = experiment.scenario.emulation.network == "kernel"
+    if by_kernel:
         # What kernel NICs made of the makespan is the finding there, not a doubt about
         # this computer; no sender was to keep to rates.
         held = replayed.makespan
         judged = dataclasses.replace(emulated, rates=None)
+        figures = dataclasses.replace(figures, late_sends=0, max_behind=0.0)
         first = first_bytes(run)
     verdict = decide(
         host_effect(
@@ -61,6 +63,7 @@ def judgement(
         compute=settings.compute,
         sensitivity=sensitivity(run.realization, policy, experiment.expected, replayed),
         findings=examine(evidence(experiment, settings, run)),
+        by_kernel=by_kernel,
     )
     rows = send_rows(counted["flows"] for counted in run.statistics.values())
     budget = error_budget(judged, replayed, rows, chain, first)

@@ -45,6 +45,21 @@ def test_a_busy_host_that_kept_up_is_trusted() -> None:
     assert _decide(Lateness(0.1, 0.0, 0.0), busy).trust is Trust.TRUSTED
 
 
+@pytest.mark.parametrize(
+    ("wait", "trust"),
+    [(0.09, Trust.TRUSTED), (0.11, Trust.DEGRADED), (0.31, Trust.UNTRUSTED)],
+)
+def test_waits_for_a_core_decide_where_the_kernel_shares(
+    wait: float, trust: Trust
+) -> None:
+    starved = HostFigures(cpu_wait=wait)
+    verdict = _decide(Lateness(0.0, 0.0, 0.0), starved, by_kernel=True)
+
+    assert verdict.trust is trust
+    assert ("waited for a core" in " ".join(verdict.reasons)) == (wait > 0.1)
+    assert _decide(Lateness(0.0, 0.0, 0.0), starved).trust is Trust.TRUSTED
+
+
 def test_the_remedy_makes_up_for_the_excess() -> None:
     verdict = _decide(Lateness(4.0, 0.0, 0.0))
 
