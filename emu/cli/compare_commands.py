@@ -147,7 +147,8 @@ def compare(
             seeds=seeds,
         )
         if emit(json_target, [one.to_json(candidates[0]) for one in candidates]):
-            job = job_line(placed.problem.job)
+            window = placed.scenario.job.credit_window
+            job = job_line(placed.problem.job, window=window)
             terminal().print(comparison_table(candidates, job))
 
 

@@ -61,12 +61,13 @@ def place(
         experiment = emu.place(scenario, progress=tell)
     problem = experiment.problem
     makespan = experiment.simulate().makespan
+    window = experiment.scenario.job.credit_window
     console = terminal(quiet=json_target == "-")
     console.print(placement_table(problem))
     console.print(
         f"\n{experiment.scenario.name}: makespan "
         f"{format_duration(makespan, 10)}, "
-        f"{job_line(problem.job, experiment.policy)}"
+        f"{job_line(problem.job, experiment.policy, window)}"
     )
     if experiment.placed is not None and experiment.placed.candidates:
         console.print(_story(experiment.placed, experiment), soft_wrap=True)

@@ -42,9 +42,10 @@ def simulate(
         console.print(table)
         console.print()
     makespan = format_duration(schedule.makespan, 10)
+    window = experiment.scenario.job.credit_window
     console.print(
         f"{experiment.scenario.name}: makespan {makespan}, "
-        f"{job_line(problem.job, experiment.policy)}, "
+        f"{job_line(problem.job, experiment.policy, window)}, "
         f"{len(schedule.flows()):,} flows"
     )
     speed = pace(schedule, stated_batch(experiment.scenario.to_json())).to_json()

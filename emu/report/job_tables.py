@@ -23,15 +23,17 @@ if TYPE_CHECKING:
     from emu.problem import Job, Problem
 
 
-def job_line(job: Job, policy: str = "") -> str:
+def job_line(job: Job, policy: str = "", window: object = None) -> str:
     """Return iterations, credit window, and how many tasks are pinned.
 
     Parameters
     ----------
     policy
         Rate policy, where one alone is meant.
+    window
+        The credit window as stated; where nobody knows, that of the credit edges.
     """
-    window = window_of(job) or "unlimited"
+    window = window or window_of(job) or "without effect"
     parts = [f"{job.iterations} iterations", f"credit window {window}"]
     pins = sum(task.pinned is not None for task in job.tasks)
     if pins:
