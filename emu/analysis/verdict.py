@@ -133,18 +133,8 @@ def decide(
         runs ahead of all other work waited up to 6 %; beside four busy programs runs
         were 37 to 141 % too long, and late by nothing.
     """
-    error = effect.error
-    trust = Trust.TRUSTED
-    if error > max_error:
-        trust = Trust.DEGRADED
-    off = error + effect.doubt  # by what moved the end, and by what nobody can explain
-    if off > _BEYOND * max_error or findings:
-        trust = Trust.UNTRUSTED
     starved = figures.cpu_wait / _WAIT if by_kernel else 0.0
-    if trust is Trust.TRUSTED and (effect.doubt > max_error or starved > 1.0):
-        trust = Trust.DEGRADED
-    if starved > _BEYOND:
-        trust = Trust.UNTRUSTED
+    trust = _trust(effect, max_error, starved, guarded=bool(findings))
     reasons: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()
     if trust is not Trust.TRUSTED:
@@ -153,6 +143,7 @@ def decide(
         chance = sensitivity > max_error
         if chance:
             reasons = (_CHANCE.format(100 * sensitivity), *reasons)
+        off = effect.error + effect.doubt
         excess = 0.0 if chance else off / max_error  # that a time scale mends
         remedies = (
             *_longer(lateness, excess, time_scale, compute),
@@ -164,7 +155,7 @@ def decide(
         remedies = tuple(dict.fromkeys((*helpful, *remedies)))
     return Verdict(
         trust,
-        error,
+        effect.error,
         max_error,
         reasons,
         remedies,
@@ -174,6 +165,18 @@ def decide(
         sensitivity,
         findings,
     )
+
+
+def _trust(
+    effect: HostEffect, max_error: float, starved: float, *, guarded: bool
+) -> Trust:
+    """Return the trust; ``starved`` is how many times too long a loop had no core."""
+    off = effect.error + effect.doubt  # what moved the end, and what nobody can explain
+    if off > _BEYOND * max_error or starved > _BEYOND or guarded:
+        return Trust.UNTRUSTED
+    if max(effect.error, effect.doubt) > max_error or starved > 1.0:
+        return Trust.DEGRADED
+    return Trust.TRUSTED
 
 
 def _where(effect: HostEffect, lateness: Lateness, compute: str) -> list[str]:

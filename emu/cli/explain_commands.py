@@ -45,9 +45,13 @@ def explain(
     """
     limit = seconds(bound_time, "--bound-time")
     known = emu.load_run(what) if what.is_dir() else emu.load(what, overrides or [])
+    if isinstance(known, emu.Scenario):
+        window: object = known.job.credit_window
+    else:
+        window = known.result.get("credit_window")
     explanation = emu.explain(known, helpful=helpful)
     console = terminal(quiet=json_target == "-")
-    console.print(explanation_tables(explanation, top))
+    console.print(explanation_tables(explanation, top, window))
     content, schedule = explanation.to_json(), explanation.schedule
     if helpful:
         gap = placement_gap(

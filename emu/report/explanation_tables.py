@@ -35,15 +35,19 @@ _NOTHING = 1e-9
 SHOWN = 15
 
 
-def explanation_tables(explanation: Explanation, shown: int = SHOWN) -> RenderableType:
+def explanation_tables(
+    explanation: Explanation, shown: int = SHOWN, window: object = None
+) -> RenderableType:
     """Return the headline, the causes, the ports, the drift and what would help.
 
     Parameters
     ----------
     shown
         Rows of what would help.
+    window
+        The credit window as stated, where it is known.
     """
-    parts: list[RenderableType] = [headline(explanation), ""]
+    parts: list[RenderableType] = [headline(explanation, window), ""]
     if explanation.moves.feasible:
         parts += [task_moves(explanation, shown), *best_placement(explanation), ""]
     parts.append(causes(explanation))
@@ -59,13 +63,14 @@ def explanation_tables(explanation: Explanation, shown: int = SHOWN) -> Renderab
     return Group(*parts)
 
 
-def headline(explanation: Explanation) -> Text:
+def headline(explanation: Explanation, window: object = None) -> Text:
     """Return the makespan and the length of its chain."""
     makespan = format_duration(explanation.schedule.makespan, 6)
     text = Text.assemble((makespan, "bold"), " from start to end")
     if explanation.simulated is not None:
         text.append(f", simulated {format_duration(explanation.replayed_makespan, 6)}")
-    text.append(f", {job_line(explanation.schedule.problem.job)}")
+    job = explanation.schedule.problem.job
+    text.append(f", {job_line(job, window=window)}")
     text.append(
         f"; the critical path has {len(explanation.chain.links)} links, each begins "
         "when the one before ends"
