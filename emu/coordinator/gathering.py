@@ -33,11 +33,15 @@ class Gathering:
 
     def __init__(self, events: Events, deadline: float, log: Path) -> None:
         self._events, self._deadline, self._log = events, deadline, log
+        self._early: list[tuple[str, Message]] = []
 
     async def messages(
         self, missing: Collection[str], what: str, kind: type[Message]
     ) -> dict[str, Any]:
         """Wait until each of ``missing`` has said a message of ``kind``.
+
+        Messages of other kinds are kept for the next call: the processes of one host
+        may be up before another host has its rate board.
 
         Raises
         ------
@@ -50,7 +54,12 @@ class Gathering:
             if isinstance(message, kind) and name in left:
                 left.discard(name)
                 said[name] = message
+            else:
+                self._early.append((name, message))
 
+        early, self._early = self._early, []
+        for name, message in early:
+            heard(name, message)
         await self.until(lambda: left, what, heard)
         return said
 

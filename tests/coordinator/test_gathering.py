@@ -11,7 +11,7 @@ import pytest
 from emu.coordinator import gathering
 from emu.coordinator.gathering import Gathering
 from emu.errors import DeadlineExceeded
-from emu.wire.messages import Listening
+from emu.wire.messages import BoardReady, Listening
 
 if TYPE_CHECKING:
     from emu.wire.messages import Message
@@ -61,6 +61,26 @@ async def test_pause_of_ones_own_is_waited_out(monkeypatch: pytest.MonkeyPatch) 
     heard: list[tuple[str, Message]] = [("p0", Listening("h", 1))]
 
     assert await waits(Silence(0.24, 3600.0, heard=heard), monkeypatch) == 5
+
+
+async def test_what_one_host_says_before_another_is_ready_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its processes were up before the other's rate board: the run hung for ever."""
+    first: list[tuple[str, Message]] = [
+        ("host0", BoardReady("/0")),
+        ("p0", Listening("h", 1)),
+        ("host1", BoardReady("/1")),
+    ]
+    silence = Silence(heard=first)
+    monkeypatch.setattr(gathering, "time", silence)
+    waiting = Gathering(silence.events, 1.0, Path("agent.log"))
+
+    boards = await waiting.messages(["host0", "host1"], "open", BoardReady)
+    assert boards["host1"].path == "/1"
+    up = await waiting.messages(["p0"], "come up", Listening)
+    assert up == {"p0": Listening("h", 1)}
+    assert silence.waits == 1
 
 
 async def test_patience_beyond_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
