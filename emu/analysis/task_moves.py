@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.what_if import affordable
+from emu.placement import affordable
 from emu.placement.candidates import candidates, lower_bound
 from emu.placement.neighbours import neighbours
 from emu.placement.resource_load import sent_bytes

@@ -14,7 +14,7 @@ import numpy as np
 
 from emu.analysis.critical_path import Cause
 from emu.errors import PlacementError
-from emu.placement import SearchOptions, place, search
+from emu.placement import SearchOptions, affordable, place, search
 from emu.problem import Cluster, Problem, Profile, Realization
 from emu.scheduling import RATE_POLICIES, policy_named
 from emu.simulation.simulate import makespan
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 ENDLESS = 1e9
 #: Single tasks of the chain that are proposed, those with most time on it.
 CHAIN_TASKS = 5
-#: What a flow counts for under rules that look at every flow at each event: with 1, the
-#: report of a run of 4 s with 1,814 flows under ``mrtf`` took a minute.
-_BY_FLOW = 10
 _CAPACITY = ((2.0, "twice as fast"), (ENDLESS, "endless"))
 _TIME = ((0.5, "twice as fast"), (0.0, "in no time"))
 _BYTES = ((0.5, "half the bytes"), (0.0, "no bytes"))
@@ -63,18 +60,6 @@ class Improvement:
     """Simulated, with the change, seconds."""
     gain: float
     """Seconds less than without it; negative when it makes the run longer."""
-
-
-def affordable(job: Job, policy: str, flows: int, most: int) -> int:
-    """Return how many simulations of ``job`` stay below so many ``flows``, 1 to most.
-
-    Parameters
-    ----------
-    policy
-        Rate policy of the simulations.
-    """
-    each = _BY_FLOW if RATE_POLICIES[policy].by_flow else 1
-    return min(max(flows // max(len(job.edges) * job.iterations * each, 1), 1), most)
 
 
 def rank(base: Change, changes: Iterable[Change]) -> list[Improvement]:

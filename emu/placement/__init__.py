@@ -5,6 +5,7 @@ say what its makespan is. Must not know: scenarios, sockets, clocks.
 """
 
 from emu.placement.baselines import place_explicit, place_random, place_round_robin
+from emu.placement.best import affordable, best_placement
 from emu.placement.bound import placement_bound
 from emu.placement.common_random_numbers import common_draws
 from emu.placement.distdgl import place_distdgl
@@ -24,6 +25,8 @@ __all__ = [
     "PlacementResult",
     "ResourceLoad",
     "SearchOptions",
+    "affordable",
+    "best_placement",
     "common_draws",
     "place",
     "place_distdgl",

@@ -102,6 +102,29 @@ def search(
     options = options or SearchOptions()
     job = replace(job, iterations=options.iterations)
     drawn = common_draws(profile, seed, options.iterations)
+    return search_run(
+        job, cluster, drawn, seed=seed, options=options, progress=progress
+    )
+
+
+def search_run(
+    job: Job,
+    cluster: Cluster,
+    drawn: Realization,
+    *,
+    seed: int,
+    options: SearchOptions,
+    progress: Callable[[int, int, float], None] | None = None,
+) -> PlacementResult:
+    """Return what `search` finds for one run of ``job``, with reference times.
+
+    Raises
+    ------
+    InfeasiblePlacement
+        When no placement exists.
+    ValueError
+        When the realization does not fit the job or there is no such rate policy.
+    """
     run = _Run(job, cluster, drawn, options, walk_generator(seed))
     run.begin()
     listing = run.listing()
