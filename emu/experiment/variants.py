@@ -11,7 +11,7 @@ from emu.errors import PlacementError, ScenarioError
 from emu.placement.neighbours import difference, moved
 from emu.problem import Problem, Profile
 from emu.report import Candidate
-from emu.scenario import build_job, load, place, prepare, profile_of
+from emu.scenario import build_job, load, place, prepare
 from emu.scenario.pins import process_of
 from emu.scenario.placing import with_placed_rings
 from emu.scenario.suggestion import nearest
@@ -112,8 +112,7 @@ def _placed(base: Experiment, policy: str) -> Problem:
     scenario, cluster = placed_by(base.scenario, policy), base.problem.cluster
     job = build_job(scenario)
     reference = base.problem.reference(base.realization)
-    profile = profile_of(scenario, job, reference)
-    found = place(scenario, job, cluster, profile=profile)
+    found = place(scenario, job, cluster, reference)
     return with_placed_rings(scenario, Problem(cluster, job, found.placement))
 
 

@@ -11,7 +11,7 @@ from emu.errors import PlacementError
 from emu.garbage import collected_seldom
 from emu.problem import Problem, Profile, Realization
 from emu.scenario.placing import place, place_one_by_one, with_placed_rings
-from emu.scenario.realize import build_job, profile_of, realize
+from emu.scenario.realize import build_job, realize
 from emu.simulation import best_policy, simulate
 
 if TYPE_CHECKING:
@@ -88,12 +88,11 @@ def prepare(
     """
     cluster, job = scenario.to_cluster(), build_job(scenario)
     realization = realize(scenario, job)
-    profile = profile_of(scenario, job, realization)
     try:
         if scenario.jobs and scenario.place_jobs == "sequential":
             found = place_one_by_one(scenario, job, cluster, progress)
         else:
-            found = place(scenario, job, cluster, profile=profile, progress=progress)
+            found = place(scenario, job, cluster, realization, progress=progress)
     except PlacementError as error:
         error.args = (scenario.origin.located(error.key, str(error)),)
         raise

@@ -5,17 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from emu.placement import JobsCost, PlacementResult, with_placed_ring
+from emu.placement import (
+    JobsCost,
+    PlacementResult,
+    affordable,
+    with_placed_ring,
+)
 from emu.placement import place as place_by
 from emu.placement.place import SEARCHES
 from emu.problem import Placement
+from emu.problem.slots import slot_teams
 from emu.scenario.dgtp_section import DgtpJobSection
-from emu.scenario.realize import build_job, profile_of
+from emu.scenario.realize import build_job, realize
+from emu.workloads import repeated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from emu.problem import Cluster, Job, Problem, Profile
+    from emu.problem import Cluster, Job, Problem, Realization
     from emu.scenario.scenario import Scenario
 
 
@@ -23,16 +30,16 @@ def place(
     scenario: Scenario,
     job: Job,
     cluster: Cluster,
+    realization: Realization,
     *,
-    profile: Profile | None = None,
     progress: Callable[[int, int, float], None] | None = None,
 ) -> PlacementResult:
     """Return a placement of ``job`` by the scenario's policy and seed.
 
     Parameters
     ----------
-    profile
-        What searches draw from; default is `profile_of`, asked for by searches only.
+    realization
+        Of the run, with reference times: what searches judge placements by.
     progress
         Called by searches with (candidates so far, in all, best makespan).
 
@@ -41,17 +48,16 @@ def place(
     PlacementError
         When the stated placement breaks a constraint; `InfeasiblePlacement` when the
         cluster is too small.
-    ScenarioError, DataError
-        When a search has nothing to draw from.
     """
     section = scenario.placement
-    options: dict[str, Any] = {}
+    rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
+    options: dict[str, Any] = {"policy": rates}
     if section.policy in SEARCHES:
-        profile = profile or profile_of(scenario, job)
-        options = {
-            "transfers": section.iterations,
-            "iterations": min(section.simulated_iterations, job.iterations),
-            "policy": scenario.schedule.rule,
+        count = min(section.simulated_iterations, job.iterations)
+        short = replace(job, iterations=count)
+        options |= {
+            "transfers": section.iterations or affordable(short, rates),
+            "iterations": count,
             "cost": _jobs_cost(scenario),
         }
     if section.policy == "etp":
@@ -60,11 +66,13 @@ def place(
             "beta": section.beta,
             "beta_unit": section.beta_unit,
         }
+    # Only searches, and who shares slots, ask how long a placement takes.
+    judged = section.policy in SEARCHES or slot_teams(job)
     return place_by(
         section.policy,
         job,
         cluster,
-        profile=profile if section.policy in SEARCHES else None,
+        profile=repeated(job, realization) if judged else None,
         seed=scenario.seed,
         tasks=section.tasks,
         progress=progress,
@@ -115,7 +123,8 @@ def place_one_by_one(
     free, machine_of = cluster, dict[str, int]()
     for item, alone in scenario.parts():
         part = build_job(alone)
-        found = place(alone, part, free, progress=progress).placement
+        run = realize(alone, part)
+        found = place(alone, part, free, run, progress=progress).placement
         free = _left(free, part, found)
         for process, members in part.units.items():
             machine_of[f"{item.name}/{process}"] = found.machine_of[members[0]]
