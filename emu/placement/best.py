@@ -112,21 +112,20 @@ def best_placement(
     if found.optimal and count == job.iterations:
         return found
     walk = EtpOptions(transfers=transfers, iterations=count, policy=rates, cost=cost)
-    finalists = [found.placement, *known]
-    others = (
-        lambda: search_etp(job, cluster, profile, seed=seed, options=walk).placement,
-        lambda: place_ifs(job, cluster, walk_generator(seed)),
-        lambda: place_distdgl(job, cluster),
-    )
-    for other in others:
-        with suppress(PlacementError):  # slots that nobody gives back, or no samplers
-            finalists.append(other())
+    finalists, walked = [found.placement, *known], None
+    with suppress(PlacementError):  # its first placement waits for slots forever
+        walked = search_etp(job, cluster, profile, seed=seed, options=walk)
+        finalists += [walked.placement, place_ifs(job, cluster, walk_generator(seed))]
+    with suppress(PlacementError):  # no workers with samplers
+        finalists.append(place_distdgl(job, cluster))
     judge = judge_of(job, cluster, reference, rates, cost)
     best, least = found.placement, np.inf
     for placement in dict.fromkeys(finalists):
         length = judge(placement, least)
         if length < least:
             best, least = placement, length
+    if walked is not None:
+        found = replace(found, candidates=found.candidates + walked.candidates)
     if best == found.placement:
         return found
     shorter = judge_of(short, cluster, run, rates, cost)

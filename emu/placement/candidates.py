@@ -263,7 +263,9 @@ def placement_cost(c: Candidates, machine_of: Ints, limit: float) -> float:
     Infinity too where tasks wait for slots forever, or more are given back than taken.
     """
     a = c.arrays
-    if a.slots.size > 0 and not _balanced(a.taken, a.freed, a.slots, a.rounds, machine_of):
+    if a.slots.size > 0 and not _balanced(
+        a.taken, a.freed, a.slots, a.rounds, machine_of
+    ):
         return np.inf
     if c.costs.job.size == 0:
         makespan = run_makespan(a, machine_of, c.times, c.volumes, limit)
@@ -278,14 +280,10 @@ def _balanced(
     taken: Ints, freed: Ints, slots: Ints, rounds: Ints, machine_of: Ints
 ) -> bool:
     """Tell whether no limited pool gets back more slots than are taken of it."""
-    kept = np.zeros(slots.shape, np.int64)
+    kept = np.zeros_like(slots)
     for task in range(machine_of.size):
         if taken[task] >= 0:
             kept[machine_of[task], taken[task]] += rounds[task]
         if freed[task] >= 0:
             kept[machine_of[task], freed[task]] -= rounds[task]
-    for machine in range(kept.shape[0]):
-        for name in range(kept.shape[1]):
-            if slots[machine, name] >= 0 and kept[machine, name] < 0:
-                return False
-    return True
+    return not ((slots >= 0) & (kept < 0)).any()

@@ -146,6 +146,7 @@ def search_etp(
         makespan=float(chain.cost[1]),
         start_makespan=started,
         candidates=int(chain.tally[PROPOSED]),
+        budget=options.transfers,
         accepted=int(chain.tally[ACCEPTED]),
         evaluations=int(chain.tally[SIMULATED]),
         iterations=options.iterations,

@@ -54,7 +54,7 @@ PLACEMENT_POLICIES: Mapping[str, PlacementPolicy] = {
         _JUDGED,
     ),
     "best": PlacementPolicy(
-        "the better one of etp and of all placements where they are few, else annealing",
+        "the best of etp, of all placements where they are few, else of annealing",
         "this project",
         _JUDGED,
     ),
@@ -99,7 +99,8 @@ def place(
         Called by searches with (candidates so far, in all, best makespan).
     options
         Fields of `EtpOptions` for ``etp``, parameters of `best_placement` for ``best``;
-        the others take ``iterations`` and ``policy``, the rate policy, of their one simulation.
+        the others take ``iterations`` and ``policy``, the rate policy, of their one
+        simulation.
 
     Raises
     ------

@@ -133,7 +133,7 @@ def search_run(
     listing = run.listing()
     if listing is not None:
         run.exhaust(listing)
-    if not (run.optimal or run.best < np.inf and listing is not None):
+    if not (run.optimal or (run.best < np.inf and listing is not None)):
         together = Space(job, cluster)
         if len(together.units) < len(run.space.units) and _fits(together):
             run = _Run(together, drawn, options, walk_generator(seed))
@@ -280,6 +280,7 @@ class _Run:
             makespan=self.best,
             start_makespan=self.start,
             candidates=int(count[PROPOSED]),
+            budget=self.options.transfers,
             accepted=int(count[ACCEPTED]),
             evaluations=int(count[SIMULATED]),
             iterations=self.options.iterations,

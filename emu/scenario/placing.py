@@ -30,7 +30,7 @@ def place(
     scenario: Scenario,
     job: Job,
     cluster: Cluster,
-    realization: Realization,
+    realization: Realization | None = None,
     *,
     progress: Callable[[int, int, float], None] | None = None,
 ) -> PlacementResult:
@@ -39,7 +39,8 @@ def place(
     Parameters
     ----------
     realization
-        Of the run, with reference times: what searches judge placements by.
+        Of the run, with reference times: what searches judge placements by; default is
+        that of `realize`, asked for where it matters.
     progress
         Called by searches with (candidates so far, in all, best makespan).
 
@@ -48,6 +49,8 @@ def place(
     PlacementError
         When the stated placement breaks a constraint; `InfeasiblePlacement` when the
         cluster is too small.
+    ScenarioError, DataError
+        As `realize`.
     """
     section = scenario.placement
     rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
@@ -68,11 +71,13 @@ def place(
         }
     # Only searches, and who shares slots, ask how long a placement takes.
     judged = section.policy in SEARCHES or slot_teams(job)
+    if judged and realization is None:
+        realization = realize(scenario, job)
     return place_by(
         section.policy,
         job,
         cluster,
-        profile=repeated(job, realization) if judged else None,
+        profile=repeated(job, realization) if judged and realization else None,
         seed=scenario.seed,
         tasks=section.tasks,
         progress=progress,
@@ -121,15 +126,23 @@ def place_one_by_one(
         As `place`, of the first job for which it does.
     """
     free, machine_of = cluster, dict[str, int]()
+    candidates, budgets = [], []
     for item, alone in scenario.parts():
         part = build_job(alone)
-        run = realize(alone, part)
-        found = place(alone, part, free, run, progress=progress).placement
+        result = place(alone, part, free, progress=progress)
+        found = result.placement
+        candidates.append(result.candidates)
+        budgets.append(result.budget)
         free = _left(free, part, found)
         for process, members in part.units.items():
             machine_of[f"{item.name}/{process}"] = found.machine_of[members[0]]
     placed = tuple(machine_of[task.process_name] for task in job.tasks)
-    return PlacementResult(Placement(placed), "sequential")
+    return PlacementResult(
+        Placement(placed),
+        "sequential",
+        candidates=sum(candidates),
+        budget=max(budgets),
+    )
 
 
 def _left(cluster: Cluster, job: Job, placement: Placement) -> Cluster:
