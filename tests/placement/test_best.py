@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -140,7 +141,10 @@ def _settings(count: int) -> list[tuple[Job, Cluster, Realization]]:
 def test_best_is_never_worse_than_another_policy_or_what_is_known() -> None:
     for seed, (job, cluster, run) in enumerate(_settings(20)):
         profile, budget = Profile(run.times, run.volumes), 1 + 40 * seed
-        options = {"transfers": budget, "iterations": min(20, job.iterations)}
+        options: dict[str, Any] = {
+            "transfers": budget,
+            "iterations": min(20, job.iterations),
+        }
         known = place("random", job, cluster, seed=seed).placement
         best = best_placement(
             job, cluster, run, seed=seed, transfers=budget, known=[known]
@@ -174,7 +178,7 @@ def test_a_first_placement_that_takes_no_time_is_kept(
 ) -> None:
     job, cluster, run = _settings(1)[0]
     profile = Profile(run.times * 0.0, run.volumes * 0.0)
-    options = {"beta_unit": beta_unit} if name == "etp" else {}
+    options: dict[str, Any] = {"beta_unit": beta_unit} if name == "etp" else {}
     found = place(name, job, cluster, profile=profile, **options)
     assert found.makespan == 0.0
 

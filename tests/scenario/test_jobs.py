@@ -240,7 +240,7 @@ def test_a_resolved_scenario_of_several_jobs_loads_back_equal() -> None:
         ({"jobs.0.job.tasks": []}, "jobs[0].job.tasks", "write at least 1"),
         ({"jobs.0.placement": {"tasks": {"x": "m0"}}}, "jobs[0].placement.tasks.x",
          "no task 'x'"),
-        ({"placement": {"policy": "best"}}, "placement", "write it into each"),
+        ({"placement": {"policy": "etp"}}, "placement", "write it into each"),
         ({"joint_cost": "sum"}, "joint_cost", "write place_jobs: joint"),
         ({"place_jobs": "joint", "joint_cost": "weighted"}, "joint_cost",
          "no job has a weight, write for example weight: 2"),
