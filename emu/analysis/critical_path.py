@@ -4,7 +4,8 @@ The chain (Appendix B of the paper) is built backwards from the task that ended 
 What made a task start is the last thing that it waited for: a flow, a handoff within
 its machine, its own previous iteration, or a credit. What made a flow start is the end
 of its source or, where that had ended before, whichever ended last of the flows ahead
-of it on its edge (case 2 of the proof) and its channel. So every part begins the moment the one before ends, and
+of it on its edge (case 2 of the proof) and its channel. So every part begins the moment
+the one before ends, and
 the parts sum to the makespan.
 
 In an emulated schedule a part begins a little after the one before it ended; what lies
