@@ -15,7 +15,7 @@ from emu.errors import ScenarioError
 from emu.experiment.crossover import Values, compare_systems, find_crossover
 from emu.report import comparison_table, terminal
 from emu.report.comparison import crossover_table, systems_table
-from emu.report.job_tables import job_line
+from emu.report.job_tables import job_line, placing_line
 from emu.report.many_runs import runs_json, runs_table
 
 if TYPE_CHECKING:
@@ -150,6 +150,7 @@ def compare(
             window = placed.scenario.job.credit_window
             job = job_line(placed.problem.job, window=window)
             terminal().print(comparison_table(candidates, job))
+            terminal().print(placing_line(placed.placing), highlight=False)
 
 
 def _compare_runs(paths: list[Path], json_target: str | None, out: Path | None) -> None:

@@ -13,6 +13,7 @@ from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, emit, seconds
 from emu.report import terminal
 from emu.report.explanation_tables import SHOWN, explanation_tables
+from emu.report.job_tables import placing_line
 
 
 @app.command()
@@ -47,12 +48,19 @@ def explain(
     known = emu.load_run(what) if what.is_dir() else emu.load(what, overrides or [])
     if isinstance(known, emu.Scenario):
         window: object = known.job.credit_window
+        placed = emu.place(known)
+        placing = placed.placing
+        explanation = emu.explain(placed, helpful=helpful)
     else:
         window = known.result.get("credit_window")
-    explanation = emu.explain(known, helpful=helpful)
+        placing = known.result.get("placing", {})
+        explanation = emu.explain(known, helpful=helpful)
     console = terminal(quiet=json_target == "-")
     console.print(explanation_tables(explanation, top, window))
+    if placing:
+        console.print(f"\n{placing_line(placing)}", soft_wrap=True, highlight=False)
     content, schedule = explanation.to_json(), explanation.schedule
+    content["placing"] = placing
     if helpful:
         gap = placement_gap(
             schedule.problem,

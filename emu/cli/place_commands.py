@@ -22,7 +22,8 @@ from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit, seconds
 from emu.placement import resource_loads
 from emu.report import placement_table, terminal
-from emu.report.job_tables import job_line
+from emu.report.job_tables import job_line, placing_line
+from emu.simulation import sensitivity
 from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
     from emu.placement import PlacementResult
     from emu.scenario import Experiment
+
+#: Share of a makespan that rounding moves from which on it is worth a line.
+NOTABLE = 1e-9
 
 #: What a search compared, by ``joint_cost``.
 _JUDGED = {
@@ -69,11 +73,24 @@ def place(
         f"{format_duration(makespan, 10)}, "
         f"{job_line(problem.job, experiment.policy, window)}"
     )
-    if experiment.placed is not None and experiment.placed.candidates:
-        console.print(_story(experiment.placed, experiment), soft_wrap=True)
+    console.print(placing_line(experiment.placing), soft_wrap=True, highlight=False)
+    found = experiment.placed
+    if found is not None and found.start_makespan is not None:
+        console.print(_story(found, experiment), soft_wrap=True)
+    rounding = sensitivity(problem, experiment.realization, experiment.chosen_policy())
+    if rounding > NOTABLE * makespan:
+        console.print(_rounding(rounding, makespan), soft_wrap=True)
     gap = placement_gap(problem, experiment.realization, makespan, seconds=limit)
     console.print(placement_line(gap), soft_wrap=True)
-    emit(json_target, _content(experiment, makespan) | gap)
+    emit(json_target, _content(experiment, makespan) | gap | {"rounding": rounding})
+
+
+def _rounding(seconds: float, makespan: float) -> str:
+    return (
+        f"the last digits of times and volumes move this makespan by up to "
+        f"{format_duration(seconds)} ({format_ratio(seconds / makespan)}): placements "
+        "that are closer are equally good"
+    )
 
 
 @contextmanager
@@ -102,6 +119,7 @@ def _content(experiment: Experiment, makespan: float) -> dict[str, object]:
     searched = found is not None and found.candidates > 0
     return {
         "policy": experiment.scenario.placed_by,
+        "placing": experiment.placing,
         "tasks": experiment.tasks,
         "loads": [
             {
@@ -134,17 +152,13 @@ def _search(found: PlacementResult) -> dict[str, object]:
 
 def _story(found: PlacementResult, experiment: Experiment) -> str:
     """Return what a search did, in one line."""
-    if found.makespan is None or found.start_makespan is None:
-        return f"{found.policy}: {found.candidates:,} candidates"
-    gained = format_ratio(
-        found.makespan / found.start_makespan - 1 if found.start_makespan else 0.0
-    )
-    proof = ", no placement is better" if found.optimal else ""
+    before, after = found.start_makespan or 0.0, found.makespan or 0.0
+    gained = format_ratio(after / before - 1 if before else 0.0)
     scenario, iterations = experiment.scenario, experiment.problem.job.iterations
     judged = _JUDGED[scenario.joint_cost] if scenario.jobs else ""
     return (
-        f"{found.policy}, on {found.iterations} of the {iterations} iterations, "
-        f"drawn: {judged}{format_duration(found.start_makespan)} -> "
-        f"{format_duration(found.makespan)} ({gained}) after "
-        f"{found.candidates:,} candidates, {found.accepted:,} accepted{proof}"
+        f"on {found.iterations} of the {iterations} iterations: "
+        f"{judged}{format_duration(before)} -> "
+        f"{format_duration(after)} ({gained}) after "
+        f"{found.candidates:,} candidates, {found.accepted:,} accepted"
     )

@@ -11,7 +11,7 @@ from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.errors import ExpectationMissed
 from emu.experiment.expectations import missed_by_simulation
 from emu.report import flow_table, port_table, terminal
-from emu.report.job_tables import job_line, job_table, pace_line
+from emu.report.job_tables import job_line, job_table, pace_line, placing_line
 from emu.runs.result import flow_rows, port_rows
 from emu.runs.result_file import result_of
 from emu.scenario import load, prepare
@@ -48,12 +48,13 @@ def simulate(
         f"{job_line(problem.job, experiment.policy, window)}, "
         f"{len(schedule.flows()):,} flows"
     )
+    console.print(placing_line(experiment.placing), soft_wrap=True, highlight=False)
     speed = pace(schedule, stated_batch(experiment.scenario.to_json())).to_json()
     console.print(pace_line(speed), highlight=False)
     gap = optimality(schedule, experiment.realization, experiment.policy)
     if line := optimality_line(gap):
         console.print(line)
-    told: dict[str, Any] = {"pace": speed}
+    told: dict[str, Any] = {"pace": speed, "placing": experiment.placing}
     if jobs:
         told["jobs"] = [one.to_json() for one in jobs]
     emit(json_target, result_of(experiment.scenario, schedule) | gap | told)

@@ -80,7 +80,11 @@ def sweep(
     if rows:
         varied = list(points[0].values)
         windows = {str(point.scenario.job.credit_window) for point in points}
-        terminal().print(f"credit window {', '.join(sorted(windows))}")
+        placed = {str(row["figures"].get("placed_by")) for row in rows} - {"None"}
+        terminal().print(
+            f"credit window {', '.join(sorted(windows))}, "
+            f"placed by {', '.join(sorted(placed)) or 'unknown'}"
+        )
         terminal().print(sweep_table(rows, varied))
         _draw(rows, varied, directory / "points.svg")
         console.print(f"written to {table} and {directory / 'points.svg'}")
@@ -137,7 +141,11 @@ def _name(point: Point) -> str:
 def _simulated(point: Point) -> Figures:
     experiment = prepare(point.scenario)
     schedule = experiment.simulate()
-    return {"makespan": schedule.makespan, "flows": len(schedule.flows())}
+    return {
+        "makespan": schedule.makespan,
+        "flows": len(schedule.flows()),
+        "placed_by": point.scenario.placed_by,
+    }
 
 
 def _emulated(point: Point, runs: Path) -> Figures:
@@ -153,6 +161,7 @@ def _emulated(point: Point, runs: Path) -> Figures:
         "replay_error",
     )
     figures = {name: result[name] for name in kept}
+    figures["placed_by"] = point.scenario.placed_by
     if result["training"]:
         figures["loss"] = result["training"][-1]["loss"]
     figures |= {f"{k}_accuracy": v for k, v in result.get("accuracy", {}).items()}

@@ -187,6 +187,7 @@ def summary(
         "version": VERSION,
         "scenario": experiment.scenario.name,
         "placement": experiment.scenario.placed_by,
+        "placing": experiment.placing,
         "iterations": problem.job.iterations,
         "credit_window": experiment.scenario.job.credit_window,
         "processes": len(problem.job.processes),

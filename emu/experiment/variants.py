@@ -11,7 +11,7 @@ from emu.errors import PlacementError, ScenarioError
 from emu.placement.neighbours import difference, moved
 from emu.problem import Problem, Profile
 from emu.report import Candidate
-from emu.scenario import build_job, load, place, prepare, profile_of
+from emu.scenario import Experiment, build_job, load, place, prepare
 from emu.scenario.pins import process_of
 from emu.scenario.placing import with_placed_rings
 from emu.scenario.suggestion import nearest
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from emu.placement.neighbours import Move, Neighbour
     from emu.problem import Job, Realization
-    from emu.scenario import Experiment, Scenario
+    from emu.scenario import Scenario
 
     Pairs = Sequence[tuple[str, str]]
 
@@ -76,17 +76,18 @@ def _variants(
 ) -> list[Candidate]:
     """Return what every variant takes with the seed of ``base``."""
     own = base.scenario.placed_by, base.policy
-    candidates = [_candidate(base, base.problem, own[0])]
+    candidates = [_candidate(base, base, own[0])]
     for near in _near(base.problem, moves, swaps):
         problem = replace(base.problem, placement=near.placement)
         problem = with_placed_rings(base.scenario, problem)
-        candidates.append(_candidate(base, problem, str(near), near.moves))
+        moved = replace(base, problem=problem, placed=None)
+        candidates.append(_candidate(base, moved, str(near), near.moves))
     for placement in placements or [own[0]]:
-        problem = _placed(base, placement)
+        placed = _placed(base, placement)
         for policy in policies or [own[1]]:
             if (placement, policy) != own:
                 load(base.scenario, {"schedule.policy": policy, "expect": None})
-                candidates.append(_candidate(base, problem, placement, policy=policy))
+                candidates.append(_candidate(base, placed, placement, policy=policy))
     return candidates
 
 
@@ -106,26 +107,26 @@ def placed_by(scenario: Scenario, policy: str) -> Scenario:
     return load(scenario, changes)
 
 
-def _placed(base: Experiment, policy: str) -> Problem:
+def _placed(base: Experiment, policy: str) -> Experiment:
     if policy == base.scenario.placed_by:
-        return base.problem
+        return base
     scenario, cluster = placed_by(base.scenario, policy), base.problem.cluster
     job = build_job(scenario)
     reference = base.problem.reference(base.realization)
-    profile = profile_of(scenario, job, reference)
-    found = place(scenario, job, cluster, profile=profile)
-    return with_placed_rings(scenario, Problem(cluster, job, found.placement))
+    found = place(scenario, job, cluster, reference)
+    problem = with_placed_rings(scenario, Problem(cluster, job, found.placement))
+    return Experiment(scenario, problem, problem.taken(reference), found)
 
 
 def _candidate(
     base: Experiment,
-    problem: Problem,
+    variant: Experiment,
     placement: str,
     moves: tuple[Move, ...] = (),
     *,
     policy: str = "",
 ) -> Candidate:
-    policy = policy or base.policy
+    policy, problem = policy or base.policy, variant.problem
     realization = problem.taken(base.problem.reference(base.realization))
     expected = Profile(realization.times, realization.volumes)
     length = makespan(problem, realization, policy, profile=expected)
@@ -141,6 +142,7 @@ def _candidate(
             base.problem.placement,
             problem.placement,
         ),
+        variant.placing if variant.placed else None,
     )
 
 

@@ -37,7 +37,7 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
     InfeasiblePlacement
         When a capacity or a pin is broken; the error says which and by how much.
     """
-    space = Space(job, cluster)
+    space = Space(job, cluster, apart=True)
     machine_of = space.fixed.tolist()
     names = {machine.name: m for m, machine in enumerate(cluster.machines)}
     for name, machine in tasks.items():
@@ -101,21 +101,32 @@ def place_random(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placem
         When no placement exists.
     """
     space = Space(job, cluster)
+    return space.placement(draw_machines(space, rng))
+
+
+def draw_machines(space: Space, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return the units' machines in a random feasible placement, see `place_random`.
+
+    Raises
+    ------
+    InfeasiblePlacement
+        When no placement exists.
+    """
 
     def attempt(*, cautious: bool) -> NDArray[np.int64] | None:
         order = rng.permutation(len(space.units)).tolist()
         return _one_by_one(
             space,
             order,
-            lambda: rng.permutation(len(cluster.machines)).tolist(),
+            lambda: rng.permutation(len(space.free)).tolist(),
             cautious=cautious,
         )
 
     for _ in range(ATTEMPTS):
         machines = attempt(cautious=False)
         if machines is not None:
-            return space.placement(machines)
-    return _placed(space, attempt(cautious=True))
+            return machines
+    return _found(space, attempt(cautious=True))
 
 
 def place_round_robin(job: Job, cluster: Cluster) -> Placement:
@@ -130,7 +141,18 @@ def place_round_robin(job: Job, cluster: Cluster) -> Placement:
         When no placement exists.
     """
     space = Space(job, cluster)
-    count = len(cluster.machines)
+    return space.placement(deal_out(space))
+
+
+def deal_out(space: Space) -> NDArray[np.int64]:
+    """Return the units' machines in turn, see `place_round_robin`.
+
+    Raises
+    ------
+    InfeasiblePlacement
+        When no placement exists.
+    """
+    count = len(space.free)
 
     def attempt(*, cautious: bool) -> NDArray[np.int64] | None:
         turn = -1
@@ -144,13 +166,13 @@ def place_round_robin(job: Job, cluster: Cluster) -> Placement:
         return _one_by_one(space, order, machines_in_turn, cautious=cautious)
 
     machines = attempt(cautious=False)
-    return _placed(space, attempt(cautious=True) if machines is None else machines)
+    return _found(space, attempt(cautious=True) if machines is None else machines)
 
 
-def _placed(space: Space, machines: NDArray[np.int64] | None) -> Placement:
+def _found(space: Space, machines: NDArray[np.int64] | None) -> NDArray[np.int64]:
     if machines is None:
         raise infeasibility(space)
-    return space.placement(machines)
+    return machines
 
 
 def _one_by_one(

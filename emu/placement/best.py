@@ -1,17 +1,23 @@
-"""The best placement that is found of a run: one search with one budget for everyone."""
+"""The best placement that is found of a run: one search, one budget, for everyone."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emu.errors import PlacementError
 from emu.placement.candidates import candidates, placement_cost
+from emu.placement.common_random_numbers import walk_generator
+from emu.placement.distdgl import place_distdgl
 from emu.placement.etp import EtpOptions, search_etp
+from emu.placement.ifs import place_ifs
 from emu.placement.search import SearchOptions, search_run
 from emu.placement.space import Space
-from emu.problem import Profile, Realization
+from emu.problem import Realization
+from emu.problem.slots import slot_teams
 from emu.scheduling import RATE_POLICIES
 from emu.workloads import repeated
 
@@ -20,7 +26,7 @@ if TYPE_CHECKING:
 
     from emu.placement.job_costs import JobsCost
     from emu.placement.placement_result import PlacementResult
-    from emu.problem import Cluster, Job, Placement
+    from emu.problem import Cluster, Job, Placement, Profile
 
 #: Flows that all candidates of a search together hold, where nothing is stated.
 FLOWS = 4_000_000
@@ -75,7 +81,8 @@ def best_placement(
         Candidates of each of the two; by default as many as hold 4 million flows, at
         most 10,000.
     iterations
-        Of the run that candidates are simulated for, evenly spread over it, at most all.
+        Of the run that candidates are simulated for, evenly spread over it; all where
+        tasks take slots that others give back.
     cost
         What is minimised of several jobs, in place of the makespan.
     known
@@ -91,7 +98,7 @@ def best_placement(
         When the realization does not fit the job, or there is no such rate policy.
     """
     rates = "oes" if policy == "portfolio" else policy
-    count = min(iterations, job.iterations)
+    count = job.iterations if slot_teams(job) else min(iterations, job.iterations)
     short = replace(job, iterations=count)
     transfers = transfers or affordable(short, rates)
     profile = repeated(job, reference)
@@ -105,16 +112,44 @@ def best_placement(
     if found.optimal and count == job.iterations:
         return found
     walk = EtpOptions(transfers=transfers, iterations=count, policy=rates, cost=cost)
-    walked = search_etp(job, cluster, profile, seed=seed, options=walk)
-    whole = candidates(Space(job, cluster), reference, rates, cost)
-    finalists = [found.placement, walked.placement, *known]
+    finalists, walked = [found.placement, *known], None
+    with suppress(PlacementError):  # its first placement waits for slots forever
+        walked = search_etp(job, cluster, profile, seed=seed, options=walk)
+        finalists += [walked.placement, place_ifs(job, cluster, walk_generator(seed))]
+    with suppress(PlacementError):  # no workers with samplers
+        finalists.append(place_distdgl(job, cluster))
+    judge = judge_of(job, cluster, reference, rates, cost)
     best, least = found.placement, np.inf
     for placement in dict.fromkeys(finalists):
-        machine_of = np.array(placement.machine_of, dtype=np.int64)
-        length = placement_cost(whole, machine_of, least)
+        length = judge(placement, least)
         if length < least:
             best, least = placement, length
-    return replace(found, placement=best)
+    if walked is not None:
+        found = replace(found, candidates=found.candidates + walked.candidates)
+    if best == found.placement:
+        return found
+    shorter = judge_of(short, cluster, run, rates, cost)
+    return replace(found, placement=best, makespan=shorter(best, np.inf))
+
+
+def judge_of(
+    job: Job,
+    cluster: Cluster,
+    reference: Realization,
+    policy: str,
+    cost: JobsCost | None = None,
+) -> Callable[[Placement, float], float]:
+    """Return the function (placement, limit) -> seconds that a run is judged by.
+
+    Infinity beyond the limit, and where tasks would wait for slots forever.
+    """
+    arrays = candidates(Space(job, cluster), reference, policy, cost)
+
+    def judge(placement: Placement, limit: float) -> float:
+        machine_of = np.array(placement.machine_of, dtype=np.int64)
+        return float(placement_cost(arrays, machine_of, limit))
+
+    return judge
 
 
 def _spread(profile: Profile, count: int) -> Realization:

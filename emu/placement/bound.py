@@ -47,7 +47,7 @@ def placement_bound(
     ValueError
         When the realization does not fit the job.
     """
-    space = Space(job, cluster)
+    space = Space(job, cluster, apart=True)
     c = prepare(space, realization, "oes")
     if not space.units:
         return float(lower_bound(c.transfers, c.costs, space.fixed))

@@ -258,9 +258,32 @@ def lower_bound(t: Transfers, costs: JobCosts, machine_of: Ints) -> float:
 
 @compiled
 def placement_cost(c: Candidates, machine_of: Ints, limit: float) -> float:
-    """Return makespan or cost, seconds; beyond ``limit`` that or infinity."""
+    """Return makespan or cost, seconds; beyond ``limit`` that or infinity.
+
+    Infinity too where tasks wait for slots forever, or more are given back than taken.
+    """
+    a = c.arrays
+    if a.slots.size > 0 and not _balanced(
+        a.taken, a.freed, a.slots, a.rounds, machine_of
+    ):
+        return np.inf
     if c.costs.job.size == 0:
-        return float(run_makespan(c.arrays, machine_of, c.times, c.volumes, limit))
+        makespan = run_makespan(a, machine_of, c.times, c.volumes, limit)
+        return np.inf if np.isnan(makespan) else float(makespan)
     longest = longest_makespan(c.costs, limit)
-    ends = run_ends(c.arrays, machine_of, c.times, c.volumes, longest)
+    ends = run_ends(a, machine_of, c.times, c.volumes, longest)
     return float(cost_of_ends(c.costs, ends))
+
+
+@compiled
+def _balanced(
+    taken: Ints, freed: Ints, slots: Ints, rounds: Ints, machine_of: Ints
+) -> bool:
+    """Tell whether no limited pool gets back more slots than are taken of it."""
+    kept = np.zeros_like(slots)
+    for task in range(machine_of.size):
+        if taken[task] >= 0:
+            kept[machine_of[task], taken[task]] += rounds[task]
+        if freed[task] >= 0:
+            kept[machine_of[task], freed[task]] -= rounds[task]
+    return not ((slots >= 0) & (kept < 0)).any()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emu.errors import InfeasiblePlacement
 from emu.placement.candidates import candidates
 from emu.placement.chain import (
     ACCEPTED,
@@ -130,9 +131,13 @@ def search_etp(
     remembered = 0 if options.simulate_all else min(options.transfers, REMEMBERED)
     chain = new_chain(arrays, machines, remembered)
     started = float(chain.cost[0])
-    unit = options.beta_unit or started * UNIT
+    if started == np.inf:
+        raise InfeasiblePlacement("tasks of the first placement wait for slots forever")
+    # Nothing is better than 0 s, of which no unit of cost is a part.
+    steps_left = options.transfers if started > 0 else 0
+    unit = options.beta_unit or started * UNIT or 1.0
     rules = Rules(options.beta / unit, options.mu, options.simulate_all)
-    best = _walk_in_strides(arrays, rules, chain, rng, options.transfers, progress)
+    best = _walk_in_strides(arrays, rules, chain, rng, steps_left, progress)
     steps = np.flatnonzero(np.diff(best, prepend=started) < 0)
     history = zip((steps + 1).tolist(), best[steps].tolist(), strict=True)
     return PlacementResult(
@@ -141,6 +146,7 @@ def search_etp(
         makespan=float(chain.cost[1]),
         start_makespan=started,
         candidates=int(chain.tally[PROPOSED]),
+        budget=options.transfers,
         accepted=int(chain.tally[ACCEPTED]),
         evaluations=int(chain.tally[SIMULATED]),
         iterations=options.iterations,

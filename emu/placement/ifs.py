@@ -75,12 +75,8 @@ def fill(
     # Units that ask for nothing limited stay out of the states and go to the last
     # machine. The program would put them there too: counts are tried from 0 up, so
     # the state without them is always the first of its kind.
-    groups = [
-        [u for u in group if placed[u] < 0]
-        for group in space.groups
-        if space.demand[group[0]].any()
-    ]
-    first = [group[0] for group in space.groups if space.demand[group[0]].any()]
+    groups = [[u for u in group if placed[u] < 0] for group in space.packed]
+    first = [group[0] for group in space.packed]
     solution = Packing(space.demand[first], tuple(map(len, groups)), room).solve(order)
     if solution is None:
         return None

@@ -59,7 +59,7 @@ def overload(job: Job, cluster: Cluster) -> Iterator[tuple[str, str, str]]:
     ValueError
         When a task is pinned to a machine that is not in the cluster.
     """
-    for machine, resource, _, problem in _overloaded(Space(job, cluster)):
+    for machine, resource, _, problem in _overloaded(Space(job, cluster, apart=True)):
         yield machine, resource, problem
 
 

@@ -124,6 +124,8 @@ def neighbours(problem: Problem, realization: Realization) -> Iterator[Neighbour
         When ``realization`` does not fit the job.
     """
     space = Space(problem.job, problem.cluster)
+    if space.placement(space.machines(problem.placement)) != problem.placement:
+        space = Space(problem.job, problem.cluster, apart=True)
     symmetry = find_symmetry(space, realization)
     here = space.machines(problem.placement)
     seen = set()

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from emu.errors import InfeasiblePlacement, SchedulingError
 from emu.placement.baselines import place_explicit, place_random, place_round_robin
+from emu.placement.best import best_placement, judge_of
 from emu.placement.common_random_numbers import common_draws, walk_generator
 from emu.placement.distdgl import place_distdgl
 from emu.placement.etp import EtpOptions, search_etp
 from emu.placement.ifs import place_ifs
 from emu.placement.placement_result import PlacementResult
-from emu.placement.search import SearchOptions, search
-from emu.problem import Problem
+from emu.placement.search import SearchOptions
+from emu.problem import Problem, Profile, Realization
+from emu.problem.slots import slot_teams
 from emu.simulation import makespan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from emu.problem import Cluster, Job, Placement, Profile
+    from emu.problem import Cluster, Job, Placement
 
 
 class PlacementPolicy(NamedTuple):
@@ -47,7 +54,7 @@ PLACEMENT_POLICIES: Mapping[str, PlacementPolicy] = {
         _JUDGED,
     ),
     "best": PlacementPolicy(
-        "all placements where they are few, else annealing from many starts",
+        "the best of etp, of all placements where they are few, else of annealing",
         "this project",
         _JUDGED,
     ),
@@ -91,8 +98,9 @@ def place(
     progress
         Called by searches with (candidates so far, in all, best makespan).
     options
-        Fields of `EtpOptions` for ``etp``, of `SearchOptions` for ``best``; the others
-        take ``iterations`` and ``policy``, the rate policy, of their one simulation.
+        Fields of `EtpOptions` for ``etp``, parameters of `best_placement` for ``best``;
+        the others take ``iterations`` and ``policy``, the rate policy, of their one
+        simulation.
 
     Raises
     ------
@@ -112,12 +120,55 @@ def place(
         )
     if name in SEARCHES and profile is None:
         raise ValueError(f"placement policy {name} needs a profile")
-    if name in SEARCHES and profile is not None:
-        return _searched(name, job, cluster, profile, seed, progress, options)
-    iterations = options.pop("iterations", SearchOptions.iterations)
-    rates = options.pop("policy", SearchOptions.policy)
-    if options:
-        raise TypeError(f"placement policy {name} has no option {min(options)}")
+    if name == "best" and profile is not None:
+        run = expected_run(job, profile)
+        return best_placement(
+            job, cluster, run, seed=seed, progress=progress, **options
+        )
+    if name == "explicit" or not slot_teams(job):
+        return _placed(name, job, cluster, profile, seed, tasks, progress, options)
+    options["iterations"] = job.iterations  # who waits for ever shows at the end
+    run = expected_run(job, profile)
+    rates = options.get("policy", SearchOptions.policy)
+    with suppress(InfeasiblePlacement, SchedulingError):
+        found = _placed(name, job, cluster, profile, seed, tasks, progress, options)
+        if judge_of(job, cluster, run, rates)(found.placement, math.inf) < math.inf:
+            return found
+    return replace(best_placement(job, cluster, run, rates, seed=seed), policy=name)
+
+
+def expected_run(job: Job, profile: Profile | None) -> Realization:
+    """Return the profiled iterations in order, over and over.
+
+    Without a profile every task takes 1 s and nothing is sent.
+    """
+    if profile is None:
+        profile = Profile(np.ones((len(job.tasks), 1)), np.zeros((len(job.edges), 1)))
+    columns = np.arange(job.iterations) % profile.times.shape[1]
+    return Realization(profile.times[:, columns], profile.volumes[:, columns])
+
+
+def _placed(
+    name: str,
+    job: Job,
+    cluster: Cluster,
+    profile: Profile | None,
+    seed: int,
+    tasks: Mapping[str, str] | None,
+    progress: Callable[[int, int, float], None] | None,
+    options: dict[str, Any],
+) -> PlacementResult:
+    """Return what any policy but ``best`` finds."""
+    if name == "etp" and profile is not None:
+        etp = EtpOptions(**options)
+        return search_etp(
+            job, cluster, profile, seed=seed, options=etp, progress=progress
+        )
+    iterations = options.get("iterations", SearchOptions.iterations)
+    rates = options.get("policy", SearchOptions.policy)
+    left = options.keys() - {"iterations", "policy"}
+    if left:
+        raise TypeError(f"placement policy {name} has no option {min(left)}")
     placement = _simple(name, job, cluster, seed, tasks)
     if profile is None:
         return PlacementResult(placement, name)
@@ -126,24 +177,6 @@ def place(
     taken = problem.taken(common_draws(profile, seed, iterations))
     simulated = makespan(problem, taken, rates)
     return PlacementResult(placement, name, makespan=simulated, evaluations=1)
-
-
-def _searched(
-    name: str,
-    job: Job,
-    cluster: Cluster,
-    profile: Profile,
-    seed: int,
-    progress: Callable[[int, int, float], None] | None,
-    options: dict[str, Any],
-) -> PlacementResult:
-    if name == "etp":
-        etp = EtpOptions(**options)
-        return search_etp(
-            job, cluster, profile, seed=seed, options=etp, progress=progress
-        )
-    best = SearchOptions(**options)
-    return search(job, cluster, profile, seed=seed, options=best, progress=progress)
 
 
 def _simple(

@@ -24,6 +24,8 @@ class PlacementResult:
     """The same of the placement that the search began with."""
     candidates: int = 0
     """Placements that were looked at."""
+    budget: int = 0
+    """Candidates that it might look at, in each of its walks."""
     accepted: int = 0
     """Of these, taken as the next placement of a chain."""
     evaluations: int = 0

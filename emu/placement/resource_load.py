@@ -31,6 +31,15 @@ class ResourceLoad:
         return self.used / self.capacity
 
 
+def unclaimed(job: Job, cluster: Cluster) -> tuple[str, ...]:
+    """Return the resources that machines state and no task demands, sorted.
+
+    They limit nothing, although somebody took the trouble to state them.
+    """
+    demanded = {resource for task in job.tasks for resource in task.demands}
+    return tuple(r for r in sorted(cluster.resource_names()) if r not in demanded)
+
+
 def resource_loads(
     job: Job, cluster: Cluster, placement: Placement
 ) -> tuple[ResourceLoad, ...]:

@@ -7,27 +7,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.errors import PlacementError
+from emu.errors import InfeasiblePlacement, PlacementError
 from emu.placement.anneal import anneal
-from emu.placement.baselines import place_random, place_round_robin
+from emu.placement.baselines import deal_out, draw_machines
 from emu.placement.candidates import Candidates, candidates, expand, placement_cost
 from emu.placement.chain import ACCEPTED, PROPOSED, SIMULATED, Chain, new_chain
 from emu.placement.common_random_numbers import common_draws, walk_generator
 from emu.placement.distdgl import place_distdgl
 from emu.placement.etp import REMEMBERED, STRIDE
 from emu.placement.exhaustive import Listing, list_placements
-from emu.placement.ifs import place_ifs
+from emu.placement.ifs import fill
+from emu.placement.infeasible import infeasibility
 from emu.placement.moves import TeamArrays
 from emu.placement.placement_result import PlacementResult
 from emu.placement.space import Space
 from emu.placement.symmetry import find_symmetry, hub_followers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
 
     from emu.placement.job_costs import JobsCost
     from emu.placement.symmetry import Symmetry
-    from emu.problem import Cluster, Job, Placement, Profile, Realization
+    from emu.problem import Cluster, Job, Profile, Realization
 
 HOT, COLD = 0.02, 0.0002  # temperatures of a round, as part of the best makespan
 IFS_STARTS = 4
@@ -125,16 +128,29 @@ def search_run(
     ValueError
         When the realization does not fit the job or there is no such rate policy.
     """
-    run = _Run(job, cluster, drawn, options, walk_generator(seed))
+    run = _Run(Space(job, cluster, apart=True), drawn, options, walk_generator(seed))
     run.begin()
     listing = run.listing()
     if listing is not None:
         run.exhaust(listing)
-    else:
+    if not (run.optimal or (run.best < np.inf and listing is not None)):
+        together = Space(job, cluster)
+        if len(together.units) < len(run.space.units) and _fits(together):
+            run = _Run(together, drawn, options, walk_generator(seed))
+            run.begin()
         run.anneal(progress)
     if progress is not None:
         progress(int(run.chain.tally[PROPOSED]), options.transfers, run.best)
+    if run.best == np.inf:
+        raise InfeasiblePlacement(
+            "no placement was found in which every task gets its slots: somewhere more "
+            "are taken than given back, or tasks wait for each other's"
+        )
     return run.result()
+
+
+def _fits(space: Space) -> bool:
+    return fill(space, list(range(len(space.free)))) is not None
 
 
 class _Run:
@@ -142,15 +158,13 @@ class _Run:
 
     def __init__(
         self,
-        job: Job,
-        cluster: Cluster,
+        space: Space,
         drawn: Realization,
         options: SearchOptions,
         rng: np.random.Generator,
     ) -> None:
-        self.job, self.cluster, self.drawn = job, cluster, drawn
+        self.space, self.drawn = space, drawn
         self.options, self.rng = options, rng
-        self.space = Space(job, cluster)
         self.arrays: Candidates = candidates(
             self.space, drawn, options.policy, options.cost
         )
@@ -161,7 +175,7 @@ class _Run:
     def begin(self) -> None:
         """Start from the best of the simple placements."""
         remembered = min(self.options.transfers, REMEMBERED)
-        starts = [self.space.machines(p) for p in self._simple_placements()]
+        starts = list(self._starts())
         chains = [new_chain(self.arrays, machines, remembered) for machines in starts]
         self.chain: Chain = min(chains, key=lambda chain: float(chain.cost[0]))
         self.chain.tally[PROPOSED] = self.chain.tally[SIMULATED] = len(starts)
@@ -173,14 +187,25 @@ class _Run:
         """Makespan of the best placement so far."""
         return float(self.chain.cost[1])
 
-    def _simple_placements(self) -> list[Placement]:
-        found = [place_ifs(self.job, self.cluster, self.rng) for _ in range(IFS_STARTS)]
-        found.append(place_round_robin(self.job, self.cluster))
+    def _starts(self) -> Iterator[NDArray[np.int64]]:
+        """Yield the units' machines in simple placements.
+
+        Raises
+        ------
+        InfeasiblePlacement
+            When no placement exists.
+        """
+        space, rng = self.space, self.rng
+        for _ in range(IFS_STARTS):
+            machines = fill(space, rng.permutation(len(space.free)).tolist())
+            if machines is None:
+                raise infeasibility(space)
+            yield machines
+        yield deal_out(space)
         try:
-            found.append(place_distdgl(self.job, self.cluster))
+            yield space.machines(place_distdgl(space.job, space.cluster))
         except PlacementError:  # not a job of workers with samplers
-            found.append(place_random(self.job, self.cluster, self.rng))
-        return found
+            yield draw_machines(space, rng)
 
     def listing(self) -> Listing | None:
         """Return all placements when they can be listed, else None."""
@@ -217,7 +242,7 @@ class _Run:
         teams = _team_arrays(self.space)
         for part in range(self.options.rounds):
             left = self.options.transfers - int(self.chain.tally[PROPOSED])
-            steps = left // (self.options.rounds - part)
+            steps = max(left, 0) // (self.options.rounds - part)
             if part % 2:
                 self._restart()
             temperatures = self.best * np.geomspace(HOT, COLD, max(steps, 1))[:steps]
@@ -242,8 +267,7 @@ class _Run:
 
     def _restart(self) -> None:
         """Put the chain on a random placement; the best one stays noted."""
-        placement = place_random(self.job, self.cluster, self.rng)
-        fresh = new_chain(self.arrays, self.space.machines(placement), 0)
+        fresh = new_chain(self.arrays, draw_machines(self.space, self.rng), 0)
         self.chain.machines[:] = fresh.machines
         self.chain.cost[0] = fresh.cost[0]
 
@@ -256,6 +280,7 @@ class _Run:
             makespan=self.best,
             start_makespan=self.start,
             candidates=int(count[PROPOSED]),
+            budget=self.options.transfers,
             accepted=int(count[ACCEPTED]),
             evaluations=int(count[SIMULATED]),
             iterations=self.options.iterations,

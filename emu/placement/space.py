@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.problem import Placement
+from emu.problem.slots import slot_teams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,10 +27,10 @@ TOLERANCE = 1e-12  # relative, of a capacity; the same as in Placement.violation
 
 @dataclass(frozen=True)
 class Unit:
-    """The tasks of one unpinned process, which move together."""
+    """The tasks of one unpinned process, or of several that share slots."""
 
     name: str
-    """Name of the process."""
+    """Name of the process, or the names."""
     tasks: tuple[int, ...]
     """Positions in ``Job.tasks``."""
     kinds: tuple[str, ...]
@@ -58,13 +59,19 @@ class Space:
     fixed
         Machine of every pinned task, -1 for the others, shape (tasks,).
 
+    Parameters
+    ----------
+    apart
+        Whether processes of which one takes the slots that another one gives back may
+        stand apart, as they can where a pool is unlimited; else they are one unit.
+
     Raises
     ------
     ValueError
         When a task is pinned to a machine that is not in the cluster.
     """
 
-    def __init__(self, job: Job, cluster: Cluster) -> None:
+    def __init__(self, job: Job, cluster: Cluster, *, apart: bool = False) -> None:
         self.job, self.cluster = job, cluster
         demanded = {r for task in job.tasks for r in task.demands}
         self.resources = tuple(r for r in cluster.resource_names() if r in demanded)
@@ -78,7 +85,7 @@ class Space:
         self.used = np.zeros_like(self.capacity)
         self.fixed: NDArray[np.int64] = np.full(len(job.tasks), -1, dtype=np.int64)
         units = []
-        for process, tasks in job.units.items():
+        for process, tasks in (job.units if apart else _together(job)).items():
             pins = {job.tasks[t].pinned for t in tasks} - {None}
             if pins:
                 machine = cluster.index(str(pins.pop()))
@@ -118,13 +125,33 @@ class Space:
             demands = tuple(
                 tuple(sorted(self.job.tasks[t].demands.items())) for t in unit.tasks
             )
-            # Ties for slots go by position: tasks that take some are not alike.
-            takes = tuple(t for t in unit.tasks if self.job.tasks[t].takes)
+            # Ties for slots go by position: tasks that share some are not alike.
+            takes = tuple(
+                t
+                for t in unit.tasks
+                if self.job.tasks[t].takes or self.job.tasks[t].gives_back
+            )
             rounds = tuple(self.job.rounds[t] for t in unit.tasks)
             slower = tuple(
                 tuple(sorted(self.job.tasks[t].slowness.items())) for t in unit.tasks
             )
             members[unit.kinds, demands, takes, rounds, slower].append(position)
+        return tuple(tuple(units) for units in members.values())
+
+    @cached_property
+    def packed(self) -> tuple[tuple[int, ...], ...]:
+        """Positions of the units of equal kinds and demands, of those that ask for any.
+
+        What packing cannot tell apart; slots are no matter of room.
+        """
+        members: dict[object, list[int]] = defaultdict(list)
+        for group in self.groups:
+            unit = self.units[group[0]]
+            takes = any(self.job.tasks[t].takes for t in unit.tasks)
+            demand = self.demand[group[0]]
+            if demand.any():
+                key = (unit.kinds, tuple(demand.tolist())) if takes else group
+                members[key] += group
         return tuple(tuple(units) for units in members.values())
 
     def fits(self, machines: NDArray[np.int64]) -> bool:
@@ -145,3 +172,20 @@ class Space:
         return np.array(
             [placement.machine_of[unit.tasks[0]] for unit in self.units], dtype=np.int64
         )
+
+
+def _together(job: Job) -> dict[str, tuple[int, ...]]:
+    """Return the tasks of every process, those that share slots as one.
+
+    Where they are pinned to several machines they stay apart.
+    """
+    units = dict(job.units)
+    for names in slot_teams(job):
+        tasks = tuple(sorted(t for name in names for t in units[name]))
+        if len({job.tasks[t].pinned for t in tasks} - {None}) <= 1:
+            first = min(names, key=lambda name: units[name])
+            for name in names:
+                if name != first:
+                    del units[name]
+            units[first] = tasks
+    return units

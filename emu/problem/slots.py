@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from emu.problem.cluster import Cluster
-    from emu.problem.job import Job
+    from emu.problem.job import Job, Task
     from emu.problem.machine import Machine
 
 
@@ -73,6 +73,47 @@ def slot_violations(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> li
                 f"{by}, but {taken} are taken there"
             )
     return found
+
+
+def slot_teams(job: Job) -> tuple[tuple[str, ...], ...]:
+    """Return the processes that share slots: one takes what another one gives back.
+
+    A pool gets back no more slots than tasks of its machine took, so these stand on one
+    machine wherever the pool is limited. Of several that take, the one nearest
+    upstream of a task that gives back is meant, until it gave as many as that one took.
+    """
+    left = [job.rounds[j] if _keeps(task) else 0 for j, task in enumerate(job.tasks)]
+    team: dict[str, set[str]] = {}
+    for j, task in enumerate(job.tasks):
+        if not task.gives_back or task.gives_back == task.takes:
+            continue
+        needed, mine = job.rounds[j], task.process_name
+        for taker in _upstream(job, j):
+            if needed and left[taker] and job.tasks[taker].takes == task.gives_back:
+                given = min(needed, left[taker])
+                needed, left[taker] = needed - given, left[taker] - given
+                other = job.tasks[taker].process_name
+                both = team.get(mine, {mine}) | team.get(other, {other})
+                team.update(dict.fromkeys(both, both))
+    apart = {min(names): tuple(sorted(names)) for names in team.values()}
+    return tuple(names for names in apart.values() if len(names) > 1)
+
+
+def _keeps(task: Task) -> bool:
+    return bool(task.takes) and task.gives_back != task.takes
+
+
+def _upstream(job: Job, start: int) -> list[int]:
+    """Return all tasks by their distance before ``start``, those not before it last."""
+    before: dict[int, list[int]] = {}
+    for edge in job.edges:
+        before.setdefault(edge.destination, []).append(edge.source)
+    order, seen = [start], {start}
+    for task in order:  # grows while it is walked
+        new = [j for j in dict.fromkeys(before.get(task, [])) if j not in seen]
+        order += new
+        seen.update(new)
+    return [*order, *(j for j in range(len(job.tasks)) if j not in seen)]
 
 
 def slot_names(job: Job) -> tuple[str, ...]:

@@ -29,6 +29,8 @@ class Candidate:
     """Share of the bytes that crossed between machines, with the first seed."""
     moves: tuple[Move, ...] = ()
     """What stands elsewhere than in the scenario as it is, likewise."""
+    placing: Mapping[str, Any] | None = None
+    """How it was placed, see docs/results.md; None of a move or swap."""
 
     @property
     def makespan(self) -> float:
@@ -49,6 +51,7 @@ class Candidate:
             "placement": self.placement,
             "policy": self.policy,
             **compared(self.makespans, first.makespans),
+            "placing": self.placing,
             "moved": self.moved,
             "moves": [asdict(move) for move in self.moves],
         }

@@ -41,6 +41,30 @@ def job_line(job: Job, policy: str = "", window: object = None) -> str:
     return ", ".join([*parts, *([f"rates by {policy}"] if policy else [])])
 
 
+def placing_line(placing: Mapping[str, Any]) -> str:
+    """Return how tasks were placed, and what machines state in vain.
+
+    Parameters
+    ----------
+    placing
+        As in result.json.
+    """
+    policy, searched = placing["policy"], placing["candidates"]
+    said = f"placed by {policy}"
+    if policy == "explicit":
+        said = "placed as the scenario states"
+    if searched:
+        said += (
+            f", {searched:,} candidates of {placing['budget']:,} in each walk"
+            f", seed {placing['seed']}"
+        )
+    if placing["optimal"]:
+        said += ", no placement is better"
+    idle = ", ".join(placing["unclaimed"])
+    verb = "limits" if len(placing["unclaimed"]) == 1 else "limit"
+    return said + (f"; {idle} {verb} nothing: no task demands any" if idle else "")
+
+
 def pace_rows(pace: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Return (what, how much, of what); ``pace`` is that of result.json, or empty."""
     if not pace:

@@ -10,7 +10,7 @@ from rich.text import Text
 from emu.analysis.optimality_gap import optimality_line
 from emu.report.explanation_tables import difference
 from emu.report.flows import flow_table, payload_line, port_table
-from emu.report.job_tables import pace_rows
+from emu.report.job_tables import pace_rows, placing_line
 from emu.report.scale_tables import chosen_row
 from emu.report.terminal import figures_table, plain_table
 from emu.units import format_duration, format_ratio, format_size
@@ -45,9 +45,11 @@ def headline(result: dict[str, Any]) -> Table:
     title = (
         f"{result['iterations']} iterations, credit window "
         f"{result.get('credit_window', 'unknown')}, {result['processes']} processes, "
-        f"placed by {result['placement']}, rates by {result['policy']}"
+        f"rates by {result['policy']}"
     )
     table.add_row("scenario", result["scenario"], title)
+    if "placing" in result:
+        table.add_row("placement", result["placement"], placing_line(result["placing"]))
     if result.get("network") == "kernel":
         table.add_row("network", "kernel", network_note(result["sharing"]))
         table.add_row("TCP", *tcp_note(result["transport"]))

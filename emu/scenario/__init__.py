@@ -6,7 +6,7 @@ Must not know: sockets, node processes, how a schedule is made.
 from emu.scenario.experiment import Experiment, prepare
 from emu.scenario.placing import place
 from emu.scenario.profile_file import ProfileFile, read_profile, write_profile
-from emu.scenario.realize import build_job, open_data, profile_of, realize
+from emu.scenario.realize import build_job, open_data, realize
 from emu.scenario.scenario import Scenario, json_schema
 from emu.scenario.scenario_file import find_errors, load
 
@@ -21,7 +21,6 @@ __all__ = [
     "open_data",
     "place",
     "prepare",
-    "profile_of",
     "read_profile",
     "realize",
     "write_profile",

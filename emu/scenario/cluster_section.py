@@ -53,13 +53,19 @@ class MachineSection(Resources):
             return [self.name]
         return [f"{self.name}{i}" for i in range(self.count)]
 
-    def build(self, name: str) -> Machine:
-        """Return the machine, or one of several equal ones, called ``name``."""
+    def build(self, name: str, unstated: dict[str, float]) -> Machine:
+        """Return the machine, or one of several equal ones, called ``name``.
+
+        Parameters
+        ----------
+        unstated
+            Amounts of resources of which it says nothing.
+        """
         return Machine(
             name=name,
             bandwidth_in=self.nic.inward,
             bandwidth_out=self.nic.outward,
-            resources=self.amounts(),
+            resources=unstated | self.amounts(),
             speed=self.speed,
             slots=self.slots,
         )
@@ -84,6 +90,11 @@ class ClusterSection(Section):
             named += [(name, position) for name in section.names(len(named))]
         return named
 
+    @property
+    def has_gpus(self) -> bool:
+        """Whether any machine has a ``gpu``; those that state none have none then."""
+        return any(machine.gpu for machine in self.machines)
+
     def build(self) -> Cluster:
         """Return the cluster.
 
@@ -93,6 +104,7 @@ class ClusterSection(Section):
             When a name occurs twice, or as `Links`.
         """
         named = self.named()
+        unstated = {"gpu": 0.0} if self.has_gpus else {}
         position = {name: m for m, (name, _) in enumerate(named)}
         routes = [
             Route(
@@ -103,7 +115,7 @@ class ClusterSection(Section):
             for route in self.routes
         ]
         return Cluster(
-            tuple(self.machines[place].build(name) for name, place in named),
+            tuple(self.machines[place].build(name, unstated) for name, place in named),
             (
                 *(Link(link.name, link.bandwidth) for link in self.links),
                 *rack_links(self.racks),

@@ -293,7 +293,8 @@ def _rooms(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
         process = job.tasks[job.index(name)].process_name
         names = {job.tasks[t].name for t in job.units[process]} | {process}
         stated = [key for key in placed if key in names]
-        yield ("placement", "tasks", *stated[:1]) if stated else ("cluster",), problem
+        trail = ("placement", "tasks", *stated[:1]) if stated else ("cluster",)
+        yield trail, scenario.advice(problem)
 
 
 #: Each check with the sections that it reads, in an order in which every check may rely

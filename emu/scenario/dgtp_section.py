@@ -91,7 +91,7 @@ class DemandsSection(Section):
     sampler: Resources = Resources()
     """Of each sampler."""
     worker: Resources = Resources()
-    """Of each worker."""
+    """Of each worker; one ``gpu`` where machines have any, ``gpu: 0`` for none."""
     parameter_server: Resources = Resources()
     """Of each parameter server."""
 
@@ -233,6 +233,14 @@ class DgtpJobSection(TrainingSection):
     """Profiled times; a ``profile`` replaces them."""
     sampling: Literal["oneshot", "multiround"] = "oneshot"
     """Whether stores know the whole structure, or are asked hop by hop."""
+
+    def on_gpus(self) -> DgtpJobSection:
+        """Return the job with a gpu for each worker, where nothing is said of gpus."""
+        worker = self.demands.worker
+        if worker.gpu is None:
+            worker = worker.model_copy(update={"gpu": 1.0})
+        demands = self.demands.model_copy(update={"worker": worker})
+        return self.model_copy(update={"demands": demands})
 
     @property
     @override

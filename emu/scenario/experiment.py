@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
 from emu.errors import PlacementError
 from emu.garbage import collected_seldom
+from emu.placement.resource_load import unclaimed
 from emu.problem import Problem, Profile, Realization
 from emu.scenario.placing import place, place_one_by_one, with_placed_rings
-from emu.scenario.realize import build_job, profile_of, realize
+from emu.scenario.realize import build_job, realize
 from emu.simulation import best_policy, simulate
 
 if TYPE_CHECKING:
@@ -42,6 +43,19 @@ class Experiment:
     def tasks(self) -> dict[str, str]:
         """Task -> machine, by name; as ``placement.tasks`` of a scenario has it."""
         return self.problem.machine_of_task
+
+    @property
+    def placing(self) -> dict[str, Any]:
+        """How the tasks were placed, see docs/results.md."""
+        problem, found = self.problem, self.placed
+        return {
+            "policy": self.scenario.placed_by,
+            "seed": self.scenario.seed,
+            "candidates": found.candidates if found else 0,
+            "budget": found.budget if found else 0,
+            "optimal": bool(found and found.optimal),
+            "unclaimed": [*unclaimed(problem.job, problem.cluster)],
+        }
 
     @property
     def policy(self) -> str:
@@ -88,14 +102,14 @@ def prepare(
     """
     cluster, job = scenario.to_cluster(), build_job(scenario)
     realization = realize(scenario, job)
-    profile = profile_of(scenario, job, realization)
     try:
         if scenario.jobs and scenario.place_jobs == "sequential":
             found = place_one_by_one(scenario, job, cluster, progress)
         else:
-            found = place(scenario, job, cluster, profile=profile, progress=progress)
+            found = place(scenario, job, cluster, realization, progress=progress)
     except PlacementError as error:
-        error.args = (scenario.origin.located(error.key, str(error)),)
+        advice = scenario.advice(str(error))
+        error.args = (scenario.origin.located(error.key, advice),)
         raise
     broken = found.placement.violations(job, cluster)
     if broken:

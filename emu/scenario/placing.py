@@ -5,17 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from emu.placement import JobsCost, PlacementResult, with_placed_ring
+from emu.placement import (
+    JobsCost,
+    PlacementResult,
+    affordable,
+    with_placed_ring,
+)
 from emu.placement import place as place_by
 from emu.placement.place import SEARCHES
 from emu.problem import Placement
+from emu.problem.slots import slot_teams
 from emu.scenario.dgtp_section import DgtpJobSection
-from emu.scenario.realize import build_job, profile_of
+from emu.scenario.realize import build_job, realize
+from emu.workloads import repeated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from emu.problem import Cluster, Job, Problem, Profile
+    from emu.problem import Cluster, Job, Problem, Realization
     from emu.scenario.scenario import Scenario
 
 
@@ -23,16 +30,17 @@ def place(
     scenario: Scenario,
     job: Job,
     cluster: Cluster,
+    realization: Realization | None = None,
     *,
-    profile: Profile | None = None,
     progress: Callable[[int, int, float], None] | None = None,
 ) -> PlacementResult:
     """Return a placement of ``job`` by the scenario's policy and seed.
 
     Parameters
     ----------
-    profile
-        What searches draw from; default is `profile_of`, asked for by searches only.
+    realization
+        Of the run, with reference times: what searches judge placements by; default is
+        that of `realize`, asked for where it matters.
     progress
         Called by searches with (candidates so far, in all, best makespan).
 
@@ -42,16 +50,17 @@ def place(
         When the stated placement breaks a constraint; `InfeasiblePlacement` when the
         cluster is too small.
     ScenarioError, DataError
-        When a search has nothing to draw from.
+        As `realize`.
     """
     section = scenario.placement
-    options: dict[str, Any] = {}
+    rates = "oes" if scenario.schedule.rule == "portfolio" else scenario.schedule.rule
+    options: dict[str, Any] = {"policy": rates}
     if section.policy in SEARCHES:
-        profile = profile or profile_of(scenario, job)
-        options = {
-            "transfers": section.iterations,
-            "iterations": min(section.simulated_iterations, job.iterations),
-            "policy": scenario.schedule.rule,
+        count = min(section.simulated_iterations, job.iterations)
+        short = replace(job, iterations=count)
+        options |= {
+            "transfers": section.iterations or affordable(short, rates),
+            "iterations": count,
             "cost": _jobs_cost(scenario),
         }
     if section.policy == "etp":
@@ -60,11 +69,15 @@ def place(
             "beta": section.beta,
             "beta_unit": section.beta_unit,
         }
+    # Only searches, and who shares slots, ask how long a placement takes.
+    judged = section.policy in SEARCHES or slot_teams(job)
+    if judged and realization is None:
+        realization = realize(scenario, job)
     return place_by(
         section.policy,
         job,
         cluster,
-        profile=profile if section.policy in SEARCHES else None,
+        profile=repeated(job, realization) if judged and realization else None,
         seed=scenario.seed,
         tasks=section.tasks,
         progress=progress,
@@ -113,14 +126,23 @@ def place_one_by_one(
         As `place`, of the first job for which it does.
     """
     free, machine_of = cluster, dict[str, int]()
+    candidates, budgets = [], []
     for item, alone in scenario.parts():
         part = build_job(alone)
-        found = place(alone, part, free, progress=progress).placement
+        result = place(alone, part, free, progress=progress)
+        found = result.placement
+        candidates.append(result.candidates)
+        budgets.append(result.budget)
         free = _left(free, part, found)
         for process, members in part.units.items():
             machine_of[f"{item.name}/{process}"] = found.machine_of[members[0]]
     placed = tuple(machine_of[task.process_name] for task in job.tasks)
-    return PlacementResult(Placement(placed), "sequential")
+    return PlacementResult(
+        Placement(placed),
+        "sequential",
+        candidates=sum(candidates),
+        budget=max(budgets),
+    )
 
 
 def _left(cluster: Cluster, job: Job, placement: Placement) -> Cluster:

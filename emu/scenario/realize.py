@@ -20,7 +20,7 @@ from emu.graph_data import (
     realize_volumes,
     sampled_counts,
 )
-from emu.problem import Profile, Realization
+from emu.problem import Realization
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.dgtp_section import TrainingSection
 from emu.scenario.jobs_section import SeveralJobsSection
@@ -37,7 +37,6 @@ from emu.workloads import (
     dgtp_times,
     p3_realization,
     parameter_count,
-    repeated,
     several_jobs,
     several_realizations,
     split_model,
@@ -215,24 +214,3 @@ def realize(scenario: Scenario, job: Job) -> Realization:
         _check_columns(config, dataset, scenario.to_cluster())
     found = realize_training(config, job, times, dataset)
     return replace(found, volumes=found.volumes / scenario.emulation.stated_byte_scale)
-
-
-def profile_of(
-    scenario: Scenario, job: Job, realization: Realization | None = None
-) -> Profile:
-    """Return the distributions that placement searches draw from, reference times.
-
-    The profile file; without one the iterations of ``realization``, by default those of
-    `realize`.
-
-    Raises
-    ------
-    ScenarioError, DataError
-        As `realize`.
-    """
-    if scenario.profile is not None:
-        return read_profile(scenario.profile).profile(job)
-    realization = realization or realize(scenario, job)
-    if scenario.jobs:
-        return repeated(job, realization)
-    return Profile(realization.times, realization.volumes)

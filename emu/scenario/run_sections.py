@@ -58,14 +58,15 @@ AUTO = "auto"
 class PlacementSection(Section):
     """Which task stands on which machine."""
 
-    policy: PlacementPolicy = "ifs"
-    """``explicit``: see ``tasks``; ``ifs``: a feasible one; ``etp``: the paper's
-    search; ``best``: a better one; ``distdgl``: samplers beside their workers."""
+    policy: PlacementPolicy = "best"
+    """``best``: a search, never worse than ``etp``, the paper's; ``ifs``: any feasible
+    one; ``distdgl``: samplers beside their workers; ``explicit``: see ``tasks``."""
     tasks: dict[Name, Name] = Field(default_factory=dict, examples=[{"s0": "fast0"}])
     """Task -> machine: with ``explicit`` the placement (pinned tasks may be left out),
     with every other policy pins, which it keeps."""
-    iterations: Count = 10_000
-    """Candidates of a search, I of the paper."""
+    iterations: Count | None = None
+    """Candidates of a search, I of the paper; default is as many as hold 4 million
+    flows, at most 10,000."""
     simulated_iterations: Count = 20
     """Iterations that a search simulates for the makespan of a candidate, at most
     those of the job."""

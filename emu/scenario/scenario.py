@@ -11,7 +11,7 @@ from typing_extensions import override
 from emu.scenario.cluster_section import ClusterSection
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.device_times import with_slowness
-from emu.scenario.dgtp_section import TrainingSection
+from emu.scenario.dgtp_section import DgtpJobSection, TrainingSection
 from emu.scenario.document import Document, Origin
 from emu.scenario.events_section import EventSection
 from emu.scenario.jobs_section import (
@@ -125,6 +125,25 @@ class Scenario(Section):
         apart = self.jobs and self.place_jobs == "sequential"
         return "sequential" if apart else self.placement.policy
 
+    def advice(self, problem: str) -> str:
+        """Return what is wrong with a placement, and what to write.
+
+        Where gpus are short of which nobody has stated a demand.
+        """
+        jobs = [(f"jobs[{i}].", item.job) for i, item in enumerate(self.jobs)]
+        keys = [
+            f"{where}job.demands.worker.gpu"
+            for where, job in (*jobs, ("", self.job))
+            if isinstance(job, DgtpJobSection) and job.demands.worker.gpu is None
+        ]
+        if not (keys and self.cluster.has_gpus and " gpu" in problem):
+            return problem
+        return (
+            f"{problem}; a worker needs one gpu where machines have any: write "
+            f"{' and '.join(f'{key}: 0' for key in keys)} to place workers without, or "
+            "gpu for the machines that have more"
+        )
+
     def to_cluster(self) -> Cluster:
         """Return the machines, with what events make of their links."""
         changes = tuple(change for event in self.events for change in event.changes())
@@ -192,7 +211,10 @@ class Scenario(Section):
         """
         if isinstance(self.job, CustomJobSection | SeveralJobsSection):
             raise ValueError("a custom job trains nothing")  # noqa: TRY004 - of the job
-        return self.job.config(
+        job = self.job
+        if isinstance(job, DgtpJobSection) and self.cluster.has_gpus:
+            job = job.on_gpus()
+        return job.config(
             [name for name, _ in self.cluster.named()],
             batches=batches,
             window=self.window,

@@ -77,7 +77,7 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     try:
         place(policy, job, cluster, seed=scenario.seed, tasks=scenario.placement.tasks)
     except PlacementError as error:
-        yield (*error.key.split("."),), str(error)
+        yield (*error.key.split("."),), scenario.advice(str(error))
 
 
 #: Values that are paths.

@@ -14,6 +14,7 @@ from emu.report.html import sections
 from emu.report.html.chart_data import chart_data, training_data
 from emu.report.html.lab_page import lab_parts
 from emu.report.html.markup import chart, section, table
+from emu.report.job_tables import placing_line
 from emu.report.run_tables import kinds_table
 from emu.runs.recorded_run import load_run
 from emu.runs.run_directory import read_json
@@ -152,7 +153,9 @@ def _title(result: dict[str, Any]) -> str:
     ]
     if "credit_window" in result:
         said.append(f"credit window {result['credit_window']}")
-    if "placement" in result and not isinstance(result["placement"], dict):
+    if "placing" in result:
+        said.append(placing_line(result["placing"]))
+    elif "placement" in result and not isinstance(result["placement"], dict):
         said.append(f"placed by {result['placement']}")
     if "policy" in result:
         said.append(f"rates by {result['policy']}")
