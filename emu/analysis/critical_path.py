@@ -3,8 +3,9 @@
 The chain (Appendix B of the paper) is built backwards from the task that ended last.
 What made a task start is the last thing that it waited for: a flow, a handoff within
 its machine, its own previous iteration, or a credit. What made a flow start is the end
-of its source or, where that had ended before, the flow ahead of it on its edge (case 2
-of the proof) or its channel. So every part begins the moment the one before ends, and
+of its source or, where that had ended before, whichever ended last of the flows ahead
+of it on its edge (case 2 of the proof) and its channel. So every part begins the moment
+the one before ends, and
 the parts sum to the makespan.
 
 In an emulated schedule a part begins a little after the one before it ended; what lies
@@ -25,6 +26,8 @@ from emu.analysis.link_rates import LinkContention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
 
     from emu.problem import Schedule
 
@@ -137,9 +140,19 @@ class _Walk:
         self._hops = schedule.problem.hops
         self._crowd = LinkContention(schedule)
         self._same = SAME * schedule.makespan
+        #: What the way back has crossed: parts that take no time wait for each other.
+        self._walked: set[tuple[int, int, int]] = set()
         self._into: list[list[int]] = [[] for _ in self._job.tasks]
+        channels: dict[str, list[int]] = defaultdict(list)
         for position, edge in enumerate(self._job.edges):
             self._into[edge.destination].append(position)
+            if self._hops[position]:
+                channels[edge.channel].append(position)
+        #: Edges whose flows go before those of an edge: itself, then its channel.
+        self._rivals = [
+            [e, *(o for o in channels[edge.channel] if o != e and edge.channel)]
+            for e, edge in enumerate(self._job.edges)
+        ]
 
     def links(self) -> Iterator[ChainLink]:
         """Yield the links, the last one first."""
@@ -150,6 +163,7 @@ class _Walk:
         part: _Part | None = after
         cursor = self._schedule.makespan
         while part is not None:
+            self._walked.add((part.task, part.edge, part.iteration))
             start, end = span(self._schedule, part)
             if cursor - end > self._same:
                 yield _gap(after, end, cursor)
@@ -181,30 +195,27 @@ class _Walk:
         return self._before_task(part.task, part.iteration)
 
     def _before_flow(self, edge: int, iteration: int) -> _Part:
-        made, source = self._schedule, self._job.edges[edge].source
-        if iteration > 0:
-            ready = float(made.flow_ready[edge, iteration])
-            if made.flow_end[edge, iteration - 1] > ready + self._same:
-                return _Part(-1, edge, iteration - 1, Cause.IN_ORDER, ready)
-        return self._channel_holder(edge, iteration) or _Part(source, -1, iteration)
-
-    def _channel_holder(self, edge: int, iteration: int) -> _Part | None:
-        """Return which flow went before on the channel, of one that had to wait."""
-        made, channel = self._schedule, self._job.edges[edge].channel
+        """Return what ended last of a flow's source and the flows that go before it."""
+        made = self._schedule
         ready = float(made.flow_ready[edge, iteration])
         start = float(made.flow_start[edge, iteration])
-        if not channel or start <= ready + self._same:
-            return None
-        edges = [
-            e for e, other in enumerate(self._job.edges) if other.channel == channel
-        ]
-        edges = [e for e in edges if self._hops[e] and e != edge]
-        ends = made.flow_end[edges]
-        before = np.where(ends <= start + self._same, ends, -np.inf)
-        if before.max(initial=-np.inf) <= ready + self._same:
-            return None
-        row, n = np.unravel_index(int(before.argmax()), before.shape)
-        return _Part(-1, edges[row], int(n), Cause.CHANNEL, ready)
+        rivals = self._rivals[edge]
+        held = self._ended_between(made.flow_end[rivals], ready, start)
+        for row, n in held:
+            other = rivals[row]
+            if (-1, other, n) not in self._walked:
+                cause = Cause.IN_ORDER if other == edge else Cause.CHANNEL
+                return _Part(-1, other, n, cause, ready)
+        return _Part(self._job.edges[edge].source, -1, iteration)
+
+    def _ended_between(
+        self, ends: NDArray[np.float64], ready: float, start: float
+    ) -> list[tuple[int, int]]:
+        """Return where ``ends`` lie after ``ready`` and up to ``start``, last first."""
+        within = (ends > ready + self._same) & (ends <= start + self._same)
+        found = np.argwhere(within)
+        order = np.argsort(-ends[within], kind="stable")
+        return [(int(row), int(n)) for row, n in found[order]]
 
     def _before_task(self, task: int, iteration: int) -> _Part | None:
         """Return the last input; of several, flows come first as in the proof."""
@@ -247,10 +258,9 @@ class _Walk:
             if task not in pool.takers:
                 continue
             ends = made.task_end[list(pool.freers)]
-            before = np.where(ends <= start + self._same, ends, -np.inf)
-            if before.max(initial=-np.inf) > ready + self._same:
-                row, n = np.unravel_index(int(before.argmax()), before.shape)
-                return _Part(pool.freers[row], -1, int(n), Cause.SLOT, ready)
+            for row, n in self._ended_between(ends, ready, start):
+                if (pool.freers[row], -1, n) not in self._walked:
+                    return _Part(pool.freers[row], -1, n, Cause.SLOT, ready)
         return None
 
 

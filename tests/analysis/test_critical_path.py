@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
+import emu
 from emu.analysis.critical_path import Cause, critical_path
 from emu.analysis.link_rates import LinkContention
+from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
 from emu.testing import two_machine_example
-from emu.testing.strategies import problems
+from emu.testing.strategies import problems, random_problem
 from tests.analysis.chains import cases, distorted
 
 if TYPE_CHECKING:
@@ -77,6 +81,60 @@ def test_any_chain_closes(case: tuple[Problem, Realization]) -> None:
     schedule = simulate(*case)
 
     check_chain(schedule)
+
+
+_FEATURES = ("links", "own", "slots", "channels", "latest", "jobs", "changes")
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sets(st.sampled_from(_FEATURES)),
+    st.sampled_from([name for name in RATE_POLICIES if name != "portfolio"]),
+    st.booleans(),
+)
+def test_no_simulated_schedule_has_a_gap(
+    seed: int, features: set[str], policy: str, ties: bool  # noqa: FBT001
+) -> None:
+    rng = np.random.default_rng(seed)
+    case = random_problem(rng, ties=ties, **dict.fromkeys(features, True))
+    schedule = simulate(*case, policy)
+    chain = critical_path(schedule)
+
+    assert Cause.GAP not in {link.cause for link in chain.links}
+    assert chain.seconds == pytest.approx(schedule.makespan, rel=1e-9, abs=1e-12)
+
+
+def test_a_channel_is_busy_with_its_other_flow() -> None:
+    """Two flows of 4 s by turns on one channel: each waits for the one before."""
+    file = {
+        "name": "channel",
+        "cluster": {"machines": [{"name": "m", "count": 2, "nic": "10 B/s"}]},
+        "job": {
+            "system": "custom",
+            "iterations": 2,
+            "tasks": [
+                {"name": name, "time": f"{int(name in 'ac')} s"} for name in "abcd"
+            ],
+            "flows": [
+                {"from": a, "to": b, "volume": "40 B", "channel": "x"}
+                for a, b in ("ab", "cd")
+            ],
+        },
+        "placement": {
+            "policy": "explicit",
+            "tasks": {"a": "m0", "c": "m0", "b": "m1", "d": "m1"},
+        },
+    }
+    schedule = emu.simulate(emu.loads(json.dumps(file)))
+    links = critical_path(schedule).links
+
+    assert [(str(one.cause), one.start, one.end) for one in links] == [
+        ("compute", 0.0, 1.0),
+        ("channel", 1.0, 5.0),
+        ("channel", 5.0, 9.0),
+        ("channel", 9.0, 13.0),
+        ("transfer", 13.0, 17.0),
+    ]
 
 
 def test_worked_example() -> None:
