@@ -11,13 +11,12 @@ import numpy as np
 from typing_extensions import override
 
 from emu.errors import DataError
-from emu.input_file import one_error
+from emu.input_file import one_error, read_json
 from emu.problem import RateHistory, Realization, Schedule
 from emu.runs.array_files import read_rates, read_realization
 from emu.runs.problem_json import problem_from_json, schedule_from_json
 from emu.runs.renamed_keys import with_new_keys
 from emu.runs.result import VERSION
-from emu.runs.run_directory import read_json
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
 from emu.units import format_duration

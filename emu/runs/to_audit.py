@@ -13,12 +13,12 @@ from emu.analysis.host_metrics import host_figures
 from emu.analysis.payloads import kinds_between_machines
 from emu.analysis.rule_audit import rule_audit
 from emu.errors import DataError, ScenarioError
+from emu.input_file import read_json
 from emu.network import pace_at
 from emu.problem import Problem
 from emu.runs.array_files import read_frames
 from emu.runs.recorded_run import load_run
 from emu.runs.result_file import read_result
-from emu.runs.run_directory import read_json
 from emu.runs.training_audit import training_audit
 from emu.scenario import Scenario, build_job, load, realize
 
