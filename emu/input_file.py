@@ -11,7 +11,6 @@ import contextlib
 import gzip
 import io
 import json
-import math
 import os
 import stat
 import zipfile
@@ -129,7 +128,7 @@ def read_json(path: Path, most: int = MOST_TEXT) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """Return what JSON text says; NaN and infinity are no JSON.
+    """Return what JSON text says.
 
     Raises
     ------
@@ -139,14 +138,7 @@ def parse_json(text: str) -> Any:
     values = sum(map(text.count, ",[{"))
     if values > _MOST_VALUES:
         raise ValueError(f"it has {values} values, at most {_MOST_VALUES} are read")
-    return json.loads(text, parse_constant=_finite, parse_float=_finite)
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is no number that JSON can hold")
-    return number
+    return json.loads(text)
 
 
 class _BoundedGzip(gzip.GzipFile):

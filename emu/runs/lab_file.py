@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from emu.errors import DataError
@@ -13,13 +14,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE = "lab.json"
+_Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class _Program(TypedDict):
     program: str
     machine: str
-    start: float
-    end: float | None
+    start: _Number
+    end: _Number | None
     code: int | None
     told: bool
 
@@ -31,10 +33,10 @@ class _Failed(TypedDict):
 
 
 class _Change(TypedDict):
-    time: float
+    time: _Number
     machine: str
-    nic_out: float
-    nic_in: float
+    nic_out: _Number
+    nic_in: _Number
 
 
 class _Capture(TypedDict):
@@ -48,7 +50,7 @@ class _Traffic(TypedDict):
     in_packets: int
 
 
-_Ways = TypedDict("_Ways", {"out": float, "in": float})
+_Ways = TypedDict("_Ways", {"out": float, "in": _Number})
 _Dropped = TypedDict("_Dropped", {"out": int, "in": int})
 
 
@@ -66,11 +68,11 @@ class _Crossed(TypedDict):
 
 
 class _Lab(TypedDict):
-    wall_seconds: float
-    startup_seconds: float
-    computed_seconds: float
-    waited_seconds: float
-    waited_share: float
+    wall_seconds: _Number
+    startup_seconds: _Number
+    computed_seconds: _Number
+    waited_seconds: _Number
+    waited_share: _Number
     sharing: str
     trust: str
     nics: dict[str, _Ways]

@@ -30,7 +30,7 @@ VERSION = 1
 
 
 class _Figures(TypedDict):
-    makespan: Annotated[float, Field(ge=0)]
+    makespan: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     makespan_error: NotRequired[float]
     replay_error: NotRequired[float]
 

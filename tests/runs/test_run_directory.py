@@ -86,7 +86,7 @@ def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
         ("result.json", '{"makespan": 1.0, "tasks"', "is not JSON"),
         ("result.json", '{"tasks": [], "flows": []}', "task g0 lacks iteration 0"),
         ("problem.json", '{"version": 99}', "version 99, this emu reads 1"),
-        ("problem.json", '{"version": 1}', "not a problem"),
+        ("problem.json", '{"version": 1}', "iterations: Field required"),
         ("problem.json", "[]", "version None"),
     ],
 )
