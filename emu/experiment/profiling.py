@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import json
+import math
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from emu.coordinator import Observer, emulate
 from emu.errors import DataError, ScenarioError
 from emu.experiment.run_experiment import emulation_settings, manifest
-from emu.input_file import one_error, open_gzip, read_text
+from emu.input_file import one_error, read_json
 from emu.names import printable
 from emu.placement import place_ifs
 from emu.problem import Problem, Profile, Realization
@@ -90,17 +89,15 @@ def profile_from_trace(scenario: Scenario, trace: Path, ranges: Ranges) -> Profi
 def _occurrences(trace: Path) -> dict[str, NDArray[np.float64]]:
     """Return name of range -> seconds of its occurrences, in their order."""
     with one_error(trace):
-        try:
-            content = json.loads(_text(trace))
-        except OSError as error:
-            raise DataError(
-                f"cannot be read: {error.strerror}", path=str(trace)
-            ) from error
+        content = read_json(trace)
         events = content["traceEvents"] if isinstance(content, dict) else content
         spans: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
         for event in events:
             if event.get("ph") == "X":
                 span = float(event["ts"]), float(event["dur"]) / 1e6
+                if not (math.isfinite(span[0]) and 0 <= span[1] < math.inf):
+                    stated = {key: event[key] for key in ("name", "ts", "dur")}
+                    raise ValueError(f"a range cannot have the times of {stated}")
                 spans[str(event["name"]), str(event.get("cat", ""))].append(span)
         return _preferred(spans)
 
@@ -116,13 +113,6 @@ def _preferred(
             in_order = sorted(spans[name, category])
             chosen[name] = np.array([seconds for _, seconds in in_order])
     return chosen
-
-
-def _text(trace: Path) -> str:
-    if trace.suffix != ".gz":
-        return read_text(trace)
-    with open_gzip(trace) as file:
-        return io.TextIOWrapper(file, encoding="utf-8").read()
 
 
 def _seconds(

@@ -27,7 +27,7 @@ from emu.graph_data.readers.ogb_folder import ogb_source
 from emu.graph_data.readers.text_table import read_edges, read_numbers, read_words
 from emu.graph_data.readers.torch_file import read_torch
 from emu.graph_data.sampling import Structure
-from emu.input_file import one_error, open_input
+from emu.input_file import map_array, one_error
 from emu.scratch import cache_home
 
 if TYPE_CHECKING:
@@ -205,8 +205,7 @@ def _rows(path: Path, read_text: Callable[[Path], NDArray[Any]]) -> NDArray[Any]
         try:
             if path.suffix != ".npy":
                 return read_text(path)
-            with open_input(path):  # no pipe
-                return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+            return map_array(path)
         except FileNotFoundError as error:
             raise DataError("there is no such file", path=str(path)) from error
 

@@ -261,7 +261,7 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table
     for row in rows:
         group = tuple(str(row["values"][key]) for key in keys)
         groups.setdefault(group, {})[row["values"]["seed"]] = row["figures"]
-    errors = [key for key in _ERRORS if key in rows[0]["figures"]]
+    errors = [k for k in _ERRORS if all(k in row["figures"] for row in rows)]
     columns = [*keys, ">makespan", ">± (95 %)", ">seeds", ">against the best"]
     table = plain_table("", *columns, *(_ERRORS[key] for key in errors))
     makespans = {

@@ -11,13 +11,13 @@ import numpy as np
 from typing_extensions import override
 
 from emu.errors import DataError
-from emu.input_file import one_error
+from emu.input_file import check_shape, one_error, read_json
 from emu.problem import RateHistory, Realization, Schedule
 from emu.runs.array_files import read_rates, read_realization
+from emu.runs.file_shapes import ManifestShape, ResultShape
 from emu.runs.problem_json import problem_from_json, schedule_from_json
 from emu.runs.renamed_keys import with_new_keys
 from emu.runs.result import VERSION
-from emu.runs.run_directory import read_json
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
 from emu.units import format_duration
@@ -160,7 +160,8 @@ def load_run(path: str | Path) -> RecordedRun:
     if not path.is_dir():
         raise DataError("is not a run directory", path=str(path))
     with one_error(path / "problem.json"):
-        problem = _problem(path / "problem.json")
+        file = path / "problem.json"
+        problem = problem_from_json(read_json(file), str(file))
     missing: list[str] = []
 
     def tried(name: str, read: Callable[[Path], Part]) -> Part | None:
@@ -258,45 +259,19 @@ def _schedule(problem: Problem, path: Path) -> Schedule:
     return schedule_from_json(problem, _object(path), str(path))
 
 
-def _problem(path: Path) -> Problem:
-    """Return the content of problem.json."""
-    try:
-        problem = problem_from_json(read_json(path), str(path))
-        _ = problem.capacities, problem.hops
-    except (AttributeError, TypeError, ValueError) as error:
-        raise DataError(f"is no problem: {error}", path=str(path)) from error
-    job = problem.job
-    fitting = [type(job.iterations) is int]
-    fitting += [type(t.name) is type(t.kind) is str for t in job.tasks]
-    fitting += [type(e.channel) is str for e in job.edges]
-    fitting += [
-        type(e.lag) is int and type(e.credit) is type(e.latest) is bool
-        for e in job.edges
-    ]
-    if not all(fitting):
-        raise DataError("is no problem: a value is of another type", path=str(path))
-    return problem
-
-
 def _manifest(path: Path) -> dict[str, Any]:
     content = _versioned(path)
-    scenario = content.get("scenario", {})
-    sections = [scenario]
-    if isinstance(scenario, dict):
-        sections += [scenario.get(name, {}) for name in ("schedule", "placement")]
-    if not all(isinstance(section, dict) for section in sections):
-        raise DataError("holds no scenario", path=str(path))
+    check_shape(content, ManifestShape, path)
     return content
 
 
 def _result(path: Path) -> tuple[dict[str, Any], list[str]]:
     """Return the content of result.json, and which of its keys had another name."""
     content, renamed = with_new_keys(_versioned(path))
-    policy, predicted = content.get("policy"), content.get("predicted_makespan", 0.0)
-    if policy is not None and str(policy) not in RATE_POLICIES:
+    check_shape(content, ResultShape, path)
+    policy = content.get("policy")
+    if policy is not None and policy not in RATE_POLICIES:
         raise DataError(f"names the unknown policy {policy!r}", path=str(path))
-    if not isinstance(predicted, int | float):
-        raise DataError("holds no predicted makespan", path=str(path))
     return content, renamed
 
 

@@ -7,7 +7,6 @@ machine) and ``emulated``, from which the problem is rebuilt.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from emu.errors import DataError
+from emu.input_file import read_json
 from emu.problem import Placement, Problem, Schedule
 from emu.runs.problem_json import schedule_of
 from emu.runs.renamed_keys import with_new_keys
@@ -48,11 +48,9 @@ def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
     if file.is_dir():
         file /= "result.json"
     try:
-        content, _ = with_new_keys(json.loads(file.read_text(encoding="utf-8")))
+        content, _ = with_new_keys(read_json(file))
         scenario = Scenario.model_validate(content["scenario"])
         return scenario, _schedule(scenario, content)
-    except OSError as error:
-        problem = f"cannot be read: {error.strerror}"
     except ValidationError as error:
         problem = f"is not a result: its scenario has {error.error_count()} errors"
     except (

@@ -10,15 +10,16 @@ import numpy as np
 from emu.analysis.audit import PUNCTUALITY, ROUNDING, audit
 from emu.analysis.guards import Evidence, examine
 from emu.analysis.host_metrics import host_figures
-from emu.analysis.payloads import kinds_between_machines
+from emu.analysis.payloads import kinds_between_machines, received_kinds
 from emu.analysis.rule_audit import rule_audit
 from emu.errors import DataError, ScenarioError
+from emu.input_file import check_shape, one_error, read_json
 from emu.network import pace_at
 from emu.problem import Problem
 from emu.runs.array_files import read_frames
+from emu.runs.file_shapes import ProcessesShape
 from emu.runs.recorded_run import load_run
 from emu.runs.result_file import read_result
-from emu.runs.run_directory import read_json
 from emu.runs.training_audit import training_audit
 from emu.scenario import Scenario, build_job, load, realize
 
@@ -181,7 +182,8 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     byte_scale = float(emulation.get("byte_scale", 1.0))
     own = stated
     if own is None and "scenario" in run.manifest:
-        own = Scenario.model_validate(run.manifest["scenario"])
+        with one_error(run.path / "manifest.json"):
+            own = Scenario.model_validate(run.manifest["scenario"])
     realization, silent = _realized(own, schedule, str(run.path))
     least = volumes = None
     if realization is not None and emulation.get("compute") != "real":
@@ -230,10 +232,17 @@ def _evidence(
     """Return what the processes of a run reported; None for runs of an earlier emu."""
     if not (run.path / "frames.npz").exists():
         return None
+    path = run.path / "processes.json"
+    processes = read_json(path)
+    check_shape(processes, ProcessesShape, path)
+    statistics = processes["statistics"]
+    edges = len(run.problem.job.edges)
+    if any(edge >= edges for edge, _ in received_kinds(statistics)):
+        raise DataError("counts payloads of an edge that is not there", path=str(path))
     return gathered(
         schedule,
         *read_frames(run.path / "frames.npz"),
-        read_json(run.path / "processes.json")["statistics"],
+        statistics,
         time_scale=time_scale,
         byte_scale=byte_scale,
         flow_ends=run.manifest.get("emulation", {}).get("flow_ends", "fluid"),

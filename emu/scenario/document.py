@@ -7,7 +7,6 @@ that occurs twice, and reads YAML 1.2, where ``none`` and ``on`` are words.
 from __future__ import annotations
 
 import copy
-import json
 import re
 from dataclasses import dataclass, field
 from io import StringIO
@@ -21,7 +20,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scalarbool import ScalarBoolean
 
 from emu.errors import DataError, ScenarioError
-from emu.input_file import read_text
+from emu.input_file import parse_json, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -128,10 +127,10 @@ def parse_document(text: str, file: str) -> Document:
 
 def _read_json(file: str, text: str) -> Document:
     try:
-        data = json.loads(text)
+        data = parse_json(text)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 0)
-        problem = f"is not JSON: {getattr(error, 'msg', 'nested too deep')}"
+        problem = f"is not JSON: {getattr(error, 'msg', error)}"
         raise ScenarioError(problem, file=file, line=line) from error
     _count(data, file)
     return Document(file, _as_mapping(file, data))
