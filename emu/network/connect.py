@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -30,6 +31,7 @@ async def open_edge(
     *,
     key: bytes,
     pacer: Pacer | None = None,
+    capacity: float = math.inf,
     source_port: int = 0,
     encrypted: bool = False,
     within: float = 10.0,
@@ -44,8 +46,8 @@ async def open_edge(
         Position of the edge in the job.
     key
         Of the edge, see `edge_keys`.
-    pacer
-        Of this process; needed for shaped frames.
+    pacer, capacity
+        As in `OutEdge`.
     source_port
         Port of this end; any free one unless given.
     encrypted
@@ -89,7 +91,7 @@ async def open_edge(
     except (EmulatorError, asyncio.CancelledError):
         _close(sock)
         raise
-    return OutEdge(way, edge, pacer=pacer)
+    return OutEdge(way, edge, pacer=pacer, capacity=capacity)
 
 
 async def _prove(

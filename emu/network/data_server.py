@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
+from emu.network.arrival_bursts import ArrivalBursts
 from emu.network.authentication import Challenge, Rejections, fresh_nonce, name_of
 from emu.network.awake_clock import awake_timeout
 from emu.network.frame_log import FrameLog
@@ -52,7 +53,7 @@ class DataServerStatistics:
     """What arrived over accepted connections.
 
     ``payloads`` says which bytes: rows of ``edge``, ``kind`` (`emu.wire.payload_kind`)
-    and ``bytes``.
+    and ``bytes``; ``bursts`` the most at once: rows of ``edge`` and ``bytes``.
     """
 
     connections: int
@@ -61,6 +62,7 @@ class DataServerStatistics:
     header_bytes: int
     rejections: int
     payloads: list[dict[str, int | str]]
+    bursts: list[dict[str, float]]
 
 
 class DataServer:
@@ -81,6 +83,8 @@ class DataServer:
         Of frames on accepted connections.
     hello_timeout
         Wall seconds a stranger has to introduce itself.
+    rates
+        As in `ArrivalBursts`.
     certificate
         As from `draw_certificate`: senders must speak TLS then.
     tell
@@ -97,6 +101,7 @@ class DataServer:
         on_failure: OnFailure | None = None,
         limits: WireLimits | None = None,
         hello_timeout: float = 10.0,
+        rates: Mapping[int, float] | None = None,
         certificate: bytes = b"",
         tell: Callable[[str], None] | None = None,
     ) -> None:
@@ -105,7 +110,7 @@ class DataServer:
         self.inbox, self.pool = inbox, pool
         self.on_arrival, self.on_failure = on_arrival, on_failure
         self.limits = limits or WireLimits()
-        self.log = FrameLog()
+        self.log, self.bursts = FrameLog(), ArrivalBursts(rates or {})
         self.hello_timeout = hello_timeout
         self.connected: dict[int, DataConnection] = {}
         self.connections: set[DataConnection] = set()
@@ -192,6 +197,7 @@ class DataServer:
                 {"edge": edge, "kind": kind, "bytes": count}
                 for (edge, kind), count in self.payloads.items()
             ],
+            [{"edge": e, "bytes": most} for e, most in self.bursts.most.items()],
         )
 
     async def aclose(self) -> None:
@@ -274,6 +280,8 @@ class DataConnection:
             self._ended("")
             return
         self._wall = wall
+        if self._edge is not None and self._buffer is not None:
+            self._server.bursts.note(self._edge, count, wall)
         try:
             self._reader.received(count)
             while self._open and (came := self._reader.take()) is not None:
