@@ -270,7 +270,8 @@ class DataConnection:
 
     def _receive(self) -> None:
         try:
-            count, wall = self._arrivals.receive(self._reader.get_buffer())
+            view = self._server.bursts.portion(self._edge, self._reader.get_buffer())
+            count, wall = self._arrivals.receive(view)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:

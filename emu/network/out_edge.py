@@ -230,8 +230,10 @@ class OutEdge:
         capacity = pacer.to_wall_rate(self._capacity)
         left = queued.bucket.left(line, now, sent, volume, depth, capacity)
         allowed = allowance(left, now, sent, volume, depth)
-        # Crumbs cost a wake-up at both ends; a quarter of the lead never starves.
-        if allowed < min(depth.lead(left.rate) / 4, volume - sent):
+        # Crumbs cost a wake-up at both ends; a quarter of the lead never starves. Who
+        # has lost something would lose more by waiting.
+        least = min(depth.lead(left.rate) / 4, volume - sent)
+        if allowed < (1 if queued.bucket.lost else least):
             return left
         if not self._write(queued, allowed) and not outgoing.done:
             self._wait_writable()

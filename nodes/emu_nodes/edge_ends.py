@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,9 @@ class EdgeEnds:
         )
 
     def _most_rates(self) -> dict[int, float]:
-        """Return the most real bytes per wall second of every paced edge."""
+        """Return the most real bytes per wall second of edges with bounded bursts."""
+        if math.isinf(self._description["catch_up"]):
+            return {}
         scale = self._byte_scale / float(self._description["time_scale"])
         return {e["edge"]: e["capacity"] * scale for e in self._inputs if e["shaped"]}
 

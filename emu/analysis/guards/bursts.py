@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 NAME = "bursts"
 #: Real bytes that a sender may be ahead of its rates at any time.
 _CHUNK = 16384
+#: Wall seconds that a receiver may stand still between two samples of its loop's lag.
+_UNSEEN = 0.1
 
 
 def bursts(evidence: Evidence) -> Iterator[Finding]:
     """Yield a finding for every edge of which more came at once than it may catch up.
 
     In every interval no more may come than the narrowest link on the way carries in
-    it, and what the sender may catch up once. By the notes of the receiver's kernel.
-    While a receiver stands still the kernels hold what it does not read, which the
-    bucket had let go in time.
+    it, and what the sender may catch up once. By the notes of the receiver's kernel,
+    which joins what waits while a receiver stands still.
     """
     if evidence.catch_up is None:
         return
@@ -36,7 +37,8 @@ def bursts(evidence: Evidence) -> Iterator[Finding]:
     for counted in evidence.statistics.values():
         stood = float(counted.get("host_metrics", {}).get("loop_lag_max", 0.0))
         ahead = (
-            evidence.catch_up + (evidence.lead + stood + CLOCKS) / evidence.time_scale
+            evidence.catch_up
+            + (evidence.lead + stood + _UNSEEN + CLOCKS) / evidence.time_scale
         )
         for row in counted.get("received", {}).get("bursts", ()):
             edge, came = int(row["edge"]), row["bytes"] / evidence.byte_scale
