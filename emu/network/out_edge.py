@@ -94,10 +94,9 @@ class OutEdge:
 
     Parameters
     ----------
-    pacer
-        Of this process; needed for shaped frames.
-    capacity
-        Emulated bytes per second of the narrowest link on the edge's way.
+    pacer, capacity
+        What shaped frames need: that of this process, and the emulated bytes per
+        second of the narrowest link on the way.
     """
 
     def __init__(

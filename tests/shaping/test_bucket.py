@@ -34,7 +34,8 @@ pauses_strategy = st.lists(
 
 def lines_until(pieces: list[Piece], volume: int) -> list[tuple[float, RateSegment]]:
     """Return (time seen, line) as a coordinator publishes them: the end is a line."""
-    served, since, found = 0.0, 0.0, []
+    served, since = 0.0, 0.0
+    found: list[tuple[float, RateSegment]] = []
     for piece in [*pieces, Piece(CAPACITY / 3, math.inf, 0.001)]:
         line = RateSegment(0, served, piece.rate, since)
         found.append((since + piece.delay, line))
