@@ -63,6 +63,12 @@ def check_network(scenario: Scenario) -> None:
             "arrival, or network: userspace",
             key="emulation.flow_ends",
         )
+    if scenario.emulation.catch_up != "unlimited":
+        raise ScenarioError(
+            "is the depth of the buckets of senders, but on kernel NICs these are not "
+            "paced: remove it, or state network: userspace",
+            key="emulation.catch_up",
+        )
     if scenario.emulation.sharing != "assigned" and policy not in SHARED_BY_KERNEL:
         raise ScenarioError(
             f"is {policy}, but kernel NICs share by themselves, max-min: state "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import platform
 import time
 from dataclasses import dataclass, replace
@@ -57,6 +58,7 @@ def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSetting
         "byte_scale": emulation.stated_byte_scale,
         "compute": emulation.compute,
         "flow_ends": emulation.flow_ends,
+        "catch_up": emulation.stated_catch_up,
         "deadline": emulation.deadline,
         "silence": emulation.silence,
         "tls": emulation.tls,
@@ -154,6 +156,7 @@ def manifest(scenario: Scenario, settings: EmulationSettings) -> dict[str, Any]:
             "byte_scale": settings.byte_scale,
             "compute": settings.compute,
             "flow_ends": settings.flow_ends,
+            "catch_up": settings.catch_up if math.isfinite(settings.catch_up) else None,
             "bucket_bytes": pace_at(settings.time_scale)[1].lead_bytes,
             "hosts": settings.hosts,
             "burst": burst_of(scenario),

@@ -246,6 +246,7 @@ def _evidence(
         time_scale=time_scale,
         byte_scale=byte_scale,
         flow_ends=run.manifest.get("emulation", {}).get("flow_ends", "fluid"),
+        catch_up=run.manifest.get("emulation", {}).get("catch_up"),
         burst=tuple(run.manifest.get("emulation", {}).get("burst", (0.0, 0.0))),
         times=times,
         volumes=volumes,
@@ -301,6 +302,7 @@ def gathered(
     time_scale: float,
     byte_scale: float,
     flow_ends: FlowEnds,
+    catch_up: float | None,
     burst: tuple[float, float],
     times: Floats | None,
     volumes: Floats | None,
@@ -311,6 +313,8 @@ def gathered(
     ----------
     flow_ends
         As in `emu.network.pace_at`: whether senders may lead.
+    catch_up
+        Emulated seconds that a sender may catch up, None where it is unlimited.
     """
     looks, depth = pace_at(time_scale, flow_ends)
     figures = host_figures(statistics)
@@ -325,6 +329,7 @@ def gathered(
         lead=depth.lead_time,
         stale=figures.max_stale,
         stall=figures.stall + looks.longest,
+        catch_up=catch_up,
         burst=burst,
         times=times,
         volumes=volumes,

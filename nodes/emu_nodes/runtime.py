@@ -115,6 +115,7 @@ class NodeProcess:
             board,
             byte_scale=self._description["byte_scale"],
             flow_ends=self._description["flow_ends"],
+            catch_up=self._description["catch_up"],
         )
         timer = WallClockTimer()
         ends = EdgeEnds(
