@@ -126,7 +126,8 @@ def test_one_may_take_what_several_free() -> None:
 
 
 def _settings(count: int) -> list[tuple[Job, Cluster, Realization]]:
-    rng, found = np.random.default_rng(5), []
+    rng = np.random.default_rng(5)
+    found: list[tuple[Job, Cluster, Realization]] = []
     while len(found) < count:
         job, cluster = random_setting(rng, iterations=int(rng.integers(1, 40)))
         run = realization(job, rng)
