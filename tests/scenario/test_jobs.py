@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emu.analysis.audit import audit
 from emu.analysis.pace import JobTime, job_times
@@ -264,3 +266,30 @@ def test_what_cannot_be(change: dict[str, Any], key: str, problem: str) -> None:
         loads(json.dumps(content))
     assert caught.value.key == key
     assert problem in str(caught.value)
+
+
+@given(st.lists(st.sets(st.sampled_from(["tpu", "fpga", "lustre"])), min_size=1))
+def test_a_resource_is_known_if_one_of_the_jobs_demands_it(
+    demanded: list[set[str]],
+) -> None:
+    tasks = [
+        [{"name": "x", "time": "1 s", "demands": dict.fromkeys(sorted(some), 1)}]
+        for some in demanded
+    ]
+    jobs = [
+        {"name": f"j{n}", "job": {"system": "custom", "iterations": 1, "tasks": own}}
+        for n, own in enumerate(tasks)
+    ]
+    machine = {"nic": "1 B/s", "tpu": 9, "fpga": 9, "lustre": 9}
+    content = {"cluster": {"machines": [machine]}, "jobs": jobs}
+    idle = sorted({"tpu", "fpga", "lustre"}.difference(*demanded))
+
+    if not set.union(*demanded) ^ {"tpu", "fpga", "lustre"}:
+        loads(json.dumps(content), name="jobs.json")
+        return
+    with pytest.raises(ScenarioError) as raised:
+        loads(json.dumps(content), name="jobs.json")
+    errors = getattr(raised.value, "errors", [raised.value])
+    assert sorted(error.key for error in errors) == [
+        f"cluster.machines[0].{r}" for r in idle
+    ]
