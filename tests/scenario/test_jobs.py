@@ -293,3 +293,30 @@ def test_a_resource_is_known_if_one_of_the_jobs_demands_it(
     assert sorted(error.key for error in errors) == [
         f"cluster.machines[0].{r}" for r in idle
     ]
+
+
+@given(st.integers(2, 6), st.sampled_from(["memory", "cpu"]))
+def test_machines_that_are_too_small_alike_are_one_error(
+    count: int, resource: str
+) -> None:
+    """A store stands on every machine, and what it demands is written once."""
+    room, asked = ("10 GB", "14 GB") if resource == "memory" else (1, 3)
+    job = {
+        "system": "dgtp",
+        "dataset": {"name": "products-like", "scale": 0.01},
+        "fanouts": [5],
+        "batch_size": 64,
+        "iterations": 1,
+        "demands": {"graph_store": {resource: asked}},
+        "times": dict.fromkeys(
+            ("graph_store", "sampler", "worker", "parameter_server"), "1 s"
+        ),
+    }
+    machine = {"name": "m", "count": count, "nic": "1 GB/s", "gpu": 4, resource: room}
+    content = {"cluster": {"machines": [machine]}, "job": job}
+    with pytest.raises(ScenarioError) as raised:
+        loads(json.dumps(content), name="job.json")
+
+    assert raised.value.key == f"job.demands.graph_store.{resource}"
+    assert not hasattr(raised.value, "errors")
+    assert f"{count - 1} more machines likewise" in raised.value.problem
