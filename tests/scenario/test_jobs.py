@@ -304,6 +304,7 @@ def test_machines_that_are_too_small_alike_are_one_error(
     job = {
         "system": "dgtp",
         "dataset": {"name": "products-like", "scale": 0.01},
+        "model": {"hidden": 8, "layers": 1},
         "fanouts": [5],
         "batch_size": 64,
         "iterations": 1,
