@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from emu.problem.links import ImpossibleRoute, MissingRoute
@@ -11,6 +11,7 @@ from emu.scenario.cluster_section import MachineSection
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.device_times import device_errors
 from emu.scenario.dgtp_section import DgtpJobSection
+from emu.scenario.document import Trail
 from emu.scenario.events_section import event_errors
 from emu.scenario.job_errors import custom_errors, replica_errors, slot_errors
 from emu.scenario.jobs_section import SeveralJobsSection
@@ -24,9 +25,8 @@ from emu.scheduling import RATE_POLICIES
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from emu.problem import Job
+    from emu.problem import Job, Task
     from emu.scenario.dgtp_section import TrainingSection
-    from emu.scenario.document import Trail
     from emu.scenario.scenario import Scenario
     from emu.scenario.section import Resources
 
@@ -288,13 +288,26 @@ def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 def _rooms(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
     """Yield machines on which the tasks that are stated to stand there have no room."""
-    placed = scenario.placement.tasks
-    for name, problem in pins_too_large(pinned(job, placed), scenario.cluster.build()):
-        process = job.tasks[job.index(name)].process_name
-        names = {job.tasks[t].name for t in job.units[process]} | {process}
-        stated = [key for key in placed if key in names]
-        trail = ("placement", "tasks", *stated[:1]) if stated else ("cluster",)
-        yield trail, scenario.advice(problem)
+    placed, found = scenario.placement.tasks, defaultdict[Trail, list[str]](list)
+    cluster = scenario.cluster.build()
+    for task, resource, problem in pins_too_large(pinned(job, placed), cluster):
+        names = {job.tasks[t].name for t in job.units[task.process_name]}
+        stated = [key for key in placed if key in names | {task.process_name}]
+        own = (*_demands_of(scenario, task), resource)
+        found[("placement", "tasks", stated[0]) if stated else own].append(problem)
+    for trail, problems in found.items():
+        others = f"; {len(problems) - 1} more machines likewise" if problems[1:] else ""
+        yield trail, scenario.advice(problems[0] + others)
+
+
+def _demands_of(scenario: Scenario, task: Task) -> Trail:
+    """Return where the demands of a task are written."""
+    if isinstance(scenario.job, CustomJobSection):
+        names = [stated.name for stated in scenario.job.tasks]
+        if task.name in names:
+            return ("job", "tasks", names.index(task.name), "demands")
+    known = [trail for trail, _ in _demands(scenario) if trail[-1] == task.kind]
+    return known[0] if known else ("job", "demands")
 
 
 #: Each check with the sections that it reads, in an order in which every check may rely
@@ -332,8 +345,10 @@ def scenario_errors(
         of_job = [(t, p) for t, p in errors if t[0] in {"job", "placement"}]
         found += [(("jobs", position, *trail), problem) for trail, problem in of_job]
         beside.append([error for error in errors if error not in of_job])
-    # A resource that no task of one job demands, another job may.
-    found += [e for e in beside[0] if all(e in others for others in beside)]
+    # A resource that no task of one job demands, another job may. Of one place: the
+    # suggestions beside it differ with what the job demands.
+    places = [{trail for trail, _ in others} for others in beside]
+    found += [e for e in beside[0] if all(e[0] in others for others in places)]
     if scenario.place_jobs == "sequential" and scenario.placement != PlacementSection():
         problem = "write it into each of the jobs, or place_jobs: joint"
         found.append((("placement",), problem))
