@@ -32,6 +32,7 @@ from emu.runs.result import (
     task_rows,
 )
 from emu.scenario.p3_section import P3JobSection
+from emu.scenario.realize import noted
 from emu.simulation import simulate
 from emu.workloads import PIPELINES
 
@@ -150,7 +151,7 @@ def manifest(scenario: Scenario, settings: EmulationSettings) -> dict[str, Any]:
     return {
         "version": VERSION,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "scenario": scenario.to_json(),
+        "scenario": noted(scenario).to_json(),
         "emulation": {
             "time_scale": settings.time_scale,
             "byte_scale": settings.byte_scale,
@@ -305,7 +306,7 @@ def training_lines(run: EmulatedRun) -> list[str]:
     for when, task, iteration, figures in reports:
         for figure, value in figures.items():
             if np.isfinite(value):
-                lines.append(f"{when:.6f},{task},{iteration},{figure},{value:.8g}")
+                lines.append(f"{when:.6f},{task},{iteration},{figure},{value:.12g}")
     return lines
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from emu.problem.links import ImpossibleRoute, MissingRoute
 from emu.scenario.cluster_section import MachineSection
 from emu.scenario.custom_section import CustomJobSection
-from emu.scenario.device_times import device_errors
-from emu.scenario.dgtp_section import DgtpJobSection
+from emu.scenario.device_times import device_errors, measures_worker
+from emu.scenario.dgtp_section import DgtpJobSection, ModelSection
 from emu.scenario.document import Trail
 from emu.scenario.events_section import event_errors
 from emu.scenario.job_errors import custom_errors, replica_errors, slot_errors
 from emu.scenario.jobs_section import SeveralJobsSection
+from emu.scenario.model_section import ProgramSection
 from emu.scenario.network_section import network_errors
 from emu.scenario.p3_section import P3JobSection
 from emu.scenario.pins import pin_errors, pinned, pins_too_large
@@ -137,25 +138,36 @@ def _slots(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 
 def _training(job: TrainingSection) -> Iterator[tuple[Trail, str]]:
-    if job.model.heads > 1 and job.model.kind != "gat":
-        problem = f"found heads for {job.model.kind}, only gat has them"
-        yield ("job", "model", "heads"), problem
-    elif job.model.hidden % job.model.heads:
-        wider = -(-job.model.hidden // job.model.heads) * job.model.heads
+    if isinstance(job.model, ProgramSection):
+        for key, problem in job.model.problems(len(job.fanouts)):
+            yield ("job", "model", key), problem
+        if isinstance(job, P3JobSection):
+            problem = "p3 splits a first layer that it knows: write a kind, not this"
+            yield ("job", "model", "program"), problem
+    else:
+        yield from _heads(job.model)
+    if job.fanouts and len(job.fanouts) != job.hops:
         problem = (
-            f"{job.model.heads} heads cannot share a width of {job.model.hidden} "
-            f"evenly, write hidden: {wider}"
-        )
-        yield ("job", "model", "heads"), problem
-    if job.fanouts and len(job.fanouts) != job.model.layers:
-        problem = (
-            f"found {len(job.fanouts)} for a model of {job.model.layers} layers, "
+            f"found {len(job.fanouts)} for a model of {job.hops} layers, "
             "write one per layer"
         )
         yield ("job", "fanouts"), problem
     if (job.iterations is None) == (job.epochs is None):
         found = "neither" if job.iterations is None else "both"
         yield ("job",), f"found {found} of iterations and epochs, write one of them"
+
+
+def _heads(model: ModelSection) -> Iterator[tuple[Trail, str]]:
+    if model.heads > 1 and model.kind != "gat":
+        problem = f"found heads for {model.kind}, only gat has them"
+        yield ("job", "model", "heads"), problem
+    elif model.hidden % model.heads:
+        wider = -(-model.hidden // model.heads) * model.heads
+        problem = (
+            f"{model.heads} heads cannot share a width of {model.hidden} "
+            f"evenly, write hidden: {wider}"
+        )
+        yield ("job", "model", "heads"), problem
 
 
 def _dgtp(job: DgtpJobSection) -> Iterator[tuple[Trail, str]]:
@@ -280,6 +292,8 @@ def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
             yield ("profile",), problem
         return
     known = scenario.job.times.stated()
+    if measures_worker(scenario.job):
+        known["worker"] = 0.0
     kinds = {task.kind for task in scenario.to_job(train_vertices=1, pins=False).tasks}
     for kind in sorted(kinds - known.keys()):
         problem = "found neither this time nor a profile, write for example 20 ms"

@@ -75,8 +75,11 @@ class Origin:
 
     def located(self, key: str, problem: str) -> str:
         """Return ``file:line: key: problem``, without what is not known."""
-        document = self.document or Document("", {})
-        return str(document.error(tuple(key.split(".")), problem))
+        return str(self.error((*key.split("."),), problem))
+
+    def error(self, trail: Trail, problem: str) -> ScenarioError:
+        """Return the error that ``problem`` is at ``trail``."""
+        return (self.document or Document("", {})).error(trail, problem)
 
 
 def dotted(trail: Trail) -> str:

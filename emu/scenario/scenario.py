@@ -258,6 +258,8 @@ def json_schema() -> dict[str, Any]:
             "examples": ["products-like"],
         }
         shorthands[system, "optimizer"] = {"enum": ["adam", "sgd"]}
+        model = schema["$defs"][system]["properties"]["model"]
+        model["anyOf"] = model.pop("oneOf")
     for (section, key), short in shorthands.items():
         properties = schema["$defs"][section]["properties"]
         properties[key] = {"anyOf": [short, properties[key]]}

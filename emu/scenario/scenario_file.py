@@ -24,7 +24,9 @@ from emu.scenario.document import (
 )
 from emu.scenario.events_section import event_errors
 from emu.scenario.lab_section import LabFile
+from emu.scenario.model_section import read_program
 from emu.scenario.profile_file import read_profile
+from emu.scenario.realize import model_figures
 from emu.scenario.scenario import Scenario
 from emu.scenario.shipped import locate
 from emu.scenario.wording import MISSING, describe, either, meant_key, trail_of
@@ -69,8 +71,11 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
                 seed=stated["seed"],
                 root=stated["root"],
             )
+            model_figures(scenario)
         except DataError as error:
             yield ("job", "dataset"), str(error)
+        except ScenarioError as error:
+            yield ("job", "model", "program"), error.problem
     policy = scenario.placement.policy
     # A search finds a placement where IFS does.
     policy = "ifs" if policy in SEARCHES else policy
@@ -81,8 +86,8 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 
 #: Values that are paths.
-_DIRECTORY: Trail = ("job", "dataset", "directory")
-_PATHS: tuple[Trail, ...] = (("profile",), _DIRECTORY)
+_MODEL: Trail = ("job", "model")
+_OF_JOBS: tuple[Trail, ...] = (("job", "dataset", "directory"), (*_MODEL, "program"))
 
 #: Keys of a lab file; a scenario has others beside them.
 LAB_KEYS = ("cluster", "lab", "events")
@@ -253,8 +258,12 @@ def _changed(document: Document, overrides: Overrides, folder: Path) -> Document
         data["name"] = Path(document.file).stem
     jobs = data.get("jobs")
     several = range(len(jobs) if isinstance(jobs, list) else 0)
-    for trail in (*_PATHS, *(("jobs", i, *_DIRECTORY) for i in several)):
-        _resolve_path(document, trail, folder)
+    jobs_at: list[Trail] = [(), *(("jobs", i) for i in several)]
+    for at in jobs_at:
+        for trail in _OF_JOBS:
+            _resolve_path(document, (*at, *trail), folder)
+        read_program(document, (*at, *_MODEL))
+    _resolve_path(document, ("profile",), folder)
     return document
 
 

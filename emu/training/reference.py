@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.graph_data import BatchPlan, open_for
-from emu.training.graph_model import GraphModel
 from emu.training.mini_batch import MiniBatch
 from emu.training.optimizers import make_optimizer, mean_gradient
-from emu.training.parameters import initial_parameters
+from emu.training.parameters import build_model, initial_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +48,7 @@ def reference_training(
     plan = BatchPlan.from_settings(settings)
     parameters = initial_parameters(settings, dataset)
     optimizer = make_optimizer(settings, parameters)
-    model = GraphModel(settings, dataset)
+    model = build_model(settings, dataset)
     each = settings["samplers_per_worker"]
     losses = []
     versions: deque[NDArray[Any]] = deque(maxlen=missed + 1)
@@ -61,7 +60,9 @@ def reference_training(
                 [
                     _mini_batch(dataset, plan, worker * each + number, iteration)
                     for number in range(each)
-                ]
+                ],
+                worker,
+                iteration,
             )
             for worker in range(settings["workers"])
         ]
