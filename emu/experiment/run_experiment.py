@@ -32,7 +32,7 @@ from emu.runs.result import (
     task_rows,
 )
 from emu.scenario.p3_section import P3JobSection
-from emu.scenario.realize import noted
+from emu.scenario.realize import measured_models, model_programs, noted
 from emu.simulation import simulate
 from emu.workloads import PIPELINES
 
@@ -52,7 +52,10 @@ def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSetting
     ----------
     overrides
         Fields of `EmulationSettings` that the command line decides; they win.
+        ``allow`` is added to: the scenario's own models may run.
     """
+    own = [model.name for model in model_programs(scenario)]
+    overrides["allow"] = (*overrides.get("allow", ()), *own)
     emulation = scenario.emulation
     stated: dict[str, Any] = {
         "time_scale": emulation.stated_time_scale,
@@ -141,6 +144,7 @@ def carry_out(
         result["auto_scale"] = choice.to_json() | choice.beside(
             predicted.makespan * settings.time_scale, run.wall, result
         )
+    result["models"] = measured_models(experiment.scenario)
     result |= learnt(experiment, run, policy)
     write_down(directory, run, replayed, result)
     return ExperimentOutcome(experiment, run, replayed, predicted, result)

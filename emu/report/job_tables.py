@@ -91,6 +91,17 @@ def pace_line(pace: Mapping[str, Any]) -> str:
     return ", ".join(said)
 
 
+def model_rows(models: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
+    """Return what was measured of models that are programs: one row each."""
+    rows = []
+    for one in models:
+        took = format_duration(one["seconds"], 3)
+        note = f"{one['flops'] / 1e9:.3g} GFLOP and {took} of CPU per batch of a worker"
+        parameters = f"{one['parameters']:,} parameters"
+        rows.append(("model", parameters, f"{one['program']}, {note}"))
+    return rows
+
+
 def job_table(jobs: Iterable[JobTime]) -> Table:
     """Return a row per job."""
     columns = (">released", ">ended", ">took", ">alone", ">slowdown")

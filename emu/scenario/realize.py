@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from emu.graph_data import Dataset
     from emu.problem import Cluster, Job
     from emu.scenario.scenario import Scenario
+    from emu.scenario.section import Section
     from emu.workloads import TrainingConfig
 
 
@@ -140,6 +141,28 @@ def build_job(scenario: Scenario) -> Job:
         return job
     model = {**job.settings["model"], "parameters": figures.parameters}
     return replace(job, settings={**job.settings, "model": model})
+
+
+def model_programs(scenario: Scenario) -> list[ProgramSection]:
+    """Return the models of a scenario that are programs."""
+    sections: list[Section] = [item.job for item in scenario.jobs] or [scenario.job]
+    models = [one.model for one in sections if isinstance(one, TrainingSection)]
+    return [model for model in models if isinstance(model, ProgramSection)]
+
+
+def measured_models(scenario: Scenario) -> list[dict[str, Any]]:
+    """Return ``program``, ``parameters``, ``flops``, ``seconds`` of each program.
+
+    Raises
+    ------
+    ScenarioError, DataError
+        As `model_figures`.
+    """
+    return [
+        {"program": model.name, **model.measured.model_dump()}
+        for model in model_programs(noted(scenario))
+        if model.measured is not None
+    ]
 
 
 def noted(scenario: Scenario) -> Scenario:
