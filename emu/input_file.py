@@ -79,10 +79,13 @@ def open_input(path: Path, most: int | None = None) -> Iterator[BufferedReader]:
     """
     # Without waiting: opening a pipe would do so until somebody writes.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
+    try:
+        file = os.fdopen(descriptor, "rb")
+    except OSError:  # of a folder; it does not close what it was given
+        os.close(descriptor)
+        raise
+    with file:
         status = os.fstat(descriptor)
-        if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(21, "Is a directory", str(path))
         if not stat.S_ISREG(status.st_mode):
             raise DataError("is no regular file", path=str(path))
         if most is not None and status.st_size > most:

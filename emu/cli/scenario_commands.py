@@ -12,7 +12,8 @@ from emu.atomic_file import write_atomic
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, emit
 from emu.errors import ScenarioError
-from emu.scenario import find_errors, json_schema
+from emu.scenario import find_errors, json_schema, load
+from emu.scenario.realize import model_programs
 from emu.scenario.shipped import shipped_scenarios
 from emu.scenario.suggestion import nearest
 
@@ -43,6 +44,12 @@ def init(
     if target.exists():
         raise ScenarioError("is there already; choose another --out", file=str(target))
     write_atomic(target, known[name].read_text(encoding="utf-8"))
+    for model in model_programs(load(known[name])):
+        program = Path(model.program.rpartition(":")[0])
+        beside = target.parent / program.relative_to(known[name].parent)
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        if not beside.exists():
+            write_atomic(beside, program.read_text(encoding="utf-8"))
     typer.echo(f"written to {target}; next: emu simulate {target}")
 
 

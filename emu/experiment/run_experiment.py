@@ -32,7 +32,7 @@ from emu.runs.result import (
     task_rows,
 )
 from emu.scenario.p3_section import P3JobSection
-from emu.scenario.realize import measured_models, model_programs, noted
+from emu.scenario.realize import model_programs, noted
 from emu.simulation import simulate
 from emu.workloads import PIPELINES
 
@@ -144,7 +144,6 @@ def carry_out(
         result["auto_scale"] = choice.to_json() | choice.beside(
             predicted.makespan * settings.time_scale, run.wall, result
         )
-    result["models"] = measured_models(experiment.scenario)
     result |= learnt(experiment, run, policy)
     write_down(directory, run, replayed, result)
     return ExperimentOutcome(experiment, run, replayed, predicted, result)

@@ -19,6 +19,7 @@ from emu.problem import Placement, Problem, Schedule
 from emu.runs.problem_json import schedule_of
 from emu.runs.renamed_keys import with_new_keys
 from emu.scenario.placing import with_placed_rings
+from emu.scenario.realize import noted
 from emu.scenario.scenario import Scenario
 
 
@@ -31,7 +32,7 @@ def result_of(
         "emulated": emulated,
         "policy": scenario.schedule.rule,
         "placement": schedule.problem.machine_of_task,
-        "scenario": scenario.to_json(),
+        "scenario": noted(scenario).to_json(),
     }
 
 

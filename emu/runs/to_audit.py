@@ -22,6 +22,7 @@ from emu.runs.recorded_run import load_run
 from emu.runs.result_file import read_result
 from emu.runs.training_audit import training_audit
 from emu.scenario import Scenario, build_job, load, realize
+from emu.scenario.realize import model_programs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -278,6 +279,9 @@ def _realized(
     """Return the times and volumes that a scenario states, or why not."""
     if scenario is None:
         return None, ["manifest.json holds no scenario: nothing says what to expect"]
+    if any(model.measured is None for model in model_programs(scenario)):
+        # To measure it is to run it, which an audit does with --training alone.
+        return None, ["times and volumes are not compared: no figures of its model"]
     try:
         job = build_job(scenario)
         realization = realize(scenario, job)

@@ -116,7 +116,7 @@ def _changes(option: Trail, job: Trail) -> bool:
 
 
 def _text(program: str) -> str:
-    file = program.rpartition(":")[0]
+    file = program.rpartition(":")[0] or program
     try:
         return read_text(Path(file), _MOST_TEXT)
     except FileNotFoundError as error:
