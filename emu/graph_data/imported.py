@@ -66,7 +66,8 @@ def import_graph(
     ----------
     path
         An edge list (csv, tsv, txt, also gz), npz, a ``Data`` of PyTorch Geometric
-        (pt), a graph of dgl (bin), a folder of OGB or of DistDGL's partitions.
+        (pt), a graph of dgl (bin), a folder of OGB or of DistDGL's partitions, or
+        the json file of those.
     features, labels
         A row per vertex, npy or text, instead of what the file holds.
     feature_length, classes
@@ -127,7 +128,7 @@ def _read(
     labels: Path | None,
     classes: int | None,
 ) -> tuple[RawGraph, list[str]]:
-    description = partition_json(path) if path.is_dir() else None
+    description = path if path.suffix == ".json" else partition_json(path)
     if path.is_dir() and description is None:
         if not (path / "raw").is_dir():
             problem = (
