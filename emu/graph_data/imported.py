@@ -23,7 +23,7 @@ from emu.graph_data.raw_graph import RawGraph, Source, split_at_random
 from emu.graph_data.readers.dgl_file import partition_json, read_dgl, read_partitions
 from emu.graph_data.readers.found_graph import SPLIT, FeatureRows, FoundGraph
 from emu.graph_data.readers.npz_file import read_npz
-from emu.graph_data.readers.ogb_folder import ogb_source
+from emu.graph_data.readers.ogb_folder import ogb_notes, ogb_source
 from emu.graph_data.readers.text_table import read_edges, read_numbers, read_words
 from emu.graph_data.readers.torch_file import read_torch
 from emu.graph_data.sampling import Structure
@@ -135,10 +135,12 @@ def _read(
                 "is neither a folder of OGB (raw/) nor of DistDGL (part-0 in json)"
             )
             raise DataError(problem, path=str(path))
-        return ogb_source(path).load(), []
+        if features or feature_length or labels or classes:
+            problem = "holds features and labels: leave options for others out"
+            raise DataError(problem, path=str(path))
+        return ogb_source(path).load(), ogb_notes(path)
     rows = _feature_rows(features) if features else None
     words = _rows(labels, read_words) if labels else None
-    notes: list[str] = []
     if description is not None:
         found = read_partitions(description)
     elif path.suffix in _READERS:
@@ -146,7 +148,8 @@ def _read(
     else:
         stated = [len(words)] if words is not None else []
         stated += [rows.vertices] if rows else []
-        found, notes = _edge_list(path, min(stated, default=None))
+        found = _edge_list(path, min(stated, default=None))
+    notes = [*found.notes]
     found = replace(
         found,
         features=rows or found.features,
@@ -155,7 +158,7 @@ def _read(
     return _made_up(found, feature_length, classes, notes).checked(), notes
 
 
-def _edge_list(path: Path, vertices: int | None) -> tuple[FoundGraph, list[str]]:
+def _edge_list(path: Path, vertices: int | None) -> FoundGraph:
     """Return the graph of an edge list; ids with gaps are numbered anew, in order."""
     ends = read_edges(path, vertices)
     notes, found = [], None  # rows say how many, if there are any
@@ -166,7 +169,7 @@ def _edge_list(path: Path, vertices: int | None) -> tuple[FoundGraph, list[str]]
         ends, found = numbered.reshape(ends.shape), len(ids)
     loops = int((ends[0] == ends[1]).sum())
     notes += [f"{loops} self-loops were left out"] if loops else []
-    return FoundGraph(ends[0], ends[1], str(path), vertices=found), notes
+    return FoundGraph(ends[0], ends[1], str(path), found, notes=(*notes,))
 
 
 def _made_up(
