@@ -12,8 +12,9 @@ import numpy as np
 
 from emu.errors import DataError
 from emu.graph_data.readers.dgl_binary import read_graph, read_tensors
-from emu.graph_data.readers.named_arrays import found_graph
+from emu.graph_data.readers.named_arrays import found_graph, left_out
 from emu.input_file import one_error, read_json
+from emu.names import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +33,8 @@ def read_dgl(path: Path) -> FoundGraph:
         When it is damaged, or is not one homogeneous graph.
     """
     graph = read_graph(path)
-    return found_graph({**graph.of_vertices, "edge_index": graph.edges}, str(path))
+    found = found_graph({**graph.of_vertices, "edge_index": graph.edges}, str(path))
+    return replace(found, notes=left_out(sorted(graph.of_edges)))
 
 
 def partition_json(folder: Path) -> Path | None:
@@ -54,6 +56,14 @@ def read_partitions(description: Path) -> FoundGraph:
     """
     with one_error(description):
         content = read_json(description)
+        if "part-0" not in content:
+            problem = "describes no partitions of DistDGL: holds no part-0"
+            raise DataError(problem, path=str(description))
+        kinds = [*content.get("ntypes", ()), *content.get("etypes", ())]
+        if len(kinds) > 2:
+            problem = f"has several types ({', '.join(map(printable, kinds[:4]))})"
+            problem += "; one of vertices and one of edges is needed"
+            raise DataError(problem, path=str(description))
         parts = [_Part(description, content, n) for n in range(content["num_parts"])]
         vertices, origin = int(content["num_nodes"]), str(description)
         owned = np.concatenate([part.ids for part in parts])
@@ -70,7 +80,7 @@ def read_partitions(description: Path) -> FoundGraph:
         found = found_graph(arrays, origin)
         counts = [len(part.ids) for part in parts]
         owner = np.repeat(np.arange(len(parts), dtype=np.int32), counts)[order]
-        return replace(found, owner=owner)
+        return replace(found, owner=owner, notes=left_out(parts[0].of_edges))
 
 
 class _Part:
@@ -85,6 +95,10 @@ class _Part:
         tensors = read_tensors(_inside(description, files["node_feats"], number))
         # "_N/feat": one type of vertices, whose name nobody chose.
         self.values = {name.split("/")[-1]: array for name, array in tensors.items()}
+        of_edges: dict[str, Any] = {}
+        if "edge_feats" in files:
+            of_edges = read_tensors(_inside(description, files["edge_feats"], number))
+        self.of_edges = sorted(name.split("/")[-1] for name in of_edges)
 
 
 def _inside(description: Path, stated: str, number: int) -> Path:
