@@ -53,7 +53,8 @@ def sends(
     depth: Depth,
 ) -> tuple[list[tuple[float, int]], Bucket]:
     """Return (time, bytes sent then) of a sender that looks after these pauses."""
-    now, sent, bucket, found = 0.0, 0, Bucket(), []
+    now, sent, bucket = 0.0, 0, Bucket()
+    found: list[tuple[float, int]] = []
     for pause in [*pauses, *[0.002] * 20_000]:
         if sent == volume:
             return found, bucket
