@@ -97,6 +97,8 @@ def test_no_interval_brings_more_than_its_rates_and_the_depth(
     # The sender cannot know of a rate between two looks; the link has no more.
     highest = max(bucket.highest, bucket.rate) or CAPACITY
     room = catch_up * highest + CHUNK + lead_time * CAPACITY + volume * 1e-8 + 1
+    # What it sends before it sees a line is not held to that line.
+    room += CAPACITY * max(time - line.since for time, line in lines)
     since = [carried(lines, bucket, time) for time, _ in found]
 
     assert sum(count for _, count in found) == volume
