@@ -17,6 +17,7 @@ from emu.cli.progress_bar import ProgressLine
 from emu.cli.running import draw, judge, overrides_of, side_by_side, tried_out
 from emu.errors import ScenarioError
 from emu.experiment.auto_scale import with_byte_scale
+from emu.experiment.dry_run import check_memory
 from emu.experiment.dry_run import dry_run as dry_run_of
 from emu.experiment.profiling import (
     measure_profile,
@@ -176,6 +177,8 @@ def run(
         return
     scenario = experiment.scenario
     settings = where.settings(experiment, at, allowed)
+    if settings.launcher is None or settings.launcher.embedded:
+        check_memory(dry_run_of(experiment), scenario.job.credit_window)
     directory = RunDirectory.create(scenario.name, runs)
     page = dashboard_at or ("0" if dashboard else "")
     onlookers = Onlookers(
@@ -202,11 +205,11 @@ def _show_trials(choice: ScaleChoice | None, json_target: str | None) -> None:
 
 def say_what_is_known(scenario: Scenario, json_target: str | None) -> None:
     """Print what the simulation of a scenario says of its run; start nothing."""
-    known = dry_run_of(with_byte_scale(scenario)).to_json()
-    if emit(json_target, known):
-        window = scenario.job.credit_window
+    known, window = dry_run_of(with_byte_scale(scenario)), scenario.job.credit_window
+    if emit(json_target, known.to_json()):
         name = f"{scenario.name}, credit window {window}"
-        terminal().print(dry_run_table(known, name))
+        terminal().print(dry_run_table(known.to_json(), name))
+    check_memory(known, window)
 
 
 @app.command()

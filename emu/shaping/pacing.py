@@ -86,8 +86,9 @@ class Bucket:
     """What one flow's sender lost for having stood still, and may not catch up.
 
     In every interval the flow sends what its rates carry in that time, and
-    `Depth.catch_up` of its highest rate and ``lead_bytes`` once, at most. What is lost
-    goes when its fluid has ended, at the last rate that the sender knew of.
+    `Depth.catch_up` of its highest rate and ``lead_bytes`` once, at most, and what a
+    line carries before it is seen. What is lost goes when its fluid has ended, at the
+    last rate that the sender knew of.
     """
 
     lost: float = 0.0

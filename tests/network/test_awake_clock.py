@@ -23,7 +23,7 @@ from emu.network.awake_clock import awake_timeout
 
 if TYPE_CHECKING:
     from emu.network import ControlConnection
-    from emu.network.data_connection import DataConnection
+    from emu.network.data_server import DataConnection
 
 
 def paused() -> None:

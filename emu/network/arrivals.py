@@ -1,7 +1,8 @@
-"""The most bytes that came of an edge at once, as its receiver's kernel saw them."""
+"""What came over data connections: counts, and the most that came at once."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,6 +11,23 @@ if TYPE_CHECKING:
 #: The kernel notes when the last byte of a call came: of the call's bytes no more is
 #: known. With a megabyte at a time a burst of 500 kB was one call.
 _PORTION = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class DataServerStatistics:
+    """What arrived over accepted connections.
+
+    ``payloads`` says which bytes: rows of ``edge``, ``kind`` (`emu.wire.payload_kind`)
+    and ``bytes``; ``bursts`` the most at once: rows of ``edge`` and ``bytes``.
+    """
+
+    connections: int
+    frames: int
+    payload_bytes: int
+    header_bytes: int
+    rejections: int
+    payloads: list[dict[str, int | str]]
+    bursts: list[dict[str, float]]
 
 
 class ArrivalBursts:
