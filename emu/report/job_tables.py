@@ -55,7 +55,7 @@ def placing_line(placing: Mapping[str, Any]) -> str:
         said = "placed as the scenario states"
     if searched:
         said += (
-            f", {searched:,} candidates of {placing['budget']:,} in each walk"
+            f", {searched:,} candidates for a budget of {placing['budget']:,}"
             f", seed {placing['seed']}"
         )
     if placing["optimal"]:
