@@ -73,10 +73,13 @@ class Origin:
 
     document: Document | None = field(default=None, compare=False)
 
+    def error(self, trail: Trail, problem: str) -> ScenarioError:
+        """Return the error that ``problem`` is at ``trail``, where that is known."""
+        return (self.document or Document("", {})).error(trail, problem)
+
     def located(self, key: str, problem: str) -> str:
         """Return ``file:line: key: problem``, without what is not known."""
-        document = self.document or Document("", {})
-        return str(document.error(tuple(key.split(".")), problem))
+        return str(self.error(tuple(key.split(".")), problem))
 
 
 def dotted(trail: Trail) -> str:

@@ -20,6 +20,7 @@ from emu.scenario.jobs_section import (
     JobsItemSection,
     SeveralJobsSection,
 )
+from emu.scenario.lab_section import LabFile
 from emu.scenario.pins import pinned
 from emu.scenario.quantities import FileName, FilePath, Seed, text_schema
 from emu.scenario.run_sections import (
@@ -235,8 +236,10 @@ class Scenario(Section):
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of scenario files, for editors."""
+    """Return the JSON Schema of scenarios; ``LabFile`` in its ``$defs`` is of labs."""
     schema = Scenario.model_json_schema(by_alias=True)
+    lab = LabFile.model_json_schema(by_alias=True)
+    schema["$defs"] |= {**lab.pop("$defs"), "LabFile": lab}
     job = schema["properties"]["job"]
     job["discriminator"]["mapping"].pop(SEVERAL)
     del schema["$defs"]["SeveralJobsSection"]
@@ -262,3 +265,16 @@ def json_schema() -> dict[str, Any]:
         properties = schema["$defs"][section]["properties"]
         properties[key] = {"anyOf": [short, properties[key]]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def file_schema() -> dict[str, Any]:
+    """Return the JSON Schema of what emu reads, for editors: a lab states ``lab``."""
+    schema = json_schema()
+    named = {"Scenario": schema, **schema.pop("$defs")}
+    return {
+        "$schema": schema.pop("$schema"),
+        "if": {"required": ["lab"]},
+        "then": {"$ref": "#/$defs/LabFile"},
+        "else": {"$ref": "#/$defs/Scenario"},
+        "$defs": named,
+    }
