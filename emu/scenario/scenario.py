@@ -34,6 +34,8 @@ from emu.units import RATE
 from emu.workloads import JobPart, several_jobs, training_job
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from emu.problem import Cluster, Job
     from emu.workloads import TrainingConfig
 
@@ -145,6 +147,11 @@ class Scenario(Section):
             "gpu for the machines that have more"
         )
 
+    @property
+    def pins(self) -> Mapping[str, str]:
+        """Machine of every task or process that the file pins."""
+        return {} if self.placement.spelt_out else self.placement.tasks
+
     def to_cluster(self) -> Cluster:
         """Return the machines, with what events make of their links."""
         changes = tuple(change for event in self.events for change in event.changes())
@@ -170,8 +177,7 @@ class Scenario(Section):
         job = self._unpinned_job(train_vertices)
         profiled = self.profile is not None
         job = with_slowness(job, self.job, self.cluster, profiled=profiled)
-        pins = pins and not self.placement.spelt_out
-        return pinned(job, self.placement.tasks) if pins else job
+        return pinned(job, self.pins) if pins else job
 
     def _unpinned_job(self, train_vertices: int) -> Job:
         if isinstance(self.job, SeveralJobsSection):
