@@ -138,8 +138,8 @@ def test_where_the_two_parted_sums_to_the_difference(tmp_path: Path) -> None:
     apart = section_of(report_page(run), "apart")
     whole = result["makespan"] - result["replayed_makespan"]
     assert f">+{format_duration(whole)}</td>" in apart.split("sum")[1]
-    assert "<td>shaping</td><td class=number>+250 ms</td>" in apart
-    assert "<td>clock</td><td class=number>-125 ms</td>" in apart
+    assert re.search(r">shaping</td><td [^>]*>\+250 ms</td>", apart)
+    assert re.search(r">clock</td><td [^>]*>-125 ms</td>", apart)
     assert "loop lag" not in apart
     (run / "simulated.json").unlink()
     assert "shaping" in section_of(report_page(run), "apart")
