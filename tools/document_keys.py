@@ -46,6 +46,9 @@ SECTIONS = {
     "`emulation`": "EmulationSection",
     "An item of `events`": "EventSection",
     "`expect`": "ExpectSection",
+    "A lab file, for `emu lab`": "LabFile",
+    "`lab`": "LabSection",
+    "An item of `lab.programs`": "ProgramSection",
 }
 
 

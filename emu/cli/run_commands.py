@@ -27,12 +27,18 @@ from emu.experiment.profiling import (
 from emu.experiment.run_experiment import carry_out
 from emu.launch.programs import program_path
 from emu.report import terminal
+from emu.report.job_tables import ranges_table
 from emu.report.run_tables import run_tables
 from emu.report.scale_tables import dry_run_table, trials_table
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, write_profile
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
     from emu.experiment.scale_search import ScaleChoice
     from emu.scenario import Scenario
 
@@ -248,8 +254,15 @@ def profile(
     if trace is not None:
         stated_ranges = dict(map(_range, ranges or ()))
         scenario = load(file, overrides or [], timed=False)
-        write_profile(out, profile_from_trace(scenario, trace, stated_ranges))
-        typer.echo(f"written to {out}; use it with --set profile={out}", err=True)
+        console = terminal(sys.stderr)
+
+        def watch(found: Mapping[str, NDArray[np.float64]]) -> None:
+            console.print(ranges_table(found))
+
+        with console.status("counting what is sampled"):
+            measured = profile_from_trace(scenario, trace, stated_ranges, watch)
+        write_profile(out, measured)
+        console.print(f"written to {out}; use it with --set profile={out}")
         return
     stated = [*(overrides or []), f"job.iterations={iterations}", "job.epochs=null"]
     scenario = load(file, stated, timed=False)

@@ -49,10 +49,10 @@ def simulate(
         console.print(table)
         console.print()
     makespan = format_duration(schedule.makespan, 10)
-    window = experiment.scenario.job.credit_window
+    window, pins = experiment.scenario.job.credit_window, experiment.scenario.pins
     console.print(
         f"{experiment.scenario.name}: makespan {makespan}, "
-        f"{job_line(problem.job, experiment.policy, window)}, "
+        f"{job_line(problem.job, experiment.policy, window, pins)}, "
         f"{len(schedule.flows()):,} flows"
     )
     console.print(placing_line(experiment.placing), soft_wrap=True, highlight=False)

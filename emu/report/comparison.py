@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from emu.report.html.markup import table as html_of
 from emu.report.statistics import compared, interval, paired, paired_text
 from emu.report.terminal import plain_table
 from emu.units import format_duration, format_ratio
@@ -55,6 +56,14 @@ class Candidate:
             "moved": self.moved,
             "moves": [asdict(move) for move in self.moves],
         }
+
+
+class Comparison(list[Candidate]):
+    """Candidates side by side, the first of which the others are compared with."""
+
+    def _repr_html_(self) -> str:
+        """Return the table of `comparison_table`, for notebooks."""
+        return html_of(comparison_table(self)) if self else repr(self)
 
 
 def _seconds(makespans: Mapping[Any, float]) -> tuple[str, str]:

@@ -7,14 +7,18 @@ import re
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
+
 from emu.placement import resource_loads
 from emu.report.terminal import plain_table
 from emu.units import format_duration, format_rate, format_size
 from emu.workloads import window_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
     from rich.table import Table
 
     from emu.analysis.pace import JobTime
@@ -23,8 +27,30 @@ if TYPE_CHECKING:
     from emu.problem import Job, Problem
 
 
-def job_line(job: Job, policy: str = "", window: object = None) -> str:
-    """Return iterations, credit window, and how many tasks are pinned.
+#: Ranges of a trace that are listed.
+_RANGES = 12
+
+
+def ranges_table(ranges: Mapping[str, NDArray[np.float64]]) -> Table:
+    """Return what a trace recorded, in its order, with a bar of its time in all."""
+    shown = plain_table("ranges of the trace", "range", ">times", ">mean", "in all")
+    longest = max((seconds.sum() for seconds in ranges.values()), default=0.0) or 1.0
+    for name, seconds in [*ranges.items()][:_RANGES]:
+        bar = Text("█" * round(30 * float(seconds.sum() / longest)), style="blue")
+        mean = format_duration(float(seconds.mean()))
+        shown.add_row(name, f"{len(seconds):,}", mean, bar)
+    if len(ranges) > _RANGES:
+        shown.caption = f"and {len(ranges) - _RANGES} shorter ones"
+    return shown
+
+
+def job_line(
+    job: Job,
+    policy: str = "",
+    window: object = None,
+    pins: Collection[str] = (),
+) -> str:
+    """Return iterations, credit window, and how many tasks somebody pinned.
 
     Parameters
     ----------
@@ -32,12 +58,15 @@ def job_line(job: Job, policy: str = "", window: object = None) -> str:
         Rate policy, where one alone is meant.
     window
         The credit window as stated; where nobody knows, that of the credit edges.
+    pins
+        Tasks and processes that the scenario pins; those that the system of the job
+        pins by itself, as stores to their partitions, are nobody's choice.
     """
     window = window or window_of(job) or "without effect"
     parts = [f"{job.iterations} iterations", f"credit window {window}"]
-    pins = sum(task.pinned is not None for task in job.tasks)
-    if pins:
-        parts.append(f"{pins} of {len(job.tasks)} tasks pinned")
+    fixed = sum(bool({task.name, task.process_name} & {*pins}) for task in job.tasks)
+    if fixed:
+        parts.append(f"{fixed} of {len(job.tasks)} tasks pinned")
     return ", ".join([*parts, *([f"rates by {policy}"] if policy else [])])
 
 

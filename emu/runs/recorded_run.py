@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,9 @@ import numpy as np
 from typing_extensions import override
 
 from emu.errors import DataError
+from emu.html_table import html_table
 from emu.input_file import check_shape, one_error, read_json
+from emu.optional_library import INSTALL_FIGURES, import_library
 from emu.problem import RateHistory, Realization, Schedule
 from emu.runs.array_files import read_rates, read_realization
 from emu.runs.file_shapes import ManifestShape, ResultShape
@@ -20,10 +23,11 @@ from emu.runs.renamed_keys import with_new_keys
 from emu.runs.result import VERSION
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
-from emu.units import format_duration
+from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
     from typing import TypeVar
 
     import pandas as pd
@@ -94,6 +98,19 @@ class RecordedRun:
         trust = self.result.get("verdict", {}).get("trust", "not judged")
         return f"<RecordedRun {self.name}: {length}, {trust}>"
 
+    def _repr_html_(self) -> str:
+        """Return the figures of result.json that a run is for."""
+        rows = [(key.replace("_", " "), told) for key, told in self._figures()]
+        return html_table(repr(self), (), rows)
+
+    def _figures(self) -> Iterator[tuple[str, str]]:
+        for key in ("makespan", "predicted_makespan", "bound"):
+            if isinstance(self.result.get(key), int | float):
+                yield key, format_duration(self.result[key], 6)
+        for key in ("makespan_error", "replay_error"):
+            if isinstance(self.result.get(key), int | float):
+                yield key, format_ratio(self.result[key])
+
     @property
     def best(self) -> Schedule:
         """The emulated schedule, else the simulated one.
@@ -122,30 +139,34 @@ class RecordedRun:
     @property
     def tasks(self) -> pd.DataFrame:
         """One row per (task, iteration): machine, kind, start and end in seconds."""
-        from emu.runs.frames import task_frame  # noqa: PLC0415 - pandas takes 0.5 s
-
-        return task_frame(self.emulated, self.simulated)
+        return _frames().task_frame(self.emulated, self.simulated)
 
     @property
     def flows(self) -> pd.DataFrame:
         """One row per flow between machines: ends, bytes, ready, start, end."""
-        from emu.runs.frames import flow_frame  # noqa: PLC0415
-
-        return flow_frame(self.emulated, self.simulated)
+        return _frames().flow_frame(self.emulated, self.simulated)
 
     @property
     def ports(self) -> pd.DataFrame:
         """One row per change of a port's rate: time, port, allocated bytes/s, flows."""
-        from emu.runs.frames import port_frame  # noqa: PLC0415
-
-        return port_frame(self.best)
+        return _frames().port_frame(self.best)
 
     @property
     def training(self) -> pd.DataFrame:
         """Rows of training.csv: time, task, iteration, figure, value; else none."""
-        from emu.runs.frames import training_frame  # noqa: PLC0415
+        return _frames().training_frame(self.path / "training.csv")
 
-        return training_frame(self.path / "training.csv")
+
+def _frames() -> ModuleType:
+    """Return `emu.runs.frames`, which takes half a second to import.
+
+    Raises
+    ------
+    DataError
+        When pandas is not installed.
+    """
+    import_library("pandas", "a frame of a run", INSTALL_FIGURES)
+    return importlib.import_module("emu.runs.frames")
 
 
 def load_run(path: str | Path) -> RecordedRun:

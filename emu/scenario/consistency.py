@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     Check = Callable[[Scenario], Iterator[tuple[Trail, str]]]
 
 _OF_LABS = "is for `emu lab`: a scenario runs its job; remove it"
+_A_LAB = "this file describes a lab, which `emu lab` runs"
 #: The key of before events were for every command.
 _MOVED = "is a section of the file now: write events beside lab, not in it"
 _MACHINE_KEYS = [*MachineSection.model_fields]
@@ -51,7 +52,7 @@ def misspelt_keys(data: dict[str, Any]) -> Iterator[tuple[Trail, str]]:
     Machines may have any further resource, so ``memroy`` would pass as one.
     """
     if "lab" in data:
-        yield ("lab",), _OF_LABS
+        yield ("lab",), _OF_LABS if data.keys() & {"job", "jobs"} else _A_LAB
     cluster = data.get("cluster")
     machines = cluster.get("machines") if isinstance(cluster, dict) else None
     for position, machine in enumerate(machines if isinstance(machines, list) else ()):

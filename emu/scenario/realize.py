@@ -230,7 +230,7 @@ def _pinned_together(scenario: Scenario, job: Job) -> Job:
         for item in scenario.jobs
         for name, machine in item.placement.tasks.items()
     }
-    together = {} if scenario.placement.spelt_out else scenario.placement.tasks
+    together = scenario.pins
     return pinned(job, {**stated, **together})
 
 

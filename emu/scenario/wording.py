@@ -65,7 +65,7 @@ def _mapping(node: Node) -> Node:
 
 
 def _node_at(steps: Sequence[str | int]) -> Node | None:
-    node: Node = _schema()
+    node: Node = {"$ref": "#/$defs/LabFile"} if steps[:1] == ("lab",) else _schema()
     for step in steps:
         inner = _mapping(node)
         if isinstance(step, int):

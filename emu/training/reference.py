@@ -13,7 +13,7 @@ from emu.training.optimizers import make_optimizer, mean_gradient
 from emu.training.parameters import build_model, initial_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def reference_training(
-    settings: Mapping[str, Any], iterations: int, missed: int = 0
+    settings: Mapping[str, Any],
+    iterations: int,
+    missed: int = 0,
+    watch: Callable[[int, NDArray[Any]], None] = lambda *_: None,
 ) -> tuple[NDArray[Any], list[float]]:
     """Train as the workers and servers of a job would, without any of them.
 
@@ -33,6 +36,8 @@ def reference_training(
     missed
         Updates that the weights of a gradient lack: delayed descent, w_i = w_(i-1) -
         lr * grad f_i(w_(i-1-missed)), where there is no w before w_0.
+    watch
+        Called after every step with its number, from 0, and the parameters.
 
     Returns
     -------
@@ -68,6 +73,7 @@ def reference_training(
         ]
         optimizer.step(mean_gradient([gradient for gradient, _, _ in results]))
         losses.append(float(np.mean([loss for _, loss, _ in results])))
+        watch(iteration, parameters)
     return parameters, losses
 
 
