@@ -22,7 +22,7 @@ class _Task(TypedDict):
     kind: str
     process: str
     demands: dict[str, _Amount]
-    pinned: int | None
+    pinned: str | None
     iterations: NotRequired[_Count | None]
     takes: NotRequired[str]
     frees: NotRequired[str | None]

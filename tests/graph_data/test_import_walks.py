@@ -108,7 +108,8 @@ def test_partitions_of_several_types_are_an_error(tmp_path: Path) -> None:
     dgl = pytest.importorskip("dgl")
     import torch
 
-    ends = {("u", "f", "u"): ([0, 1], [1, 2]), ("u", "b", "i"): ([0, 1], [0, 1])}
+    all_, next_ = [*range(50)], [*range(1, 51)]  # so many that each part has of both
+    ends = {("u", "f", "u"): (all_, next_), ("u", "b", "i"): (all_, all_)}
     graph = dgl.heterograph(ends)
     for kind in graph.ntypes:
         graph.nodes[kind].data["feat"] = torch.randn(graph.num_nodes(kind), 2)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from emu.runs.problem_json import problem_from_json, problem_to_json
 from emu.runs.result_file import result_of
 from emu.runs.to_audit import read_to_audit
 from emu.scenario import load, prepare
@@ -56,3 +57,17 @@ def test_an_audit_runs_no_program(
     assert (subject.times is not None) is measured
     assert bool(subject.silent) is not measured
     assert subject.audit(subject.tolerance, 1e-6).passed
+
+
+def test_a_problem_with_pinned_tasks_is_read_again(tmp_path: Path) -> None:
+    """Stores are pinned to machines by name."""
+    (tmp_path / "net.py").write_text(TORCH)
+    (tmp_path / "own.yaml").write_text(TEXT)
+    problem = prepare(load(tmp_path / "own.yaml")).problem
+    content = problem_to_json(problem)
+
+    assert [task["pinned"] for task in content["tasks"]][:2] == ["m0", "m1"]
+    again = problem_from_json(json.loads(json.dumps(content)), "problem.json")
+    assert [task.pinned for task in again.job.tasks] == [
+        task.pinned for task in problem.job.tasks
+    ]

@@ -254,3 +254,18 @@ def test_the_schema_knows_both_kinds() -> None:
         "ModelSection", "ProgramSection"
     ]  # fmt: skip
     assert len(PROGRAMS) == 5
+
+
+def test_the_shipped_example_is_copied_with_its_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from typer.testing import CliRunner
+
+    from emu.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["init", "own_model"])
+
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "own_model" / "sage.py").is_file()
+    assert not find_errors(tmp_path / "own_model.yaml")
