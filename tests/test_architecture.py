@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from pathlib import Path
 
@@ -87,3 +88,21 @@ def test_top_level_is_tidy() -> None:
     extra = {n for n in names - TOP_LEVEL if not n.startswith(".") and n[-3:] != ".md"}
 
     assert extra == set()
+
+
+def test_pins_are_the_versions_that_were_tried() -> None:
+    """`make` installs by hash what `.constraints.txt` names; torch is as it comes."""
+
+    def versions(name: str) -> dict[str, str]:
+        found = re.findall(
+            r"^([\w.-]+)==([^\s;\\]+)", (ROOT / name).read_text(), re.MULTILINE
+        )
+        return {re.sub(r"[_.]", "-", key).lower(): version for key, version in found}
+
+    pins, tried = versions(".pins.txt"), versions(".constraints.txt")
+    assert len(pins) > 70
+    assert {k: v for k, v in pins.items() if tried.get(k, v) != v} == {}
+    # Of Windows, and what installs the project itself without a build of its own.
+    assert pins.keys() - tried.keys() == {"colorama", "editables", "setuptools"}
+    blocks = re.split(r"\n(?=\S)", (ROOT / ".pins.txt").read_text().strip())
+    assert [block for block in blocks if "--hash=sha256:" not in block] == []
