@@ -12,7 +12,7 @@ from emu.report import (
     plot_progress,
     plot_style,
 )
-from emu.report.many_runs import labels, makespans, schedules_of, systems
+from emu.report.many_runs import labels, makespans, schedules_of
 from emu.report.plot_style import Window
 
 if TYPE_CHECKING:
@@ -93,6 +93,6 @@ def _drawn(
             )
             return plot_curves.cdf(schedules, window)
         case "progress":
-            return plot_progress.compared(runs, systems(runs), progress, window)
+            return plot_progress.compared(runs, labels(runs), progress, window)
         case _:
             return plot_compare.bars(makespans(runs), width=window.width)
