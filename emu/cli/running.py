@@ -37,7 +37,7 @@ def judge(scenario: Scenario, result: dict[str, Any], *, strict: bool) -> None:
     RunUntrusted
         When it is not trusted and that is asked for.
     """
-    missed = missed_expectations(scenario, result)
+    missed = missed_expectations(scenario.expect, result)
     if missed:
         raise ExpectationMissed("; ".join(missed))
     verdict = result["verdict"]
