@@ -28,6 +28,7 @@ from emu.experiment.expectations import (
     simulated_figures,
     unchecked,
 )
+from emu.experiment.readiness import check_ready
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.report import terminal
 from emu.report.comparison import sweep_table
@@ -205,6 +206,7 @@ def _held(row: Figures) -> dict[str, float | None]:
 
 
 def _emulated(point: Point, runs: Path) -> Figures:
+    check_ready(point.scenario, runs)
     experiment, choice = with_scales(point.scenario)
     directory = RunDirectory.create(point.scenario.name, runs)
     settings = emulation_settings(experiment.scenario)
