@@ -70,7 +70,7 @@ def _places(lines: Sequence[str], near: Sequence[int]) -> list[int]:
 
 def _is_yaml(text: str) -> bool:
     try:
-        return YAML(pure=True).compose(text) is not None
+        return YAML(pure=True).load(text) is not None
     except (YAMLError, ValueError, RecursionError):
         return False
 

@@ -1,6 +1,6 @@
 """Slips of those who write YAML: the error names the line, and what should be there.
 
-Slips are planted in the shipped scenarios: whatever line they hit, what is proposed
+Slips are planted in every line of scenarios: whatever line they hit, what is proposed
 must make YAML of the file again, and mostly the file that it was.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
-FILES = [SCENARIOS / "demo.yaml", SCENARIOS / "golden.yaml"]
+FILES = [SCENARIOS / "demo.yaml"]
 TEXTS = [
     *(re.sub(r"(?m)^\s*#.*\n", "", file.read_text()) for file in FILES),
     """cluster:
@@ -148,6 +148,8 @@ AS_IT_WAS = {
     "at": 0.0,
     "colon in text": 0.0,
     "no comma": 0.8,
+    "deeper": 0.8,
+    "one deeper": 0.8,
     "one less deep": 0.7,
     "two tabs": 0.7,
     "tab": 0.7,
