@@ -114,6 +114,7 @@ def run(
     """
     # asyncio, sockets and the charts take half a second to import.
     from emu.experiment.auto_scale import with_scales  # noqa: PLC0415
+    from emu.experiment.readiness import check_ready  # noqa: PLC0415
     from emu.experiment.run_experiment import (  # noqa: PLC0415
         carry_out,
         emulation_settings,
@@ -123,6 +124,7 @@ def run(
     from emu.runs.run_directory import RunDirectory  # noqa: PLC0415
 
     scenario = _stated(what, placement)
+    check_ready(scenario, Path(runs))
     directory = RunDirectory.create(scenario.name, Path(runs))
 
     def work() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
+from pathlib import Path
 from typing import Any
 
 from emu.errors import DataError
@@ -11,6 +12,19 @@ from emu.errors import DataError
 INSTALL_FIGURES = "pip install 'dgtp-emulator[figures]'"
 #: Said where torch is missing.
 INSTALL_TORCH = "pip install 'dgtp-emulator[train]'"
+
+
+def is_installed(name: str) -> bool:
+    """Return whether a library of compiled code is there, without importing it.
+
+    A module of that name without any is none of it: importing torch takes seconds.
+    """
+    try:
+        found = importlib.util.find_spec(name)
+    except ImportError:
+        return False
+    folders = (found and found.submodule_search_locations) or ()
+    return any(any(Path(folder).glob("_C*")) for folder in folders)
 
 
 def import_library(name: str, purpose: str, remedy: str) -> Any:

@@ -4,16 +4,24 @@
 carries a scenario out before the test; the fixture ``emu_run`` is what it left. Keys of
 ``expect`` may be stated as arguments. Run directories lie in ``emu_runs`` (an option
 of the ini file, ``runs`` by default) and stay only where a test failed.
+
+A busy host makes no red test: where it took the trust of a run away, or was busy with
+other programs while a test marked ``emu_retry`` failed, the test is carried out anew,
+twice at most, and then skipped as inconclusive (failed with ``--emu-strict``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import shutil
+import subprocess
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -21,33 +29,50 @@ if TYPE_CHECKING:
     from emu.runs.recorded_run import RecordedRun
     from emu.scenario import Scenario
 
-_RUN = pytest.StashKey["RecordedRun"]()
-_PROBLEMS = pytest.StashKey[list[str]]()
-_FAILED = pytest.StashKey[bool]()
+_ATTEMPT = pytest.StashKey["_Attempt"]()
+_MARKS = ("emu", "emu_retry")
+#: How often a test is carried out at most, and wall seconds after which no more.
+_ATTEMPTS, _PATIENCE = 3, 60.0
+#: Share of the cores that other programs use, from which on a host counts as busy. On a
+#: quiet host they used under 2 % beside a run, four busy loops over 45 %.
+_OTHERS = 0.1
+_INCONCLUSIVE = "inconclusive: the host was too busy"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the ini option ``emu_runs``."""
+    """Add the ini option ``emu_runs`` and what to do about a busy host."""
     parser.addini("emu_runs", "directory of the runs of failed tests", default="runs")
+    group = parser.getgroup("emu")
+    group.addoption(
+        "--emu-strict",
+        action="store_true",
+        help="fail what is inconclusive because the host was too busy",
+    )
+    group.addoption(
+        "--emu-inconclusive",
+        metavar="SHARE",
+        help="fail if more of the marked tests are inconclusive, such as 10%%",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Describe the marker."""
+    """Describe the markers."""
     config.addinivalue_line(
         "markers",
         "emu(scenario, sets={}, trust='trusted', **expect): run a scenario of emu",
     )
+    config.addinivalue_line(
+        "markers", "emu_retry: what a busy host makes fail is tried again"
+    )
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let a marked test carry its scenario out, also where it takes no fixture."""
+    """Run the scenario of a marked test also where the test does not ask for it."""
     for item in items:
-        names = item.fixturenames if isinstance(item, pytest.Function) else None
-        if names is None or item.get_closest_marker("emu") is None:
-            continue
-        if "emu_run" not in names:
-            names.append("emu_run")
+        if item.get_closest_marker("emu") is not None:
+            names: list[str] = getattr(item, "fixturenames", [])
+            if "emu_run" not in names:
+                names.append("emu_run")
 
 
 @pytest.fixture
@@ -58,70 +83,252 @@ def emu_run(request: pytest.FixtureRequest) -> Iterator[RecordedRun]:
     scenario, trust = _stated(request)
     runs = Path(request.config.rootpath, request.config.getini("emu_runs"))
     run = emu.run(scenario, runs=runs)
-    request.node.stash[_RUN] = run
-    request.node.stash[_PROBLEMS] = _problems(scenario, run, trust)
+    attempt = request.node.stash[_ATTEMPT]
+    attempt.run = run
+    attempt.problems, attempt.by_host = _problems(scenario, run, trust)
     yield run
-    if not request.node.stash.get(_FAILED, False):
+    if not attempt.failed:
         shutil.rmtree(run.path)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Any:
+    """Carry out a marked test, again where the host made it fail."""
+    if not any(map(item.get_closest_marker, _MARKS)):
+        return None
+    hook = item.ihook
+    hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports: list[pytest.TestReport] = []
+    until = time.monotonic() + _PATIENCE
+    for _ in range(_ATTEMPTS):
+        _undo(item)
+        item.stash[_ATTEMPT] = _Attempt()
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        if not item.stash[_ATTEMPT].busy or time.monotonic() > until:
+            break
+    for report in reports:
+        if item.stash[_ATTEMPT].busy and report.failed:
+            _call_inconclusive(item, report)
+        hook.pytest_runtest_logreport(report=report)
+    hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+def _undo(item: pytest.Item) -> None:
+    """Undo an attempt, fixtures of modules and sessions included: those ran beside."""
+    if _ATTEMPT not in item.stash:
+        return
+    with contextlib.suppress(Exception):
+        item.session._setupstate.teardown_exact(None)  # noqa: SLF001 - pytest has no other way
+    if run := item.stash[_ATTEMPT].run:
+        shutil.rmtree(run.path, ignore_errors=True)
+
+
+def _call_inconclusive(item: pytest.Item, report: pytest.TestReport) -> None:
+    said = f"{_INCONCLUSIVE}: {item.stash[_ATTEMPT].busy}"
+    if item.config.getoption("emu_strict"):
+        report.sections.append(("emu", said))
+        return
+    if run := item.stash[_ATTEMPT].run:
+        shutil.rmtree(run.path)
+    path, line, _ = item.location
+    report.outcome = "skipped"
+    report.longrepr = (path, (line or 0) + 1, said)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Fail a test whose run is not as its marker says, before its own lines."""
-    if problems := item.stash.get(_PROBLEMS, []):
-        pytest.fail("\n".join(problems), pytrace=False)
+    attempt = item.stash.get(_ATTEMPT, None)
+    if attempt is not None and attempt.problems:
+        pytest.fail("\n".join(attempt.problems), pytrace=False)
 
 
 def _stated(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
     """Return the scenario of the marker and the least trust."""
     import emu
+    from emu.analysis.verdict import Trust
     from emu.errors import EmulatorError
-    from emu.scenario.shipped import shipped_scenarios
+    from emu.scenario.run_sections import ExpectSection
+    from emu.scenario.suggestion import nearest
 
     marker = request.node.get_closest_marker("emu")
-    if marker is None or len(marker.args) != 1:
-        raise pytest.UsageError(
-            "emu_run needs a scenario, write @pytest.mark.emu('scenario.yaml')"
-        )
-    options = dict(marker.kwargs)
-    sets = dict(options.pop("sets", {}))
-    trust = str(options.pop("trust", "trusted"))
-    sets |= {f"expect.{key}": value for key, value in options.items()}
-    name = str(marker.args[0])
-    here = request.path.parent / name
-    source = name if name in shipped_scenarios() and not here.exists() else here
+    options = {} if marker is None else dict(marker.kwargs)
+    names = [*(() if marker is None else marker.args), *_taken(options, "scenario")]
+    if len(names) != 1:
+        _refuse("emu_run needs a scenario, write @pytest.mark.emu('scenario.yaml')")
+    sets, trust = options.pop("sets", {}), options.pop("trust", "trusted")
+    if not hasattr(sets, "items"):
+        _refuse(f"sets is {sets!r}, write for example sets={{'job.iterations': 20}}")
+    levels = [str(level) for level in Trust]
+    if trust not in levels:
+        _refuse(f"trust is {trust!r}, {nearest(str(trust), levels)}")
+    known = [*ExpectSection.model_fields, "sets", "trust"]
+    for key in options:
+        if key not in known:
+            _refuse(f"unknown key {key!r}, {nearest(key, known)}")
+    stated = {f"expect.{key}": value for key, value in options.items()}
+    source = _located(request.path.parent, str(names[0]))
     try:
-        return emu.load(source, sets), trust
+        return emu.load(source, {**sets, **stated}), trust
     except EmulatorError as error:
-        raise pytest.UsageError(str(error)) from error
+        said = f"@pytest.mark.emu: {error}"
+        raise pytest.fail.Exception(said, pytrace=False) from None
 
 
-def _problems(scenario: Scenario, run: RecordedRun, trust: str) -> list[str]:
+def _taken(options: dict[str, Any], key: str) -> list[Any]:
+    return [options.pop(key)] if key in options else []
+
+
+def _refuse(problem: str) -> NoReturn:
+    pytest.fail(f"@pytest.mark.emu: {problem}", pytrace=False)
+
+
+def _located(folder: Path, name: str) -> str | Path:
+    """Return the file beside the test, or else the name of a shipped scenario."""
+    from emu.scenario.shipped import shipped_scenarios
+    from emu.scenario.suggestion import nearest
+
+    if (folder / name).exists():
+        return folder / name
+    shipped = shipped_scenarios()
+    if name not in shipped:
+        beside = [path.name for path in sorted(folder.glob("*.yaml"))]
+        _refuse(f"no scenario {name!r}, {nearest(name, [*beside, *shipped])}")
+    return name
+
+
+def _problems(
+    scenario: Scenario, run: RecordedRun, trust: str
+) -> tuple[list[str], bool]:
+    """Return what the marker asks for and is not, and whether lateness explains it."""
     from emu.analysis.verdict import Trust
-    from emu.experiment.expectations import missed_expectations
+    from emu.experiment.expectations import missed_expectations, punctual
 
-    problems = missed_expectations(scenario, run.result)
-    order = [str(level.value) for level in Trust]
-    if trust not in order:
-        raise pytest.UsageError(f"trust is {trust!r}, write one of {', '.join(order)}")
-    verdict = run.result["verdict"]
-    if order.index(verdict["trust"]) > order.index(trust):
+    problems = missed_expectations(scenario.expect, run.result)
+    by_host = not missed_expectations(scenario.expect, punctual(run.result))
+    order, verdict = [*Trust], run.result["verdict"]
+    if order.index(Trust(verdict["trust"])) > order.index(Trust(trust)):
         reasons = "; ".join(verdict["reasons"])
         problems.append(f"the run is {verdict['trust']}, expected {trust}: {reasons}")
-    return problems
+    return problems, by_host
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    item: pytest.Item,
+    item: pytest.Item, call: pytest.CallInfo[Any]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the error budget and the run directory to the report of a failed test."""
     report = yield
-    run = item.stash.get(_RUN, None)
-    if run is not None and report.failed and report.when == "call":
-        item.stash[_FAILED] = True
-        report.sections.append(("emu", _told(run)))
+    attempt = item.stash.get(_ATTEMPT, None)
+    if attempt is None or call.excinfo is None or not report.failed:
+        return report
+    attempt.failed = True
+    attempt.busy = attempt.why_busy(call.excinfo.value)
+    if attempt.run is not None and report.when == "call":
+        report.sections.append(("emu", _told(attempt.run)))
     return report
+
+
+class _Attempt:
+    """One of the times that a marked test is carried out."""
+
+    def __init__(self) -> None:
+        self.run: RecordedRun | None = None
+        #: What the marker asks for and the run is not.
+        self.problems: list[str] = []
+        #: Whether it had met all of that with nothing late.
+        self.by_host = False
+        self.failed = False
+        #: Why the host is to blame for the failure.
+        self.busy = ""
+        self._others = _OtherPrograms()
+
+    def why_busy(self, error: BaseException) -> str:
+        """Return why the host is to blame for ``error``; empty where it is not.
+
+        The verdict of the marker's run decides, and where there is none what other
+        programs took.
+        """
+        from emu.errors import RunError
+
+        late = (AssertionError, RunError, TimeoutError, subprocess.TimeoutExpired)
+        if not (self.by_host if self.problems else isinstance(error, late)):
+            return ""
+        if self.run is None:
+            return self._others.busy()
+        verdict = self.run.result["verdict"]
+        return "; ".join(verdict["reasons"]) if verdict["cause"] == "host" else ""
+
+
+class _OtherPrograms:
+    """Processor time that others than this process and its own take, from now on."""
+
+    def __init__(self) -> None:
+        self._began = self._spent()
+
+    def busy(self) -> str:
+        """Return how busy they kept the host until now; empty where it was quiet."""
+        everybody, own, cores = (
+            now - then for now, then in zip(self._spent(), self._began, strict=True)
+        )
+        share = (everybody - own) / cores if cores > 0 else 0.0
+        return (
+            f"other programs took {share:.0%} of its cores" if share > _OTHERS else ""
+        )
+
+    @staticmethod
+    def _spent() -> tuple[float, float, float]:
+        """Return seconds that all programs had, that own ones had, and of all cores."""
+        import psutil
+
+        times, this = psutil.cpu_times(), psutil.Process()
+        everybody = times.user + times.system + getattr(times, "nice", 0.0)
+        everybody += getattr(times, "steal", 0.0)
+        own = sum(this.cpu_times()[:4])
+        for child in this.children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                own += sum(child.cpu_times()[:4])
+        return everybody, own, sum(times[:8])
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print how many marked tests were inconclusive."""
+    inconclusive, marked = _counted(terminalreporter)
+    if inconclusive or (marked and config.getoption("emu_inconclusive")):
+        terminalreporter.write_line(
+            f"emu: {inconclusive} of {marked} marked tests {_INCONCLUSIVE}"
+        )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a session in which too many tests were inconclusive."""
+    allowed = session.config.getoption("emu_inconclusive")
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if allowed and reporter is not None:
+        from emu.units import RATIO
+
+        inconclusive, marked = _counted(reporter)
+        if inconclusive > RATIO.parse(allowed) * marked:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _counted(reporter: Any) -> tuple[int, int]:
+    """Return how many marked tests were inconclusive, and how many there were."""
+    found = {kind: reporter.stats.get(kind, ()) for kind in ("passed", "failed")}
+    marked = [
+        report.nodeid
+        for reports in found.values()
+        for report in reports
+        if any(mark in report.keywords for mark in _MARKS)
+    ]
+    inconclusive = {
+        report.nodeid
+        for report in reporter.stats.get("skipped", ())
+        if isinstance(report.longrepr, tuple) and _INCONCLUSIVE in report.longrepr[2]
+    }
+    return len(inconclusive), len({*marked, *inconclusive})
 
 
 def _told(run: RecordedRun) -> str:

@@ -36,6 +36,14 @@ settings.register_profile("nightly", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Try what a busy host makes fail again; beside others it is always busy."""
+    for item in items:
+        sockets = any(map(item.get_closest_marker, ("emulation", "netns")))
+        if sockets and item.get_closest_marker("untimed") is None:
+            item.add_marker("emu_retry")
+
+
 @pytest.fixture(autouse=True)
 def no_leak() -> Iterator[None]:
     """Fail a test that leaves a thread, a process, an open file or a socket."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatch
+
 import pytest
 
 pytest_plugins = ["pytester"]
@@ -43,24 +45,48 @@ def test_a_failed_test_shows_its_error_budget_and_keeps_its_run(
     assert (kept / "report.html").exists()
 
 
+def bracketed(pattern: str) -> str:
+    return pattern.replace("?", "[?]")
+
+
 @pytest.mark.parametrize(
     ("marker", "problem"),
     [
-        ("'golden', makespann=3", "*unknown key 'makespann'*"),
-        ("'nowhere.yaml'", "*nowhere.yaml*"),
-        ("", "*write @pytest.mark.emu('scenario.yaml')*"),
+        (
+            "'golden', makespann='3 s'",
+            "unknown key 'makespann', did you mean 'makespan'?",
+        ),
+        ("'golden', trsut='trusted'", "unknown key 'trsut', did you mean 'trust'?"),
+        ("'golden', set={}", "unknown key 'set', did you mean 'sets'?"),
+        ("'golden', trust='trustd'", "trust is 'trustd', did you mean 'trusted'?"),
+        ("'golden', trust=True", "trust is True, known: trusted, degraded, untrusted"),
+        ("'goldne'", "no scenario 'goldne', did you mean 'golden'?"),
+        ("'onw.yaml'", "no scenario 'onw.yaml', did you mean 'own.yaml'?"),
+        ("scenario='nowhere.yaml'", "no scenario 'nowhere.yaml', *"),
+        ("'golden', sets='x=1'", "sets is 'x=1', write for example *"),
+        ("'golden', sets={'job.itertions': 3}", "*, did you mean 'iterations'?"),
+        ("'golden', sets={'emulation.timescale': 3}", "*, did you mean 'time_scale'?"),
+        ("'golden', makespan_error=5", "*found 5 for a share, write 5 % (or 500 %)"),
+        ("'golden', gap='fast'", "*found 'fast' for a share, write a number *"),
+        ("'golden', accuracy=0.5", "*a custom job trains nothing, remove this key"),
+        ("'golden', 'demo'", "*write @pytest.mark.emu('scenario.yaml')"),
+        ("", "*write @pytest.mark.emu('scenario.yaml')"),
     ],
 )
-def test_a_wrong_marker_is_told(
+def test_a_wrong_marker_is_one_line(
     marker: str, problem: str, pytester: pytest.Pytester
 ) -> None:
+    pytester.makefile(".yaml", own="cluster: nonsense")
     pytester.makepyfile(
         f"import pytest\n@pytest.mark.emu({marker})\ndef test_bad(emu_run): pass"
     )
-    done = pytester.runpytest_subprocess("-p", "emu.pytest_plugin")
+    done = pytester.inline_run(
+        "-p", "no:randomly", "-p", "no:asyncio", "-p", "no:xdist"
+    )
 
-    done.assert_outcomes(errors=1)
-    done.stdout.fnmatch_lines([problem])
+    (failed,) = done.getfailures()
+    assert (failed.when, str(failed.longrepr).count("\n")) == ("setup", 0)
+    assert fnmatch(str(failed.longrepr), f"@pytest.mark.emu: {bracketed(problem)}")
 
 
 def test_the_plugin_imports_nothing_heavy() -> None:

@@ -47,6 +47,19 @@ class Trust(StrEnum):
     UNTRUSTED = "untrusted"
 
 
+class Cause(StrEnum):
+    """What took a run's trust away."""
+
+    GUARDS = "guards"
+    """Something that the cluster cannot have done; no other host mends it."""
+    HOST = "host"
+    """Lateness, or waits for a core: the next run may be better."""
+    CHANCE = "chance"
+    """The slightest delays decide, on a host whose figures are in order."""
+    UNEXPLAINED = "unexplained"
+    """Time was lost, and neither lateness nor a figure of the host shows it."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """Whether the host kept up, and what to do where it did not."""
@@ -70,12 +83,15 @@ class Verdict:
     """Share of the makespan by which the slightest delays move it."""
     findings: tuple[Finding, ...] = ()
     """Of the guards: with any, the run is untrusted."""
+    cause: Cause | None = None
+    """None when trusted."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the form of result.json."""
         late = self.lateness
         return {
             "trust": str(self.trust),
+            "cause": None if self.cause is None else str(self.cause),
             "error": self.error,
             "max_error": self.max_error,
             "reasons": list(self.reasons),
@@ -135,18 +151,22 @@ def decide(
     """
     starved = figures.cpu_wait / _WAIT if by_kernel else 0.0
     trust = _trust(effect, max_error, starved, guarded=bool(findings))
+    cause: Cause | None = None
     reasons: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()
     if trust is not Trust.TRUSTED:
         guards = (f"guard: {found}" for found in findings)
-        reasons = (*guards, *_where(effect, lateness, compute), *_why(figures))
-        chance = sensitivity > max_error
+        busy, chance = _why(figures), sensitivity > max_error
+        reasons = (*guards, *_where(effect, lateness, compute), *busy)
+        cause = _cause(
+            findings, late=effect.error > max_error, chance=chance, busy=bool(busy)
+        )
         if chance:
             reasons = (_CHANCE.format(100 * sensitivity), *reasons)
         off = effect.error + effect.doubt
         excess = 0.0 if chance else off / max_error  # that a time scale mends
         remedies = (
-            *_longer(lateness, excess, time_scale, compute),
+            *_longer(lateness, excess, time_scale, compute, by_kernel=by_kernel),
             *_less_load(figures, processes),
         )
         if chance:
@@ -164,7 +184,19 @@ def decide(
         figures,
         sensitivity,
         findings,
+        cause,
     )
+
+
+def _cause(
+    findings: tuple[Finding, ...], *, late: bool, chance: bool, busy: bool
+) -> Cause:
+    """Return the cause; ``busy``: a figure of the host is out of order."""
+    if findings:
+        return Cause.GUARDS
+    if busy or (late and not chance):
+        return Cause.HOST
+    return Cause.CHANCE if chance else Cause.UNEXPLAINED
 
 
 def _trust(
@@ -244,6 +276,8 @@ def _longer(
     excess: float,
     time_scale: float,
     compute: str,
+    *,
+    by_kernel: bool,
 ) -> list[str]:
     """Return what gives the host more time, the surest first.
 
@@ -251,7 +285,10 @@ def _longer(
     """
     found = []
     if excess > 1:
-        found.append(f"raise time_scale to {round_up(_ROOM * excess * time_scale):g}")
+        remedy = f"raise time_scale to {round_up(_ROOM * excess * time_scale):g}"
+        if time_scale == 1.0 and not by_kernel:  # as nobody has chosen it
+            remedy += ", or state time_scale: auto, which tries what this host can do"
+        found.append(remedy)
     if lateness.tasks > 0.5 * lateness.seconds and compute != "real":
         or_no_work = ", or compute: timed" if compute == "padded" else ""
         found.append(f"state longer task times{or_no_work}")

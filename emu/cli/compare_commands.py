@@ -10,9 +10,17 @@ import typer
 
 import emu
 from emu.cli.app import app
-from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit, listed
+from emu.cli.options import (
+    JsonTarget,
+    Overrides,
+    ScenarioFile,
+    emit,
+    judge_simulated,
+    listed,
+)
 from emu.errors import ScenarioError
 from emu.experiment.crossover import Values, compare_systems, find_crossover
+from emu.experiment.expectations import unchecked
 from emu.report import comparison_table, terminal
 from emu.report.comparison import crossover_table, systems_table
 from emu.report.job_tables import job_line, placing_line
@@ -60,9 +68,12 @@ def _compare_as_systems(
     file: Path, stated: list[str], systems: str, seeds: int, json_target: str | None
 ) -> None:
     """Print what a scenario is simulated to take as each of several systems."""
-    results = compare_systems(emu.load(file, stated), listed(systems), seeds)
+    scenario = emu.load(file, stated)
+    results = compare_systems(scenario, listed(systems), seeds)
     if emit(json_target, [result.to_json(results[0]) for result in results]):
         terminal().print(systems_table(results))
+    expects = scenario.expect.model_fields_set
+    judge_simulated("not checked between systems: expect" if expects else "", [])
 
 
 def _range(scenario: Scenario, key: str, stated: str) -> Values:
@@ -127,6 +138,11 @@ def compare(
     scenario as it is. Differences are taken seed by seed against the first row; one
     within its own 95 % interval is a tie. Runs that differ by their seed only make one
     row. With systems it is shown as each of them, and nothing else is varied.
+
+    Raises
+    ------
+    ExpectationMissed
+        When a row missed an ``expect:``; a single value is of the first row alone.
     """
     if all(path.is_dir() for path in what):
         _compare_runs(what, json_target, out)
@@ -152,6 +168,12 @@ def compare(
             job = job_line(placed.problem.job, window=window, pins=of.pins)
             terminal().print(comparison_table(candidates, job))
             terminal().print(placing_line(placed.placing), highlight=False)
+        missed = [
+            f"{one.placement}, {one.policy}: {'; '.join(dict.fromkeys(one.missed))}"
+            for one in candidates
+            if one.missed
+        ]
+        judge_simulated(unchecked(placed.scenario.expect), missed)
 
 
 def _compare_runs(paths: list[Path], json_target: str | None, out: Path | None) -> None:

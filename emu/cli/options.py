@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from emu.atomic_file import write_atomic
-from emu.errors import ScenarioError
+from emu.errors import ExpectationMissed, ScenarioError
 from emu.units import DURATION
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ScenarioFile: TypeAlias = Annotated[
     Path,
@@ -89,3 +92,22 @@ def emit(target: str | None, content: object) -> bool:
         return False
     write_atomic(target, text + "\n")
     return True
+
+
+def judge_simulated(unchecked: str, missed: Sequence[str]) -> None:
+    """Print what only a run can tell; raise where a simulation missed an ``expect:``.
+
+    Parameters
+    ----------
+    unchecked, missed
+        Of `emu.experiment.expectations`.
+
+    Raises
+    ------
+    ExpectationMissed
+        With ``missed``.
+    """
+    if unchecked:
+        typer.echo(unchecked, err=True)
+    if missed:
+        raise ExpectationMissed("; ".join(missed))

@@ -24,6 +24,7 @@ from emu.experiment.profiling import (
     prepare_profile,
     profile_from_trace,
 )
+from emu.experiment.readiness import check_ready
 from emu.experiment.run_experiment import carry_out
 from emu.launch.programs import program_path
 from emu.report import terminal
@@ -177,6 +178,7 @@ def run(
     if dry_run:
         say_what_is_known(scenario, json_target)
         return
+    check_ready(scenario, runs, here=not (agents or hosts or ray))
     experiment, choice = tried_out(scenario, progress, try_stated=trials, allow=allowed)
     if trials:
         _show_trials(choice, json_target)
@@ -266,6 +268,7 @@ def profile(
         return
     stated = [*(overrides or []), f"job.iterations={iterations}", "job.epochs=null"]
     scenario = load(file, stated, timed=False)
+    check_ready(scenario, runs)
     experiment = prepare_profile(scenario)
     directory = RunDirectory.create(f"{scenario.name}-profile", runs)
     console = terminal(sys.stderr)

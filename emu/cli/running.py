@@ -9,6 +9,7 @@ from emu.cli.options import emit
 from emu.errors import ExpectationMissed, RunUntrusted, ScenarioError
 from emu.experiment.auto_scale import with_scales
 from emu.experiment.expectations import missed_expectations
+from emu.experiment.readiness import check_ready
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.report import terminal
 from emu.report.comparison import sharing_table
@@ -37,7 +38,7 @@ def judge(scenario: Scenario, result: dict[str, Any], *, strict: bool) -> None:
     RunUntrusted
         When it is not trusted and that is asked for.
     """
-    missed = missed_expectations(scenario, result)
+    missed = missed_expectations(scenario.expect, result)
     if missed:
         raise ExpectationMissed("; ".join(missed))
     verdict = result["verdict"]
@@ -129,6 +130,7 @@ def side_by_side(
     """
     results = []
     for scenario in scenarios:
+        check_ready(scenario, runs)
         experiment, choice = tried_out(
             scenario, progress, try_stated=False, allow=allow
         )

@@ -7,9 +7,8 @@ from typing import Any
 from emu.analysis.optimality_gap import optimality, optimality_line
 from emu.analysis.pace import job_times, pace, stated_batch
 from emu.cli.app import app
-from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
-from emu.errors import ExpectationMissed
-from emu.experiment.expectations import missed_by_simulation
+from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit, judge_simulated
+from emu.experiment.expectations import missed, simulated_figures, unchecked
 from emu.report import flow_table, port_table, terminal
 from emu.report.job_tables import (
     job_line,
@@ -69,9 +68,6 @@ def simulate(
     if jobs:
         told["jobs"] = [one.to_json() for one in jobs]
     emit(json_target, result_of(experiment.scenario, schedule) | gap | told)
-    carried = float(schedule.flow_bytes[tuple(schedule.flows().T)].sum())
-    missed = missed_by_simulation(
-        experiment.scenario, schedule.makespan, gap.get("gap"), carried
-    )
-    if missed:
-        raise ExpectationMissed("; ".join(missed))
+    expect = experiment.scenario.expect
+    figures = simulated_figures(schedule, experiment.realization)
+    judge_simulated(unchecked(expect), missed(expect, figures))

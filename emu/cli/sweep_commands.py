@@ -19,9 +19,16 @@ from rich.progress import (
 )
 
 from emu.cli.app import app
-from emu.cli.options import Overrides, ScenarioFile  # noqa: TC001 - typer reads them
+from emu.cli.options import Overrides, ScenarioFile, judge_simulated
 from emu.errors import EmulatorError, ExpectationMissed
 from emu.experiment.auto_scale import with_scales
+from emu.experiment.expectations import (
+    missed,
+    run_figures,
+    simulated_figures,
+    unchecked,
+)
+from emu.experiment.readiness import check_ready
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.report import terminal
 from emu.report.comparison import sweep_table
@@ -31,11 +38,15 @@ from emu.scenario import load, prepare
 from emu.scenario.variations import Point, variations
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rich.console import Console
 
+    from emu.scenario.run_sections import ExpectSection
+
     Figures = dict[str, Any]
+
+_ERRORS = ("makespan_error", "replay_error")
 
 
 @app.command()
@@ -74,6 +85,10 @@ def sweep(
     carry = partial(_emulated, runs=directory / "runs") if emulate else _simulated
     console = terminal(sys.stderr)
     failures = run_points(points, record, mode, carry, console)
+    expect = load(file, stated).expect
+    misses = _missed(points, record, mode, expect)
+    for name, missed_there in misses:
+        console.print(f"{name}: {'; '.join(missed_there)}", markup=False)
     keys = [point.key(mode) for point in points]
     rows = [record.rows[key] for key in keys if key in record.rows]
     table = record.write_table(keys)
@@ -88,8 +103,11 @@ def sweep(
         terminal().print(sweep_table(rows, varied))
         _draw(rows, varied, directory / "points.svg")
         console.print(f"written to {table} and {directory / 'points.svg'}")
-    if failures:
-        raise ExpectationMissed(f"{len(failures)} of {len(points)} points failed")
+    if not emulate:
+        judge_simulated(unchecked(expect), [])
+    for found, what in ((failures, "failed"), (misses, "missed what is expected")):
+        if found:
+            raise ExpectationMissed(f"{len(found)} of {len(points)} points {what}")
 
 
 def run_points(
@@ -144,29 +162,60 @@ def _name(point: Point) -> str:
 def _simulated(point: Point) -> Figures:
     experiment = prepare(point.scenario)
     schedule = experiment.simulate()
-    return {
-        "makespan": schedule.makespan,
+    figures = simulated_figures(schedule, experiment.realization)
+    return _reported(figures) | {
         "flows": len(schedule.flows()),
         "placed_by": point.scenario.placed_by,
     }
 
 
+def _reported(figures: Mapping[str, float | None]) -> Figures:
+    return {name: value for name, value in figures.items() if value is not None}
+
+
+def _missed(
+    points: Sequence[Point], record: SweepRecord, mode: str, expect: ExpectSection
+) -> list[tuple[str, list[str]]]:
+    """Return the finished points that miss what is expected, and what.
+
+    Single values are of the scenario as stated: of the point that changes nothing, or
+    of every point where that is not among them.
+    """
+    done = [point for point in points if point.key(mode) in record.rows]
+    as_stated = [point for point in done if point.unchanged]
+    named = (
+        (_name(point), missed(expect, _held(record.rows[point.key(mode)]), exact=exact))
+        for point in done
+        for exact in [point in as_stated or not as_stated]
+    )
+    return [(name, found) for name, found in named if found]
+
+
+def _held(row: Figures) -> dict[str, float | None]:
+    """Return what a finished point is held against."""
+    figures = row["figures"]
+    held = {key: figures.get(key) for key in ("makespan", "gap", "bytes")}
+    if row["values"]["mode"] == "emulate":
+        held |= {
+            "emulated": held["makespan"],
+            "makespan": figures["predicted_makespan"],
+            "accuracy": figures.get("test_accuracy"),
+            **{key: figures.get(key) for key in (*_ERRORS, "loss")},
+        }
+    return held
+
+
 def _emulated(point: Point, runs: Path) -> Figures:
+    check_ready(point.scenario, runs)
     experiment, choice = with_scales(point.scenario)
     directory = RunDirectory.create(point.scenario.name, runs)
     settings = emulation_settings(experiment.scenario)
     result = carry_out(experiment, settings, directory, choice=choice).result
-    kept = (
-        "makespan",
-        "replayed_makespan",
-        "predicted_makespan",
-        "makespan_error",
-        "replay_error",
-    )
+    kept = ("makespan", "replayed_makespan", "predicted_makespan", *_ERRORS)
     figures = {name: result[name] for name in kept}
     figures["placed_by"] = point.scenario.placed_by
-    if result["training"]:
-        figures["loss"] = result["training"][-1]["loss"]
+    held = run_figures(result)
+    figures |= _reported({key: held[key] for key in ("gap", "bytes", "loss")})
     figures |= {f"{k}_accuracy": v for k, v in result.get("accuracy", {}).items()}
     return {**figures, "run": str(directory.path)}
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.errors import PlacementError, ScenarioError
+from emu.experiment.expectations import missed, simulated_figures
 from emu.placement.neighbours import difference, moved
 from emu.problem import Problem, Profile
 from emu.report import Candidate
@@ -16,7 +17,7 @@ from emu.scenario import Experiment, build_job, load, place, prepare
 from emu.scenario.pins import process_of
 from emu.scenario.placing import with_placed_rings
 from emu.scenario.suggestion import nearest
-from emu.simulation import makespan
+from emu.simulation import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,10 +60,10 @@ def compare_variants(
         As loading, placing and realizing say, or when a move cannot be.
     """
     wanted = placements, policies, moves, swaps
-    found = _variants(base, *wanted)
+    found = _variants(base, *wanted, exact=True)
     first = base.scenario.seed
     for seed in range(first + 1, first + seeds):
-        again = prepare(load(base.scenario, {"seed": seed, "expect": None}))
+        again = prepare(load(base.scenario, {"seed": seed}))
         pairs = zip(found, _variants(again, *wanted), strict=True)
         found = [one.beside(other) for one, other in pairs]
     return Comparison(found)
@@ -74,10 +75,15 @@ def _variants(
     policies: Sequence[str],
     moves: Pairs,
     swaps: Pairs,
+    *,
+    exact: bool = False,
 ) -> list[Candidate]:
-    """Return what every variant takes with the seed of ``base``."""
+    """Return what every variant takes with the seed of ``base``.
+
+    What ``base`` expects as single values holds for itself alone, and where ``exact``.
+    """
     own = base.scenario.placed_by, base.policy
-    candidates = [_candidate(base, base, own[0])]
+    candidates = [_candidate(base, base, own[0], exact=exact)]
     for near in _near(base.problem, moves, swaps):
         problem = replace(base.problem, placement=near.placement)
         problem = with_placed_rings(base.scenario, problem)
@@ -126,15 +132,17 @@ def _candidate(
     moves: tuple[Move, ...] = (),
     *,
     policy: str = "",
+    exact: bool = False,
 ) -> Candidate:
     policy, problem = policy or base.policy, variant.problem
     realization = problem.taken(base.problem.reference(base.realization))
     expected = Profile(realization.times, realization.volumes)
-    length = makespan(problem, realization, policy, profile=expected)
+    schedule = simulate(problem, realization, policy, profile=expected)
+    expect, figures = base.scenario.expect, simulated_figures(schedule, realization)
     return Candidate(
         placement,
         policy,
-        {base.scenario.seed: length},
+        {base.scenario.seed: schedule.makespan},
         _crossing(problem, realization),
         moves
         or difference(
@@ -144,6 +152,7 @@ def _candidate(
             problem.placement,
         ),
         variant.placing if variant.placed else None,
+        tuple(missed(expect, figures, exact=exact)),
     )
 
 

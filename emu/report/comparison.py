@@ -32,6 +32,8 @@ class Candidate:
     """What stands elsewhere than in the scenario as it is, likewise."""
     placing: Mapping[str, Any] | None = None
     """How it was placed, see docs/results.md; None of a move or swap."""
+    missed: tuple[str, ...] = ()
+    """Lines of ``expect`` that a seed did not meet."""
 
     @property
     def makespan(self) -> float:
@@ -40,7 +42,11 @@ class Candidate:
 
     def beside(self, other: Candidate) -> Candidate:
         """Return the candidate with the makespans of other seeds as well."""
-        return replace(self, makespans={**self.makespans, **other.makespans})
+        return replace(
+            self,
+            makespans={**self.makespans, **other.makespans},
+            missed=(*self.missed, *other.missed),
+        )
 
     def to_json(self, first: Candidate) -> dict[str, Any]:
         """Return the fields by name, in seconds and shares.
@@ -55,6 +61,7 @@ class Candidate:
             "placing": self.placing,
             "moved": self.moved,
             "moves": [asdict(move) for move in self.moves],
+            "missed": list(self.missed),
         }
 
 

@@ -156,13 +156,24 @@ Duration: TypeAlias = Annotated[
     PlainSerializer(DURATION.exact, return_type=str),
     WithJsonSchema(text_schema(DURATION, "15 ms")),
 ]
+
+
+def _share(value: float) -> float | str:
+    """Return a share as a scenario has it: above 1 with its unit."""
+    return value if value <= RATIO.most_bare else RATIO.exact(value)
+
+
+def _share_schema(example: str) -> dict[str, Any]:
+    bare = {"type": "number", "minimum": 0, "maximum": RATIO.most_bare}
+    return {"anyOf": [text_schema(RATIO, example), bare]}
+
+
 #: ``2 %`` or 0.02.
 Ratio: TypeAlias = Annotated[
     float,
     BeforeValidator(RATIO.parse),
-    WithJsonSchema(
-        {"anyOf": [text_schema(RATIO, "2 %"), {"type": "number", "minimum": 0}]}
-    ),
+    PlainSerializer(_share),
+    WithJsonSchema(_share_schema("2 %")),
 ]
 #: Amount of a resource: a number, or a size in bytes.
 Amount: TypeAlias = Annotated[
@@ -205,7 +216,6 @@ Seed: TypeAlias = Annotated[int, Strict(), Field(ge=0, lt=2**63)]
 Positive: TypeAlias = Annotated[
     float, Strict(), Field(gt=0, allow_inf_nan=False, le=1e12)
 ]
-Fraction: TypeAlias = Annotated[float, Strict(), Field(ge=0, le=1)]
 Name: TypeAlias = Annotated[
     str, Strict(), Field(min_length=1, max_length=100), AfterValidator(checked_name)
 ]
@@ -316,13 +326,8 @@ ExpectedSize: TypeAlias = Annotated[
 ExpectedRatio: TypeAlias = Annotated[
     float | tuple[float, float],
     BeforeValidator(_parser(RATIO.parse)),
-    PlainSerializer(_writer(float)),
-    WithJsonSchema(
-        _schema(
-            {"anyOf": [text_schema(RATIO, "5 %"), {"type": "number", "minimum": 0}]},
-            "1 % .. 5 %",
-        )
-    ),
+    PlainSerializer(_writer(_share)),
+    WithJsonSchema(_schema(_share_schema("5 %"), "1 % .. 5 %")),
 ]
 ExpectedNumber: TypeAlias = Annotated[
     float | tuple[float, float],

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from emu import placement, scheduling
 from emu.scenario.quantities import (
     Count,
     Duration,
+    Expected,
     ExpectedDuration,
     ExpectedNumber,
     ExpectedRatio,
     ExpectedSize,
-    Fraction,
     Name,
     Positive,
     Ratio,
@@ -54,6 +54,13 @@ PlacementPolicy: TypeAlias = Annotated[
 
 #: Where a scale is left to emu.
 AUTO = "auto"
+
+
+def _of_a_whole(value: Expected) -> Expected:
+    ends = value if isinstance(value, tuple) else (value,)
+    if over := [end for end in ends if 1 < end < math.inf]:
+        raise ValueError(f"found {100 * over[0]:g} %, write 100 % or less")
+    return value
 
 
 class PlacementSection(Section):
@@ -169,7 +176,8 @@ class ExpectSection(Section):
     """What must come out; a miss ends the command with exit code 6."""
 
     makespan: ExpectedDuration | None = None
-    """Simulated makespan, met to within ``tolerance``, or a range: ``4 s .. 5 s``."""
+    """Simulated makespan, met to within ``tolerance``, or a range: ``4 s .. 5 s``; that
+    holds for the simulated makespan, and for that of a run as well."""
     tolerance: Ratio = 1e-9
     """Relative, of ``makespan`` and ``bytes`` where they are no ranges."""
     gap: ExpectedRatio | None = None
@@ -183,7 +191,7 @@ class ExpectSection(Section):
     replay_error: Ratio | None = None
     """Largest share by which it may be off a simulation of the run's own times and
     volumes."""
-    accuracy: Fraction | None = None
-    """Smallest test accuracy at the end."""
+    accuracy: Annotated[ExpectedRatio, AfterValidator(_of_a_whole)] | None = None
+    """Smallest test accuracy at the end, or a range: ``85 % .. 95 %``."""
     loss: ExpectedNumber | None = None
     """Largest training loss at the end, or a range: ``2.1 .. 2.5``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from emu.errors import ScenarioError
+from emu.scenario.suggestion import nearest
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 #: File of a lab in its folder, beside the programs that it runs.
@@ -53,7 +54,7 @@ def locate(source: str | Path) -> Path:
     if path.name in known:
         return known[path.name]
     raise ScenarioError(
-        "there is no such file; scenarios that ship with emu are called "
-        f"{', '.join(known)}",
+        "there is no such file; of the scenarios that ship with emu, "
+        f"{nearest(path.name, known)}",
         file=str(source),
     )

@@ -27,6 +27,8 @@ class Point:
     seed: int
     scenario: Scenario
     """With those values and that seed; it expects nothing."""
+    unchanged: bool = False
+    """Whether those are the values and the seed that are stated without."""
 
     def key(self, mode: str) -> str:
         """Return what tells this point from all others, whatever it is called.
@@ -58,14 +60,19 @@ def variations(
         When a ``vary`` cannot be read, or one of the scenarios is wrong.
     """
     keys = [_varied(text) for text in vary]
-    first = load(file, [*stated, "expect=null"]).seed
+    for key, _ in keys:
+        if key.partition(".")[0] == "expect":
+            raise ScenarioError("state it with --set", file=f"--vary {key}")
+    as_stated = load(file, [*stated, "expect=null"])
+    first = as_stated.seed
     points = []
     for chosen in product(*(values for _, values in keys)):
         values = {key: value for (key, _), value in zip(keys, chosen, strict=True)}
         overrides = [f"{key}={value}" for key, value in values.items()]
         for seed in range(first, first + seeds):
             fixed = [*stated, "expect=null", *overrides, f"seed={seed}"]
-            points.append(Point(values, seed, load(file, fixed)))
+            scenario = load(file, fixed)
+            points.append(Point(values, seed, scenario, scenario == as_stated))
     return points
 
 

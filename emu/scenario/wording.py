@@ -220,10 +220,20 @@ def describe(error: ErrorDetails) -> str:
         return f"found {found}, write {words.format(context[key])}"
     if kind in _KINDS:
         words = _KINDS[kind]
+        if meant := _meant_entry(error):
+            return f"found {found}, write {meant!r}"
         if words in {"a mapping", "a list"}:
             words = _expected_at(error["loc"]) or words
         return f"found {found}, write {words}"
     return f"found {found}: {error['msg']}"
+
+
+def _meant_entry(error: ErrorDetails) -> str:
+    """Return ``key: value`` where a mapping is missing and text has its parts."""
+    found = re.fullmatch(r"(\w+)\s*[:= ]\s*(\S.*)", str(error.get("input")))
+    if found is None or _KINDS[error["type"]] != "a mapping":
+        return ""
+    return f"{found[1]}: {found[2]}" if found[1] in known_keys(error["loc"]) else ""
 
 
 def either(one: str, other: str) -> str:

@@ -20,6 +20,8 @@ _TEXT = re.compile(rf"\s*({_NUMBER})\s*((?:[^\d\s.,_'+-].*)?)")
 
 #: What rounding leaves of a difference of makespans: seconds, and a share.
 _NO_TIME, _NO_RATIO = 1e-12, 1e-9
+#: Unit of shares above 1 that no number of percent is exactly.
+_TIMES = "x"
 _PREFIXES = {
     "": 1,
     "k": 10**3,
@@ -62,6 +64,9 @@ class Quantity:
     """Further units that an error names."""
     unclear: Mapping[str, str] = field(default_factory=dict)
     """Spelling, in small letters -> what it may mean; refused, whatever is usual."""
+    most_bare: float = math.inf
+    """Largest number that may stand without a unit, where one may: 5 for a share is
+    5 % to most who write it, and 500 % to us."""
 
     def parse(self, text: object) -> float:
         """Return ``text`` in the inside unit.
@@ -87,6 +92,11 @@ class Quantity:
             raise ValueError(f"{self.what} of {text!r} is too large")
         if value < 0:
             raise ValueError(f"{self.what} cannot be negative, found {text!r}")
+        if not unit and value > self.most_bare:
+            raise ValueError(
+                f"found {text!r} for {self.what}, write {number} {self.people[0]} "
+                f"(or {100 * value:g} {self.people[0]})"
+            )
         return value + 0.0  # "-0 s" is 0.0, so that equal scenarios print alike
 
     def _wrong_unit(self, number: str, unit: str) -> str:
@@ -112,7 +122,8 @@ class Quantity:
             text = f"{scaled:.12g} {unit}"
             if scaled >= 1 and self.parse(text) == value:
                 return text
-        return f"{value!r} {self.inside}".rstrip()
+        inside = self.inside if value <= self.most_bare else _TIMES
+        return f"{value!r} {inside}".rstrip()
 
     def format(self, value: float, digits: int = 4) -> str:
         """Return ``value`` for people, with ``digits`` significant digits."""
@@ -185,10 +196,13 @@ DURATION = Quantity(
 )
 RATIO = Quantity(
     what="a share",
-    units=MappingProxyType({"%": (1, 100), "percent": (1, 100), "": (1, 1)}),
+    units=MappingProxyType(
+        {"%": (1, 100), "percent": (1, 100), _TIMES: (1, 1), "": (1, 1)}
+    ),
     inside="",
     example="2 %",
     people=("%",),
+    most_bare=1.0,
 )
 
 

@@ -256,3 +256,26 @@ def test_what_is_late_one_after_the_other_adds_up(behind: float) -> None:
     )
 
     assert figures.stall == pytest.approx(1.01 + max(behind, 0.2))
+
+
+def test_the_cause_is_the_host_only_where_it_shows() -> None:
+    late, beyond = Lateness(4.0, 0.0, 0.0), Lateness(0.0, 0.0, 0.0)
+    busy = HostFigures(cpu_wait=0.2)
+    unseen = HostEffect(110.0, repeated=100.0, punctual=100.0, simulated=100.0)
+    finding = Finding("port", 1.0, "m0 out carried too much")
+
+    assert _decide(beyond).to_json()["cause"] is None
+    assert _decide(late).to_json()["cause"] == "host"
+    assert _decide(late, sensitivity=0.05).cause == "chance"
+    assert _decide(late, busy, sensitivity=0.05).cause == "host"
+    assert _decide(beyond, effect=unseen).cause == "unexplained"
+    assert _decide(beyond, busy, effect=unseen).cause == "host"
+    assert _decide(late, busy, findings=(finding,)).cause == "guards"
+
+
+def test_the_default_scale_is_told_of_auto() -> None:
+    late = Lateness(4.0, 0.0, 0.0)
+
+    assert "time_scale: auto" in _decide(late, time_scale=1.0).remedies[0]
+    for other in ({"time_scale": 0.5}, {"time_scale": 1.0, "by_kernel": True}):
+        assert "auto" not in _decide(late, **other).remedies[0]

@@ -116,7 +116,10 @@ def test_a_missed_expectation_is_exit_code_6() -> None:
     result = _run("simulate", GOLDEN, "--set", "job.iterations=10")
 
     assert result.exit_code == 6
-    assert result.stderr == ("emu: simulated makespan is 115 s, expected 38 s\n")
+    assert result.stderr == (
+        "not checked in a simulation, emu run does: expect.makespan_error\n"
+        "emu: simulated makespan is 115 s, expected 38 s\n"
+    )
 
 
 def test_a_bad_scenario_is_exit_code_2_and_one_line() -> None:

@@ -69,7 +69,10 @@ def test_writes_points_table_and_picture(tmp_path: Path) -> None:
 
 
 def test_finished_points_are_not_done_again(tmp_path: Path) -> None:
-    """A line that says 1 s is believed: nothing was simulated."""
+    """A line that says 1 s is believed: nothing was simulated.
+
+    What is expected is asked of it all the same.
+    """
     assert call("--out", tmp_path).exit_code == 0
     record = tmp_path / "points.jsonl"
     lines = [json.loads(line) for line in record.read_text().splitlines()]
@@ -77,7 +80,11 @@ def test_finished_points_are_not_done_again(tmp_path: Path) -> None:
         line["figures"]["makespan"] = 1.0
     record.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
-    assert call("--out", tmp_path).exit_code == 0
+    again = call("--out", tmp_path)
+    assert again.exit_code == 6
+    assert (
+        "policy=oes, seed=0: simulated makespan is 1 s, expected 38 s" in again.output
+    )
     with (tmp_path / "points.csv").open() as file:
         assert {row["makespan"] for row in csv.DictReader(file)} == {"1.0"}
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from emu.errors import ScenarioError
-from emu.experiment.expectations import missed_by_simulation, missed_expectations
+from emu.experiment.expectations import missed, missed_expectations, punctual, unchecked
+from emu.scenario.run_sections import ExpectSection
 from emu.scenario.scenario_file import loads
 
 FILE = """
@@ -21,7 +22,7 @@ def expecting(line: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("line", "missed"),
+    ("line", "miss"),
     [
         ("makespan: 4 s", ""),
         ("makespan: 4.1 s, tolerance: 5 %", ""),
@@ -39,39 +40,97 @@ def expecting(line: str) -> Any:
         ("bytes: 1 MB", "bytes between machines is 1.5 MB, expected 1 MB"),
     ],
 )
-def test_a_simulation_meets_what_is_expected(line: str, missed: str) -> None:
-    found = "; ".join(missed_by_simulation(expecting(line), 4.0, 0.03, 1.5e6))
+def test_a_simulation_meets_what_is_expected(line: str, miss: str) -> None:
+    figures = {"makespan": 4.0, "gap": 0.03, "bytes": 1.5e6}
+    found = "; ".join(missed(expecting(line).expect, figures))
 
-    assert found.startswith(missed)
-    assert bool(found) == bool(missed)
+    assert found.startswith(miss)
+    assert bool(found) == bool(miss)
+
+
+#: Of a run that took 4.1 s where 4 s were predicted, and was late by nothing.
+RESULT: dict[str, Any] = {
+    "makespan": 4.1,
+    "predicted_makespan": 4.0,
+    "makespan_error": 0.025,
+    "replay_error": -0.02,
+    "bound": 3.8,
+    "gap": 4.1 / 3.8 - 1,
+    "edges": [{"bytes": 1e6}, {"bytes": 5e5}],
+    "accuracy": {"train": 1.0, "test": 0.75},
+    "training": [{"loss": 9.0}, {"loss": 2.3}],
+    "verdict": {"on_time_makespan": 4.1},
+}
+#: Key -> values that the run meets, and values that it misses.
+KEYS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
+    "makespan": (("4 s", "4 s .. 4.1 s"), ("3.9 s", "4.1 s", ".. 4.05 s", "4.05 s ..")),
+    "tolerance": ((1e-9,), ()),
+    "gap": (("8 %", "7 % .. 8 %"), ("7 %", "8 % ..", ".. 7 %", 0)),
+    "bytes": (("1.5 MB", "1 MB .. 2 MB"), ("1 MB", "2 MB .. 3 MB")),
+    "makespan_error": (("2.5 %", 0.03), ("2.4 %", 0)),
+    "replay_error": (("2 %", 1), ("1.9 %", 0.001)),
+    "accuracy": ((0.75, "75 %", "70 % .. 80 %"), (0.76, "76 %", ".. 74 %")),
+    "loss": ((2.3, "2.2 .. 2.4"), (2.2, "2.4 ..", ".. 2.29")),
+}
+
+
+def of(**stated: Any) -> ExpectSection:
+    return ExpectSection.model_validate(stated)
+
+
+def test_every_key_is_looked_at() -> None:
+    assert KEYS.keys() == ExpectSection.model_fields.keys()
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_run_meets_or_misses_every_key(key: str) -> None:
+    met, misses = KEYS[key]
+    for value in met:
+        assert missed_expectations(of(**{key: value}), RESULT) == []
+    for value in misses:
+        assert missed_expectations(of(**{key: value}), RESULT)
+
+
+def test_a_tolerance_widens_what_is_exact() -> None:
+    for key, near in (("makespan", "4.04 s"), ("bytes", "1.51 MB")):
+        assert missed_expectations(of(**{key: near}), RESULT)
+        assert not missed_expectations(of(**{key: near, "tolerance": "1 %"}), RESULT)
+        assert missed_expectations(of(**{key: near, "tolerance": "0.1 %"}), RESULT)
+
+
+def test_what_a_run_does_not_report_is_missed() -> None:
+    bare = {**RESULT, "gap": None, "accuracy": {}, "training": []}
+    for key, value in (("gap", "1 %"), ("accuracy", 0), ("loss", 100)):
+        (found,) = missed_expectations(of(**{key: value}), bare)
+        assert "not reported" in found
+
+
+def test_what_no_simulation_tells_is_named() -> None:
+    assert unchecked(of(makespan="4 s", gap="1 %", bytes="1 MB", tolerance=0.1)) == ""
+    for key in ("makespan_error", "replay_error", "accuracy", "loss"):
+        assert unchecked(of(**{key: 0.5})).endswith(f"emu run does: expect.{key}")
+        assert missed(of(**{key: 0.5}), {"makespan": 1.0}) == []
 
 
 @pytest.mark.parametrize(
-    ("loss", "missed"),
+    ("stated", "host_alone"),
     [
-        ("2.5", ""),
-        ("2", "training loss is 2.3000, expected at most 2.0000"),
-        ("2 .. 2.5", ""),
-        ("2.4 ..", "training loss is 2.3000, expected at least 2.4000"),
+        ({"makespan_error": "1 %"}, True),
+        ({"makespan": ".. 4.05 s"}, True),
+        ({"gap": "6 %"}, True),
+        ({"gap": "1000 % .."}, False),
+        ({"makespan": "5 s"}, False),
+        ({"bytes": "1 MB"}, False),
+        ({"makespan_error": "1 %", "accuracy": 0.9}, False),
     ],
 )
-def test_a_run_meets_the_loss_that_is_expected(loss: str, missed: str) -> None:
-    text = (
-        FILE.replace("custom, iterations: 1, tasks: [{name: t, time: 1 s}]", "dgtp, ")
-        .replace("dgtp, }", "dgtp, dataset: products-like, fanouts: [2], TAIL}")
-        .replace(
-            "TAIL", "model: {hidden: 2, layers: 1}, batch_size: 2, iterations: 1, TIMES"
-        )
-        .replace(
-            "TIMES",
-            "times: {graph_store: 1 s, sampler: 1 s, worker: 1 s, "
-            "parameter_server: 1 s}",
-        )
-    )
-    scenario = loads(f"{text}expect: {{loss: {loss}}}\n")
-    result = {"training": [{"loss": 2.3}], "edges": [], "gap": None}
+def test_lateness_excuses_what_had_been_met_without(
+    stated: dict[str, Any], *, host_alone: bool
+) -> None:
+    late = {**RESULT, "verdict": {"on_time_makespan": 4.0}}
 
-    assert missed_expectations(scenario, result) == ([missed] if missed else [])
+    assert missed_expectations(of(**stated), late)
+    assert (not missed_expectations(of(**stated), punctual(late))) == host_alone
 
 
 @pytest.mark.parametrize(
@@ -82,6 +141,10 @@ def test_a_run_meets_the_loss_that_is_expected(loss: str, missed: str) -> None:
         ("makespan: 4 .. 5 s", r"a bare number \(4\) does not say its unit"),
         ("gap: fast", "found 'fast' for a share"),
         ("bytes: 1 .. 2 s", "a bare number"),
+        ("makespan_error: 5", "found 5 for a share, write 5 %"),
+        ("gap: 0 .. 7", "found '7' for a share, write 7 %"),
+        ("tolerance: 1.5", "found 1.5 for a share, write 1.5 %"),
+        ("accuracy: 120 %", "found 120 %, write 100 % or less"),
     ],
 )
 def test_a_range_that_is_none_is_named(line: str, problem: str) -> None:
@@ -90,6 +153,7 @@ def test_a_range_that_is_none_is_named(line: str, problem: str) -> None:
 
 
 def test_ranges_are_written_back() -> None:
-    scenario = expecting("makespan: 4 s ..,gap: .. 5 %, bytes: 1 MB .. 2 MB")
+    stated = "makespan: 4 s ..,gap: .. 5 %, bytes: 1 MB .. 2 MB, tolerance: 250 %"
+    scenario = expecting(stated)
 
     assert loads(str(scenario.to_json()).replace("'", '"')) == scenario

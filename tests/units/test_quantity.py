@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from emu.units import (
@@ -19,6 +20,9 @@ from emu.units import (
     format_ratio,
     format_size,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 amounts = st.floats(min_value=0, max_value=1e18, allow_nan=False)
 quantities = st.sampled_from([RATE, SIZE, DURATION, RATIO])
@@ -159,9 +163,23 @@ def test_every_spelling_goes_there_and_back(
     quantity: Quantity, number: float, data: st.DataObject
 ) -> None:
     unit = data.draw(st.sampled_from(sorted(quantity.units)))
+    assume(unit or number <= quantity.most_bare)
     value = quantity.parse(f"{number!r} {unit}")
 
     assert quantity.parse(quantity.exact(value)) == value
+
+
+@given(
+    st.floats(1.0, 1e6, exclude_min=True), st.sampled_from([str, repr, "{:g}".format])
+)
+def test_a_bare_share_above_one_is_refused(
+    value: float, write: Callable[[float], str]
+) -> None:
+    text = write(value)
+    if float(text) > 1:
+        with pytest.raises(ValueError, match=f"for a share, write {re.escape(text)} %"):
+            RATIO.parse(text)
+    assert RATIO.parse(f"{text} %") == pytest.approx(float(text) / 100)
 
 
 @given(st.sampled_from([RATE, SIZE, DURATION]), st.floats(1e-3, 1e15))

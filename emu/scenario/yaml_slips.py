@@ -1,0 +1,181 @@
+"""What the writer of text that is not YAML must have meant: one line, mended.
+
+No parser says it: an error shows where text stopped to make sense. Lines near there are
+changed as people slip (a tab, a brace, a colon, a quote, an indentation), the likeliest
+first, and the first change that makes YAML of the text is proposed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+#: Lines after the slip that must be YAML as well, and the longest text that is tried:
+#: some 20 changes, and 10 ms per kB and change.
+_AFTER, _LONGEST = 40, 8_000
+
+
+class Slip(NamedTuple):
+    """One line of a text, as it should be."""
+
+    line: int
+    """From 1."""
+    what: str
+    """What is wrong, in words."""
+    mended: str
+    """The whole line."""
+
+
+def find_slip(text: str, near: Sequence[int]) -> Slip | None:
+    """Return the change of one line that makes YAML of ``text``; None for none found.
+
+    Parameters
+    ----------
+    near
+        Lines that an error names, from 0.
+    """
+    lines = text.splitlines()
+    places = _places(lines, near)
+    if not places:
+        return None
+    first = min(places)
+    start = max((i for i in range(first) if lines[i][:1].strip(" -#")), default=0)
+    end = max(places) + _AFTER
+    if sum(map(len, lines[start:end])) > _LONGEST:
+        return None
+    for (what, change), place in product(_CHANGES.items(), places):
+        for mended in change(lines, place):
+            tried = [*lines[start:place], mended, *lines[place + 1 : end]]
+            if mended != lines[place] and _is_yaml("\n".join(tried)):
+                return Slip(place + 1, what, mended)
+    return None
+
+
+def _places(lines: Sequence[str], near: Sequence[int]) -> list[int]:
+    """Return the lines to look at: those named, and the last one before each."""
+    stated = [i for i, line in enumerate(lines) if re.match(r"\s*(?!#|---)\S", line)]
+    found: list[int] = []
+    for line in near:
+        found += [i for i in stated if i <= line][-2:][::-1]
+    return [*dict.fromkeys(found)]
+
+
+def _is_yaml(text: str) -> bool:
+    try:
+        return YAML(pure=True).load(text) is not None
+    except (YAMLError, ValueError, RecursionError):
+        return False
+
+
+_HEAD = r"(\s*(?:- +)?)"
+_KEY = r"([A-Za-z_][\w.-]*)"
+
+
+def _substitute(pattern: str, by: str) -> Callable[[Sequence[str], int], Iterator[str]]:
+    def change(lines: Sequence[str], at: int) -> Iterator[str]:
+        mended, count = re.subn(pattern, by, lines[at])
+        if count:
+            yield mended
+
+    return change
+
+
+def _indentations(lines: Sequence[str], at: int) -> list[int]:
+    """Return how far lines around one are indented, the most like it first."""
+    own = len(lines[at]) - len(lines[at].lstrip())
+    around = [line for line in lines[max(0, at - 20) : at + 3] if line.strip()]
+    found = {len(line) - len(line.lstrip(" ")) for line in around}
+    found |= {line.index("- ") + 2 for line in around if line.lstrip().startswith("- ")}
+    return sorted(found, key=lambda depth: (abs(depth - own), depth))
+
+
+def _without_tabs(lines: Sequence[str], at: int) -> Iterator[str]:
+    line = lines[at]
+    if "\t" in line:
+        inner = re.sub(r"\t+", " ", line.lstrip())
+        if line.lstrip() == line.lstrip(" "):
+            yield line[: len(line) - len(line.lstrip())] + inner
+        before = [i for i in range(at) if lines[i].strip()]
+        above = lines[before[-1]] if before else ""
+        depth = len(above) - len(above.lstrip(" "))
+        usual = [depth + 2] if above.rstrip().endswith(":") else [depth]
+        for indent in [*usual, *_indentations(lines, at)]:
+            yield " " * indent + inner
+
+
+def _indented(lines: Sequence[str], at: int) -> Iterator[str]:
+    for indent in _indentations(lines, at):
+        yield " " * indent + lines[at].lstrip()
+
+
+def _braces(lines: Sequence[str], at: int) -> Iterator[str]:
+    line, comment = _parts(lines[at])
+    for opening, closing in ("{}", "[]"):
+        over = line.count(opening) - line.count(closing)
+        if over > 0:
+            yield line + closing * over + comment
+            for found in re.finditer(r"[\]})]", line):
+                if found[0] != closing:
+                    yield (
+                        line[: found.start()] + closing + line[found.end() :] + comment
+                    )
+        if over < 0:
+            last = line.rindex(closing)
+            fewer = line[:last] + line[last + 1 :] + comment
+            if opening in line:
+                yield fewer
+            yield re.sub(_HEAD, rf"\1{opening}", line, count=1) + comment
+            yield re.sub(rf"^(\s*(?:- +)?{_KEY}: +)", rf"\1{opening}", line) + comment
+            yield fewer
+    if re.match(rf"\s*- +{_KEY}:.*, *{_KEY}:", line):
+        yield re.sub(r"^(\s*- +)(.*)$", r"\1{\2}", line) + comment
+    if re.search(r"[{[]", line):
+        yield re.sub(rf"([^\s,:{{\[]) +({_KEY}: )", r"\1, \2", line) + comment
+
+
+def _quotes(lines: Sequence[str], at: int) -> Iterator[str]:
+    line, comment = _parts(lines[at])
+    for quote in "\"'":
+        if line.count(quote) % 2:
+            yield line + quote + comment
+            yield re.sub(rf"({quote}[^{quote},}}\]]*)([,}}\]])", rf"\1{quote}\2", line)
+    yield line.replace('"', "'") + comment
+
+
+def _quoted(lines: Sequence[str], at: int) -> Iterator[str]:
+    line, comment = _parts(lines[at])
+    if found := re.match(rf"{_HEAD}{_KEY}: +([^\s\"'{{\[].*)$", line):
+        text = json.dumps(found[3], ensure_ascii=False)
+        yield f"{found[1]}{found[2]}: {text}{comment}"
+
+
+def _parts(line: str) -> tuple[str, str]:
+    """Return a line without its comment, and that with the space before it."""
+    found = re.match(r"(.*?)(\s+#.*|\s*)$", line)
+    return (found[1], found[2]) if found else (line, "")
+
+
+_CHANGES: dict[str, Callable[[Sequence[str], int], Iterator[str]]] = {
+    "a tab, YAML is indented by spaces": _without_tabs,
+    "no space after the colon": _substitute(rf"^{_HEAD}{_KEY}:(?=[^\s:/])", r"\1\2: "),
+    "no space after the dash": _substitute(r"^(\s*)-(?=[^\s-])", r"\1- "),
+    "no colon after the key": _substitute(
+        rf"^{_HEAD}{_KEY},?(\s*(?:#.*)?)$", r"\1\2:\3"
+    ),
+    "a comma where nothing follows": _substitute(rf"^({_HEAD}{_KEY}:.*?),+\s*$", r"\1"),
+    "a brace, bracket or comma that is missing or too many": _braces,
+    "a quote that is not closed, or a backslash between double ones": _quotes,
+    "no colon between key and value": _substitute(
+        rf"^{_HEAD}{_KEY}\s*[= ]\s*(?=[^\s:=])", r"\1\2: "
+    ),
+    "text that YAML would read, it needs quotes": _quoted,
+    "indented unlike the lines around it": _indented,
+}

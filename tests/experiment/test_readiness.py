@@ -1,0 +1,79 @@
+"""What a run lacks is one error, and found before anything compiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from emu.errors import DataError
+from emu.experiment.readiness import check_ready
+from emu.optional_library import is_installed
+from emu.scenario import load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Blocks:
+    """A finder that refuses torch."""
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        """Find nothing."""
+        if name == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name=name)
+
+
+def broken(folder: Path, kind: str) -> None:
+    """Write something called torch that is none."""
+    if kind == "module":
+        (folder / "torch.py").write_text("raise ImportError")
+    else:
+        (folder / "torch").mkdir()
+        (folder / "torch" / "__init__.py").write_text("raise ImportError")
+
+
+@pytest.mark.parametrize("kind", ["module", "package", "blocked"])
+def test_torch_that_cannot_be_imported(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "blocked":
+        monkeypatch.setattr("sys.meta_path", [Blocks()])
+    else:
+        broken(tmp_path, kind)
+        monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(__import__("sys").modules, "torch", raising=False)
+
+    assert not is_installed("torch")
+    with pytest.raises(DataError, match=r"torch is not installed .*emulator\[train\]"):
+        check_ready(load("demo"), tmp_path)
+    check_ready(load("demo"), tmp_path, here=False)
+    check_ready(load("golden"), tmp_path)  # trains nothing
+
+
+def test_a_data_set_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EMU_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="amazon_computers is not there"):
+        check_ready(load("amazon_computers"), tmp_path)
+
+
+@pytest.mark.parametrize("inner", [[], ["x"], ["x", "y"]])
+def test_a_file_where_runs_should_go(inner: Sequence[str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    runs = Path(tmp_path, "file", *inner)
+    with pytest.raises(DataError, match="Not a directory; choose another with --runs"):
+        check_ready(load("golden"), runs)
+
+
+def test_proc_takes_no_runs() -> None:
+    with pytest.raises(DataError, match="cannot make a run directory here"):
+        check_ready(load("golden"), Path("/proc/runs"))
+
+
+def test_nothing_is_left_where_there_is_room(tmp_path: Path) -> None:
+    check_ready(load("golden"), tmp_path / "runs" / "inner")
+
+    assert list(tmp_path.iterdir()) == []
