@@ -57,9 +57,13 @@ class Experiment:
     @property
     def placing(self) -> dict[str, Any]:
         """How the tasks were placed, see docs/results.md."""
-        problem, found = self.problem, self.placed
+        problem, found, policy = self.problem, self.placed, self.scenario.placed_by
+        if policy == "sequential":
+            jobs = self.scenario.jobs
+            each = ", ".join(f"{one.name} by {one.placement.policy}" for one in jobs)
+            policy = f"sequential: {each}"
         return {
-            "policy": self.scenario.placed_by,
+            "policy": policy,
             "seed": self.scenario.seed,
             "candidates": found.candidates if found else 0,
             "budget": found.budget if found else 0,

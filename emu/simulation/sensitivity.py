@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 #: Relative change of every time and volume: some thousand last bits.
 NUDGE = 1e-12
-#: Runs with other last digits; on 40 drawn jobs the fifth to eighth found nothing new.
+#: Runs with other last digits: a choice, not measured.
 NUDGES = 4
 
 
