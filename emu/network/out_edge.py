@@ -322,9 +322,8 @@ class OutEdge:
         return True
 
     def _finish(self, queued: _Queued, fluid: float) -> None:
-        finished = time.monotonic()
+        finished, outgoing = time.monotonic(), queued.outgoing
         behind = finished - fluid if math.isfinite(fluid) else 0.0
-        outgoing = queued.outgoing
         self._frames += 1
         self._payload_bytes += outgoing.volume
         self._header_bytes += outgoing.overhead
