@@ -254,7 +254,7 @@ def realization_of(schedule: Schedule) -> Realization:
     matters only where a task is moved.
     """
     job, hops = schedule.problem.job, schedule.problem.hops
-    volumes = np.nan_to_num(schedule.flow_bytes)
+    volumes = np.maximum(np.nan_to_num(schedule.flow_bytes), 0.0)
     remote = np.array([bool(path) for path in hops], dtype=bool)
     kinds = [
         (job.tasks[edge.source].kind, job.tasks[edge.destination].kind, edge.credit)
