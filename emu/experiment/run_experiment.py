@@ -13,7 +13,7 @@ import numpy as np
 
 from emu.analysis.lateness import flow_completion, fluid_ends
 from emu.analysis.optimality_gap import optimality
-from emu.analysis.pace import pace, stated_batch
+from emu.analysis.pace import pace
 from emu.analysis.payloads import kinds_between_machines
 from emu.coordinator import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings
@@ -135,8 +135,7 @@ def carry_out(
     result |= optimality(run.schedule, run.realization, policy)
     result |= judgement(experiment, settings, run, replayed)
     result["policy"] = policy
-    batch = stated_batch(experiment.scenario.to_json())
-    result["pace"] = pace(run.schedule, batch).to_json()
+    result["pace"] = pace(run.schedule).to_json()
     result["payloads"] = kinds_between_machines(
         problem, run.statistics, settings.byte_scale
     )

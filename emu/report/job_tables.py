@@ -72,7 +72,7 @@ def pace_rows(pace: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     seconds, samples = pace["iteration_seconds"], pace["samples_per_second"]
     rows = [("iteration time", format_duration(seconds), "mean between their ends")]
     if samples is not None:
-        rows.append(("samples", f"{samples:,.4g} per s", "seeds of all samplers"))
+        rows.append(("samples", f"{samples:,.4g} per s", "seeds of all workers"))
     if pace["busy"] is not None:
         note = "of the makespan, the mean over workers"
         rows.append(("workers busy", f"{pace['busy']:.0%}", note))

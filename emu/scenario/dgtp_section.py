@@ -34,6 +34,10 @@ else:
     Fanouts = word_or_list("all", Count, {"type": "integer", "minimum": 1})
 
 
+#: Kinds of task whose stated time is that of a whole mini-batch.
+_SAMPLING = ("sampler", "sampler_hop", "sampler_fetch")
+
+
 def _named(found: Any) -> Any:
     return {"name": found} if isinstance(found, str) else found
 
@@ -113,7 +117,8 @@ class TimesSection(Section):
     graph_store: DurationPerDevice | None = None
     """Collect the features of one iteration for all samplers."""
     sampler: DurationPerDevice | None = None
-    """Assemble one mini-batch."""
+    """Sample and assemble one whole mini-batch of ``batch_size`` seeds: of several
+    samplers that share it each takes its share of this time."""
     worker: DurationPerDevice | None = None
     """Forward and backward; where workers sum gradients, the step as well."""
     parameter_server: DurationPerDevice | None = None
@@ -123,9 +128,9 @@ class TimesSection(Section):
     graph_store_hop: DurationPerDevice | None = None
     """Answer one hop (multi-round sampling)."""
     sampler_hop: DurationPerDevice | None = None
-    """Ask for one hop (multi-round sampling)."""
+    """Ask for one hop of a whole mini-batch (multi-round sampling)."""
     sampler_fetch: DurationPerDevice | None = None
-    """Ask for the features (multi-round sampling)."""
+    """Ask for the features of a whole mini-batch (multi-round sampling)."""
 
     def stated(self) -> dict[str, float]:
         """Return kind -> seconds on the default device, of those that are stated."""
@@ -175,6 +180,13 @@ class TrainingSection(Section):
     def hops(self) -> int:
         """Layers of the model, one hop of sampling each."""
         return self.model.layers or len(self.fanouts)
+
+    def share(self, kind: str) -> float:
+        """Return which part of a kind's stated time one of its tasks takes.
+
+        What samplers do is stated of a whole mini-batch, which they share.
+        """
+        return self.sampler_batch / self.batch_size if kind in _SAMPLING else 1.0
 
     def samplers(self, machines: Sequence[str]) -> int:
         """Return the number of samplers: one per machine."""

@@ -75,7 +75,8 @@ class Origin:
 
     def located(self, key: str, problem: str) -> str:
         """Return ``file:line: key: problem``, without what is not known."""
-        return str(self.error((*key.split("."),), problem))
+        steps = (int(step) if step.isdigit() else step for step in key.split("."))
+        return str(self.error((*steps,), problem))
 
     def error(self, trail: Trail, problem: str) -> ScenarioError:
         """Return the error that ``problem`` is at ``trail``."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from emu.errors import PlacementError
+from emu.errors import PlacementError, ScenarioError
 from emu.garbage import collected_seldom
 from emu.placement.resource_load import unclaimed
 from emu.problem import Problem, Profile, Realization
@@ -101,7 +101,11 @@ def prepare(
         When there is no placement, or the stated one breaks a constraint.
     """
     cluster, job = scenario.to_cluster(), build_job(scenario)
-    realization = realize(scenario, job)
+    try:
+        realization = realize(scenario, job)
+    except ScenarioError as error:
+        error.args = (scenario.origin.located(error.key, error.problem),)
+        raise
     try:
         if scenario.jobs and scenario.place_jobs == "sequential":
             found = place_one_by_one(scenario, job, cluster, progress)

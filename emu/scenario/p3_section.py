@@ -35,7 +35,7 @@ class PhaseTimesSection(Section):
     """
 
     sampler: Duration | None = None
-    """Sample one mini-batch."""
+    """Sample one mini-batch of ``batch_size`` seeds."""
     sampler_hop: Duration | None = None
     """P3 with ``structure: hashed``: ask for one hop."""
     graph_store_hop: Duration | None = None
