@@ -31,6 +31,7 @@ from emu.runs.result import (
     relative_error,
     task_rows,
 )
+from emu.runs.weights_file import write_weights
 from emu.scenario.p3_section import P3JobSection
 from emu.scenario.realize import model_programs, noted
 from emu.simulation import simulate
@@ -143,7 +144,10 @@ def carry_out(
         result["auto_scale"] = choice.to_json() | choice.beside(
             predicted.makespan * settings.time_scale, run.wall, result
         )
-    result |= learnt(experiment, run, policy)
+    figures, weights = learnt(experiment, run, policy)
+    result |= figures
+    if weights:
+        write_weights(directory.path, weights)
     write_down(directory, run, replayed, result)
     return ExperimentOutcome(experiment, run, replayed, predicted, result)
 

@@ -173,3 +173,13 @@ def audit_table(report: AuditReport) -> Table:
         first = str(broken[0]) if broken else ""
         table.add_row(name, f"{checked:,}", f"{len(broken):,}", first)
     return table
+
+
+def accuracy_table(found: Mapping[str, Mapping[str, float]]) -> Table:
+    """Return one row per job and split; one job alone has no name."""
+    several = [*found] != [""]
+    table = plain_table("", *(["job"] if several else []), "split", ">accuracy")
+    for job, splits in found.items():
+        for split, share in splits.items():
+            table.add_row(*([job] if several else []), split, f"{share:.2%}")
+    return table

@@ -18,6 +18,7 @@ from emu.workloads.data_parallel import (
 )
 from emu.workloads.dgtp import DgtpConfig, dgtp_job, dgtp_times
 from emu.workloads.model_shapes import (
+    PARTS,
     SPLIT_WEIGHTS,
     layer_shapes,
     parameter_count,
@@ -40,6 +41,7 @@ from emu.workloads.volume_formulas import (
 
 __all__ = [
     "ALL_REDUCE",
+    "PARTS",
     "PIPELINES",
     "RELEASE",
     "SEGMENTS",

@@ -73,4 +73,11 @@ def _gin(before: int, after: int, _heads: int) -> tuple[Shape, ...]:
     return (after, before), (after,), (after, after), (after,)
 
 
+#: Names of a layer's tensors, in the order of their shapes.
+PARTS = {
+    "sage": ("neighbours", "own", "bias"),
+    "gcn": ("weight", "bias"),
+    "gat": ("weight", "attention_source", "attention_destination", "bias"),
+    "gin": ("weight_1", "bias_1", "weight_2", "bias_2"),
+}
 _SHAPES = {"sage": _sage, "gcn": _gcn, "gat": _gat, "gin": _gin}
