@@ -38,6 +38,7 @@ from emu.simulation import simulate
 from emu.workloads import PIPELINES
 
 if TYPE_CHECKING:
+    from emu.experiment.learnt import Parts
     from emu.experiment.scale_search import ScaleChoice
     from emu.problem import Schedule
     from emu.runs.run_directory import RunDirectory
@@ -146,9 +147,7 @@ def carry_out(
         )
     figures, weights = learnt(experiment, run, policy)
     result |= figures
-    if weights:
-        write_weights(directory.path, weights)
-    write_down(directory, run, replayed, result)
+    write_down(directory, run, replayed, result, weights)
     return ExperimentOutcome(experiment, run, replayed, predicted, result)
 
 
@@ -280,8 +279,11 @@ def write_down(
     run: EmulatedRun,
     replayed: Schedule,
     result: dict[str, Any],
+    weights: Parts,
 ) -> None:
     """Write everything that the run left; result.json last, so that it means all."""
+    if weights:
+        write_weights(directory.path, weights)
     directory.write_json("simulated.json", replayed.to_json())
     directory.write_json(
         "processes.json",
