@@ -23,7 +23,14 @@ from emu.workloads.model_shapes import (
     layer_shapes,
     parameter_count,
 )
-from emu.workloads.p3 import PIPELINES, P3Config, Pipeline, column_blocks, p3_job
+from emu.workloads.p3 import (
+    PHASES,
+    PIPELINES,
+    P3Config,
+    Pipeline,
+    column_blocks,
+    p3_job,
+)
 from emu.workloads.p3_volumes import SplitModel, p3_realization, split_model
 from emu.workloads.several_jobs import (
     RELEASE,
@@ -42,6 +49,7 @@ from emu.workloads.volume_formulas import (
 __all__ = [
     "ALL_REDUCE",
     "PARTS",
+    "PHASES",
     "PIPELINES",
     "RELEASE",
     "SEGMENTS",
