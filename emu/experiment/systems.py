@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,7 +21,7 @@ from emu.scenario import build_job, load
 from emu.scenario.p3_section import P3JobSection
 from emu.scenario.quantities import DEFAULT_DEVICE, combined, time_on
 from emu.units import DURATION, SIZE
-from emu.workloads import PHASES, SPLIT_WEIGHTS
+from emu.workloads import PHASES, first_layer_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -334,31 +333,18 @@ def _common(scenario: Scenario, *, split: bool) -> CommonJob:
 
 
 def _first_layer(scenario: Scenario) -> float:
-    """Return the share of layer 1 in a forward pass, of one sampled mini-batch.
-
-    Additions along the edges, and multiplications and additions of the weights.
-    """
+    """Return the share of layer 1 in a forward pass, of one sampled mini-batch."""
     settings = scenario.to_job(train_vertices=1, pins=False).settings
     dataset = open_for(settings)
     plan = replace(BatchPlan.from_settings(settings), samplers=1)
     ((counts,),) = sampled_counts(dataset, plan, 1)
-    model = settings["model"]
-    hidden = model["hidden"]
-    widths = [
+    return first_layer_share(
+        settings["model"],
         dataset.feature_length,
-        *[hidden] * (model["layers"] - 1),
         dataset.classes,
-    ]
-    reached = [sum(owned) for owned in counts.answered[::-1]]
-    sizes = [sum(owned) for owned in counts.frontier_owned[::-1]]
-    matrices = SPLIT_WEIGHTS[model["kind"]]
-    layers = [
-        edges * before + 2 * matrices * vertices * before * after
-        for edges, vertices, (before, after) in zip(
-            reached, sizes, pairwise(widths), strict=True
-        )
-    ]
-    return float(layers[0] / sum(layers))
+        edges=[sum(owned) for owned in counts.answered[::-1]],
+        vertices=[sum(o) for o in (counts.owned, *counts.frontier_owned[::-1])],
+    )
 
 
 def edits(scenario: Scenario, translated: Scenario) -> dict[str, tuple[Any, Any]]:

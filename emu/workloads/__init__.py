@@ -20,6 +20,7 @@ from emu.workloads.dgtp import DgtpConfig, dgtp_job, dgtp_times
 from emu.workloads.model_shapes import (
     PARTS,
     SPLIT_WEIGHTS,
+    first_layer_share,
     layer_shapes,
     parameter_count,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "dgtp_job",
     "dgtp_times",
     "dgtp_volumes",
+    "first_layer_share",
     "layer_shapes",
     "p3_job",
     "p3_realization",

@@ -128,7 +128,7 @@ def test_commands(tmp_path: Path) -> None:
     assert [side["value"] for side in found["sides"]] == [64, 128] or found["found"]
     shown = said("compare", "--systems", "data_parallel,p3")
     assert "data_parallel" in shown
-    assert "busiest link" in shown
+    assert "seeds per s" in shown
     wrong = CliRunner().invoke(app, ["crossover", str(file), "--key", "job.modl"])
     assert wrong.exit_code == 2
 
