@@ -54,6 +54,7 @@ def measure(
         seeds=seeds_per_iteration(ready.problem.job.settings) or 0,
         paces={seed: pace(schedule) for seed, (_, schedule) in found.items()},
         edits=edits(scenario, ready.scenario),
+        placing=ready.placing,
     )
 
 

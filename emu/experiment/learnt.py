@@ -10,10 +10,9 @@ import numpy as np
 from emu.analysis.pace import job_times
 from emu.errors import DataError
 from emu.graph_data import open_for
-from emu.input_file import one_error
+from emu.input_file import one_error, read_json
 from emu.problem import Job
 from emu.runs.result import training_curve
-from emu.runs.run_directory import read_json
 from emu.runs.training_audit import trained_jobs
 from emu.runs.weights_file import NAME as WEIGHTS
 from emu.runs.weights_file import read_weights

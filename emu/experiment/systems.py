@@ -248,13 +248,14 @@ def _written(
         **common.same,
         "batch_size": common.batch_size,
         "demands": {kind: amounts for kind, amounts in demands.items() if amounts},
-        "times": {
-            kind: {device: DURATION.exact(one) for device, one in time.items()}
-            if isinstance(time, dict)
-            else DURATION.exact(time)
-            for kind, time in times.items()
-        },
+        "times": {kind: _text(time) for kind, time in times.items()},
     }
+
+
+def _text(time: Time) -> Any:
+    if isinstance(time, dict):
+        return {device: _text(seconds) for device, seconds in time.items()}
+    return DURATION.exact(float(f"{time:.9g}"))  # 113.5 ms, not 0.11349999999999999 s
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from math import inf, isinf
 from typing import TYPE_CHECKING, Any
 
+from emu.report.job_tables import placing_line
 from emu.report.statistics import compared, interval, paired, paired_text
 from emu.report.terminal import plain_table
 from emu.units import format_duration, format_ratio
@@ -128,6 +129,8 @@ class SystemResult:
     """Per iteration, of all workers."""
     paces: Mapping[int, Pace]
     """How fast it goes, by seed."""
+    placing: Mapping[str, Any]
+    """How its tasks were placed, see docs/results.md."""
     edits: Mapping[str, tuple[Any, Any]]
     """Key of the scenario -> what the file has, and what this system has."""
 
@@ -157,6 +160,7 @@ class SystemResult:
             "iteration_seconds": self.iteration_seconds,
             "samples_per_second": None if isinf(pace) else pace,
             "limit": self.limit,
+            "placing": dict(self.placing),
             "busiest_link": self.busiest_link,
             "edits": {key: [*both] for key, both in self.edits.items()},
         }
@@ -253,12 +257,12 @@ def ranking(results: Sequence[SystemResult]) -> str:
 
 
 def edit_lines(result: SystemResult) -> list[str]:
-    """Return what a system has otherwise than the file, a line per key."""
+    """Return how a system was placed, and each key that the file has otherwise."""
 
     def shown(value: Any) -> str:
         return json.dumps(value) if isinstance(value, list) else str(value)
 
-    lines = []
+    lines = [f"{result.system}: {placing_line(result.placing)}"]
     for key, (before, after) in sorted(result.edits.items()):
         if before is None:
             change = f"added {key}: {shown(after)}"
