@@ -34,7 +34,7 @@ SECTIONS = {
     "`job` of `system: p3`": "P3JobSection",
     "`job` of `system: data_parallel`": "DataParallelJobSection",
     "`job.demands` of both": "ReplicaDemandsSection",
-    "`job.times` of both": "PhaseTimesSection",
+    "`job.times` of both": "ReplicaTimesSection",
     "`job` of `system: custom`": "CustomJobSection",
     "An item of `job.tasks`": "CustomTaskSection",
     "An item of `job.flows`": "FlowSection",

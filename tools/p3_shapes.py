@@ -23,7 +23,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from emu.atomic_file import write_atomic
-from emu.experiment.crossover import as_system
+from emu.experiment.systems import as_system
 from emu.graph_data import BatchPlan, open_for, sampled_counts
 from emu.problem import Placement, Problem
 from emu.scenario import Scenario, prepare

@@ -11,7 +11,7 @@ import numpy as np
 from emu.analysis.critical_path import MOVING, Cause, critical_path
 from emu.problem import Job, Placement, Problem, Profile, Realization
 from emu.simulation import makespan
-from emu.workloads import RELEASE
+from emu.workloads import PIPELINES, RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,9 +36,10 @@ class Pace:
     """How fast a job goes."""
 
     iteration_seconds: float
-    """Mean time between the ends of iterations; of one alone the makespan."""
+    """Mean time between the ends of iterations, of a pipeline of those in which all its
+    phases work; where there are no two, the makespan over the mini-batches."""
     samples_per_second: float | None
-    """Seeds that are trained on, None where the job has no batches."""
+    """`seeds_per_iteration` over that time; None where the job has no batches."""
     busy: float | None
     """Share of the makespan in which a training process computes, the mean over them;
     None where there are none."""
@@ -51,29 +52,38 @@ class Pace:
         return asdict(self)
 
 
-def pace(schedule: Schedule, batch_size: int | None) -> Pace:
-    """Return how fast a job goes.
-
-    Parameters
-    ----------
-    batch_size
-        Seeds of one sampler in one iteration, None for a job without batches.
-    """
+def pace(schedule: Schedule) -> Pace:
+    """Return how fast a job goes."""
+    settings = schedule.problem.job.settings
+    # A pipeline's first cycles end no mini-batch, and its last ones begin none: over
+    # 8 mini-batches P3 would seem 10 % faster with the latter.
+    depth = PIPELINES[settings.get("pipeline", "none")].depth
     ends = np.nanmax(schedule.task_end, axis=0)
-    rounds = len(ends)
-    last, first = float(ends.max()), float(ends[0])
-    iteration = (last - first) / (rounds - 1) if rounds > 1 else last
-    samplers = sum(task.kind == "sampler" for task in schedule.problem.job.tasks)
-    samples = None
-    if batch_size and samplers and iteration > 0:
-        samples = batch_size * samplers / iteration
+    full = ends[depth : len(ends) - depth]
+    if len(full) > 1:
+        iteration = float(full.max() - full[0]) / (len(full) - 1)
+    else:
+        iteration = schedule.makespan / (len(ends) - depth)
+    seeds = seeds_per_iteration(settings)
+    samples = seeds / iteration if seeds and iteration > 0 else None
     return Pace(iteration, samples, _busy(schedule), _split(schedule))
 
 
-def stated_batch(scenario: Mapping[str, Any]) -> int | None:
-    """Return the batch size of a scenario as a document, where it is of one job."""
-    found = (scenario.get("job") or {}).get("batch_size")
-    return None if found is None else int(found)
+def seeds_per_iteration(settings: Mapping[str, Any]) -> int | None:
+    """Return the seeds that all workers of a job train on in one iteration.
+
+    Each worker has a mini-batch of ``batch_size`` seeds, however many samplers share
+    it; an epoch's last, which may be short, counts in full. None where the job has no
+    mini-batches.
+
+    Parameters
+    ----------
+    settings
+        ``Job.settings``.
+    """
+    if "batch_size" not in settings:
+        return None
+    return int(settings["batch_size"] * settings["workers"])
 
 
 def _busy(schedule: Schedule) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
+from itertools import chain
 from pathlib import Path  # noqa: TC003 - typer reads annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,8 +22,14 @@ from emu.cli.options import (
 from emu.errors import ScenarioError
 from emu.experiment.crossover import Values, compare_systems, find_crossover
 from emu.experiment.expectations import unchecked
+from emu.experiment.systems import write_system
 from emu.report import comparison_table, terminal
-from emu.report.comparison import crossover_table, systems_table
+from emu.report.comparison import (
+    crossover_table,
+    edit_lines,
+    ranking,
+    systems_table,
+)
 from emu.report.job_tables import job_line, placing_line
 from emu.report.many_runs import runs_json, runs_table
 
@@ -35,7 +42,7 @@ def crossover(
     file: ScenarioFile,
     key: Annotated[str, typer.Option(metavar="KEY", help="Such as job.model.hidden.")],
     between: Annotated[
-        str, typer.Option(metavar="A,B", help="Two systems: data_parallel, p3.")
+        str, typer.Option(metavar="A,B", help="Two of dgtp, data_parallel, p3.")
     ] = "data_parallel,p3",
     values: Annotated[
         str,
@@ -65,13 +72,21 @@ def crossover(
 
 
 def _compare_as_systems(
-    file: Path, stated: list[str], systems: str, seeds: int, json_target: str | None
+    scenario: Scenario,
+    systems: list[str],
+    seeds: int,
+    json_target: str | None,
+    folder: Path | None,
 ) -> None:
     """Print what a scenario is simulated to take as each of several systems."""
-    scenario = emu.load(file, stated)
-    results = compare_systems(scenario, listed(systems), seeds)
+    results = compare_systems(scenario, systems, seeds)
+    if folder is not None:
+        for system in systems:
+            write_system(scenario, system, folder / f"{scenario.name}-{system}.yaml")
     if emit(json_target, [result.to_json(results[0]) for result in results]):
         terminal().print(systems_table(results))
+        for line in [*chain(*map(edit_lines, results)), ranking(results)]:
+            terminal().print(line, highlight=False)
     expects = scenario.expect.model_fields_set
     judge_simulated("not checked between systems: expect" if expects else "", [])
 
@@ -124,8 +139,12 @@ def compare(
         ),
     ] = 1,
     systems: Annotated[
-        str, typer.Option(metavar="A,B", help="Scenario only: data_parallel,p3.")
+        str, typer.Option(metavar="A,B", help="Scenario only: dgtp,data_parallel,p3.")
     ] = "",
+    write: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="With --systems: write each as a scenario."),
+    ] = None,
     json_target: JsonTarget = None,
     out: Annotated[
         Path | None,
@@ -137,7 +156,8 @@ def compare(
     Placements and rate policies of a scenario are compared by simulation, beside the
     scenario as it is. Differences are taken seed by seed against the first row; one
     within its own 95 % interval is a tie. Runs that differ by their seed only make one
-    row. With systems it is shown as each of them, and nothing else is varied.
+    row. With systems it is shown as each of them, with as many seeds per iteration and
+    what is added to the file or dropped from it; nothing else is varied.
 
     Raises
     ------
@@ -151,7 +171,8 @@ def compare(
             "compare one scenario, or run directories", file=str(what[-1])
         )
     elif systems:
-        _compare_as_systems(what[0], overrides or [], systems, seeds, json_target)
+        scenario = emu.load(what[0], overrides or [])
+        _compare_as_systems(scenario, listed(systems), seeds, json_target, write)
     else:
         placed = emu.place(emu.load(what[0], overrides or []))
         candidates = emu.compare(

@@ -91,6 +91,9 @@ GROUPS: dict[str, dict[str, Listed]] = {
     },
     "Look at a run": {
         "report": Listed("report_commands", "Write report.html, which opens offline."),
+        "evaluate": Listed(
+            "evaluate_commands", "Evaluate a run's weights on the whole graph."
+        ),
         "audit": Listed(
             "audit_commands", "Check a schedule against the paper's constraints."
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from emu.analysis.optimality_gap import optimality, optimality_line
-from emu.analysis.pace import job_times, pace, stated_batch
+from emu.analysis.pace import job_times, pace
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit, judge_simulated
 from emu.experiment.expectations import missed, simulated_figures, unchecked
@@ -55,7 +55,7 @@ def simulate(
         f"{len(schedule.flows()):,} flows"
     )
     console.print(placing_line(experiment.placing), soft_wrap=True, highlight=False)
-    speed = pace(schedule, stated_batch(experiment.scenario.to_json())).to_json()
+    speed = pace(schedule).to_json()
     console.print(pace_line(speed), highlight=False)
     models = measured_models(experiment.scenario)
     for row in model_rows(models):

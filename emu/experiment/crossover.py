@@ -1,7 +1,6 @@
 """One scenario as several systems: what each takes, and where the best changes.
 
-The same graph, cluster, model, mini-batches and seeds; keys that only one system has
-keep their defaults in the others.
+The same graph, cluster, model and seeds per iteration (`emu.experiment.systems`).
 """
 
 from __future__ import annotations
@@ -14,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from emu.analysis.bounds import bounds
 from emu.analysis.critical_path import critical_path
+from emu.analysis.pace import pace, seeds_per_iteration
 from emu.errors import ScenarioError
+from emu.experiment.systems import as_system, edits
 from emu.report import Crossover, Side, SystemResult
-from emu.scenario import load, prepare
-from emu.scenario.p3_section import DataParallelJobSection, P3JobSection
+from emu.scenario import prepare
 from emu.units import DURATION, RATE, SIZE
 
 if TYPE_CHECKING:
@@ -25,43 +25,6 @@ if TYPE_CHECKING:
 
     from emu.problem import Schedule
     from emu.scenario import Scenario
-    from emu.scenario.p3_section import ReplicaSection
-
-
-#: The systems that a scenario can be turned into.
-SYSTEMS: dict[str, type[ReplicaSection]] = {
-    "data_parallel": DataParallelJobSection,
-    "p3": P3JobSection,
-}
-
-
-def as_system(
-    scenario: Scenario, system: str, overrides: Mapping[str, object] | None = None
-) -> Scenario:
-    """Return a scenario of P3 or data parallel training as the other of them.
-
-    Parameters
-    ----------
-    overrides
-        Keys of the changed scenario, as for `load`.
-
-    Raises
-    ------
-    ScenarioError
-        When either is another system, or the changed scenario is wrong.
-    """
-    for name in (scenario.job.system, system):
-        if name not in SYSTEMS:
-            raise ScenarioError(
-                f"{name!r} is not among the systems that can be compared: "
-                f"{', '.join(SYSTEMS)}",
-                file=scenario.name,
-                key="job.system",
-            )
-    known = SYSTEMS[system].model_fields.keys()
-    job = {k: v for k, v in scenario.to_json()["job"].items() if k in known}
-    changed = {"job": {**job, "system": system}, "expect": None}
-    return load(scenario, {**changed, **(overrides or {})})
 
 
 def measure(
@@ -77,18 +40,22 @@ def measure(
     ScenarioError, PlacementError, DataError
         As `as_system` and `prepare`.
     """
-    makespans: dict[int, float] = {}
-    limit, busiest = "", 0.0
+    found = {}
     for seed in range(scenario.seed, scenario.seed + seeds):
-        ready = prepare(
-            as_system(scenario, system, {**(overrides or {}), "seed": seed})
-        )
-        schedule = ready.simulate()
-        if not makespans:
-            limit = limit_of(schedule)
-            busiest = bounds(ready.problem, ready.realization).nic_load
-        makespans[seed] = schedule.makespan
-    return SystemResult(system, makespans, limit, busiest)
+        translated = as_system(scenario, system, {**(overrides or {}), "seed": seed})
+        ready = prepare(translated)
+        found[seed] = ready, ready.simulate()
+    ready, schedule = found[scenario.seed]
+    return SystemResult(
+        system,
+        {seed: schedule.makespan for seed, (_, schedule) in found.items()},
+        limit_of(schedule),
+        bounds(ready.problem, ready.realization).nic_load,
+        seeds=seeds_per_iteration(ready.problem.job.settings) or 0,
+        paces={seed: pace(schedule) for seed, (_, schedule) in found.items()},
+        edits=edits(scenario, ready.scenario),
+        placing=ready.placing,
+    )
 
 
 def limit_of(schedule: Schedule) -> str:

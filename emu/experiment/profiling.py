@@ -16,6 +16,7 @@ from emu.names import printable
 from emu.placement import place_ifs
 from emu.problem import Problem, Profile, Realization
 from emu.scenario import Experiment, ProfileFile, build_job, load, open_data, realize
+from emu.scenario.dgtp_section import DgtpJobSection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +53,8 @@ def profile_from_trace(
 ) -> ProfileFile:
     """Return the profile of a DGTP job: times of a trace, volumes of its samples.
 
-    The k-th occurrence of a range is iteration k of every task of the kind. Kinds
+    The k-th occurrence of a range is iteration k of every task of the kind; of a
+    sampler, as in ``times``, a whole mini-batch, of which each takes its share. Kinds
     without a range keep the scenario's ``times``.
 
     Parameters
@@ -71,7 +73,7 @@ def profile_from_trace(
         When the trace cannot be read, lacks a range that was named, or the data set
         cannot be opened.
     """
-    if scenario.job.system != "dgtp":
+    if not isinstance(scenario.job, DgtpJobSection):
         raise ScenarioError("only tasks of dgtp have kinds", key="job.system")
     kinds = dict.fromkeys(task.kind for task in build_job(scenario).tasks)
     unknown = sorted(ranges.keys() - kinds.keys())
@@ -100,7 +102,8 @@ def profile_from_trace(
     times = np.array(realization.times)
     for row, task in zip(times, job.tasks, strict=True):
         if task.kind in measured:
-            row[:] = measured[task.kind][:iterations]
+            share = scenario.job.share(task.kind)
+            row[:] = share * measured[task.kind][:iterations]
     return ProfileFile.of(job, Profile(times, realization.volumes))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from emu.analysis.lateness import flow_completion, fluid_ends
 from emu.analysis.optimality_gap import optimality
-from emu.analysis.pace import pace, stated_batch
+from emu.analysis.pace import pace
 from emu.analysis.payloads import kinds_between_machines
 from emu.coordinator import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings
@@ -31,12 +31,14 @@ from emu.runs.result import (
     relative_error,
     task_rows,
 )
+from emu.runs.weights_file import write_weights
 from emu.scenario.p3_section import P3JobSection
 from emu.scenario.realize import model_programs, noted
 from emu.simulation import simulate
 from emu.workloads import PIPELINES
 
 if TYPE_CHECKING:
+    from emu.experiment.learnt import Parts
     from emu.experiment.scale_search import ScaleChoice
     from emu.problem import Schedule
     from emu.runs.run_directory import RunDirectory
@@ -135,8 +137,7 @@ def carry_out(
     result |= optimality(run.schedule, run.realization, policy)
     result |= judgement(experiment, settings, run, replayed)
     result["policy"] = policy
-    batch = stated_batch(experiment.scenario.to_json())
-    result["pace"] = pace(run.schedule, batch).to_json()
+    result["pace"] = pace(run.schedule).to_json()
     result["payloads"] = kinds_between_machines(
         problem, run.statistics, settings.byte_scale
     )
@@ -144,8 +145,9 @@ def carry_out(
         result["auto_scale"] = choice.to_json() | choice.beside(
             predicted.makespan * settings.time_scale, run.wall, result
         )
-    result |= learnt(experiment, run, policy)
-    write_down(directory, run, replayed, result)
+    figures, weights = learnt(experiment, run, policy)
+    result |= figures
+    write_down(directory, run, replayed, result, weights)
     return ExperimentOutcome(experiment, run, replayed, predicted, result)
 
 
@@ -277,8 +279,11 @@ def write_down(
     run: EmulatedRun,
     replayed: Schedule,
     result: dict[str, Any],
+    weights: Parts,
 ) -> None:
     """Write everything that the run left; result.json last, so that it means all."""
+    if weights:
+        write_weights(directory.path, weights)
     directory.write_json("simulated.json", replayed.to_json())
     directory.write_json(
         "processes.json",

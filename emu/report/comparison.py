@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, replace
+from math import inf, isinf
 from typing import TYPE_CHECKING, Any
 
 from emu.report.html.markup import table as html_of
+from emu.report.job_tables import placing_line
 from emu.report.statistics import compared, interval, paired, paired_text
 from emu.report.terminal import plain_table
 from emu.units import format_duration, format_ratio
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from emu.analysis.pace import Pace
     from emu.placement.neighbours import Move
 
 
@@ -137,6 +141,25 @@ class SystemResult:
     busiest_link: float
     """Seconds that the bytes of the busiest link take at its capacity: what first
     principles say of the makespan where the network is the limit."""
+    seeds: int
+    """Per iteration, of all workers."""
+    paces: Mapping[int, Pace]
+    """How fast it goes, by seed."""
+    placing: Mapping[str, Any]
+    """How its tasks were placed, see docs/results.md."""
+    edits: Mapping[str, tuple[Any, Any]]
+    """Key of the scenario -> what the file has, and what this system has."""
+
+    @property
+    def iteration_seconds(self) -> float:
+        """Mean over the seeds."""
+        return interval([p.iteration_seconds for p in self.paces.values()]).mean
+
+    @property
+    def samples_per_second(self) -> float:
+        """Mean over the seeds; infinite where iterations take no time."""
+        each = [p.samples_per_second or inf for p in self.paces.values()]
+        return sum(each) / len(each)
 
     @property
     def makespan(self) -> float:
@@ -145,11 +168,17 @@ class SystemResult:
 
     def to_json(self, first: SystemResult) -> dict[str, Any]:
         """Return the fields by name; ``change`` is against the first, seed by seed."""
+        pace = self.samples_per_second
         return {
             "system": self.system,
             **compared(self.makespans, first.makespans),
+            "seeds_per_iteration": self.seeds,
+            "iteration_seconds": self.iteration_seconds,
+            "samples_per_second": None if isinf(pace) else pace,
             "limit": self.limit,
+            "placing": dict(self.placing),
             "busiest_link": self.busiest_link,
+            "edits": {key: [*both] for key, both in self.edits.items()},
         }
 
 
@@ -162,9 +191,10 @@ class Side:
 
     @property
     def best(self) -> str:
-        """The system that takes less time; the first where both take the same."""
+        """The system of more seeds per second; the first where both have as many."""
         one, other = self.results
-        return one.system if one.makespan <= other.makespan else other.system
+        ahead = one.samples_per_second >= other.samples_per_second
+        return one.system if ahead else other.system
 
 
 @dataclass(frozen=True)
@@ -210,18 +240,54 @@ class Crossover:
 def systems_table(results: Sequence[SystemResult]) -> Table:
     """Return one row per system; the change is against the first, seed by seed."""
     table = plain_table(
-        "Simulated", "system", ">makespan", ">± (95 %)", ">change", "limited by",
-        ">busiest link",
+        "Simulated", "system", ">makespan", ">± (95 %)", ">change", ">iteration",
+        ">seeds", ">seeds per s", "limited by",
     )  # fmt: skip
     for result in results:
         table.add_row(
             result.system,
             *_seconds(result.makespans),
             _change(result, results[0]),
+            format_duration(result.iteration_seconds),
+            f"{result.seeds:,}",
+            f"{result.samples_per_second:,.4g}",
             result.limit,
-            format_duration(result.busiest_link),
         )
     return table
+
+
+def ranking(results: Sequence[SystemResult]) -> str:
+    """Return which system is how much faster, by seeds per second, in one sentence."""
+    best, *others = sorted(results, key=lambda r: -r.samples_per_second)
+    parts = []
+    for other in others:
+        even = best.samples_per_second == other.samples_per_second  # also infinite
+        ratio = 1.0 if even else best.samples_per_second / other.samples_per_second
+        times = f"{ratio:.2f}"
+        fast = "as fast as" if times == "1.00" else f"{times} x as fast as"
+        parts.append(f"{fast} {other.system}")
+    said = f"By seeds per second {best.system} is {', '.join(parts)} here."
+    alike = len({r.seeds for r in results}) == 1
+    how = "as many seeds" if alike else "not the same seeds"
+    return f"{said} All train on {how} per iteration." if others else ""
+
+
+def edit_lines(result: SystemResult) -> list[str]:
+    """Return how a system was placed, and each key that the file has otherwise."""
+
+    def shown(value: Any) -> str:
+        return json.dumps(value) if isinstance(value, list) else str(value)
+
+    lines = [f"{result.system}: {placing_line(result.placing)}"]
+    for key, (before, after) in sorted(result.edits.items()):
+        if before is None:
+            change = f"added {key}: {shown(after)}"
+        elif after is None:
+            change = f"dropped {key} (was {shown(before)})"
+        else:
+            change = f"{key}: {shown(after)} (was {shown(before)})"
+        lines.append(f"{result.system}: {change}")
+    return lines
 
 
 def crossover_table(found: Crossover) -> Table:

@@ -101,7 +101,7 @@ def pace_rows(pace: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     seconds, samples = pace["iteration_seconds"], pace["samples_per_second"]
     rows = [("iteration time", format_duration(seconds), "mean between their ends")]
     if samples is not None:
-        rows.append(("samples", f"{samples:,.4g} per s", "seeds of all samplers"))
+        rows.append(("samples", f"{samples:,.4g} per s", "seeds of all workers"))
     if pace["busy"] is not None:
         note = "of the makespan, the mean over workers"
         rows.append(("workers busy", f"{pace['busy']:.0%}", note))
@@ -201,4 +201,14 @@ def audit_table(report: AuditReport) -> Table:
         broken = [v for v in report.violations if v.constraint in parts]
         first = str(broken[0]) if broken else ""
         table.add_row(name, f"{checked:,}", f"{len(broken):,}", first)
+    return table
+
+
+def accuracy_table(found: Mapping[str, Mapping[str, float]]) -> Table:
+    """Return one row per job and split; one job alone has no name."""
+    several = [*found] != [""]
+    table = plain_table("", *(["job"] if several else []), "split", ">accuracy")
+    for job, splits in found.items():
+        for split, share in splits.items():
+            table.add_row(*([job] if several else []), split, f"{share:.2%}")
     return table

@@ -7,6 +7,7 @@
 - ``simulated.json``  the simulation replayed with the run's own times and volumes
 - ``rates.npz``       assigned rates: arrays time, edge, iteration, rate
 - ``realization.npz`` measured times and volumes, handoffs within a machine included
+- ``weights.npz``     what was learnt, flat, with named parts; where nothing was: none
 - ``training.csv``    run time, task, iteration and figures (loss) per training step
 - ``processes.json``  hosts, what was tuned there, and what every process counted
 - ``result.json``     the numbers, and the emulated schedule: makespan, tasks, flows;

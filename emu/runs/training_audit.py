@@ -52,7 +52,7 @@ def training_audit(run: Path, job: Job) -> Findings:
 
     checked, violations = 0, []
     frame = training_frame(run / "training.csv")
-    for name, settings in _trained(job):
+    for name, settings in trained_jobs(job):
         found = _losses(frame, name)
         if found.empty:
             raise DataError("holds no losses", path=str(run / "training.csv"))
@@ -80,7 +80,7 @@ def training_audit(run: Path, job: Job) -> Findings:
     return checked, violations
 
 
-def _trained(job: Job) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def trained_jobs(job: Job) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield what tasks begin with, and the settings, of every part that trains."""
     parts = job.settings.get("jobs")
     named = (

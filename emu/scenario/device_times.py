@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from emu.scenario.custom_section import CustomJobSection
-from emu.scenario.dgtp_section import DgtpJobSection
+from emu.scenario.dgtp_section import DgtpJobSection, TrainingSection
 from emu.scenario.model_section import ProgramSection
 from emu.scenario.p3_section import ReplicaSection
 from emu.scenario.quantities import DEFAULT_DEVICE
@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 
 
 def _per_device(job: Section) -> Iterator[tuple[Trail, str, Times]]:
-    """Yield (where, task or kind of task, device -> seconds) of what differs."""
+    """Yield (where, task or kind of task, device -> seconds) of what differs.
+
+    A worker's time that follows from those of P3's phases is where it would be written.
+    """
     if isinstance(job, CustomJobSection):
         for position, task in enumerate(job.tasks):
             if isinstance(task.time, dict):
                 yield ("job", "tasks", position, "time"), task.name, task.time
-    elif isinstance(job, DgtpJobSection):
-        for kind, time in job.times:
+    elif isinstance(job, TrainingSection):
+        for kind, time in job.times.by_kind().items():
             if isinstance(time, dict):
                 yield ("job", "times", kind), kind, time
 
@@ -76,9 +79,9 @@ def with_slowness(
             }
             for _, of, times in _per_device(section)
         }
-    by_kind = not profiled and isinstance(section, DgtpJobSection)
+    by_kind = not profiled and isinstance(section, TrainingSection)
     if not profiled and measures_worker(section):
-        by_kind, factors["worker"] = True, slower
+        factors["worker"] = slower
     tasks = (
         replace(task, slowness=factors.get(task.kind if by_kind else task.name, {}))
         for task in job.tasks

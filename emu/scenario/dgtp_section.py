@@ -20,11 +20,12 @@ from emu.scenario.quantities import (
     Positive,
     Seed,
     Window,
+    combined,
     default_time,
     word_or_list,
 )
 from emu.scenario.section import Resources, Section
-from emu.workloads import DgtpConfig
+from emu.workloads import PHASES, DgtpConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     Fanouts = tuple[int, ...]
 else:
     Fanouts = word_or_list("all", Count, {"type": "integer", "minimum": 1})
+
+
+#: Kinds of task whose stated time is that of a whole mini-batch.
+_SAMPLING = ("sampler", "sampler_hop", "sampler_fetch")
 
 
 def _named(found: Any) -> Any:
@@ -107,15 +112,19 @@ class DemandsSection(Section):
 class TimesSection(Section):
     """Execution time of one task of each kind, for ``timed`` and ``padded``.
 
-    One time, or one per device of the machines: ``{default: 40 ms, a100: 12 ms}``.
+    One time, or one per device of the machines: ``{default: 40 ms, a100: 12 ms}``. All
+    systems take the same keys, so that one file can be compared as each of them; a
+    system uses those of its own kinds of task.
     """
 
     graph_store: DurationPerDevice | None = None
     """Collect the features of one iteration for all samplers."""
     sampler: DurationPerDevice | None = None
-    """Assemble one mini-batch."""
+    """Sample and assemble one whole mini-batch of ``batch_size`` seeds: of several
+    samplers that share it each takes its share of this time."""
     worker: DurationPerDevice | None = None
-    """Forward and backward; where workers sum gradients, the step as well."""
+    """Forward and backward; where workers sum gradients, the step as well; default is
+    the sum of P3's four phases, which is the same work."""
     parameter_server: DurationPerDevice | None = None
     """Average gradients and step."""
     all_reduce: DurationPerDevice = 0.0
@@ -123,13 +132,31 @@ class TimesSection(Section):
     graph_store_hop: DurationPerDevice | None = None
     """Answer one hop (multi-round sampling)."""
     sampler_hop: DurationPerDevice | None = None
-    """Ask for one hop (multi-round sampling)."""
+    """Ask for one hop of a whole mini-batch (multi-round sampling)."""
     sampler_fetch: DurationPerDevice | None = None
-    """Ask for the features (multi-round sampling)."""
+    """Ask for the features of a whole mini-batch (multi-round sampling)."""
+
+    model_forward: DurationPerDevice | None = None
+    """P3: the linear part of layer 1 on an even share of the columns, for one
+    mini-batch of every machine of the group."""
+    data_forward: DurationPerDevice | None = None
+    """P3: the rest of the forward pass of one mini-batch."""
+    data_backward: DurationPerDevice | None = None
+    """P3: its backward pass, down to layer 1."""
+    model_backward: DurationPerDevice | None = None
+    """P3: the gradient of layer 1 on an even share of the columns."""
+
+    def by_kind(self) -> dict[str, float | dict[str, float]]:
+        """Return kind -> time, of those that are stated or follow from others."""
+        known = {kind: time for kind, time in self if time is not None}
+        phases = [known[phase] for phase in PHASES.values() if phase in known]
+        if self.worker is None and len(phases) == len(PHASES):
+            known["worker"] = combined(lambda *parts: sum(parts), *phases)
+        return known
 
     def stated(self) -> dict[str, float]:
-        """Return kind -> seconds on the default device, of those that are stated."""
-        return {kind: default_time(t) for kind, t in self if t is not None}
+        """Return kind -> seconds on the default device, as of `by_kind`."""
+        return {kind: default_time(time) for kind, time in self.by_kind().items()}
 
 
 class TrainingSection(Section):
@@ -152,6 +179,8 @@ class TrainingSection(Section):
     ``all`` samples none: every neighbour is taken."""
     batch_size: Count = Field(examples=[100])
     """Seeds per worker and iteration, shared evenly by its samplers."""
+    times: TimesSection = TimesSection()
+    """Profiled times; a ``profile`` replaces them."""
     iterations: Count | None = None
     """Mini-batches of each worker; either this or ``epochs``."""
     epochs: Count | None = None
@@ -175,6 +204,13 @@ class TrainingSection(Section):
     def hops(self) -> int:
         """Layers of the model, one hop of sampling each."""
         return self.model.layers or len(self.fanouts)
+
+    def share(self, kind: str) -> float:
+        """Return which part of a kind's stated time one of its tasks takes.
+
+        What samplers do is stated of a whole mini-batch, which they share.
+        """
+        return self.sampler_batch / self.batch_size if kind in _SAMPLING else 1.0
 
     def samplers(self, machines: Sequence[str]) -> int:
         """Return the number of samplers: one per machine."""
@@ -252,8 +288,6 @@ class DgtpJobSection(TrainingSection):
     """Parameters are sharded over them; not counted where workers sum."""
     demands: DemandsSection = DemandsSection()
     """Resources per process of each kind."""
-    times: TimesSection = TimesSection()
-    """Profiled times; a ``profile`` replaces them."""
     sampling: Literal["oneshot", "multiround"] = "oneshot"
     """Whether stores know the whole structure, or are asked hop by hop."""
 

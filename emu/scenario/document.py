@@ -82,7 +82,8 @@ class Origin:
 
     def located(self, key: str, problem: str) -> str:
         """Return ``file:line: key: problem``, without what is not known."""
-        return str(self.error(tuple(key.split(".")), problem))
+        steps = (int(step) if step.isdigit() else step for step in key.split("."))
+        return str(self.error((*steps,), problem))
 
 
 def dotted(trail: Trail) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from emu.errors import DataError, PlacementError
+from emu.errors import DataError, PlacementError, ScenarioError
 from emu.garbage import collected_seldom
 from emu.html_table import html_table
 from emu.placement.resource_load import unclaimed
@@ -118,6 +118,9 @@ def prepare(
     try:
         job = build_job(scenario)
         realization = realize(scenario, job)
+    except ScenarioError as error:
+        error.args = (scenario.origin.located(error.key, error.problem),)
+        raise
     except DataError as error:
         if not error.path:  # a data set that is not there
             error.args = (scenario.origin.located("job.dataset", error.problem),)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import override
 
-from emu.scenario.dgtp_section import TrainingSection
-from emu.scenario.quantities import Duration, Few, Name, word_or_list
+from emu.scenario.dgtp_section import TimesSection, TrainingSection
+from emu.scenario.quantities import DurationPerDevice, Few, Name, word_or_list
 from emu.scenario.section import Resources, Section
 from emu.workloads import (
     PIPELINES,
@@ -24,43 +24,12 @@ else:
     _Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
     Shares = word_or_list("even", _Share, {"type": "number", "minimum": 0})
 
-_PHASES = ("model_forward", "data_forward", "data_backward", "model_backward")
 
+class ReplicaTimesSection(TimesSection):
+    """Execution time of one task of each kind; machines collect features at once."""
 
-class PhaseTimesSection(Section):
-    """Execution time of one task of each kind, for ``timed`` and ``padded``.
-
-    The same keys for P3 and for data parallel training, so that one can be compared
-    with the other.
-    """
-
-    sampler: Duration | None = None
-    """Sample one mini-batch."""
-    sampler_hop: Duration | None = None
-    """P3 with ``structure: hashed``: ask for one hop."""
-    graph_store_hop: Duration | None = None
-    """P3 with ``structure: hashed``: answer one hop."""
-    model_forward: Duration | None = None
-    """P3: the linear part of layer 1 on an even share of the columns, for one
-    mini-batch of every machine of the group."""
-    data_forward: Duration | None = None
-    """P3: the rest of the forward pass of one mini-batch."""
-    data_backward: Duration | None = None
-    """P3: its backward pass, down to layer 1."""
-    model_backward: Duration | None = None
-    """P3: the gradient of layer 1 on an even share of the columns."""
-    graph_store: Duration = 0.0
+    graph_store: DurationPerDevice = 0.0
     """Data parallel: collect the features of one iteration for all workers."""
-    worker: Duration | None = None
-    """Data parallel: forward and backward; default is the sum of P3's four phases,
-    which is the same work."""
-
-    def stated(self) -> dict[str, float]:
-        """Return kind -> seconds, of those that are stated or follow."""
-        known = {kind: time for kind, time in self if time is not None}
-        if self.worker is None and all(phase in known for phase in _PHASES):
-            known["worker"] = sum(known[phase] for phase in _PHASES)
-        return {**known, "all_reduce": 0.0}
 
 
 class ReplicaDemandsSection(Section):
@@ -79,7 +48,7 @@ class ReplicaSection(TrainingSection):
     """Machines that take part, rank by rank; default is all of them."""
     demands: ReplicaDemandsSection = ReplicaDemandsSection()
     """Resources per process."""
-    times: PhaseTimesSection = PhaseTimesSection()
+    times: ReplicaTimesSection = ReplicaTimesSection()
     """Profiled times."""
 
     @override

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from emu.problem import Job
 
 VERSION = 1
+#: Settings of a job that its times and volumes are of.
+_OF_BATCHES = ("batch_size", "samplers_per_worker", "fanouts", "model")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +63,10 @@ class ProfileFile:
         Raises
         ------
         DataError
-            When a task or edge of the job was not measured.
+            When a task or edge of the job was not measured, or the times are those of
+            other mini-batches.
         """
+        self._check_batches(job.settings)
         names = job.edge_names
         carrying = [
             name
@@ -83,6 +87,22 @@ class ProfileFile:
         ]
         volumes = np.array(rows).reshape(len(rows), nothing.size)
         return Profile(times, volumes)
+
+    def _check_batches(self, settings: Mapping[str, Any]) -> None:
+        """Refuse what was measured on other mini-batches, or on other shares of them.
+
+        The names of the tasks do not say: ``s0`` is there with every batch size.
+        """
+        for key in _OF_BATCHES:
+            if (
+                key in settings
+                and self.settings.get(key, settings[key]) != settings[key]
+            ):
+                problem = (
+                    f"was measured with {key} {self.settings[key]}, not "
+                    f"{settings[key]}: profile anew, or write job.times"
+                )
+                raise DataError(problem, path=self.path)
 
 
 def write_profile(path: str | Path, profile: ProfileFile) -> None:

@@ -125,6 +125,26 @@ def default_time(time: T | dict[str, float]) -> T | float:
     return time[DEFAULT_DEVICE] if isinstance(time, dict) else time
 
 
+def time_on(time: float | dict[str, float], device: str) -> float:
+    """Return a stated time on a device."""
+    if not isinstance(time, dict):
+        return time
+    return time.get(device, time[DEFAULT_DEVICE])
+
+
+def combined(
+    function: Callable[..., float], *times: float | dict[str, float]
+) -> float | dict[str, float]:
+    """Return a function of stated times, on every device of any of them."""
+    devices = {device for time in times if isinstance(time, dict) for device in time}
+    if not devices:
+        return function(*times)
+    return {
+        device: function(*(time_on(time, device) for time in times))
+        for device in sorted(devices)
+    }
+
+
 def _amount(found: object) -> float:
     if isinstance(found, str):
         return SIZE.parse(found)

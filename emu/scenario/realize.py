@@ -242,6 +242,8 @@ def open_data(job: Job) -> None:
 
     Raises
     ------
+    ScenarioError
+        When a mini-batch has more seeds than there are training vertices.
     DataError
         When the data set is missing or damaged.
     """
@@ -252,11 +254,30 @@ def open_data(job: Job) -> None:
 def _open(settings: Mapping[str, Any]) -> None:
     if "dataset" not in settings:
         return
-    dataset = open_for(settings)
+    dataset = _fitting(settings)
     if "columns" in settings:  # of P3
         members = settings["workers"] // settings["groups"]
         length = dataset.feature_length
         open_columns(dataset, column_blocks(settings["columns"], length, members))
+
+
+def _fitting(settings: Mapping[str, Any]) -> Dataset:
+    """Return the data set of a job, whose mini-batches its training set must hold."""
+    dataset = open_for(settings)
+    train, each = dataset.train_count, settings["samplers_per_worker"]
+    most = train - train % each
+    if settings["epoch"] == "shard":
+        most = train // (settings["workers"] * each) * each
+    if settings["batch_size"] > most:
+        of_worker = "one worker's share of " if settings["epoch"] == "shard" else ""
+        problem = (
+            f"{settings['batch_size']:,} seeds are more than {of_worker}the {train:,} "
+            f"training vertices: write {most:,} or fewer"
+            if most
+            else f"{train:,} training vertices are too few for so many samplers"
+        )
+        raise ScenarioError(problem, key="job.batch_size")
+    return dataset
 
 
 def realize(scenario: Scenario, job: Job) -> Realization:
@@ -274,15 +295,14 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     Raises
     ------
     ScenarioError
-        When a kind of task has no time and there is no profile.
+        When a kind of task has no time and there is no profile, or a mini-batch has
+        more seeds than there are training vertices.
     DataError
         When the profile or the data set is missing, damaged, or of another job.
     """
     section = scenario.job
     if isinstance(section, SeveralJobsSection):
-        parts, alone = _parts(scenario), [one for _, one in scenario.parts()]
-        realized = [realize(one, p.job) for one, p in zip(alone, parts, strict=True)]
-        return several_realizations(parts, realized)
+        return _realize_several(scenario)
     if scenario.profile is not None:
         rng = np.random.default_rng([scenario.seed, _DRAW_STREAM])
         return read_profile(scenario.profile).profile(job).draw(rng, job.iterations)
@@ -296,9 +316,23 @@ def realize(scenario: Scenario, job: Job) -> Realization:
         if task.kind not in times:
             problem = "found neither this time nor a profile, write for example 20 ms"
             raise ScenarioError(problem, key=f"job.times.{task.kind}")
+    times = {kind: time * section.share(kind) for kind, time in times.items()}
     config = scenario.to_config(job.settings.get("batches", job.iterations))
-    dataset = open_for(job.settings)
+    dataset = _fitting(job.settings)
     if isinstance(config, P3Config):
         _check_columns(config, dataset, scenario.to_cluster())
     found = realize_training(config, job, times, dataset)
     return replace(found, volumes=found.volumes / scenario.emulation.stated_byte_scale)
+
+
+def _realize_several(scenario: Scenario) -> Realization:
+    parts, realized = _parts(scenario), []
+    for number, (part, (_, alone)) in enumerate(
+        zip(parts, scenario.parts(), strict=True)
+    ):
+        try:
+            realized.append(realize(alone, part.job))
+        except ScenarioError as error:
+            key = f"jobs.{number}.{error.key}"
+            raise ScenarioError(error.problem, key=key) from error
+    return several_realizations(parts, realized)

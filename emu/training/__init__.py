@@ -11,7 +11,12 @@ from emu.training.graph_model import GraphModel
 from emu.training.mini_batch import MiniBatch
 from emu.training.optimizers import make_optimizer, mean_gradient
 from emu.training.own_model import Adjacency, OwnModel
-from emu.training.parameters import build_model, initial_parameters
+from emu.training.parameters import (
+    build_model,
+    initial_parameters,
+    parameter_shapes,
+    split_parts,
+)
 from emu.training.reference import reference_training
 from emu.training.trial import ModelFigures, try_out
 
@@ -29,6 +34,8 @@ __all__ = [
     "make_blocks",
     "make_optimizer",
     "mean_gradient",
+    "parameter_shapes",
     "reference_training",
+    "split_parts",
     "try_out",
 ]

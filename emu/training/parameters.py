@@ -15,7 +15,7 @@ import numpy as np
 
 from emu.training.graph_model import GraphModel
 from emu.training.own_model import OwnModel
-from emu.workloads import layer_shapes
+from emu.workloads import PARTS, layer_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +23,41 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.graph_data import Dataset
+
+
+def parameter_shapes(
+    settings: Mapping[str, Any], dataset: Dataset
+) -> dict[str, tuple[int, ...]]:
+    """Return name -> shape of the tensors of a job's model, in their flat order."""
+    model = settings["model"]
+    if "program" in model:
+        return OwnModel(settings, dataset).shapes
+    layers = layer_shapes(model, dataset.feature_length, dataset.classes)
+    return {
+        f"layers.{number}.{part}": shape
+        for number, shapes in enumerate(layers)
+        for part, shape in zip(PARTS[model.get("kind", "sage")], shapes, strict=True)
+    }
+
+
+def split_parts(
+    flat: NDArray[Any], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, NDArray[Any]]:
+    """Return the named parts of a flat vector, as views.
+
+    Raises
+    ------
+    ValueError
+        When the shapes hold more elements, or less.
+    """
+    ends = np.cumsum([prod(shape) for shape in shapes.values()])
+    if ends[-1] != len(flat):
+        raise ValueError(f"{len(flat)} parameters for a model of {ends[-1]}")
+    pieces = np.split(flat, ends[:-1])
+    return {
+        name: piece.reshape(shape)
+        for (name, shape), piece in zip(shapes.items(), pieces, strict=True)
+    }
 
 
 def initial_parameters(
@@ -45,8 +80,7 @@ def initial_parameters(
     """
     if "program" in settings["model"]:
         return OwnModel(settings, dataset).parameters
-    layers = layer_shapes(settings["model"], dataset.feature_length, dataset.classes)
-    shapes = [shape for tensors in layers for shape in tensors]
+    shapes = [*parameter_shapes(settings, dataset).values()]
     flat = np.zeros(sum(map(prod, shapes)), np.dtype(settings["precision"]))
     rng = np.random.default_rng([settings["seed"], 5])
     end = 0

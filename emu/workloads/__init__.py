@@ -18,11 +18,20 @@ from emu.workloads.data_parallel import (
 )
 from emu.workloads.dgtp import DgtpConfig, dgtp_job, dgtp_times
 from emu.workloads.model_shapes import (
+    PARTS,
     SPLIT_WEIGHTS,
+    first_layer_share,
     layer_shapes,
     parameter_count,
 )
-from emu.workloads.p3 import PIPELINES, P3Config, Pipeline, column_blocks, p3_job
+from emu.workloads.p3 import (
+    PHASES,
+    PIPELINES,
+    P3Config,
+    Pipeline,
+    column_blocks,
+    p3_job,
+)
 from emu.workloads.p3_volumes import SplitModel, p3_realization, split_model
 from emu.workloads.several_jobs import (
     RELEASE,
@@ -40,6 +49,8 @@ from emu.workloads.volume_formulas import (
 
 __all__ = [
     "ALL_REDUCE",
+    "PARTS",
+    "PHASES",
     "PIPELINES",
     "RELEASE",
     "SEGMENTS",
@@ -64,6 +75,7 @@ __all__ = [
     "dgtp_job",
     "dgtp_times",
     "dgtp_volumes",
+    "first_layer_share",
     "layer_shapes",
     "p3_job",
     "p3_realization",

@@ -22,7 +22,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     Shape = tuple[int, ...]
 
@@ -56,6 +56,43 @@ def parameter_count(model: Mapping[str, Any], feature_length: int, classes: int)
     return sum(prod(shape) for shapes in layers for shape in shapes)
 
 
+def first_layer_share(
+    model: Mapping[str, Any],
+    feature_length: int,
+    classes: int,
+    *,
+    edges: Sequence[int],
+    vertices: Sequence[int],
+) -> float:
+    """Return the share of layer 1 in the operations of a forward pass.
+
+    A multiplication and an addition per weight and row, an addition per edge and value;
+    as in `emu.training.layers`, what is aggregated are the shorter rows.
+
+    Parameters
+    ----------
+    edges
+        Of each layer's block.
+    vertices
+        S_0 to S_L: inputs of layer 1, and what each layer computes.
+    """
+    hidden = [model["hidden"]] * (model["layers"] - 1)
+    widths = pairwise([feature_length, *hidden, classes])
+    layers = []
+    for added, (inputs, outputs), (before, after) in zip(
+        edges, pairwise(vertices), widths, strict=True
+    ):
+        cheaper = inputs if before > after else outputs
+        rows = {
+            "sage": cheaper + outputs,
+            "gcn": cheaper,
+            "gat": inputs,
+            "gin": outputs * (1 + after / before),
+        }[model.get("kind", "sage")]
+        layers.append(2 * rows * before * after + added * min(before, after))
+    return float(layers[0] / sum(layers))
+
+
 def _sage(before: int, after: int, _heads: int) -> tuple[Shape, ...]:
     return (after, before), (after, before), (after,)
 
@@ -73,4 +110,11 @@ def _gin(before: int, after: int, _heads: int) -> tuple[Shape, ...]:
     return (after, before), (after,), (after, after), (after,)
 
 
+#: Names of a layer's tensors, in the order of their shapes.
+PARTS = {
+    "sage": ("neighbours", "own", "bias"),
+    "gcn": ("weight", "bias"),
+    "gat": ("weight", "attention_source", "attention_destination", "bias"),
+    "gin": ("weight_1", "bias_1", "weight_2", "bias_2"),
+}
 _SHAPES = {"sage": _sage, "gcn": _gcn, "gat": _gat, "gin": _gin}

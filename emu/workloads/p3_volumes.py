@@ -95,9 +95,7 @@ def p3_realization(
     tasks, edges = [*p3_tasks(config)], [*p3_edges(config)]
     seconds = np.zeros((len(tasks), config.cycles))
     for row, task in zip(seconds, tasks, strict=True):
-        if task.kind == ALL_REDUCE:
-            continue
-        if task.kind not in times:
+        if task.kind not in times and task.kind != ALL_REDUCE:
             raise ValueError(f"no time for {task.kind}")
         work = (
             config.share(task.settings["rank"])
@@ -105,7 +103,9 @@ def p3_realization(
             else 1.0
         )
         first = config.pipeline.behind_of(task.kind)
-        row[first : first + config.batches] = times[task.kind] * work
+        if task.kind == ALL_REDUCE:  # of upper parameters after Db, of layer 1 after Mb
+            first = config.pipeline.behind[2 if task.name.startswith("w") else 3]
+        row[first : first + config.batches] = times.get(task.kind, 0.0) * work
     volumes = np.zeros((len(edges), config.cycles))
     blocks = config.blocks(model.feature_length)
     for row, edge in zip(volumes, edges, strict=True):

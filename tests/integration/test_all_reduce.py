@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from emu.runs.weights_file import read_weights
 from emu.training import reference_training
 from tests.integration.scenarios import carried_out, tiny_training, written
 
@@ -30,6 +31,8 @@ def test_all_workers_hold_the_weights_of_one_process(tmp_path: Path) -> None:
     np.testing.assert_allclose(weights[0], expected, rtol=1e-5, atol=1e-5)
     for others in weights[1:]:
         np.testing.assert_array_equal(others, weights[0])
+    kept = [part.ravel() for part in read_weights(run.path).values()]
+    np.testing.assert_array_equal(np.concatenate(kept), weights[0], strict=True)
     assert [point["loss"] for point in run.result["training"]] == pytest.approx(
         losses, rel=1e-5
     )

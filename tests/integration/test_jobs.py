@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from emu.experiment.learnt import evaluate_run
+from emu.runs.weights_file import read_weights
 from emu.training import reference_training
 from tests.integration.scenarios import carried_out, tiny_training, written
 
@@ -42,5 +44,9 @@ def test_every_job_trains_to_the_weights_that_it_has_alone(tmp_path: Path) -> No
         assert found == pytest.approx(losses, rel=1e-5)
         assert told["seconds"] == pytest.approx(told["end"] - told["release"])
         assert told["accuracy"].keys() >= {"train", "test"}
+        assert evaluate_run(run.path)[name] == told["accuracy"]
+        kept = read_weights(run.path).items()
+        own_parts = [p.ravel() for part, p in kept if part.startswith(f"{name}/")]
+        np.testing.assert_array_equal(np.concatenate(own_parts), weights)
     first = problem.job.index("b/g0")
     assert run.outcome.run.schedule.task_start[first, 0] == pytest.approx(0.1, abs=0.05)

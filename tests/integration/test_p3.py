@@ -12,10 +12,11 @@ import pytest
 
 from emu.coordinator import EmulationSettings, emulate
 from emu.errors import NodeLost
-from emu.experiment.learnt import trained_parameters
+from emu.experiment.learnt import evaluate_run, trained_parameters
 from emu.experiment.run_experiment import emulation_settings
 from emu.problem import Cluster, Edge, Job, Placement, Problem, Realization
 from emu.runs.training_audit import training_audit
+from emu.runs.weights_file import read_weights
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.training import reference_training
@@ -56,6 +57,22 @@ seed: 7
 
 
 @pytest.mark.untimed
+def test_data_parallel_training_keeps_the_weights_of_one_process(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "pulled.yaml"
+    file.write_text(TEXT)
+    changes = ("job.system=data_parallel", "job.structure=null")
+    run = carried_out(file, tmp_path, *changes)
+    settings = run.outcome.run.schedule.problem.job.settings
+    expected, _ = reference_training(settings, BATCHES)
+
+    kept = [part.ravel() for part in read_weights(run.path).values()]
+    np.testing.assert_allclose(np.concatenate(kept), expected, rtol=1e-5, atol=1e-5)
+    assert evaluate_run(run.path) == {"": run.result["accuracy"]}
+
+
+@pytest.mark.untimed
 def test_pipelined_weights_are_those_of_delayed_descent(tmp_path: Path) -> None:
     file = tmp_path / "p3.yaml"
     file.write_text(TEXT)
@@ -65,6 +82,9 @@ def test_pipelined_weights_are_those_of_delayed_descent(tmp_path: Path) -> None:
 
     found = trained_parameters(job, left.results)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    kept = [part.ravel() for part in read_weights(run.path).values()]
+    np.testing.assert_array_equal(np.concatenate(kept), found, strict=True)
+    assert evaluate_run(run.path) == {"": run.result["accuracy"]}
     curve = {one["iteration"]: one["loss"] for one in run.result["training"]}
     assert curve == pytest.approx(dict(enumerate(losses)), rel=1e-5)
     assert training_audit(run.path, job) == (BATCHES, [])

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from emu.analysis.audit import audit
+from emu.errors import DataError
+from emu.experiment.learnt import evaluate_run
 from emu.runs.recorded_run import load_run
 from tests.integration.scenarios import GOLDEN, carried_out, tiny_training, written
 
@@ -42,8 +44,9 @@ KEYS = {
 
 def whole(run: Carried) -> dict[str, Any]:
     """Return result.json of a directory in which nothing is missing."""
-    assert {path.name for path in run.path.iterdir()} == FILES
     content: dict[str, Any] = json.loads((run.path / "result.json").read_text())
+    learnt = {"weights.npz"} if "accuracy" in content else set()
+    assert {path.name for path in run.path.iterdir()} == FILES | learnt
     assert content.keys() >= KEYS
     job = run.outcome.experiment.problem.job
     assert len(content["tasks"]) == len(job.tasks) * job.iterations
@@ -96,6 +99,11 @@ def test_a_training_job(compute: str, sampling: str, tmp_path: Path) -> None:
     assert len(losses) == (2 * 3 if learns else 0)
     assert len(content["training"]) == (3 if learns else 0)
     assert ("accuracy" in content) is learns
+    if learns:
+        assert evaluate_run(run.path) == {"": content["accuracy"]}
+    else:
+        with pytest.raises(DataError, match="has no weights: only compute: real and"):
+            evaluate_run(run.path)
     predicted = run.outcome.experiment.realization
     measured, at = run.outcome.run.realization, tuple(run.outcome.replayed.flows().T)
     # Sampling is a function of the seed: the prediction knows every byte.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from emu.runs.weights_file import read_weights
 from emu.scenario import load, prepare
 from emu.training import reference_training
 from tests.integration.scenarios import carried_out, tiny_training, written
@@ -88,6 +89,8 @@ def test_weights_equal_the_reference(
         [results[f"ps{number}"]["parameters"] for number in range(servers)]
     )
     assert weights.dtype == precision
+    left = [part.ravel() for part in read_weights(run.path).values()]
+    np.testing.assert_array_equal(np.concatenate(left), weights, strict=True)
     np.testing.assert_allclose(weights, expected, rtol=TOLERANCE[precision], atol=0)
     curve = run.result["training"]
     assert [point["iteration"] for point in curve] == list(range(ITERATIONS))

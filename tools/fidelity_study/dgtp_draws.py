@@ -43,6 +43,7 @@ def draw_dgtp(
         kind: float(rng.uniform(0.005, 0.05) * rng.lognormal(0.0, 0.5))
         for kind in _tasks(counts, machines, multiround=multiround)
     }
+    each = counts["samplers_per_worker"]
     fanouts = [int(rng.integers(2, 6)), int(rng.integers(2, 9))]
     seeds = int(rng.integers(4, 25))
     hidden = int(rng.choice([8, 32, 128, 512]))
@@ -52,9 +53,13 @@ def draw_dgtp(
         "partitioner": "hash",
         "model": {"hidden": hidden, "layers": _LAYERS},
         "fanouts": fanouts,
-        "batch_size": seeds * counts["samplers_per_worker"],
+        "batch_size": seeds * each,
         **counts,
-        "times": {kind: f"{time!r} s" for kind, time in seconds.items()},
+        "times": {
+            # Drawn of one task; stated of a whole mini-batch, which samplers share.
+            kind: f"{time * (each if kind.startswith('sampler') else 1)!r} s"
+            for kind, time in seconds.items()
+        },
         "sampling": "multiround" if multiround else "oneshot",
     }
     samplers = counts["workers"] * counts["samplers_per_worker"]

@@ -1,0 +1,243 @@
+"""One file as several systems: each row is a simulation of what --write leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from emu.analysis.pace import pace, seeds_per_iteration
+from emu.cli import app
+from emu.errors import ScenarioError
+from emu.experiment.crossover import compare_systems
+from emu.experiment.systems import SYSTEMS, as_system, edits, write_system
+from emu.report.comparison import ranking
+from emu.scenario import load, prepare
+from emu.scenario.scenario_file import loads
+from emu.training import GraphModel
+
+if TYPE_CHECKING:
+    from emu.scenario import Scenario
+
+MACHINES = [
+    {"name": "a", "count": 2, "nic": "5 Gbit/s", "device": "quick", "gpu": 2},
+    {"name": "b", "nic": "10 Gbit/s", "gpu": 1},
+    {"name": "c", "nic": "1 Gbit/s"},
+]
+PHASES = {
+    "model_forward": 8,
+    "data_forward": 4,
+    "data_backward": 8,
+    "model_backward": 8,
+}
+
+
+def document(system: str, job: dict[str, Any]) -> Scenario:
+    ms = {"sampler": 6, "graph_store": 3, "worker": 28}
+    if system == "dgtp":
+        ms |= {"parameter_server": 2}
+    if system == "p3":
+        ms = {"sampler": 6, **PHASES}
+    times: dict[str, Any] = {kind: f"{time} ms" for kind, time in ms.items()}
+    if "worker" in times:
+        times["worker"] = {"default": "28 ms", "quick": "14 ms"}
+    whole = {
+        "system": system,
+        "dataset": {"name": "products-like", "scale": 0.002},
+        "model": {"hidden": 8, "layers": 2},
+        "fanouts": [2, 3],
+        "batch_size": 12,
+        "iterations": 6,
+        "times": times,
+        **job,
+    }
+    if system != "dgtp":
+        whole.setdefault("machines", ["a0", "a1", "b"])
+    content = {"name": "one", "cluster": {"machines": MACHINES}, "job": whole}
+    return loads(json.dumps(content), name="one")
+
+
+def translated(scenario: Scenario, system: str) -> Any:
+    """Return the job section of a scenario as another system."""
+    return as_system(scenario, system).job
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> Scenario:
+    system = draw(st.sampled_from([*SYSTEMS]))
+    job: dict[str, Any] = {"batch_size": 12 * draw(st.integers(1, 5))}
+    if draw(st.booleans()):
+        job |= {"iterations": None, "epochs": 1, "batch_size": 60}
+    if system == "dgtp":
+        job["workers"] = draw(st.integers(1, 5))
+        job["samplers_per_worker"] = draw(st.integers(1, 3))
+        job["sync"] = draw(st.sampled_from(["parameter_server", "ring"]))
+        job["demands"] = {"worker": {"gpu": 1}}
+    if system == "p3":
+        job["pipeline"] = draw(st.sampled_from(["none", "A", "B"]))
+    return document(system, job)
+
+
+@settings(max_examples=25, deadline=None)
+@given(scenarios(), st.data())
+def test_every_row_is_the_simulation_of_the_scenario_that_is_written(
+    scenario: Scenario, data: st.DataObject
+) -> None:
+    target = data.draw(st.sampled_from([*SYSTEMS]))
+    (row,) = compare_systems(scenario, [target])
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "made" / "it.yaml"
+        write_system(scenario, target, file)
+        again = prepare(load(file))
+    schedule = again.simulate()
+
+    assert again.scenario.job.system == target
+    assert row.makespan == schedule.makespan
+    assert row.samples_per_second == pace(schedule).samples_per_second
+    assert row.seeds == seeds_per_iteration(again.problem.job.settings)
+    own = prepare(scenario).problem.job
+    asked = seeds_per_iteration(own.settings)
+    assert asked is not None
+    workers = again.problem.job.settings["workers"]
+    assert abs(row.seeds - asked) <= workers / 2  # whole seeds per worker
+    batches = own.settings.get("batches", own.iterations)
+    found = again.problem.job
+    assert found.settings.get("batches", found.iterations) == batches
+    if target == scenario.job.system:
+        assert row.edits == {}
+    else:
+        assert row.edits["job.system"] == (scenario.job.system, target)
+
+
+@settings(max_examples=25, deadline=None)
+@given(scenarios(), st.sampled_from(["data_parallel", "p3"]))
+def test_a_seed_takes_a_worker_as_long_in_every_system(
+    scenario: Scenario, target: str
+) -> None:
+    """On every device; a replica steps itself, which takes as long as all servers."""
+    job: Any = scenario.job
+    times = job.times.by_kind()
+    made = translated(scenario, target)
+    share = made.batch_size / job.batch_size
+    served = getattr(job, "sync", "ring") == "parameter_server"
+    step = 0.002 if served else 0.0
+    for device in ("default", "quick"):
+
+        def on(time: float | dict[str, float], device: str = device) -> float:
+            return time.get(device, time["default"]) if isinstance(time, dict) else time
+
+        expected = share * on(times["worker"]) + step
+        assert on(made.times.by_kind()["worker"]) == pytest.approx(expected)
+        assert on(made.times.by_kind()["sampler"]) == pytest.approx(share * 0.006)
+
+
+@pytest.mark.parametrize("kind", ["sage", "gcn", "gat", "gin"])
+@pytest.mark.parametrize("hidden", [8, 160])
+def test_phases_of_p3_are_split_by_operations(kind: str, hidden: int) -> None:
+    """Torch counts the same operations of the layers' products."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from emu.graph_data import BatchPlan, open_for
+    from emu.training import MiniBatch, make_blocks
+    from emu.training.layers import as_tensor
+
+    model_keys = {"kind": kind, "hidden": hidden, "layers": 2}
+    scenario = document("dgtp", {"workers": 3, "batch_size": 120, "model": model_keys})
+    made = translated(scenario, "p3").times.stated()
+    job = prepare(scenario).problem.job
+    data = open_for(job.settings)
+    drawn = BatchPlan.from_settings(job.settings).batch(
+        data.structure, data.train, 0, 0
+    )
+    batch = MiniBatch.of(drawn, data.gather(drawn.vertices), data.labels[drawn.seeds])
+    model = GraphModel(job.settings, data)
+    counted = []
+    hidden = as_tensor(batch.features)
+    for number, block in enumerate(make_blocks(batch.sizes, batch.edges)):
+        with FlopCounterMode(display=False) as counter:
+            hidden = model.layer(number, block, hidden)
+        counted.append(counter.get_total_flops())
+    first, rest = counted
+    whole = 2 * first + 3 * rest
+    for phase, operations in zip(PHASES, (first, rest, 2 * rest, first), strict=True):
+        # Torch counts no additions along the edges.
+        mine = made[phase] - (0.002 if phase == "model_backward" else 0)
+        assert mine == pytest.approx(0.028 * operations / whole, rel=0.05), phase
+
+
+def test_workers_go_where_they_have_room_and_are_fast() -> None:
+    """One per machine with a gpu, the quick ones first; else more seeds for each."""
+    two = translated(document("dgtp", {"workers": 2}), "p3")
+    many = translated(document("dgtp", {"workers": 4}), "data_parallel")
+
+    assert (two.machines, two.batch_size) == (("a0", "a1"), 12)
+    assert (many.machines, many.batch_size) == (("a0", "a1", "b"), 16)
+    too_much = {"workers": 2, "demands": {"worker": {"gpu": 3}}}
+    with pytest.raises(ScenarioError, match=r"job\.demands.*no machine has room"):
+        as_system(document("dgtp", too_much), "p3")
+
+
+def test_the_command_prints_edits_and_the_ranking(tmp_path: Path) -> None:
+    scenario = document("dgtp", {"workers": 3, "samplers_per_worker": 2})
+    file = tmp_path / "one.yaml"
+    file.write_text(json.dumps(scenario.to_json()))
+
+    def said(*arguments: str) -> str:
+        stated = ["compare", str(file), "--systems", "dgtp,p3,data_parallel"]
+        result = CliRunner().invoke(app, [*stated, *arguments])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    rows = json.loads(said("--json", "-", "--write", str(tmp_path / "as")))
+    shown = " ".join(said().split())
+    order = sorted(rows, key=lambda row: -row["samples_per_second"])
+    best = order[0]
+    for row in rows:
+        other = prepare(load(tmp_path / "as" / f"one-{row['system']}.yaml"))
+        found = pace(other.simulate())
+        assert row["samples_per_second"] == found.samples_per_second
+        assert row["iteration_seconds"] == found.iteration_seconds
+        if row is not best:
+            ratio = best["samples_per_second"] / row["samples_per_second"]
+            times = "" if round(ratio, 2) == 1 else f"{ratio:.2f} x "
+            assert f"{times}as fast as {row['system']}" in shown
+    assert f"By seeds per second {best['system']} is" in shown
+    assert "p3: dropped job.samplers_per_worker (was 2)" in shown
+    assert "data_parallel: job.times.worker.quick: 16 ms (was 14 ms)" in shown
+
+
+def test_what_cannot_be_compared_is_one_error() -> None:
+    scenario = document("dgtp", {"workers": 2})
+    tasks = [{"name": "a", "time": "1 s"}]
+    custom = {"system": "custom", "iterations": 1, "tasks": tasks}
+    with pytest.raises(ScenarioError, match="'custom' is not among the systems"):
+        compare_systems(load(scenario, {"job": custom}), ["dgtp", "p3"])
+    with pytest.raises(ScenarioError, match="profile: is of one system"):
+        as_system(load(scenario, {"profile": "p.json"}), "p3")
+
+
+def test_several_jobs_are_one_error() -> None:
+    alone = document("dgtp", {"workers": 1}).to_json()
+    jobs = [{"name": name, "job": alone["job"]} for name in "ab"]
+    both = loads(json.dumps({"cluster": alone["cluster"], "jobs": jobs}))
+    with pytest.raises(ScenarioError, match="'several' is not among the systems"):
+        compare_systems(both, ["dgtp", "p3"])
+
+
+def test_names_of_tasks_are_left_behind() -> None:
+    placed = load(
+        document("dgtp", {"workers": 2}), {"placement.tasks": {"w0": "b", "w1": "a0"}}
+    )
+    made = as_system(placed, "data_parallel")
+
+    assert not made.placement.tasks
+    assert edits(placed, made)["placement.tasks.w0"] == ("b", None)
+    assert np.isfinite(prepare(made).simulate().makespan)
+    assert ranking(compare_systems(placed, ["dgtp"])) == ""
