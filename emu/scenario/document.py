@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scalarbool import ScalarBoolean
 
 from emu.errors import DataError, ScenarioError
 from emu.input_file import parse_json, read_text
 from emu.scenario.suggestion import nearest
-from emu.scenario.yaml_slips import find_slip
+from emu.scenario.yaml_slips import what_to_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -167,7 +166,7 @@ def _read_yaml(file: str, text: str) -> Document:
     try:
         loaded = YAML(pure=True).load(StringIO(text))
     except MarkedYAMLError as error:
-        line, problem = _told_of(error, text)
+        line, problem = what_to_write(error, text)
         raise ScenarioError(f"is not YAML: {problem}", file=file, line=line) from error
     except (YAMLError, RecursionError, ValueError) as error:
         problem = str(error).splitlines()[0] if str(error) else "cannot be parsed"
@@ -175,23 +174,6 @@ def _read_yaml(file: str, text: str) -> Document:
     document = Document(file, {})
     document.data = _as_mapping(file, _Plain(document).of(loaded, ()))
     return document
-
-
-def _told_of(error: MarkedYAMLError, text: str) -> tuple[int, str]:
-    """Return the line of an error (0: not known), and what to write there."""
-    marks = [mark for mark in (error.problem_mark, error.context_mark) if mark]
-    line = marks[0].line + 1 if marks else 0
-    if isinstance(error, DuplicateKeyError):
-        key = str(error.problem).removeprefix("found duplicate key ").partition(" with")
-        stated = re.compile(rf"(^|[\s{{,]){re.escape(key[0].strip(chr(34)))}[\"']?\s*:")
-        lines = text.splitlines()[: line - 1]
-        before = [number for number, one in enumerate(lines, 1) if stated.search(one)]
-        also = f", in line {before[-1]} as well" if before else ""
-        return line, f"{key[0]} is there twice{also}: keep one of them"
-    problem = (error.problem or error.context or "cannot be parsed").splitlines()[0]
-    if slip := find_slip(text, [mark.line for mark in marks]):
-        return slip.line, f"{slip.what}: write {slip.mended.rstrip()!r}"
-    return line, problem
 
 
 def _as_mapping(file: str, data: Any) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +33,23 @@ class Slip(NamedTuple):
     """What is wrong, in words."""
     mended: str
     """The whole line."""
+
+
+def what_to_write(error: MarkedYAMLError, text: str) -> tuple[int, str]:
+    """Return the line of an error (0: not known), and what to write there."""
+    marks = [mark for mark in (error.problem_mark, error.context_mark) if mark]
+    line = marks[0].line + 1 if marks else 0
+    if isinstance(error, DuplicateKeyError):
+        key = str(error.problem).removeprefix("found duplicate key ").partition(" with")
+        stated = re.compile(rf"(^|[\s{{,]){re.escape(key[0].strip(chr(34)))}[\"']?\s*:")
+        lines = text.splitlines()[: line - 1]
+        before = [number for number, one in enumerate(lines, 1) if stated.search(one)]
+        also = f", in line {before[-1]} as well" if before else ""
+        return line, f"{key[0]} is there twice{also}: keep one of them"
+    problem = (error.problem or error.context or "cannot be parsed").splitlines()[0]
+    if slip := find_slip(text, [mark.line for mark in marks]):
+        return slip.line, f"{slip.what}: write {slip.mended.rstrip()!r}"
+    return line, problem
 
 
 def find_slip(text: str, near: Sequence[int]) -> Slip | None:
