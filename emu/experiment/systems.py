@@ -322,13 +322,15 @@ def _common(scenario: Scenario, *, split: bool) -> CommonJob:
         batches = built.settings.get("batches", built.iterations)
     times = job.times.by_kind()
     phased = all(phase in times for phase in PHASES.values())
+    # P3 takes no program, and says so itself.
+    split &= not phased and "worker" in times and "hidden" in stated["model"]
     return CommonJob(
         same={**same, "iterations": batches},
         batch_size=job.batch_size,
         everywhere=tuple(name for name, _ in scenario.cluster.named()),
         partitioner=getattr(job, "partitioner", "hash"),
         times=times,
-        first_layer=_first_layer(scenario) if split and not phased else 0.0,
+        first_layer=_first_layer(scenario) if split else 0.0,
         **SYSTEMS[job.system].read(job, scenario.cluster),
     )
 
