@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import ValidationError
 from typing_extensions import override
 
+from emu.analysis.explanation import explain
 from emu.errors import DataError
 from emu.input_file import one_error
 from emu.problem import RateHistory, Realization, Schedule
@@ -18,6 +20,8 @@ from emu.runs.problem_json import problem_from_json, schedule_from_json
 from emu.runs.renamed_keys import with_new_keys
 from emu.runs.result import VERSION
 from emu.runs.run_directory import read_json
+from emu.scenario import Scenario
+from emu.scenario.edits import ScenarioEdits
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
 from emu.units import format_duration
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from emu.analysis.explanation import Explanation
     from emu.problem import Problem
 
     Part = TypeVar("Part")
@@ -118,6 +123,38 @@ class RecordedRun:
             When there are neither.
         """
         return self.measured or realization_of(self.best)
+
+    @property
+    def scenario(self) -> Scenario | None:
+        """What was run, None where the manifest does not say."""
+        try:
+            return Scenario.model_validate(self.manifest.get("scenario", {}))
+        except ValidationError:
+            return None
+
+    def explain(self, *, helpful: bool = True) -> Explanation:
+        """Return why it took so long and, if wanted, what would help.
+
+        Raises
+        ------
+        DataError
+            When nothing of the run can be read.
+        """
+        notes = self.missing
+        if self.measured is None and helpful:
+            notes += (
+                "bytes of handoffs within a machine are not known: those of like flows",
+            )
+        scenario = self.scenario if helpful else None
+        return explain(
+            self.best,
+            self.realization,
+            self.policy,
+            emulated=self.emulated is not None,
+            helpful=helpful,
+            notes=notes,
+            stated=ScenarioEdits(scenario, measured=True) if scenario else None,
+        )
 
     @property
     def tasks(self) -> pd.DataFrame:

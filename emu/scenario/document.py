@@ -246,7 +246,8 @@ def apply_overrides(
 ) -> None:
     """Write every override into ``document``.
 
-    Sections that are missing are made, items of lists are named ``tasks[2]``.
+    Sections that are missing are made, items of lists are named ``tasks[2]``; the place
+    behind the last one appends.
 
     Parameters
     ----------
@@ -299,6 +300,8 @@ def _write(place: Any, trail: Trail, value: Any, option: str) -> None:
         elif isinstance(place, list) and isinstance(step, int) and step < len(place):
             if last:
                 place[step] = value
+        elif isinstance(place, list) and last and step == len(place):
+            place.append(value)
         else:
             above = ".".join(map(str, trail[:depth])) or "the scenario"
             raise ScenarioError(_missing(place, step, above), file=option)

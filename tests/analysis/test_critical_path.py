@@ -93,7 +93,10 @@ _FEATURES = ("links", "own", "slots", "channels", "latest", "jobs", "changes")
     st.booleans(),
 )
 def test_no_simulated_schedule_has_a_gap(
-    seed: int, features: set[str], policy: str, ties: bool  # noqa: FBT001
+    seed: int,
+    features: set[str],
+    policy: str,
+    ties: bool,  # noqa: FBT001
 ) -> None:
     rng = np.random.default_rng(seed)
     case = random_problem(rng, ties=ties, **dict.fromkeys(features, True))
