@@ -15,7 +15,7 @@ from emu.scenario import Experiment, build_job, load, place, prepare
 from emu.scenario.pins import process_of
 from emu.scenario.placing import with_placed_rings
 from emu.scenario.suggestion import nearest
-from emu.simulation import makespan
+from emu.simulation import makespan, sensitivity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -130,6 +130,7 @@ def _candidate(
     realization = problem.taken(base.problem.reference(base.realization))
     expected = Profile(realization.times, realization.volumes)
     length = makespan(problem, realization, policy, profile=expected)
+    moved_by = sensitivity(problem, realization, policy, profile=expected)
     return Candidate(
         placement,
         policy,
@@ -143,6 +144,7 @@ def _candidate(
             problem.placement,
         ),
         variant.placing if variant.placed else None,
+        rounding=moved_by,
     )
 
 
