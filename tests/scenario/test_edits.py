@@ -147,7 +147,7 @@ def check_every_edit(drawn: emu.Scenario) -> set[str]:
     return kinds
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=12)
 @given(st.integers(0, 2**32 - 1))
 def test_every_what_if_is_its_edited_scenario(seed: int) -> None:
     drawn = scenario(seed)

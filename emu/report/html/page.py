@@ -117,20 +117,19 @@ def _body(
         parts.insert(0, part("critical path", lambda: sections.story(best)))
     reasons = part("verdict", lambda: sections.verdict_reasons(result.get("verdict")))
     parts.append(section("doubt", "How far this run can be believed", reasons))
-    found = sections.explained(recorded) if data["runs"] else None
-    if found is not None:
+    if found := sections.explained(recorded) if data["runs"] else None:
         moves = part("schedule", lambda: sections.which_task(found))
-        parts.append(section("moves", QUESTION, moves, note=_MOVES))
-        parts.append(chart("gantt", "What ran when, and what travelled", _GANTT))
+        gantt = chart("gantt", "What ran when, and what travelled", _GANTT)
+        parts += [section("moves", QUESTION, moves, note=_MOVES), gantt]
     if recorded is not None and found is not None:
         chain = part("critical path", lambda: sections.chain_table(recorded))
         parts.append(section("why", "Why this long", chain, note=_WHY))
         helps = part("schedule", lambda: sections.would_help(found))
-        parts.append(section("helps", "What would help", helps, note=_HELPS))
+        parts += [section("helps", "What would help", helps, note=_HELPS)]
         apart = part("schedule", lambda: sections.parted(recorded, found))
         apart += part("error budget", lambda: sections.budget(result))
-        parts.append(section("apart", _PARTED, apart, note=_APART))
-        parts.append(chart("ports", "Rate through every NIC and link", _PORTS))
+        rates = chart("ports", "Rate through every NIC and link", _PORTS)
+        parts += [section("apart", _PARTED, apart, note=_APART), rates]
     if data["training"]:
         parts.append(chart("training", "Training", _TRAINING))
     if recorded is not None:
