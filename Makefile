@@ -27,15 +27,16 @@ bench: $(STAMP) ## timings, as medians and ratios within one run
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
 
-# torch first and alone: plain pip then takes the build that is at hand, and dgl
-# finds it installed. The constraints pin every version that was tried together.
-$(STAMP): pyproject.toml .constraints.txt
+# Everything by its hash but torch, of which plain pip takes the build that is at hand:
+# a local one has another hash than that of the package index.
+$(STAMP): pyproject.toml .constraints.txt .pins.txt
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing. Install it \
 (Debian, Ubuntu: apt install python3.11-venv; Fedora: dnf install python3.11; macOS: \
 brew install python@3.11; anywhere: uv python install 3.11), or name one: \
 make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement .pins.txt
 	$(BIN)/python -m pip install --quiet --constraint .constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint .constraints.txt --editable '.[train,dev]'
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable '.[train,dev]'
 	$(BIN)/emu warm
 	touch $@

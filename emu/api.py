@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from emu.analysis.explanation import Explanation
     from emu.analysis.violation import AuditReport
-    from emu.report import Candidate
+    from emu.report.comparison import Comparison
 
 #: Share by which bytes and rates may be off.
 EXACTNESS = 1e-6
@@ -145,7 +145,7 @@ def compare(
     moves: Sequence[tuple[str, str]] = (),
     swaps: Sequence[tuple[str, str]] = (),
     seeds: int = 1,
-) -> list[Candidate]:
+) -> Comparison:
     """Simulate a scenario as it is, and variants of it.
 
     Parameters

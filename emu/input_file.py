@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
+import json
 import os
 import stat
 import zipfile
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Bytes that text files of runs, profiles and scenarios may have.
 MOST_TEXT = 1 << 28
+#: Values of JSON: `[[],[],...` takes 80 bytes of memory for each, 400 MB in all.
+_MOST_VALUES = 5_000_000
 #: An archive may unpack to so many times its size; graphs do to 20 times.
 _MOST_INFLATION = 100
 _ALWAYS_ALLOWED = 1 << 24
@@ -74,10 +79,13 @@ def open_input(path: Path, most: int | None = None) -> Iterator[BufferedReader]:
     """
     # Without waiting: opening a pipe would do so until somebody writes.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
+    try:
+        file = os.fdopen(descriptor, "rb")
+    except OSError:  # of a folder; it does not close what it was given
+        os.close(descriptor)
+        raise
+    with file:
         status = os.fstat(descriptor)
-        if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(21, "Is a directory", str(path))
         if not stat.S_ISREG(status.st_mode):
             raise DataError("is no regular file", path=str(path))
         if most is not None and status.st_size > most:
@@ -97,7 +105,43 @@ def read_text(path: Path, most: int = MOST_TEXT) -> str:
         As `open_input`.
     """
     with open_input(path, most) as file:
-        return file.read(most).decode("utf-8")
+        return file.read(os.fstat(file.fileno()).st_size).decode("utf-8")
+
+
+def read_json(path: Path, most: int = MOST_TEXT) -> Any:
+    """Return the content of a JSON file, unpacked where its name ends in ``.gz``.
+
+    Raises
+    ------
+    DataError
+        When it is missing, cut short, too long, or not JSON.
+    """
+    try:
+        if path.suffix != ".gz":
+            return parse_json(read_text(path, most))
+        with open_gzip(path) as packed:
+            return parse_json(io.TextIOWrapper(packed, encoding="utf-8").read())
+    except FileNotFoundError as error:
+        raise DataError("is missing", path=str(path)) from error
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror or error}"
+        raise DataError(problem, path=str(path)) from error
+    except (ValueError, EOFError, zlib.error, RecursionError) as error:
+        raise DataError(f"is not JSON: {error}", path=str(path)) from error
+
+
+def parse_json(text: str) -> Any:
+    """Return what JSON text says.
+
+    Raises
+    ------
+    ValueError, RecursionError
+        When it is not JSON, or has too many values.
+    """
+    values = sum(map(text.count, ",[{"))
+    if values > _MOST_VALUES:
+        raise ValueError(f"it has {values} values, at most {_MOST_VALUES} are read")
+    return json.loads(text)
 
 
 class _BoundedGzip(gzip.GzipFile):
@@ -135,7 +179,11 @@ def open_gzip(path: Path) -> Iterator[gzip.GzipFile]:
 
 
 def read_arrays(
-    path: Path, names: Collection[str], *, optional: bool = False
+    path: Path,
+    names: Collection[str],
+    *,
+    optional: bool = False,
+    inflation: int = _MOST_INFLATION,
 ) -> dict[str, NDArray[Any]]:
     """Return arrays of an npz file; nothing pickled is read.
 
@@ -143,12 +191,13 @@ def read_arrays(
     ----------
     optional
         Whether arrays may be missing.
+    inflation
+        How many times the size of the file they may have; 16 MB are always allowed.
 
     Raises
     ------
     DataError
-        When it is missing or damaged, lacks an array, or claims to unpack to more than
-        a hundred times its size (16 MB at the least).
+        When it is missing or damaged, lacks an array, or claims to unpack to more.
     """
     with one_error(path):
         try:
@@ -156,20 +205,39 @@ def read_arrays(
                 if optional:
                     there = {name.removesuffix(".npy") for name in archive.namelist()}
                     names = [name for name in names if name in there]
-                return _members(archive, names, os.fstat(file.fileno()).st_size, path)
+                size = os.fstat(file.fileno()).st_size
+                return _members(archive, names, size, inflation, path)
         except FileNotFoundError as error:
             raise DataError("is missing", path=str(path)) from error
 
 
+def map_array(path: Path) -> NDArray[Any]:
+    """Return the array of an npy file, mapped and not read.
+
+    Raises
+    ------
+    OSError, ValueError
+        When it cannot be opened, or is no npy file of numbers.
+    DataError
+        When it is no regular file.
+    """
+    with open_input(path):
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+
+
 def _members(
-    archive: zipfile.ZipFile, names: Collection[str], size: int, path: Path
+    archive: zipfile.ZipFile,
+    names: Collection[str],
+    size: int,
+    inflation: int,
+    path: Path,
 ) -> dict[str, NDArray[Any]]:
     stated = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
     missing = [name for name in names if name not in stated]
     if missing:
         raise DataError(f"holds no {', '.join(missing)}", path=str(path))
     unpacked = sum(stated[name].file_size for name in names)
-    if unpacked > max(_MOST_INFLATION * size, _ALWAYS_ALLOWED):
+    if unpacked > max(inflation * size, _ALWAYS_ALLOWED):
         problem = f"has {size} bytes and claims to unpack to {unpacked}"
         raise DataError(problem, path=str(path))
     arrays = {}
@@ -200,3 +268,31 @@ def _claimed_bytes(member: Any) -> int:
     for extent in shape:
         count *= int(extent)
     return int(member.tell()) + count * dtype.itemsize
+
+
+def check_shape(content: Any, shape: Any, path: Path, at: str = "") -> None:
+    """Hold what a JSON file says to a type: a TypedDict, a list of them.
+
+    Whole numbers and truth values are told apart, keys beyond those of a TypedDict are
+    let be.
+
+    Parameters
+    ----------
+    at
+        Where in the file the content stands.
+
+    Raises
+    ------
+    DataError
+        When a value is missing or of another type; says which.
+    """
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - 0.1 s
+
+    try:
+        TypeAdapter(shape).validate_python(content, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(printable(str(step), 40) for step in first["loc"])
+        found = "" if first["type"] == "missing" else f", found {first['input']!r:.40}"
+        said = f"{at}{where or 'its content'}: {first['msg']}{printable(found, 60)}"
+        raise DataError(said, path=str(path)) from error

@@ -7,6 +7,8 @@ from typing import Any
 
 from emu.errors import DataError
 
+#: Said where pandas or matplotlib is missing.
+INSTALL_FIGURES = "pip install 'dgtp-emulator[figures]'"
 #: Said where torch is missing.
 INSTALL_TORCH = "pip install 'dgtp-emulator[train]'"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 from pathlib import Path
 
@@ -18,6 +19,9 @@ TOP_LEVEL = {"pyproject.toml", "emu", "nodes", "tests", "scenarios", "tools"}
 TOP_LEVEL |= {"Makefile", "LICENSE", "CITATION.cff", "Dockerfile", "docs"}
 MAX_LINES, MAX_FUNCTION = 400, 40
 SAYING_NOTHING = {"utils", "util", "helpers", "common", "misc", "base", "manager"}
+#: Where JSON comes over a pipe or socket from a process of ours, and not from a file.
+OF_MESSAGES = {"machines/requests", "machines/keeper", "machines/lab"}
+OF_MESSAGES |= {"machines/holder", "launch/ray_client", "launch/ray_cluster"}
 
 
 def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -50,6 +54,23 @@ def test_functions_are_short(path: str) -> None:
     assert {n: lines for n, lines in lengths.items() if lines > MAX_FUNCTION} == {}
 
 
+@pytest.mark.parametrize("path", [p for p in SOURCES if p[:5] in ("emu/", "nodes")])
+def test_files_are_read_within_bounds(path: str) -> None:
+    """Ten bytes may unpack to gigabytes; `emu.input_file` reads what others wrote."""
+    calls = {
+        ast.unparse(node.func)
+        for node in ast.walk(ast.parse((ROOT / path).read_text()))
+        if isinstance(node, ast.Call)
+    }
+    unbounded = {"np.load", "numpy.load", "json.load", "json.loads"}
+    if path == "emu/input_file.py":
+        unbounded -= {"json.loads", "np.load"}
+    elif path.removeprefix("emu/").removesuffix(".py") in OF_MESSAGES:
+        unbounded -= {"json.loads"}
+
+    assert calls & unbounded == set()
+
+
 def test_every_package_has_tests() -> None:
     packages = {path.parent.name for path in (ROOT / "emu").glob("*/__init__.py")}
     tested = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()}
@@ -67,3 +88,21 @@ def test_top_level_is_tidy() -> None:
     extra = {n for n in names - TOP_LEVEL if not n.startswith(".") and n[-3:] != ".md"}
 
     assert extra == set()
+
+
+def test_pins_are_the_versions_that_were_tried() -> None:
+    """`make` installs by hash what `.constraints.txt` names; torch is as it comes."""
+
+    def versions(name: str) -> dict[str, str]:
+        found = re.findall(
+            r"^([\w.-]+)==([^\s;\\]+)", (ROOT / name).read_text(), re.MULTILINE
+        )
+        return {re.sub(r"[_.]", "-", key).lower(): version for key, version in found}
+
+    pins, tried = versions(".pins.txt"), versions(".constraints.txt")
+    assert len(pins) > 70
+    assert {k: v for k, v in pins.items() if tried.get(k, v) != v} == {}
+    # Of Windows, and what installs the project itself without a build of its own.
+    assert pins.keys() - tried.keys() == {"colorama", "editables", "setuptools"}
+    blocks = re.split(r"\n(?=\S)", (ROOT / ".pins.txt").read_text().strip())
+    assert [block for block in blocks if "--hash=sha256:" not in block] == []

@@ -25,6 +25,8 @@ SECTIONS = {
     "`job` of `system: dgtp`": "DgtpJobSection",
     "`job.dataset`": "DatasetSection",
     "`job.model`": "ModelSection",
+    "`job.model` that is a program": "ProgramSection",
+    "`measured` of a program": "FiguresSection",
     "`job.demands`": "DemandsSection",
     "An amount of resources": "Resources",
     "`job.times`": "TimesSection",
@@ -44,6 +46,9 @@ SECTIONS = {
     "`emulation`": "EmulationSection",
     "An item of `events`": "EventSection",
     "`expect`": "ExpectSection",
+    "A lab file, for `emu lab`": "LabFile",
+    "`lab`": "LabSection",
+    "An item of `lab.programs`": "ProgramSection",
 }
 
 

@@ -147,8 +147,9 @@ def compare(
             seeds=seeds,
         )
         if emit(json_target, [one.to_json(candidates[0]) for one in candidates]):
-            window = placed.scenario.job.credit_window
-            job = job_line(placed.problem.job, window=window)
+            of = placed.scenario
+            window = of.job.credit_window
+            job = job_line(placed.problem.job, window=window, pins=of.pins)
             terminal().print(comparison_table(candidates, job))
             terminal().print(placing_line(placed.placing), highlight=False)
 

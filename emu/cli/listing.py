@@ -21,14 +21,18 @@ class Listed(NamedTuple):
 GROUPS: dict[str, dict[str, Listed]] = {
     "Write a scenario": {
         "init": Listed(
-            "scenario_commands", "Copy a shipped scenario into this directory, to edit."
+            "scenario_commands",
+            "Copy a shipped scenario or lab into this directory, to edit.",
         ),
         "validate": Listed(
-            "scenario_commands", "Check scenario files; print every error in them."
+            "scenario_commands",
+            "Check scenario and lab files; print every error in them.",
         ),
         "schema": Listed(
-            "scenario_commands", "Print the JSON Schema of scenario files, for editors."
+            "scenario_commands",
+            "Print the JSON Schema of scenario and lab files, for editors.",
         ),
+        "docs": Listed("scenario_commands", "Show a document of emu, or list them."),
         "import": Listed(
             "data_commands", "Bring a graph of your own in, for job.dataset: NAME."
         ),

@@ -71,7 +71,7 @@ def place(
     console.print(
         f"\n{experiment.scenario.name}: makespan "
         f"{format_duration(makespan, 10)}, "
-        f"{job_line(problem.job, experiment.policy, window)}"
+        f"{job_line(problem.job, experiment.policy, window, experiment.scenario.pins)}"
     )
     console.print(placing_line(experiment.placing), soft_wrap=True, highlight=False)
     found = experiment.placed

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 from emu.cli.app import app
 from emu.cli.options import seconds
 from emu.errors import ScenarioError
+from emu.report.terminal import terminal
 from emu.runs.recorded_run import load_run
+from emu.units import format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from emu.runs.recorded_run import RecordedRun
+    from emu.runs.validation import Progress
 
 
 class Figure(StrEnum):
@@ -23,6 +34,7 @@ class Figure(StrEnum):
     LOSS = "loss"
     CDF = "cdf"
     COMPARE = "compare"
+    PROGRESS = "progress"
 
 
 class Only(StrEnum):
@@ -39,6 +51,7 @@ _PARTS = {
     Figure.LOSS: ("since", "until"),
     Figure.CDF: ("only",),
     Figure.COMPARE: (),
+    Figure.PROGRESS: ("since", "until", "only"),
 }
 _OPTIONS = {"since": "--from", "until": "--to"}
 _WIDEST = 40
@@ -65,6 +78,31 @@ def _inches(text: str) -> float:
     return inches
 
 
+def _progress(runs: Sequence[RecordedRun]) -> list[Progress]:
+    """Return the training of all runs, which may take minutes, and say how far it is.
+
+    Nothing where one of them trains no model: bytes alone are drawn then.
+    """
+    from emu.report.plot_progress import TARGET, time_to  # noqa: PLC0415
+    from emu.runs.validation import progress_of, trains  # noqa: PLC0415 - torch
+
+    for run in runs:
+        if not trains(run):
+            typer.echo(f"emu: {run.name} trains no model: bytes alone", err=True)
+            return []
+    console = terminal(sys.stderr)
+    with console.status("training in one process") as status:
+        found = progress_of(
+            runs, lambda step, of: status.update(f"training: step {step} of {of}")
+        )
+    for run, made in zip(runs, found, strict=True):
+        at = time_to(TARGET, run.best, made)
+        best = f"at best {np.nanmax(made.accuracy):.1%}"
+        when = best if math.isnan(at) else f"{TARGET:.0%} after {format_duration(at)}"
+        typer.echo(f"{run.name}: validation accuracy {when}")
+    return found
+
+
 @app.command()
 def plot(
     runs: Annotated[
@@ -73,7 +111,7 @@ def plot(
     figure: Annotated[
         Figure,
         typer.Option(
-            metavar="gantt|ports|loss|cdf|compare",
+            metavar="gantt|ports|loss|cdf|compare|progress",
             help="The first two show one run, the others several.",
         ),
     ] = Figure.GANTT,
@@ -82,6 +120,13 @@ def plot(
         typer.Option(metavar="FILE", help="Ends in .svg, .pdf or .png."),
     ] = None,
     *,
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare",
+            help="As --figure progress: accuracy and bytes per second over time.",
+        ),
+    ] = False,
     dark: Annotated[bool, typer.Option("--dark", help="Light on dark.")] = False,
     width: Annotated[
         str, typer.Option(metavar="LENGTH", help="3.35in is a column, default 7.2in.")
@@ -104,6 +149,7 @@ def plot(
     from emu.report.plot_style import Window  # noqa: PLC0415 - matplotlib takes 0.5 s
     from emu.report.plots import plot as draw  # noqa: PLC0415
 
+    figure = Figure.PROGRESS if compare else figure
     stated: dict[str, Any] = {"width": _inches(width)} if width else {}
     for name, option, text in (("since", "--from", since), ("until", "--to", until)):
         if text:
@@ -113,7 +159,8 @@ def plot(
     window = Window(only=str(only or ""), **stated)
     path = out or runs[0] / f"{figure}.svg"
     recorded = [load_run(run) for run in runs]
-    draw(recorded, str(figure), path, dark=dark, window=window)
+    progress = _progress(recorded) if figure is Figure.PROGRESS else []
+    draw(recorded, str(figure), path, dark=dark, window=window, progress=progress)
     typer.echo(f"written to {path}")
     for run in recorded:
         notes = list(run.missing)

@@ -17,6 +17,7 @@ from emu.cli.progress_bar import ProgressLine
 from emu.cli.running import draw, judge, overrides_of, side_by_side, tried_out
 from emu.errors import ScenarioError
 from emu.experiment.auto_scale import with_byte_scale
+from emu.experiment.dry_run import check_memory
 from emu.experiment.dry_run import dry_run as dry_run_of
 from emu.experiment.profiling import (
     measure_profile,
@@ -26,12 +27,18 @@ from emu.experiment.profiling import (
 from emu.experiment.run_experiment import carry_out
 from emu.launch.programs import program_path
 from emu.report import terminal
+from emu.report.job_tables import ranges_table
 from emu.report.run_tables import run_tables
 from emu.report.scale_tables import dry_run_table, trials_table
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, write_profile
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
     from emu.experiment.scale_search import ScaleChoice
     from emu.scenario import Scenario
 
@@ -176,6 +183,8 @@ def run(
         return
     scenario = experiment.scenario
     settings = where.settings(experiment, at, allowed)
+    if settings.launcher is None or settings.launcher.embedded:
+        check_memory(dry_run_of(experiment), scenario.job.credit_window)
     directory = RunDirectory.create(scenario.name, runs)
     page = dashboard_at or ("0" if dashboard else "")
     onlookers = Onlookers(
@@ -202,11 +211,11 @@ def _show_trials(choice: ScaleChoice | None, json_target: str | None) -> None:
 
 def say_what_is_known(scenario: Scenario, json_target: str | None) -> None:
     """Print what the simulation of a scenario says of its run; start nothing."""
-    known = dry_run_of(with_byte_scale(scenario)).to_json()
-    if emit(json_target, known):
-        window = scenario.job.credit_window
+    known, window = dry_run_of(with_byte_scale(scenario)), scenario.job.credit_window
+    if emit(json_target, known.to_json()):
         name = f"{scenario.name}, credit window {window}"
-        terminal().print(dry_run_table(known, name))
+        terminal().print(dry_run_table(known.to_json(), name))
+    check_memory(known, window)
 
 
 @app.command()
@@ -245,8 +254,15 @@ def profile(
     if trace is not None:
         stated_ranges = dict(map(_range, ranges or ()))
         scenario = load(file, overrides or [], timed=False)
-        write_profile(out, profile_from_trace(scenario, trace, stated_ranges))
-        typer.echo(f"written to {out}; use it with --set profile={out}", err=True)
+        console = terminal(sys.stderr)
+
+        def watch(found: Mapping[str, NDArray[np.float64]]) -> None:
+            console.print(ranges_table(found))
+
+        with console.status("counting what is sampled"):
+            measured = profile_from_trace(scenario, trace, stated_ranges, watch)
+        write_profile(out, measured)
+        console.print(f"written to {out}; use it with --set profile={out}")
         return
     stated = [*(overrides or []), f"job.iterations={iterations}", "job.epochs=null"]
     scenario = load(file, stated, timed=False)

@@ -11,10 +11,17 @@ from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.errors import ExpectationMissed
 from emu.experiment.expectations import missed_by_simulation
 from emu.report import flow_table, port_table, terminal
-from emu.report.job_tables import job_line, job_table, pace_line, placing_line
+from emu.report.job_tables import (
+    job_line,
+    job_table,
+    model_rows,
+    pace_line,
+    placing_line,
+)
 from emu.runs.result import flow_rows, port_rows
 from emu.runs.result_file import result_of
 from emu.scenario import load, prepare
+from emu.scenario.realize import measured_models
 from emu.units import format_duration
 
 
@@ -42,19 +49,23 @@ def simulate(
         console.print(table)
         console.print()
     makespan = format_duration(schedule.makespan, 10)
-    window = experiment.scenario.job.credit_window
+    window, pins = experiment.scenario.job.credit_window, experiment.scenario.pins
     console.print(
         f"{experiment.scenario.name}: makespan {makespan}, "
-        f"{job_line(problem.job, experiment.policy, window)}, "
+        f"{job_line(problem.job, experiment.policy, window, pins)}, "
         f"{len(schedule.flows()):,} flows"
     )
     console.print(placing_line(experiment.placing), soft_wrap=True, highlight=False)
     speed = pace(schedule, stated_batch(experiment.scenario.to_json())).to_json()
     console.print(pace_line(speed), highlight=False)
+    models = measured_models(experiment.scenario)
+    for row in model_rows(models):
+        console.print(*row, highlight=False)
     gap = optimality(schedule, experiment.realization, experiment.policy)
     if line := optimality_line(gap):
         console.print(line)
-    told: dict[str, Any] = {"pace": speed, "placing": experiment.placing}
+    told: dict[str, Any] = {"pace": speed, "models": models}
+    told["placing"] = experiment.placing
     if jobs:
         told["jobs"] = [one.to_json() for one in jobs]
     emit(json_target, result_of(experiment.scenario, schedule) | gap | told)

@@ -109,7 +109,7 @@ def run_points(
         Where progress is drawn. On what is no terminal nothing is drawn.
     """
     failures: list[EmulatorError] = []
-    left = [point for point in points if point.key(mode) not in record.rows]
+    left = [p for p in points if not record.row(p.key(mode), _values(p, mode))]
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -124,13 +124,16 @@ def run_points(
         bar = progress.add_task("points", total=len(left))
         for point in left:
             try:
-                values = {**point.values, "seed": point.seed, "mode": mode}
-                record.add(point.key(mode), values, carry(point))
+                record.add(point.key(mode), _values(point, mode), carry(point))
             except EmulatorError as error:
                 failures.append(error)
                 console.print(f"{_name(point)}: {error}")
             progress.advance(bar)
     return failures
+
+
+def _values(point: Point, mode: str) -> dict[str, Any]:
+    return {**point.values, "seed": point.seed, "mode": mode}
 
 
 def _name(point: Point) -> str:

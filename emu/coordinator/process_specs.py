@@ -27,7 +27,7 @@ _RESERVED = 3e9
 def describe_edge(problem: Problem, edge: int, *, incoming: bool) -> dict[str, Any]:
     """Return one edge as the process at its destination or source sees it."""
     job = problem.job
-    there = job.edges[edge]
+    there, most = job.edges[edge], problem.cluster.links.steps.most
     peer = job.tasks[there.source if incoming else there.destination]
     return {
         "edge": edge,
@@ -39,6 +39,7 @@ def describe_edge(problem: Problem, edge: int, *, incoming: bool) -> dict[str, A
         "latest": there.latest,
         "sent": job.flow_counts[edge],
         "shaped": bool(problem.hops[edge]),
+        "capacity": min((float(most[hop]) for hop in problem.hops[edge]), default=0.0),
     }
 
 
@@ -130,6 +131,7 @@ def describe_processes(
             "byte_scale": settings.byte_scale,
             "source_port": None if settings.kernel_nics is None else FIRST_PORT,
             "flow_ends": settings.flow_ends,
+            "catch_up": settings.catch_up,
             "encrypted": settings.tls == "all",
             "deadline": settings.deadline,
             "memory_limit": settings.memory_limit,

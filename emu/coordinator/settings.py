@@ -44,7 +44,8 @@ class EmulationSettings:
     Raises
     ------
     ValueError
-        When a scale, the deadline, the silence or the limit is not positive and finite.
+        When a scale, the deadline, the silence or the limit is not positive and finite,
+        or ``catch_up`` is negative.
     """
 
     time_scale: float = 1.0
@@ -59,6 +60,8 @@ class EmulationSettings:
     """``arrival``: a flow ends when its last byte is in the receiver's memory, and
     senders do not lead their fluid; ``fluid``: with its fluid if its bytes have come by
     then, and senders lead."""
+    catch_up: float = math.inf
+    """Emulated seconds of its rates that a sender which stood still may catch up."""
     deadline: float = 30.0
     """Wall seconds that anything may be overdue before the run is given up."""
     silence: float = SILENCE
@@ -105,3 +108,5 @@ class EmulationSettings:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name} is {value}; it must be positive and finite")
+        if not self.catch_up >= 0:
+            raise ValueError(f"catch_up is {self.catch_up}; it must not be negative")

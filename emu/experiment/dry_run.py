@@ -6,14 +6,27 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 
 from emu.analysis.late_replay import sensitivity
 from emu.analysis.link_rates import peak_rate
+from emu.errors import ScenarioError
 from emu.scenario.run_sections import AUTO
 from emu.simulation import simulate
+from emu.units import format_size
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from emu.problem import Schedule
     from emu.scenario import Experiment
+
+
+#: Bytes of the command with its agent, and of a process: without torch's models 12 to
+#: 20 MB of each of 120 were its own.
+_COMMAND, _PROCESS = 4e8, 4e7
+#: Buffers have four sizes per power of two, and one more is filled meanwhile.
+_ROUNDING = 1.25
 
 
 @dataclass(frozen=True)
@@ -31,8 +44,10 @@ class DryRun:
     """Node processes; flows between machines."""
     payload: float
     waiting: float
-    """Real bytes of all flows, and of what may wait at receivers at a time, at most:
-    what two iterations bring."""
+    """Real bytes of all flows, and of what payloads may hold at a time, at most, those
+    that stay on a machine included."""
+    memory: float
+    """Bytes that payloads and processes may hold at a time, at most."""
     wall_seconds: float | None
     """Of the run, without its start; None where ``time_scale`` is."""
     peak_traffic: float | None
@@ -56,6 +71,7 @@ def dry_run(experiment: Experiment) -> DryRun:
     scale, byte_scale = emulation.stated_time_scale, emulation.stated_byte_scale
     stated = emulation.time_scale != AUTO
     sent = np.nan_to_num(schedule.flow_bytes)
+    waiting = most_waiting(schedule, realization.volumes) * byte_scale
     return DryRun(
         time_scale=scale if stated else None,
         byte_scale=byte_scale,
@@ -63,8 +79,64 @@ def dry_run(experiment: Experiment) -> DryRun:
         processes=len(problem.job.processes),
         flows=len(schedule.flows()),
         payload=float(sent.sum()) * byte_scale,
-        waiting=float(2 * sent.sum(axis=0).max(initial=0.0)) * byte_scale,
+        waiting=waiting,
+        memory=waiting + _COMMAND + len(problem.job.processes) * _PROCESS,
         wall_seconds=schedule.makespan * scale if stated else None,
         peak_traffic=peak_rate(schedule) * byte_scale / scale if stated else None,
         sensitivity=sensitivity(realization, policy, profile, schedule),
     )
+
+
+def most_waiting(schedule: Schedule, volumes: NDArray[np.float64]) -> float:
+    """Return the most bytes that payloads hold at a time, emulated ones.
+
+    A payload is there from the start of the task that makes it, as a task that holds
+    its time has it at once, until the end of the one that reads it, or of the run. Of
+    every edge between processes the largest is there twice: it leaves while it comes.
+
+    Parameters
+    ----------
+    volumes
+        Bytes of (edge, iteration), also of edges within a machine.
+    """
+    job = schedule.problem.job
+    begins, ends, sizes, twice = [], [], [], 0.0
+    for e, edge in enumerate(job.edges):
+        count = job.flow_counts[e]
+        if job.control[e] or edge.credit or not count:
+            continue
+        reads = np.arange(count) + edge.lag
+        end = np.full(count, schedule.makespan)
+        if not edge.latest:  # it may be read at any time
+            end = schedule.task_end[edge.destination, reads]
+        begins.append(schedule.task_start[edge.source, :count])
+        ends.append(end)
+        sizes.append(volumes[e, :count])
+        twice += float(volumes[e, :count].max())
+    if not sizes:
+        return 0.0
+    size = np.concatenate(sizes)
+    times = np.concatenate([*begins, *ends])
+    # What ends as something begins is still there: the new comes before the old goes.
+    change = np.concatenate([size, -size])
+    order = np.lexsort((change < 0, times))
+    return float(np.cumsum(change[order]).max() + twice) * _ROUNDING
+
+
+def check_memory(known: DryRun, window: object) -> None:
+    """Refuse a run on this host alone that needs more memory than is free here.
+
+    Raises
+    ------
+    ScenarioError
+        With the numbers, and what to change.
+    """
+    free = float(psutil.virtual_memory().available)
+    if known.memory > free:
+        raise ScenarioError(
+            f"{format_size(known.memory)} of memory may be needed, of it "
+            f"{format_size(known.waiting)} for payloads that wait, and this host has "
+            f"{format_size(free)} free: state a smaller emulation.byte_scale or a "
+            f"job.credit_window below {window}, or run it on several hosts",
+            key="emulation.byte_scale",
+        )

@@ -17,7 +17,7 @@ from emu.fitting import (
     mean_iterations,
 )
 from emu.names import file_part
-from emu.runs.run_directory import read_json
+from emu.runs.lab_file import read_lab
 from emu.runs.traffic_file import read_traffic
 from emu.scenario import prepare
 from emu.scenario.document import MOST_YAML
@@ -114,7 +114,7 @@ def fit_run(run: Path, *, skip: int = 0, template: Template | None = None) -> Fi
         or what crossed is none of what a fit understands.
     """
     traffic = read_traffic(run)
-    if read_json(run / "lab.json")["events"]:
+    if read_lab(run)["events"]:
         raise DataError(
             "cannot be fitted: NICs changed while it ran (events), and times fitted "
             "across that would be of neither",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 from emu.analysis.critical_path import critical_path
@@ -94,6 +95,7 @@ def evidence(
         time_scale=settings.time_scale,
         byte_scale=settings.byte_scale,
         flow_ends=settings.flow_ends,
+        catch_up=settings.catch_up if math.isfinite(settings.catch_up) else None,
         burst=burst_of(experiment.scenario),
         times=times,
         volumes=stated_volumes(

@@ -8,6 +8,7 @@ connection to the rate of the schedule, else rates are nobody's decision.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import os
@@ -20,7 +21,7 @@ from emu.coordinator.run import emulate
 from emu.errors import RunError, ScenarioError
 from emu.experiment.assigned_rates import UNSHAPED, AssignedRates
 from emu.experiment.shared_nics import SharedNics, changed_nics
-from emu.launch import ExternalLauncher
+from emu.launch import ExternalLauncher, describe_end
 from emu.machines import BURST, SMALLEST_SEGMENT, Lab, LabMachine, Sharing
 from emu.problem import Cluster, Problem
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 #: Rate policies that kernel NICs carry out by themselves.
 SHARED_BY_KERNEL = ("maxmin", "none")
 _MOST_EDGES = 4096
+#: Wall seconds between two looks for agents that have ended.
+_LOOK = 0.25
 
 
 def check_network(scenario: Scenario) -> None:
@@ -62,6 +65,12 @@ def check_network(scenario: Scenario) -> None:
             "is fluid, but on kernel NICs no rate says when a flow would end: state "
             "arrival, or network: userspace",
             key="emulation.flow_ends",
+        )
+    if scenario.emulation.catch_up != "unlimited":
+        raise ScenarioError(
+            "is the depth of the buckets of senders, but on kernel NICs these are not "
+            "paced: remove it, or state network: userspace",
+            key="emulation.catch_up",
         )
     if scenario.emulation.sharing != "assigned" and policy not in SHARED_BY_KERNEL:
         raise ScenarioError(
@@ -115,6 +124,19 @@ class LabLauncher(ExternalLauncher):
                 self._lab.start(
                     name, command, environment=environment, output=output.fileno()
                 )
+
+    @override
+    async def ended(self) -> str:
+        """Wait until an agent has ended, or its machine, and return how, in words."""
+        while True:
+            try:
+                ended = self._lab.wait(0.0)
+            except RunError as error:
+                return str(error)
+            if ended:
+                first = ended[0]
+                return f"the agent of {first.machine} {describe_end(first.code or 0)}"
+            await asyncio.sleep(_LOOK)
 
 
 def emulate_on_kernel(

@@ -6,13 +6,13 @@ host does, and their waits for a core are measured and shown.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
-from emu.errors import ScenarioError
 from emu.experiment.lab_opening import open_lab, programs_of
 from emu.experiment.lab_programs import LabPrograms
 from emu.experiment.lab_result import summary, traffic_of, what_crossed
-from emu.machines.programs import starts
+from emu.machines.programs import PLACES, starts
 from emu.runs.running_lab import running_lab
 from emu.runs.traffic_file import write_samples, write_traffic
 
@@ -58,7 +58,7 @@ def run_lab(
     """
     programs = programs_of(file, command)
     with open_lab(file) as lab:
-        todo = _started(lab, programs, directory.path)
+        todo = _started(lab, file, programs, directory.path)
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
         headers = directory.path / PCAP if pcap else None
         noted = file.lab.capture or pcap
@@ -92,18 +92,18 @@ def run_lab(
     return result
 
 
-def _started(lab: Lab, programs: Sequence[LabProgram], folder: Path) -> list[Started]:
+def _started(
+    lab: Lab, file: LabFile, programs: Sequence[LabProgram], folder: Path
+) -> list[Started]:
     """Return what is to be started; its hosts file is written.
 
     Raises
     ------
-    ScenarioError
-        When a program names a place that there is none of.
+    ValueError
+        When a program names a place that there is none of; `open_lab` refuses that.
     """
     addresses = {m.name: lab.address(m.name) for m in lab.machines}
     hosts = folder / "hosts.txt"
     hosts.write_text("".join(f"{at}\n" for at in addresses.values()))
-    try:
-        return starts(programs, addresses, str(hosts.resolve()))
-    except ValueError as error:
-        raise ScenarioError(str(error), key="lab.programs") from error
+    paths = (str(hosts.resolve()), str(file.folder), sys.executable)
+    return starts(programs, addresses, dict(zip(PLACES, paths, strict=True)))

@@ -11,6 +11,7 @@ from emu.analysis.pace import job_times
 from emu.graph_data import open_for
 from emu.problem import Job
 from emu.runs.result import training_curve
+from emu.scenario.realize import measured_models
 from emu.training import ColumnSplit, evaluate
 from emu.workloads import PIPELINES, column_blocks
 
@@ -27,20 +28,21 @@ if TYPE_CHECKING:
 
 
 def learnt(experiment: Experiment, run: EmulatedRun, policy: str) -> dict[str, Any]:
-    """Return ``training`` and ``accuracy`` of result.json; of several jobs ``jobs``.
+    """Return ``models``, ``training``, ``accuracy`` of result.json, or its ``jobs``.
 
     Parameters
     ----------
     policy
         Rate policy, for how long each of several jobs takes alone.
     """
+    models = {"models": measured_models(experiment.scenario)}
     times = job_times(run.schedule, run.realization, policy)
     if not times:
-        return _figures(experiment.problem.job, run, "")
+        return models | _figures(experiment.problem.job, run, "")
     jobs = [
         one.to_json() | _figures(experiment.problem.job, run, one.job) for one in times
     ]
-    return {"training": [], "jobs": jobs}
+    return models | {"training": [], "jobs": jobs}
 
 
 def by_mini_batch(job: Job, reports: Reports) -> Reports:

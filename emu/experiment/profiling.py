@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import io
-import json
-from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from emu.coordinator import Observer, emulate
 from emu.errors import DataError, ScenarioError
 from emu.experiment.run_experiment import emulation_settings, manifest
-from emu.input_file import one_error, open_gzip, read_text
+from emu.input_file import one_error, read_json
 from emu.names import printable
 from emu.placement import place_ifs
 from emu.problem import Problem, Profile, Realization
 from emu.scenario import Experiment, ProfileFile, build_job, load, open_data, realize
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -36,7 +35,21 @@ _CATEGORIES = ("gpu_user_annotation", "user_annotation")
 _TOLD = 12
 
 
-def profile_from_trace(scenario: Scenario, trace: Path, ranges: Ranges) -> ProfileFile:
+class Range(NamedTuple):
+    """What a trace recorded under one name."""
+
+    seconds: NDArray[np.float64]
+    """Of its occurrences, in their order."""
+    own: bool
+    """Whether the program named it (``record_function``), and not torch."""
+
+
+def profile_from_trace(
+    scenario: Scenario,
+    trace: Path,
+    ranges: Ranges,
+    watch: Callable[[Mapping[str, NDArray[np.float64]]], None] = lambda _: None,
+) -> ProfileFile:
     """Return the profile of a DGTP job: times of a trace, volumes of its samples.
 
     The k-th occurrence of a range is iteration k of every task of the kind. Kinds
@@ -46,6 +59,9 @@ def profile_from_trace(scenario: Scenario, trace: Path, ranges: Ranges) -> Profi
     ----------
     ranges
         A kind that is not among them is the range of the same name.
+    watch
+        Gets the seconds of every range of the trace, the program's own first, before
+        volumes are sampled.
 
     Raises
     ------
@@ -63,6 +79,7 @@ def profile_from_trace(scenario: Scenario, trace: Path, ranges: Ranges) -> Profi
         problem = f"no task of kind {unknown[0]!r}, known: {', '.join(kinds)}"
         raise ScenarioError(problem, file="--range")
     found = _occurrences(trace)
+    watch({name: one.seconds for name, one in found.items()})
     measured = {
         kind: _seconds(found, ranges.get(kind, (kind,)), trace)
         for kind in kinds
@@ -87,58 +104,54 @@ def profile_from_trace(scenario: Scenario, trace: Path, ranges: Ranges) -> Profi
     return ProfileFile.of(job, Profile(times, realization.volumes))
 
 
-def _occurrences(trace: Path) -> dict[str, NDArray[np.float64]]:
-    """Return name of range -> seconds of its occurrences, in their order."""
+def _occurrences(trace: Path) -> dict[str, Range]:
+    """Return the ranges by name, the program's own first, then by their time."""
     with one_error(trace):
-        try:
-            content = json.loads(_text(trace))
-        except OSError as error:
-            raise DataError(
-                f"cannot be read: {error.strerror}", path=str(trace)
-            ) from error
+        content = read_json(trace)
         events = content["traceEvents"] if isinstance(content, dict) else content
         spans: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
         for event in events:
             if event.get("ph") == "X":
                 span = float(event["ts"]), float(event["dur"]) / 1e6
+                if not (math.isfinite(span[0]) and 0 <= span[1] < math.inf):
+                    stated = {key: event[key] for key in ("name", "ts", "dur")}
+                    raise ValueError(f"a range cannot have the times of {stated}")
                 spans[str(event["name"]), str(event.get("cat", ""))].append(span)
         return _preferred(spans)
 
 
 def _preferred(
     spans: Mapping[tuple[str, str], list[tuple[float, float]]],
-) -> dict[str, NDArray[np.float64]]:
-    chosen: dict[str, NDArray[np.float64]] = {}
+) -> dict[str, Range]:
+    chosen: dict[str, Range] = {}
     rank = {category: place for place, category in enumerate(_CATEGORIES)}
     order = sorted(spans, key=lambda at: rank.get(at[1], len(rank)))
     for name, category in order:
         if name not in chosen:
             in_order = sorted(spans[name, category])
-            chosen[name] = np.array([seconds for _, seconds in in_order])
-    return chosen
-
-
-def _text(trace: Path) -> str:
-    if trace.suffix != ".gz":
-        return read_text(trace)
-    with open_gzip(trace) as file:
-        return io.TextIOWrapper(file, encoding="utf-8").read()
+            seconds = np.array([seconds for _, seconds in in_order])
+            chosen[name] = Range(seconds, category in rank)
+    return dict(
+        sorted(chosen.items(), key=lambda one: (not one[1].own, -one[1].seconds.sum()))
+    )
 
 
 def _seconds(
-    found: Mapping[str, NDArray[np.float64]], names: Sequence[str], trace: Path
+    found: Mapping[str, Range], names: Sequence[str], trace: Path
 ) -> NDArray[np.float64]:
     """Return the sum of some ranges, occurrence by occurrence."""
     for name in names:
         if name not in found:
             raise DataError(_without(found, name), path=str(trace))
-    count = min(len(found[name]) for name in names)
-    return np.asarray(sum(found[name][:count] for name in names))
+    count = min(len(found[name].seconds) for name in names)
+    return np.asarray(sum(found[name].seconds[:count] for name in names))
 
 
-def _without(found: Mapping[str, Any], name: str) -> str:
-    counts = Counter({known: len(times) for known, times in found.items()})
-    known = ", ".join(f"{printable(k, 40)} ({n})" for k, n in counts.most_common(_TOLD))
+def _without(found: Mapping[str, Range], name: str) -> str:
+    known = ", ".join(
+        f"{printable(name, 40)} ({len(one.seconds)})"
+        for name, one in [*found.items()][:_TOLD]
+    )
     return (
         f"holds no range {name!r}, write for example --range worker=forward,backward; "
         f"there are: {known or 'none'}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import platform
 import time
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ from emu.runs.result import (
     task_rows,
 )
 from emu.scenario.p3_section import P3JobSection
+from emu.scenario.realize import model_programs, noted
 from emu.simulation import simulate
 from emu.workloads import PIPELINES
 
@@ -50,13 +52,17 @@ def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSetting
     ----------
     overrides
         Fields of `EmulationSettings` that the command line decides; they win.
+        ``allow`` is added to: the scenario's own models may run.
     """
+    own = [model.name for model in model_programs(scenario)]
+    overrides["allow"] = (*overrides.get("allow", ()), *own)
     emulation = scenario.emulation
     stated: dict[str, Any] = {
         "time_scale": emulation.stated_time_scale,
         "byte_scale": emulation.stated_byte_scale,
         "compute": emulation.compute,
         "flow_ends": emulation.flow_ends,
+        "catch_up": emulation.stated_catch_up,
         "deadline": emulation.deadline,
         "silence": emulation.silence,
         "tls": emulation.tls,
@@ -148,12 +154,13 @@ def manifest(scenario: Scenario, settings: EmulationSettings) -> dict[str, Any]:
     return {
         "version": VERSION,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "scenario": scenario.to_json(),
+        "scenario": noted(scenario).to_json(),
         "emulation": {
             "time_scale": settings.time_scale,
             "byte_scale": settings.byte_scale,
             "compute": settings.compute,
             "flow_ends": settings.flow_ends,
+            "catch_up": settings.catch_up if math.isfinite(settings.catch_up) else None,
             "bucket_bytes": pace_at(settings.time_scale)[1].lead_bytes,
             "hosts": settings.hosts,
             "burst": burst_of(scenario),
@@ -302,7 +309,7 @@ def training_lines(run: EmulatedRun) -> list[str]:
     for when, task, iteration, figures in reports:
         for figure, value in figures.items():
             if np.isfinite(value):
-                lines.append(f"{when:.6f},{task},{iteration},{figure},{value:.8g}")
+                lines.append(f"{when:.6f},{task},{iteration},{figure},{value:.12g}")
     return lines
 
 

@@ -11,6 +11,7 @@ from emu.errors import PlacementError, ScenarioError
 from emu.placement.neighbours import difference, moved
 from emu.problem import Problem, Profile
 from emu.report import Candidate
+from emu.report.comparison import Comparison
 from emu.scenario import Experiment, build_job, load, place, prepare
 from emu.scenario.pins import process_of
 from emu.scenario.placing import with_placed_rings
@@ -35,7 +36,7 @@ def compare_variants(
     moves: Pairs = (),
     swaps: Pairs = (),
     seeds: int = 1,
-) -> list[Candidate]:
+) -> Comparison:
     """Return what every variant of ``base`` is simulated to take.
 
     First ``base`` as it is, then its placement with each move and swap, then every
@@ -64,7 +65,7 @@ def compare_variants(
         again = prepare(load(base.scenario, {"seed": seed, "expect": None}))
         pairs = zip(found, _variants(again, *wanted), strict=True)
         found = [one.beside(other) for one, other in pairs]
-    return found
+    return Comparison(found)
 
 
 def _variants(

@@ -23,11 +23,11 @@ from emu.graph_data.raw_graph import RawGraph, Source, split_at_random
 from emu.graph_data.readers.dgl_file import partition_json, read_dgl, read_partitions
 from emu.graph_data.readers.found_graph import SPLIT, FeatureRows, FoundGraph
 from emu.graph_data.readers.npz_file import read_npz
-from emu.graph_data.readers.ogb_folder import ogb_source
+from emu.graph_data.readers.ogb_folder import ogb_notes, ogb_source
 from emu.graph_data.readers.text_table import read_edges, read_numbers, read_words
 from emu.graph_data.readers.torch_file import read_torch
 from emu.graph_data.sampling import Structure
-from emu.input_file import one_error, open_input
+from emu.input_file import map_array, one_error
 from emu.scratch import cache_home
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def import_graph(
     ----------
     path
         An edge list (csv, tsv, txt, also gz), npz, a ``Data`` of PyTorch Geometric
-        (pt), a graph of dgl (bin), a folder of OGB or of DistDGL's partitions.
+        (pt), a graph of dgl (bin), a folder of OGB or of DistDGL's partitions, or
+        the json file of those.
     features, labels
         A row per vertex, npy or text, instead of what the file holds.
     feature_length, classes
@@ -127,17 +128,19 @@ def _read(
     labels: Path | None,
     classes: int | None,
 ) -> tuple[RawGraph, list[str]]:
-    description = partition_json(path) if path.is_dir() else None
+    description = path if path.suffix == ".json" else partition_json(path)
     if path.is_dir() and description is None:
         if not (path / "raw").is_dir():
             problem = (
                 "is neither a folder of OGB (raw/) nor of DistDGL (part-0 in json)"
             )
             raise DataError(problem, path=str(path))
-        return ogb_source(path).load(), []
+        if features or feature_length or labels or classes:
+            problem = "holds features and labels: leave options for others out"
+            raise DataError(problem, path=str(path))
+        return ogb_source(path).load(), ogb_notes(path)
     rows = _feature_rows(features) if features else None
     words = _rows(labels, read_words) if labels else None
-    notes: list[str] = []
     if description is not None:
         found = read_partitions(description)
     elif path.suffix in _READERS:
@@ -145,7 +148,8 @@ def _read(
     else:
         stated = [len(words)] if words is not None else []
         stated += [rows.vertices] if rows else []
-        found, notes = _edge_list(path, min(stated, default=None))
+        found = _edge_list(path, min(stated, default=None))
+    notes = [*found.notes]
     found = replace(
         found,
         features=rows or found.features,
@@ -154,7 +158,7 @@ def _read(
     return _made_up(found, feature_length, classes, notes).checked(), notes
 
 
-def _edge_list(path: Path, vertices: int | None) -> tuple[FoundGraph, list[str]]:
+def _edge_list(path: Path, vertices: int | None) -> FoundGraph:
     """Return the graph of an edge list; ids with gaps are numbered anew, in order."""
     ends = read_edges(path, vertices)
     notes, found = [], None  # rows say how many, if there are any
@@ -165,7 +169,7 @@ def _edge_list(path: Path, vertices: int | None) -> tuple[FoundGraph, list[str]]
         ends, found = numbered.reshape(ends.shape), len(ids)
     loops = int((ends[0] == ends[1]).sum())
     notes += [f"{loops} self-loops were left out"] if loops else []
-    return FoundGraph(ends[0], ends[1], str(path), vertices=found), notes
+    return FoundGraph(ends[0], ends[1], str(path), found, notes=(*notes,))
 
 
 def _made_up(
@@ -205,8 +209,7 @@ def _rows(path: Path, read_text: Callable[[Path], NDArray[Any]]) -> NDArray[Any]
         try:
             if path.suffix != ".npy":
                 return read_text(path)
-            with open_input(path):  # no pipe
-                return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+            return map_array(path)
         except FileNotFoundError as error:
             raise DataError("there is no such file", path=str(path)) from error
 

@@ -19,7 +19,7 @@ import numpy as np
 from isal import isal_zlib
 
 from emu.errors import DataError
-from emu.input_file import open_input, read_text
+from emu.input_file import open_input, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -61,16 +61,19 @@ class PreparedArrays:
         self.folder, self._remedy = folder, remedy
         manifest = folder / _MANIFEST
         try:
-            content = json.loads(read_text(manifest, _MOST_MANIFEST))
+            content = read_json(manifest, _MOST_MANIFEST)
             body = content["body"]
-            if content["crc32"] != _body_checksum(body):
-                raise self._damage(manifest, "its content changed")
+            changed = content["crc32"] != _body_checksum(body)
             self.facts: dict[str, Any] = body["facts"]
             self._files: dict[str, dict[str, int]] = body["files"]
             self.checksum: int = content["crc32"]
             sizes = {name: stated["bytes"] for name, stated in self._files.items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise self._damage(manifest, str(error)) from error
+        except (DataError, KeyError, TypeError, AttributeError) as error:
+            raise self._damage(
+                manifest, getattr(error, "problem", str(error))
+            ) from error
+        if changed:
+            raise self._damage(manifest, "its content changed")
         for name, expected in sizes.items():
             path = folder / name
             size = path.stat().st_size if path.is_file() else 0

@@ -11,6 +11,7 @@ import os
 import sys
 
 from emu.errors import EmulatorError
+from emu.first_moments import begin
 from emu.launch.agent import Agent
 from emu.launch.host_name import own_host_name
 from emu.launch.programs import program_path
@@ -28,6 +29,7 @@ def _address(text: str) -> tuple[str, int]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve one run; return the exit status."""
+    begin()
     parser = argparse.ArgumentParser(prog="emu agent")
     parser.add_argument("coordinator", metavar="HOST:PORT", type=_address)
     parser.add_argument("--name", default=own_host_name(), type=checked_name)

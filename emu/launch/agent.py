@@ -20,7 +20,13 @@ from emu.launch.fork import ForkServer, describe_end
 from emu.launch.host_clock import HostClock
 from emu.launch.host_name import own_host_name
 from emu.launch.host_report import describe_host, loopback_rate
-from emu.launch.programs import check_allowed, preloaded, programs_of, with_keys
+from emu.launch.programs import (
+    check_allowed,
+    model_programs,
+    preloaded,
+    programs_of,
+    with_keys,
+)
 from emu.names import printable
 from emu.network import (
     BEAT,
@@ -227,7 +233,7 @@ class Agent:
         ]
         programs = programs_of(descriptions)
         try:
-            check_allowed(programs, self._allow)
+            check_allowed(programs | model_programs(descriptions), self._allow)
         except NodeMisbehaved as error:
             self._tell(Failed("ProgramRefused", str(error), ""))
             raise

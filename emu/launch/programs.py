@@ -26,22 +26,31 @@ _HEAVY = frozenset({*dgtp.PROGRAMS.values(), *p3.PROGRAMS.values()})
 
 
 def program_path(text: str) -> str:
-    """Return an import path, ``module:Class``.
+    """Return an import path, ``module:Class``, or a model's program, ``net.py:Net``.
 
     Raises
     ------
     ValueError
         When it is not one.
     """
-    module, _, name = text.partition(":")
-    if not (all(map(str.isidentifier, module.split("."))) and name.isidentifier()):
-        raise ValueError(f"{printable(text)} is not module:Class")
+    module, _, name = text.rpartition(":")
+    model = module.endswith(".py") and module.isprintable() and "/" not in module
+    path = all(map(str.isidentifier, module.split(".")))
+    if not ((model or path) and name.isidentifier()):
+        raise ValueError(f"{printable(text)} is neither module:Class nor net.py:Net")
     return text
 
 
 def programs_of(descriptions: Iterable[dict[str, Any]]) -> set[str]:
     """Return the programs of all tasks of these processes."""
     return {task["program"] for each in descriptions for task in each["tasks"]}
+
+
+def model_programs(descriptions: Iterable[dict[str, Any]]) -> set[str]:
+    """Return the programs of models that these processes run, whose text came along."""
+    settings = [each.get("job_settings", {}) for each in descriptions]
+    models = [one.get("model", {}) for one in settings]
+    return {model["program"] for model in models if "program" in model}
 
 
 def check_allowed(programs: Collection[str], allowed: Collection[str]) -> None:

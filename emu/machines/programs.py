@@ -6,6 +6,7 @@ Pure: the rules by which ``{rank}`` and its like become text.
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 _PLACE = re.compile(r"\{([a-z][a-zA-Z0-9_ .-]*)\}")
 #: Port of ``MASTER_ADDR``, as torch has it.
 MASTER_PORT = 29500
+#: Places that are files, in every program the same.
+PLACES = ("hosts file", "folder", "python")
 #: Environment of every program: what it is called in the lab file, and where it runs.
 PROGRAM, MACHINE = "EMU_PROGRAM", "EMU_MACHINE"
 
@@ -61,19 +64,23 @@ def fill(text: str, places: Mapping[str, str]) -> str:
 
 
 def starts(
-    programs: Sequence[LabProgram], addresses: Mapping[str, str], hosts_file: str
+    programs: Sequence[LabProgram],
+    addresses: Mapping[str, str],
+    files: Mapping[str, str],
 ) -> list[Started]:
     """Return what is to be started, in order.
 
     Every program gets ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and ``MASTER_PORT`` as
-    torch reads them, unless it states them.
+    torch reads them, unless it states them. Places in commands are quoted as a shell
+    needs it.
 
     Parameters
     ----------
     addresses
         IPv4 address of every machine, in the order of the machines.
-    hosts_file
-        Path of a file with one address per line, in the same order.
+    files
+        Path of each of `PLACES`; the hosts file has one address per line, in the same
+        order.
 
     Raises
     ------
@@ -87,7 +94,7 @@ def starts(
                 "rank": str(rank),
                 "machine": machine,
                 "machines": str(len(program.machines)),
-                "hosts file": hosts_file,
+                **files,
             } | {f"address of {name}": at for name, at in addresses.items()}
             environment = {
                 "RANK": str(rank),
@@ -102,7 +109,8 @@ def starts(
                     key: fill(value, places)
                     for key, value in program.environment.items()
                 }
-                command = ("sh", "-c", fill(program.run, places))
+                quoted = {place: shlex.quote(text) for place, text in places.items()}
+                command = ("sh", "-c", fill(program.run, quoted))
             except ValueError as error:
                 raise ValueError(f"program {program.name}: {error}") from error
             found.append(Started(program.name, machine, command, environment))

@@ -19,7 +19,7 @@ import secrets
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import msgpack
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 Side: TypeAlias = Literal["client", "server"]
 _NONCE = 32  # bytes
+#: Why a stranger was turned away that may try again.
+AGAIN = "too many strangers are at this port: try again"
 
 
 def derive_key(token: str, *subject: str | int) -> bytes:
@@ -151,10 +153,6 @@ class Rejections(deque[Rejection]):
         Called with a line for each of the first hundred: a log must not grow for ever.
     """
 
-    #: Strangers of one host that may be at a port at a time. A process may often have
-    #: 1024 files: the others are for peers that have proved themselves.
-    most = 512
-
     def __init__(self, tell: Callable[[str], None] | None = None) -> None:
         super().__init__(maxlen=100)
         self._tell = tell
@@ -166,6 +164,40 @@ class Rejections(deque[Rejection]):
         self.append(Rejection(peer, reason, time.monotonic()))
         if self._tell is not None and self.total <= (self.maxlen or 0):
             self._tell(f"refused a connection from {peer}: {printable(reason)}")
+
+
+class Stranger(Protocol):
+    """A connection whose peer has not proved itself."""
+
+    def turn_away(self, reason: str) -> None:
+        """Answer that it was refused, and close."""
+
+
+class Strangers:
+    """Who is at a port without having proved itself: some at a time, the newest.
+
+    Whoever fills the port with idle connections keeps nobody out: the one that has been
+    idle longest makes room. A peer that was in its handshake then is told to `AGAIN`.
+    """
+
+    #: A process may often have 1024 files: the others are for peers that have proved
+    #: themselves.
+    most = 512
+
+    def __init__(self) -> None:
+        self._here: dict[Stranger, None] = {}
+
+    def enter(self, stranger: Stranger) -> None:
+        """Take one in; the one that has been here longest makes room."""
+        if len(self._here) >= self.most:
+            oldest = next(iter(self._here))
+            self.leave(oldest)
+            oldest.turn_away(AGAIN)
+        self._here[stranger] = None
+
+    def leave(self, stranger: Stranger) -> None:
+        """Forget one that has proved itself, or left."""
+        self._here.pop(stranger, None)
 
 
 def name_of(address: Sequence[Any] | None) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
+import time
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.names import printable
-from emu.network.authentication import Challenge, fresh_nonce
+from emu.network.authentication import AGAIN, Challenge, fresh_nonce
 from emu.network.out_edge import OutEdge
 from emu.network.tls import client_context, peer_fingerprint
 from emu.network.tls_socket import TlsSocket
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 P = ParamSpec("P")
+#: Wall seconds before who was refused for want of room tries again.
+_PAUSE = 0.02
 
 
 async def open_edge(
@@ -30,6 +34,7 @@ async def open_edge(
     *,
     key: bytes,
     pacer: Pacer | None = None,
+    capacity: float = math.inf,
     source_port: int = 0,
     encrypted: bool = False,
     within: float = 10.0,
@@ -44,8 +49,8 @@ async def open_edge(
         Position of the edge in the job.
     key
         Of the edge, see `edge_keys`.
-    pacer
-        Of this process; needed for shaped frames.
+    pacer, capacity
+        As in `OutEdge`.
     source_port
         Port of this end; any free one unless given.
     encrypted
@@ -62,6 +67,27 @@ async def open_edge(
     NodeMisbehaved
         If the receiver refused, with its reason, or cannot prove that it knows the key.
     """
+    end, left = time.monotonic() + within, within
+    while True:
+        try:
+            way = await _open(address, edge, key, source_port, encrypted, left)
+        except NodeMisbehaved as error:
+            left = end - time.monotonic()
+            if not str(error).endswith(AGAIN) or left <= _PAUSE:
+                raise
+            await asyncio.sleep(_PAUSE)
+        else:
+            return OutEdge(way, edge, pacer=pacer, capacity=capacity)
+
+
+async def _open(
+    address: tuple[str, int],
+    edge: int,
+    key: bytes,
+    source_port: int,
+    encrypted: bool,  # noqa: FBT001 -- as `open_edge` was asked
+    within: float,
+) -> socket.socket | TlsSocket:
     loop = asyncio.get_running_loop()
     where = f"{address[0]}:{address[1]}"
     sock: socket.socket | None = None
@@ -89,7 +115,7 @@ async def open_edge(
     except (EmulatorError, asyncio.CancelledError):
         _close(sock)
         raise
-    return OutEdge(way, edge, pacer=pacer)
+    return way
 
 
 async def _prove(
@@ -109,7 +135,10 @@ async def _prove(
             raise NodeMisbehaved(
                 f"edge {edge} does not trust {where}: {error}"
             ) from None
-        asked = await _ask(sock, {"proof": challenge.proof("client")})
+        try:
+            asked = await _ask(sock, {"proof": challenge.proof("client")})
+        except OSError as error:  # amid the handshake: it has made room for another
+            raise NodeMisbehaved(f"edge {edge}: {error}; {AGAIN}") from None
     if asked.get("accepted") != edge:
         reason = printable(str(asked.get("refused", "no reason")))
         raise NodeMisbehaved(f"{where} refused edge {edge}: {reason}")

@@ -280,6 +280,12 @@ class ControlConnection(asyncio.BufferedProtocol):
         """Take the peer for gone, for this reason: whoever waits for it is told."""
         self._fail(error)
 
+    def turn_away(self, reason: str) -> None:
+        """Close on a stranger; one that has been told nothing yet is told why."""
+        if not (self.closed or self._sent):
+            self.send({"refused": reason})
+        self._fail(NodeMisbehaved(reason), clean=True)
+
     def statistics(self) -> ControlStatistics:
         """Return how much was said."""
         return ControlStatistics(self._sent, self._received, self._high_water)

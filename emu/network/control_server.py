@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.names import printable
 from emu.network.authentication import (
+    AGAIN,
     Challenge,
     Identity,
     Rejections,
+    Strangers,
     fresh_nonce,
 )
 from emu.network.control import ControlConnection
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     import socket
 
 _STRANGER_LIMITS = WireLimits(message=4096)
+#: Wall seconds before who was refused for want of room tries again.
+_PAUSE = 0.02
 #: Who accepts control connections, for messages.
 _PEER = "the coordinator"
 
@@ -61,6 +64,23 @@ async def connect_control(
         If we were refused, with the reason, or who answers cannot prove that it knows
         the token: it is told nothing then.
     """
+    end, left = time.monotonic() + within, within
+    while True:
+        try:
+            return await _connect(address, identity, limits, left)
+        except (NodeLost, NodeMisbehaved) as error:
+            left = end - time.monotonic()
+            if not str(error).endswith(AGAIN) or left <= _PAUSE:
+                raise
+            await asyncio.sleep(_PAUSE)
+
+
+async def _connect(
+    address: tuple[str, int],
+    identity: Identity,
+    limits: WireLimits | None,
+    within: float,
+) -> ControlConnection:
     loop, name = asyncio.get_running_loop(), identity.name
     where = f"{_PEER} at {address[0]}:{address[1]}"
     begun = time.monotonic()
@@ -96,6 +116,21 @@ async def _prove(connection: ControlConnection, identity: Identity, where: str) 
     if "refused" in answer:
         reason = printable(str(answer["refused"]))
         raise NodeMisbehaved(f"{where} refused {name}: {reason}")
+    try:
+        await _answer(connection, identity, where, nonce, answer)
+    except NodeLost as error:  # amid the handshake: it has made room for another
+        raise NodeLost(f"{error}; {AGAIN}") from None
+
+
+async def _answer(
+    connection: ControlConnection,
+    identity: Identity,
+    where: str,
+    nonce: bytes,
+    answer: dict[str, Any],
+) -> None:
+    """Have the other side prove what it is, and prove the same."""
+    role, name = identity.role, identity.name
     binding = b""
     if answer.get("tls") is True:
         # Who strips this away gets no proof: a port that wants TLS gives none without.
@@ -167,7 +202,7 @@ class ControlServer:
         self._hello_timeout = hello_timeout
         self._server: asyncio.Server | None = None
         self._handles: set[asyncio.Task[None]] = set()
-        self._strangers = Counter[str]()  # of every host
+        self._strangers = Strangers()
         self.rejections = Rejections(tell)
 
     async def start(self, host: str, port: int = 0) -> tuple[str, int]:
@@ -222,12 +257,9 @@ class ControlServer:
             self._handles.discard(handle)
 
     async def _serve(self, connection: ControlConnection) -> None:
-        host = connection.peer_address
         try:
-            self._strangers[host] += 1
+            self._strangers.enter(connection)
             try:
-                if self._strangers[host] > self.rejections.most:
-                    raise NodeMisbehaved(f"too many of {host} are at this port")
                 who = await self._handshake(connection)
             except EmulatorError as error:
                 self.rejections.note(connection.peer, str(error))
@@ -235,7 +267,7 @@ class ControlServer:
                     connection.send({"refused": str(error)})
                 return
             finally:
-                self._strangers[host] -= 1
+                self._strangers.leave(connection)
             await self._on_connection(connection, who)
         finally:
             await connection.aclose()

@@ -12,11 +12,17 @@ import contextlib
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
-from emu.network.authentication import Challenge, Rejections, fresh_nonce, name_of
+from emu.network.arrivals import ArrivalBursts, DataServerStatistics
+from emu.network.authentication import (
+    Challenge,
+    Rejections,
+    Strangers,
+    fresh_nonce,
+    name_of,
+)
 from emu.network.awake_clock import awake_timeout
 from emu.network.frame_log import FrameLog
 from emu.network.inbox import Delivery, Inbox
@@ -47,22 +53,6 @@ _PAUSE = 0.1
 _STRANGER_LIMITS = WireLimits(header=0, body=0, message=4096)
 
 
-@dataclass(frozen=True, slots=True)
-class DataServerStatistics:
-    """What arrived over accepted connections.
-
-    ``payloads`` says which bytes: rows of ``edge``, ``kind`` (`emu.wire.payload_kind`)
-    and ``bytes``.
-    """
-
-    connections: int
-    frames: int
-    payload_bytes: int
-    header_bytes: int
-    rejections: int
-    payloads: list[dict[str, int | str]]
-
-
 class DataServer:
     """Receives the frames of the edges that end in this process.
 
@@ -81,6 +71,8 @@ class DataServer:
         Of frames on accepted connections.
     hello_timeout
         Wall seconds a stranger has to introduce itself.
+    rates
+        As in `ArrivalBursts`.
     certificate
         As from `draw_certificate`: senders must speak TLS then.
     tell
@@ -97,6 +89,7 @@ class DataServer:
         on_failure: OnFailure | None = None,
         limits: WireLimits | None = None,
         hello_timeout: float = 10.0,
+        rates: Mapping[int, float] | None = None,
         certificate: bytes = b"",
         tell: Callable[[str], None] | None = None,
     ) -> None:
@@ -105,11 +98,11 @@ class DataServer:
         self.inbox, self.pool = inbox, pool
         self.on_arrival, self.on_failure = on_arrival, on_failure
         self.limits = limits or WireLimits()
-        self.log = FrameLog()
+        self.log, self.bursts = FrameLog(), ArrivalBursts(rates or {})
         self.hello_timeout = hello_timeout
         self.connected: dict[int, DataConnection] = {}
         self.connections: set[DataConnection] = set()
-        self.rejections = Rejections(tell)
+        self.rejections, self.strangers = Rejections(tell), Strangers()
         self.frames = self.payload_bytes = self.header_bytes = 0
         self.payloads: Counter[tuple[int, str]] = Counter()
         self._listener: socket.socket | None = None
@@ -138,13 +131,9 @@ class DataServer:
         while True:
             try:
                 sock, address = await loop.sock_accept(listener)
-                host = str(address[0])
-                there = sum(each.stranger == host for each in self.connections)
-                if there >= self.rejections.most:
-                    sock.close()
-                    self.rejections.note(name_of(address), "too many are at this port")
-                else:
-                    self.connections.add(DataConnection(self, sock, address))
+                connection = DataConnection(self, sock, name_of(address))
+                self.connections.add(connection)
+                self.strangers.enter(connection)
             except OSError as error:  # it left already, or there is no descriptor left
                 self.rejections.note("unknown", str(error))
                 await asyncio.sleep(_PAUSE)
@@ -192,6 +181,7 @@ class DataServer:
                 {"edge": edge, "kind": kind, "bytes": count}
                 for (edge, kind), count in self.payloads.items()
             ],
+            [{"edge": e, "bytes": most} for e, most in self.bursts.most.items()],
         )
 
     async def aclose(self) -> None:
@@ -219,13 +209,12 @@ class DataConnection:
         Told of everything.
     sock
         Accepted, non-blocking; closed with the connection.
-    address
-        Of the peer.
+    peer
+        Host and port of the other end.
     """
 
-    def __init__(self, server: DataServer, sock: socket.socket, address: Any) -> None:
-        self._server, self._peer = server, name_of(address)
-        self.stranger = str(address[0])  # its host, until it has proved itself
+    def __init__(self, server: DataServer, sock: socket.socket, peer: str) -> None:
+        self._server, self._peer = server, peer
         tune_socket(sock)
         context = server.tls.context if server.tls is not None else None
         tls = TlsSocket(sock, context, server=True) if context is not None else None
@@ -256,6 +245,7 @@ class DataConnection:
             self._buffer.release()
             self._buffer = None
         self._server.connections.discard(self)
+        self._server.strangers.leave(self)
 
     def _readable(self) -> None:
         self._receive()
@@ -264,7 +254,8 @@ class DataConnection:
 
     def _receive(self) -> None:
         try:
-            count, wall = self._arrivals.receive(self._reader.get_buffer())
+            view = self._server.bursts.portion(self._edge, self._reader.get_buffer())
+            count, wall = self._arrivals.receive(view)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -274,6 +265,8 @@ class DataConnection:
             self._ended("")
             return
         self._wall = wall
+        if self._edge is not None and self._buffer is not None:
+            self._server.bursts.note(self._edge, count, wall)
         try:
             self._reader.received(count)
             while self._open and (came := self._reader.take()) is not None:
@@ -321,7 +314,8 @@ class DataConnection:
         if edge in server.connected:
             raise NodeMisbehaved(f"edge {edge} is connected already")
         self._deadline.cancel()
-        self._edge, self.stranger = edge, ""
+        self._edge = edge
+        server.strangers.leave(self)
         self._reader.trust(kinds=DATA_KINDS, limits=server.limits)
         self._answer({"accepted": edge})
         server.accept(edge, self)
@@ -371,12 +365,17 @@ class DataConnection:
     def _too_late(self) -> None:
         self._fail(NodeMisbehaved(f"no hello in {self._server.hello_timeout:g} s"))
 
+    def turn_away(self, reason: str) -> None:
+        """Answer a stranger that it was refused, and close."""
+        self._server.rejections.note(self._peer, reason)
+        self._answer({"refused": reason})
+        self.close()
+
     def _fail(self, error: EmulatorError) -> None:
         if self._edge is None:
-            self._server.rejections.note(self._peer, str(error))
-            self._answer({"refused": str(error)})
-        self.close()
-        if self._edge is not None:
+            self.turn_away(str(error))
+        else:
+            self.close()
             self._server.fail(self._edge, error)
 
     def _ended(self, reason: str) -> None:

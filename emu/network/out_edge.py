@@ -11,11 +11,11 @@ import asyncio
 import math
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import EmulatorError, NodeLost, NodeMisbehaved
-from emu.shaping import allowance, fluid_end, next_look
+from emu.shaping import Bucket, allowance, fluid_end, next_look
 from emu.wire import Outgoing, encode_data
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class SendRecord:
 class OutEdgeStatistics:
     """What one edge has sent (real bytes, wall seconds).
 
-    ``max_stale``: the longest that a line had held before it was seen.
+    ``max_stale``: the longest that a line had held before it was seen. ``lost_bytes``:
+    what senders that stood still could not catch up.
     """
 
     edge: int
@@ -69,6 +70,7 @@ class OutEdgeStatistics:
     max_lead_bytes: float
     max_stale: float
     blocked: int
+    lost_bytes: float
 
 
 @dataclass(slots=True, eq=False)
@@ -81,13 +83,21 @@ class _Queued:
     since: float = math.nan  # of the newest line that was seen
     informed: float = math.nan  # wall time at which it was seen first
     obeyed: RateSegment | None = None  # the newest line that had begun
+    bucket: Bucket = field(default_factory=Bucket)
     notified: float = -math.inf  # wall time from which a line holds that there is
     first: float = math.nan  # wall time before its first bytes left
     last: float = math.nan  # and before its last
 
 
 class OutEdge:
-    """Sends the frames of one edge, first in first out. Made by `open_edge`."""
+    """Sends the frames of one edge, first in first out. Made by `open_edge`.
+
+    Parameters
+    ----------
+    pacer, capacity
+        What shaped frames need: that of this process, and the emulated bytes per
+        second of the narrowest link on the way.
+    """
 
     def __init__(
         self,
@@ -95,15 +105,17 @@ class OutEdge:
         edge: int,
         *,
         pacer: Pacer | None = None,
+        capacity: float = math.inf,
     ) -> None:
         self.edge, self._sock, self._pacer = edge, sock, pacer
+        self._capacity = capacity
         self._loop = asyncio.get_running_loop()
         self._queue: deque[_Queued] = deque()
         self._writing = False  # add_writer is armed: the kernel's buffer was full
         self._error: EmulatorError | None = None
         self._frames = self._payload_bytes = self._header_bytes = 0
         self._late = self._blocked = 0
-        self._max_behind = self._max_lead = self._max_stale = 0.0
+        self._max_behind = self._max_lead = self._max_stale = self._lost = 0.0
         self._loop.add_reader(sock.fileno(), self._peer_spoke)
 
     def send(
@@ -181,8 +193,9 @@ class OutEdge:
             return math.inf
         outgoing = queued.outgoing
         line = pacer.line(self.edge, queued.iteration)
-        begins = -math.inf
+        begins = known = -math.inf
         if line is not None:
+            known = line.since
             if line.since != queued.since:
                 queued.since, queued.informed = line.since, now
                 stale = now - max(line.since, queued.queued)
@@ -192,15 +205,15 @@ class OutEdge:
             begins = line.since - pacer.depth.lead_time
             if begins <= now:
                 queued.obeyed = line
-            if queued.obeyed is not None:
-                self._follow(queued, queued.obeyed, now, pacer)
+            if (obeyed := queued.obeyed) is not None:
+                line = self._follow(queued, obeyed, now, pacer)
             if outgoing.done or self._writing:
                 return math.inf
         due = next_look(
-            queued.obeyed or line,
+            line,
             now,
             outgoing.volume,
-            notified=queued.notified > (line.since if line is not None else -math.inf),
+            notified=queued.notified > known,
             sending=outgoing.volume - outgoing.body_sent > pacer.depth.tail,
             looks=pacer.looks,
             depth=pacer.depth,
@@ -209,18 +222,24 @@ class OutEdge:
 
     def _follow(
         self, queued: _Queued, line: RateSegment, now: float, pacer: Pacer
-    ) -> None:
-        outgoing = queued.outgoing
+    ) -> RateSegment:
+        """Send what a line allows; return the line without what was lost."""
+        outgoing, depth = queued.outgoing, pacer.depth
         sent, volume = outgoing.body_sent, outgoing.volume
-        allowed = allowance(line, now, sent, volume, pacer.depth)
-        # Crumbs cost a wake-up at both ends; a quarter of the lead never starves.
-        if allowed < min(pacer.depth.lead(line.rate) / 4, volume - sent):
-            return
+        capacity = pacer.to_wall_rate(self._capacity)
+        left = queued.bucket.left(line, now, sent, volume, depth, capacity)
+        allowed = allowance(left, now, sent, volume, depth)
+        # Crumbs cost a wake-up at both ends; a quarter of the lead never starves. Who
+        # has lost something would lose more by waiting.
+        least = min(depth.lead(left.rate) / 4, volume - sent)
+        if allowed < (1 if queued.bucket.lost else least):
+            return left
         if not self._write(queued, allowed) and not outgoing.done:
             self._wait_writable()
         self._max_lead = max(self._max_lead, outgoing.body_sent - line.at(now))
         if outgoing.done:
             self._finish(queued, fluid_end(line, volume))
+        return left
 
     def statistics(self) -> OutEdgeStatistics:
         """Return what has left so far, and how late."""
@@ -234,6 +253,7 @@ class OutEdge:
             self._max_lead,
             self._max_stale,
             self._blocked,
+            self._lost,
         )
 
     async def aclose(self) -> None:
@@ -314,6 +334,7 @@ class OutEdge:
             )
         if queued.shaped:
             self._late += behind > LATE
+            self._lost += queued.bucket.lost
             self._max_behind = max(self._max_behind, behind)
             if self._pacer is not None:
                 self._pacer.log.note(

@@ -89,8 +89,8 @@ def place(
         Of the placement policy; by position, since ``policy`` is an option.
     profile
         Reference times, and volumes, to judge placements by. ``etp`` and ``best`` need
-        one; the others are simulated once when there is one, with the same draws, so
-        that the makespans of all policies compare.
+        one: ``best`` takes its iterations in order, ``etp`` draws from it; the others
+        are simulated once when there is one, with the draws of ``etp``.
     seed
         Of all that is drawn.
     tasks

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from emu.html_table import html_table
+
 if TYPE_CHECKING:
     from emu.problem import Placement
 
@@ -36,3 +38,13 @@ class PlacementResult:
     """(candidates so far, best makespan) at the start and at every improvement."""
     optimal: bool = False
     """Whether no feasible placement is better under the same draws."""
+
+    def _repr_html_(self) -> str:
+        """Return the fields but the placement and the history, for notebooks."""
+        hidden = {"placement", "history"}
+        rows = [
+            (key, told)
+            for key, told in vars(self).items()
+            if key not in hidden and told
+        ]
+        return html_table(f"placement by {self.policy}", (), rows)

@@ -24,13 +24,13 @@ from emu.placement.space import Space
 from emu.placement.symmetry import find_symmetry, hub_followers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
     from emu.placement.job_costs import JobsCost
     from emu.placement.symmetry import Symmetry
-    from emu.problem import Cluster, Job, Profile, Realization
+    from emu.problem import Cluster, Job, Placement, Profile, Realization
 
 HOT, COLD = 0.02, 0.0002  # temperatures of a round, as part of the best makespan
 IFS_STARTS = 4
@@ -118,8 +118,14 @@ def search_run(
     seed: int,
     options: SearchOptions,
     progress: Callable[[int, int, float], None] | None = None,
+    known: Iterable[Placement] = (),
 ) -> PlacementResult:
     """Return what `search` finds for one run of ``job``, with reference times.
+
+    Parameters
+    ----------
+    known
+        Placements to begin with, if one of them is the best of the simple ones.
 
     Raises
     ------
@@ -129,7 +135,7 @@ def search_run(
         When the realization does not fit the job or there is no such rate policy.
     """
     run = _Run(Space(job, cluster, apart=True), drawn, options, walk_generator(seed))
-    run.begin()
+    run.begin(known)
     listing = run.listing()
     if listing is not None:
         run.exhaust(listing)
@@ -137,7 +143,7 @@ def search_run(
         together = Space(job, cluster)
         if len(together.units) < len(run.space.units) and _fits(together):
             run = _Run(together, drawn, options, walk_generator(seed))
-            run.begin()
+            run.begin(known)
         run.anneal(progress)
     if progress is not None:
         progress(int(run.chain.tally[PROPOSED]), options.transfers, run.best)
@@ -172,10 +178,10 @@ class _Run:
         self.history: list[tuple[int, float]] = []
         self.optimal = False
 
-    def begin(self) -> None:
-        """Start from the best of the simple placements."""
+    def begin(self, known: Iterable[Placement]) -> None:
+        """Start from the best of the simple placements and of those ``known``."""
         remembered = min(self.options.transfers, REMEMBERED)
-        starts = list(self._starts())
+        starts = [*self._starts(), *(self.space.machines(one) for one in known)]
         chains = [new_chain(self.arrays, machines, remembered) for machines in starts]
         self.chain: Chain = min(chains, key=lambda chain: float(chain.cost[0]))
         self.chain.tally[PROPOSED] = self.chain.tally[SIMULATED] = len(starts)

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from typing_extensions import override
 
+from emu.html_table import html_table
+from emu.optional_library import INSTALL_FIGURES, import_library
 from emu.units import format_duration
 
 if TYPE_CHECKING:
+    import pandas as pd
     from numpy.typing import NDArray
 
     from emu.problem import Problem
@@ -88,6 +91,49 @@ class Schedule:
     def makespan(self) -> float:
         """End of the last task, seconds (objective (15))."""
         return float(np.nanmax(self.task_end))
+
+    @property
+    def tasks(self) -> pd.DataFrame:
+        """One row per (task, iteration): task, kind, machine, iteration, start, end.
+
+        Raises
+        ------
+        DataError
+            When pandas is not installed.
+        """
+        pandas = import_library("pandas", "schedule.tasks", INSTALL_FIGURES)
+        job, names = self.problem.job, self.problem.machine_of_task
+        count, iterations = self.task_start.shape
+        rows = pandas.DataFrame(
+            {
+                "task": np.repeat([task.name for task in job.tasks], iterations),
+                "kind": np.repeat([task.kind for task in job.tasks], iterations),
+                "machine": np.repeat([names[t.name] for t in job.tasks], iterations),
+                "iteration": np.tile(np.arange(iterations), count),
+                "start": self.task_start.ravel(),
+                "end": self.task_end.ravel(),
+            }
+        )
+        return rows.dropna(subset=["end"])
+
+    def _repr_html_(self) -> str:
+        """Return the machines, what they ran and how long they computed."""
+        problem, tasks = self.problem, self.problem.job.tasks
+        busy = np.nansum(self.task_end - self.task_start, axis=1)
+        rows = [
+            (
+                machine.name,
+                ", ".join(tasks[task].name for task in here),
+                format_duration(float(busy[here].sum())),
+            )
+            for position, machine in enumerate(problem.cluster.machines)
+            if (
+                here := [
+                    *np.flatnonzero(np.array(problem.placement.machine_of) == position)
+                ]
+            )
+        ]
+        return html_table(repr(self), ("machine", "tasks", "computing"), rows)
 
     def bars(self) -> NDArray[np.bool_]:
         """Return which (task, iteration) a picture shows: all but gates of no time."""

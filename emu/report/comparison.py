@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from emu.report.html.markup import table as html_of
 from emu.report.statistics import compared, interval, paired, paired_text
 from emu.report.terminal import plain_table
 from emu.units import format_duration, format_ratio
@@ -58,6 +59,14 @@ class Candidate:
             "rounding": self.rounding,
             "moves": [asdict(move) for move in self.moves],
         }
+
+
+class Comparison(list[Candidate]):
+    """Candidates side by side, the first of which the others are compared with."""
+
+    def _repr_html_(self) -> str:
+        """Return the table of `comparison_table`, for notebooks."""
+        return html_of(comparison_table(self)) if self else repr(self)
 
 
 def _seconds(makespans: Mapping[Any, float]) -> tuple[str, str]:
@@ -285,7 +294,7 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table
     for row in rows:
         group = tuple(str(row["values"][key]) for key in keys)
         groups.setdefault(group, {})[row["values"]["seed"]] = row["figures"]
-    errors = [key for key in _ERRORS if key in rows[0]["figures"]]
+    errors = [k for k in _ERRORS if all(k in row["figures"] for row in rows)]
     columns = [*keys, ">makespan", ">± (95 %)", ">seeds", ">against the best"]
     table = plain_table("", *columns, *(_ERRORS[key] for key in errors))
     makespans = {

@@ -7,14 +7,18 @@ import re
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
+
 from emu.placement import resource_loads
 from emu.report.terminal import plain_table
 from emu.units import format_duration, format_rate, format_size
 from emu.workloads import window_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
     from rich.table import Table
 
     from emu.analysis.pace import JobTime
@@ -23,8 +27,30 @@ if TYPE_CHECKING:
     from emu.problem import Job, Problem
 
 
-def job_line(job: Job, policy: str = "", window: object = None) -> str:
-    """Return iterations, credit window, and how many tasks are pinned.
+#: Ranges of a trace that are listed.
+_RANGES = 12
+
+
+def ranges_table(ranges: Mapping[str, NDArray[np.float64]]) -> Table:
+    """Return what a trace recorded, in its order, with a bar of its time in all."""
+    shown = plain_table("ranges of the trace", "range", ">times", ">mean", "in all")
+    longest = max((seconds.sum() for seconds in ranges.values()), default=0.0) or 1.0
+    for name, seconds in [*ranges.items()][:_RANGES]:
+        bar = Text("█" * round(30 * float(seconds.sum() / longest)), style="blue")
+        mean = format_duration(float(seconds.mean()))
+        shown.add_row(name, f"{len(seconds):,}", mean, bar)
+    if len(ranges) > _RANGES:
+        shown.caption = f"and {len(ranges) - _RANGES} shorter ones"
+    return shown
+
+
+def job_line(
+    job: Job,
+    policy: str = "",
+    window: object = None,
+    pins: Collection[str] = (),
+) -> str:
+    """Return iterations, credit window, and how many tasks somebody pinned.
 
     Parameters
     ----------
@@ -32,12 +58,15 @@ def job_line(job: Job, policy: str = "", window: object = None) -> str:
         Rate policy, where one alone is meant.
     window
         The credit window as stated; where nobody knows, that of the credit edges.
+    pins
+        Tasks and processes that the scenario pins; those that the system of the job
+        pins by itself, as stores to their partitions, are nobody's choice.
     """
     window = window or window_of(job) or "without effect"
     parts = [f"{job.iterations} iterations", f"credit window {window}"]
-    pins = sum(task.pinned is not None for task in job.tasks)
-    if pins:
-        parts.append(f"{pins} of {len(job.tasks)} tasks pinned")
+    fixed = sum(bool({task.name, task.process_name} & {*pins}) for task in job.tasks)
+    if fixed:
+        parts.append(f"{fixed} of {len(job.tasks)} tasks pinned")
     return ", ".join([*parts, *([f"rates by {policy}"] if policy else [])])
 
 
@@ -55,7 +84,7 @@ def placing_line(placing: Mapping[str, Any]) -> str:
         said = "placed as the scenario states"
     if searched:
         said += (
-            f", {searched:,} candidates of {placing['budget']:,} in each walk"
+            f", {searched:,} candidates for a budget of {placing['budget']:,}"
             f", seed {placing['seed']}"
         )
     if placing["optimal"]:
@@ -89,6 +118,17 @@ def pace_line(pace: Mapping[str, Any]) -> str:
         for what, value, note in pace_rows(pace)
     ]
     return ", ".join(said)
+
+
+def model_rows(models: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
+    """Return what was measured of models that are programs: one row each."""
+    rows = []
+    for one in models:
+        took = format_duration(one["seconds"], 3)
+        note = f"{one['flops'] / 1e9:.3g} GFLOP and {took} of CPU per batch of a worker"
+        parameters = f"{one['parameters']:,} parameters"
+        rows.append(("model", parameters, f"{one['program']}, {note}"))
+    return rows
 
 
 def job_table(jobs: Iterable[JobTime]) -> Table:

@@ -94,6 +94,14 @@ def labels(runs: Sequence[RecordedRun]) -> list[str]:
     return [name_of[id(run)] for run in runs]
 
 
+def systems(runs: Sequence[RecordedRun]) -> list[str]:
+    """Return the `labels` with placement and rate policy of each run."""
+    return [
+        f"{label}: {run.result.get('placement', 'placed')}, {run.policy}"
+        for label, run in zip(labels(runs), runs, strict=True)
+    ]
+
+
 def makespans(runs: Sequence[RecordedRun]) -> dict[str, dict[str, list[float]]]:
     """Return name -> emulated, simulated, predicted -> makespans of `repetitions`."""
     groups: dict[str, dict[str, list[float]]] = {}

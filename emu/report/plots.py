@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.errors import DataError
-from emu.report import plot_compare, plot_curves, plot_gantt, plot_style
-from emu.report.many_runs import labels, makespans, schedules_of
+from emu.report import (
+    plot_compare,
+    plot_curves,
+    plot_gantt,
+    plot_progress,
+    plot_style,
+)
+from emu.report.many_runs import labels, makespans, schedules_of, systems
 from emu.report.plot_style import Window
 
 if TYPE_CHECKING:
@@ -16,8 +22,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from emu.runs.recorded_run import RecordedRun
+    from emu.runs.validation import Progress
 
-FIGURES = ("gantt", "ports", "loss", "cdf", "compare")
+FIGURES = ("gantt", "ports", "loss", "cdf", "compare", "progress")
 _WHOLE = Window()
 
 
@@ -28,6 +35,7 @@ def plot(
     *,
     dark: bool = False,
     window: Window = _WHOLE,
+    progress: Sequence[Progress] = (),
 ) -> None:
     """Draw a figure of one or several runs and write it to ``out``.
 
@@ -41,6 +49,8 @@ def plot(
         Light on dark.
     window
         What part of the runs is shown, and how wide.
+    progress
+        Training of every run, for ``progress``.
 
     Raises
     ------
@@ -56,10 +66,15 @@ def plot(
         raise DataError(f"{figure} is of one run, found {len(runs)}")
     shown = [window.of(run) for run in runs]
     with plot_style.style(dark=dark):
-        plot_style.save(_drawn(shown, figure, window), out)
+        plot_style.save(_drawn(shown, figure, window, progress), out)
 
 
-def _drawn(runs: Sequence[RecordedRun], figure: str, window: Window) -> Figure:
+def _drawn(
+    runs: Sequence[RecordedRun],
+    figure: str,
+    window: Window,
+    progress: Sequence[Progress],
+) -> Figure:
     match figure:
         case "gantt":
             return plot_gantt.gantt(schedules_of(runs[0]), window)
@@ -77,5 +92,7 @@ def _drawn(runs: Sequence[RecordedRun], figure: str, window: Window) -> Figure:
                 }
             )
             return plot_curves.cdf(schedules, window)
+        case "progress":
+            return plot_progress.compared(runs, systems(runs), progress, window)
         case _:
             return plot_compare.bars(makespans(runs), width=window.width)

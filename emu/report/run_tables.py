@@ -10,7 +10,7 @@ from rich.text import Text
 from emu.analysis.optimality_gap import optimality_line
 from emu.report.explanation_tables import difference
 from emu.report.flows import flow_table, payload_line, port_table
-from emu.report.job_tables import pace_rows, placing_line
+from emu.report.job_tables import model_rows, pace_rows, placing_line
 from emu.report.scale_tables import chosen_row
 from emu.report.terminal import figures_table, plain_table
 from emu.units import format_duration, format_ratio, format_size
@@ -56,7 +56,7 @@ def headline(result: dict[str, Any]) -> Table:
     error_rows(table, result)
     if line := optimality_line(result):
         table.add_row("lower bound", format_duration(result["bound"]), line)
-    for row in pace_rows(result.get("pace", {})):
+    for row in pace_rows(result.get("pace", {})) + model_rows(result.get("models", [])):
         table.add_row(*row)
     if "verdict" in result:
         verdict_rows(table, result["verdict"])

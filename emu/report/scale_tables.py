@@ -25,7 +25,8 @@ def dry_run_table(known: Mapping[str, Any], name: str) -> Table:
         ("processes", str(known["processes"])),
         ("flows between machines", str(known["flows"])),
         ("real payload", format_size(known["payload"])),
-        ("of it waiting at receivers, at most", format_size(known["waiting"])),
+        ("of it in memory at a time, at most", format_size(known["waiting"])),
+        ("memory with all processes, at most", format_size(known["memory"])),
         ("makespan moved by the slightest delays", format_ratio(known["sensitivity"])),
     ):
         table.add_row(label, text)

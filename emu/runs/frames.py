@@ -26,7 +26,7 @@ def task_frame(emulated: Schedule | None, simulated: Schedule | None) -> pd.Data
     ``run`` is ``emulated`` or ``simulated``.
     """
     columns = ["run", "task", "kind", "machine", "iteration", "start", "end"]
-    return _stacked(emulated, simulated, _tasks, columns)
+    return _stacked(emulated, simulated, lambda schedule: schedule.tasks, columns)
 
 
 def flow_frame(emulated: Schedule | None, simulated: Schedule | None) -> pd.DataFrame:
@@ -106,26 +106,6 @@ def _stacked(
     if not frames:
         return pd.DataFrame(columns=columns)
     return pd.concat(frames, ignore_index=True)[columns]
-
-
-def _tasks(schedule: Schedule) -> pd.DataFrame:
-    job, problem = schedule.problem.job, schedule.problem
-    machine_of = [
-        problem.cluster.machines[m].name for m in problem.placement.machine_of
-    ]
-    tasks, iterations = len(job.tasks), job.iterations
-    names = np.array([task.name for task in job.tasks])
-    kinds = np.array([task.kind for task in job.tasks])
-    return pd.DataFrame(
-        {
-            "task": np.repeat(names, iterations),
-            "kind": np.repeat(kinds, iterations),
-            "machine": np.repeat(np.array(machine_of), iterations),
-            "iteration": np.tile(np.arange(iterations), tasks),
-            "start": schedule.task_start.ravel(),
-            "end": schedule.task_end.ravel(),
-        }
-    ).dropna(subset=["end"])
 
 
 def _flows(schedule: Schedule) -> pd.DataFrame:

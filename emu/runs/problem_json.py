@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.errors import DataError
+from emu.input_file import check_shape
 from emu.names import checked_name
 from emu.problem import (
     CapacityChange,
@@ -23,6 +25,7 @@ from emu.problem import (
     Schedule,
     Task,
 )
+from emu.runs.file_shapes import ProblemShape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 VERSION = 1
+#: Iterations of a job that may lack rows: which, is named.
+_MANY = 1000
 
 
 def problem_to_json(problem: Problem) -> dict[str, Any]:
@@ -107,6 +112,7 @@ def problem_from_json(data: Any, path: str) -> Problem:
     version = data.get("version") if isinstance(data, dict) else None
     if version != VERSION:
         raise DataError(f"version {version!r}, this emu reads {VERSION}", path=path)
+    check_shape(data, ProblemShape, Path(path))
     try:
         cluster = _cluster(data)
         job = Job(
@@ -139,9 +145,11 @@ def problem_from_json(data: Any, path: str) -> Problem:
             iterations=data["iterations"],
         )
         placement = Placement(tuple(task["machine"] for task in data["tasks"]))
-        return Problem(cluster, job, placement)
+        problem = Problem(cluster, job, placement)
+        _ = problem.capacities, problem.hops
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"not a problem: {error}", path=path) from error
+    return problem
 
 
 def _cluster(data: dict[str, Any]) -> Cluster:
@@ -191,6 +199,9 @@ def schedule_of(problem: Problem, data: dict[str, Any]) -> Schedule:
         When a row is missing, unknown, occurs twice, or holds what is no number.
     """
     job = problem.job
+    held, asked = len(data["tasks"]), job.iterations
+    if asked > max(held, _MANY):  # before memory is taken for them
+        raise ValueError(f"the job has {asked} iterations, and {held} of all tasks")
     start, end = _filled(
         (len(job.tasks), job.iterations),
         data["tasks"],
@@ -209,6 +220,8 @@ def schedule_of(problem: Problem, data: dict[str, Any]) -> Schedule:
         sent = slice(job.flow_counts[e])
         if problem.hops[e]:
             _hold_all(f"flow {job.edge_names[e]}", over[e, sent])
+            if not np.isnan(over[e, job.flow_counts[e] :]).all():
+                raise ValueError(f"flow {job.edge_names[e]} has too many iterations")
             continue
         for times in (ready, began, over):  # handed over at once
             times[e, sent] = end[edge.source, sent]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,21 +14,24 @@ from typing_extensions import override
 
 from emu.analysis.explanation import explain
 from emu.errors import DataError
-from emu.input_file import one_error
+from emu.html_table import html_table
+from emu.input_file import check_shape, one_error, read_json
+from emu.optional_library import INSTALL_FIGURES, import_library
 from emu.problem import RateHistory, Realization, Schedule
 from emu.runs.array_files import read_rates, read_realization
+from emu.runs.file_shapes import ManifestShape, ResultShape
 from emu.runs.problem_json import problem_from_json, schedule_from_json
 from emu.runs.renamed_keys import with_new_keys
 from emu.runs.result import VERSION
-from emu.runs.run_directory import read_json
 from emu.scenario import Scenario
 from emu.scenario.edits import ScenarioEdits
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
-from emu.units import format_duration
+from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from types import ModuleType
     from typing import TypeVar
 
     import pandas as pd
@@ -99,6 +103,19 @@ class RecordedRun:
         trust = self.result.get("verdict", {}).get("trust", "not judged")
         return f"<RecordedRun {self.name}: {length}, {trust}>"
 
+    def _repr_html_(self) -> str:
+        """Return the figures of result.json that a run is for."""
+        rows = [(key.replace("_", " "), told) for key, told in self._figures()]
+        return html_table(repr(self), (), rows)
+
+    def _figures(self) -> Iterator[tuple[str, str]]:
+        for key in ("makespan", "predicted_makespan", "bound"):
+            if isinstance(self.result.get(key), int | float):
+                yield key, format_duration(self.result[key], 6)
+        for key in ("makespan_error", "replay_error"):
+            if isinstance(self.result.get(key), int | float):
+                yield key, format_ratio(self.result[key])
+
     @property
     def best(self) -> Schedule:
         """The emulated schedule, else the simulated one.
@@ -159,30 +176,34 @@ class RecordedRun:
     @property
     def tasks(self) -> pd.DataFrame:
         """One row per (task, iteration): machine, kind, start and end in seconds."""
-        from emu.runs.frames import task_frame  # noqa: PLC0415 - pandas takes 0.5 s
-
-        return task_frame(self.emulated, self.simulated)
+        return _frames().task_frame(self.emulated, self.simulated)
 
     @property
     def flows(self) -> pd.DataFrame:
         """One row per flow between machines: ends, bytes, ready, start, end."""
-        from emu.runs.frames import flow_frame  # noqa: PLC0415
-
-        return flow_frame(self.emulated, self.simulated)
+        return _frames().flow_frame(self.emulated, self.simulated)
 
     @property
     def ports(self) -> pd.DataFrame:
         """One row per change of a port's rate: time, port, allocated bytes/s, flows."""
-        from emu.runs.frames import port_frame  # noqa: PLC0415
-
-        return port_frame(self.best)
+        return _frames().port_frame(self.best)
 
     @property
     def training(self) -> pd.DataFrame:
         """Rows of training.csv: time, task, iteration, figure, value; else none."""
-        from emu.runs.frames import training_frame  # noqa: PLC0415
+        return _frames().training_frame(self.path / "training.csv")
 
-        return training_frame(self.path / "training.csv")
+
+def _frames() -> ModuleType:
+    """Return `emu.runs.frames`, which takes half a second to import.
+
+    Raises
+    ------
+    DataError
+        When pandas is not installed.
+    """
+    import_library("pandas", "a frame of a run", INSTALL_FIGURES)
+    return importlib.import_module("emu.runs.frames")
 
 
 def load_run(path: str | Path) -> RecordedRun:
@@ -197,7 +218,8 @@ def load_run(path: str | Path) -> RecordedRun:
     if not path.is_dir():
         raise DataError("is not a run directory", path=str(path))
     with one_error(path / "problem.json"):
-        problem = _problem(path / "problem.json")
+        file = path / "problem.json"
+        problem = problem_from_json(read_json(file), str(file))
     missing: list[str] = []
 
     def tried(name: str, read: Callable[[Path], Part]) -> Part | None:
@@ -295,45 +317,19 @@ def _schedule(problem: Problem, path: Path) -> Schedule:
     return schedule_from_json(problem, _object(path), str(path))
 
 
-def _problem(path: Path) -> Problem:
-    """Return the content of problem.json."""
-    try:
-        problem = problem_from_json(read_json(path), str(path))
-        _ = problem.capacities, problem.hops
-    except (AttributeError, TypeError, ValueError) as error:
-        raise DataError(f"is no problem: {error}", path=str(path)) from error
-    job = problem.job
-    fitting = [type(job.iterations) is int]
-    fitting += [type(t.name) is type(t.kind) is str for t in job.tasks]
-    fitting += [type(e.channel) is str for e in job.edges]
-    fitting += [
-        type(e.lag) is int and type(e.credit) is type(e.latest) is bool
-        for e in job.edges
-    ]
-    if not all(fitting):
-        raise DataError("is no problem: a value is of another type", path=str(path))
-    return problem
-
-
 def _manifest(path: Path) -> dict[str, Any]:
     content = _versioned(path)
-    scenario = content.get("scenario", {})
-    sections = [scenario]
-    if isinstance(scenario, dict):
-        sections += [scenario.get(name, {}) for name in ("schedule", "placement")]
-    if not all(isinstance(section, dict) for section in sections):
-        raise DataError("holds no scenario", path=str(path))
+    check_shape(content, ManifestShape, path)
     return content
 
 
 def _result(path: Path) -> tuple[dict[str, Any], list[str]]:
     """Return the content of result.json, and which of its keys had another name."""
     content, renamed = with_new_keys(_versioned(path))
-    policy, predicted = content.get("policy"), content.get("predicted_makespan", 0.0)
-    if policy is not None and str(policy) not in RATE_POLICIES:
+    check_shape(content, ResultShape, path)
+    policy = content.get("policy")
+    if policy is not None and policy not in RATE_POLICIES:
         raise DataError(f"names the unknown policy {policy!r}", path=str(path))
-    if not isinstance(predicted, int | float):
-        raise DataError("holds no predicted makespan", path=str(path))
     return content, renamed
 
 

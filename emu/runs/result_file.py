@@ -7,7 +7,6 @@ machine) and ``emulated``, from which the problem is rebuilt.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from emu.errors import DataError
+from emu.input_file import read_json
 from emu.problem import Placement, Problem, Schedule
 from emu.runs.problem_json import schedule_of
 from emu.runs.renamed_keys import with_new_keys
 from emu.scenario.placing import with_placed_rings
+from emu.scenario.realize import noted
 from emu.scenario.scenario import Scenario
 
 
@@ -31,7 +32,7 @@ def result_of(
         "emulated": emulated,
         "policy": scenario.schedule.rule,
         "placement": schedule.problem.machine_of_task,
-        "scenario": scenario.to_json(),
+        "scenario": noted(scenario).to_json(),
     }
 
 
@@ -48,11 +49,9 @@ def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
     if file.is_dir():
         file /= "result.json"
     try:
-        content, _ = with_new_keys(json.loads(file.read_text(encoding="utf-8")))
+        content, _ = with_new_keys(read_json(file))
         scenario = Scenario.model_validate(content["scenario"])
         return scenario, _schedule(scenario, content)
-    except OSError as error:
-        problem = f"cannot be read: {error.strerror}"
     except ValidationError as error:
         problem = f"is not a result: its scenario has {error.error_count()} errors"
     except (

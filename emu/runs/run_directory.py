@@ -28,7 +28,6 @@ import numpy as np
 
 from emu.atomic_file import whole_file
 from emu.errors import DataError
-from emu.input_file import read_text
 from emu.names import file_part
 from emu.runs.problem_json import (
     problem_to_json,
@@ -111,19 +110,3 @@ class RunDirectory:
     def _write(self, name: str, content: bytes) -> None:
         with whole_file(self.path / name) as partial:
             partial.write_bytes(content)
-
-
-def read_json(path: Path) -> Any:
-    """Return the content of a JSON file.
-
-    Raises
-    ------
-    DataError
-        When it is missing, cut short or not JSON.
-    """
-    try:
-        return json.loads(read_text(path))
-    except FileNotFoundError as error:
-        raise DataError("is missing", path=str(path)) from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot be read: {error}", path=str(path)) from error

@@ -12,7 +12,8 @@ import fcntl
 from typing import TYPE_CHECKING
 
 from emu.errors import DataError
-from emu.runs.run_directory import RunDirectory, read_json
+from emu.input_file import read_json
+from emu.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -11,9 +11,13 @@ import csv
 import io
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
 
 from emu.errors import DataError
+from emu.input_file import MOST_TEXT, check_shape, open_input, parse_json
 from emu.runs.renamed_keys import RENAMED
 from emu.runs.run_directory import RunDirectory
 
@@ -23,6 +27,18 @@ if TYPE_CHECKING:
 
 #: Of the lines.
 VERSION = 1
+
+
+class _Figures(TypedDict):
+    makespan: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    makespan_error: NotRequired[float]
+    replay_error: NotRequired[float]
+
+
+class _Row(TypedDict):
+    key: str
+    values: dict[str, str | int]
+    figures: _Figures
 
 
 class SweepRecord:
@@ -45,7 +61,10 @@ class SweepRecord:
         self.rows: dict[str, dict[str, Any]] = {}
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            content = self.path.read_bytes() if self.path.exists() else b""
+            content = b""
+            if self.path.exists():
+                with open_input(self.path, MOST_TEXT) as file:
+                    content = file.read()
             whole = content.rfind(b"\n") + 1
             if whole < len(content):
                 os.truncate(self.path, whole)
@@ -59,8 +78,8 @@ class SweepRecord:
 
     def _parsed(self, line: bytes, number: int) -> dict[str, Any]:
         try:
-            row = json.loads(line)
-        except ValueError as error:
+            row = parse_json(line.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
             problem = f"line {number} is not JSON: {error}"
             raise DataError(problem, path=str(self.path)) from error
         version = row.get("version") if isinstance(row, dict) else None
@@ -70,14 +89,28 @@ class SweepRecord:
                 "choose another --out",
                 path=str(self.path),
             )
-        figures = row.get("figures", {})
-        if old := [key for key in RENAMED if key in figures]:
+        check_shape(row, _Row, self.path, f"line {number}: ")
+        if old := [key for key in RENAMED if key in row["figures"]]:
             raise DataError(
                 f"line {number} is of an earlier emu: {old[0]} is {RENAMED[old[0]]} "
                 "now; choose another --out",
                 path=str(self.path),
             )
         return dict(row)
+
+    def row(self, key: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the row of a point, None where it is not finished.
+
+        Raises
+        ------
+        DataError
+            When the row says other values than the point's.
+        """
+        row = self.rows.get(key)
+        if row is not None and row["values"] != dict(values):
+            problem = f"the point {key} has values of another; choose another --out"
+            raise DataError(problem, path=str(self.path))
+        return row
 
     def add(
         self, key: str, values: Mapping[str, Any], figures: Mapping[str, Any]

@@ -10,17 +10,19 @@ import numpy as np
 from emu.analysis.audit import PUNCTUALITY, ROUNDING, audit
 from emu.analysis.guards import Evidence, examine
 from emu.analysis.host_metrics import host_figures
-from emu.analysis.payloads import kinds_between_machines
+from emu.analysis.payloads import kinds_between_machines, received_kinds
 from emu.analysis.rule_audit import rule_audit
 from emu.errors import DataError, ScenarioError
+from emu.input_file import check_shape, one_error, read_json
 from emu.network import pace_at
 from emu.problem import Problem
 from emu.runs.array_files import read_frames
+from emu.runs.file_shapes import ProcessesShape
 from emu.runs.recorded_run import load_run
 from emu.runs.result_file import read_result
-from emu.runs.run_directory import read_json
 from emu.runs.training_audit import training_audit
 from emu.scenario import Scenario, build_job, load, realize
+from emu.scenario.realize import model_programs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -181,7 +183,8 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     byte_scale = float(emulation.get("byte_scale", 1.0))
     own = stated
     if own is None and "scenario" in run.manifest:
-        own = Scenario.model_validate(run.manifest["scenario"])
+        with one_error(run.path / "manifest.json"):
+            own = Scenario.model_validate(run.manifest["scenario"])
     realization, silent = _realized(own, schedule, str(run.path))
     least = volumes = None
     if realization is not None and emulation.get("compute") != "real":
@@ -230,13 +233,21 @@ def _evidence(
     """Return what the processes of a run reported; None for runs of an earlier emu."""
     if not (run.path / "frames.npz").exists():
         return None
+    path = run.path / "processes.json"
+    processes = read_json(path)
+    check_shape(processes, ProcessesShape, path)
+    statistics = processes["statistics"]
+    edges = len(run.problem.job.edges)
+    if any(edge >= edges for edge, _ in received_kinds(statistics)):
+        raise DataError("counts payloads of an edge that is not there", path=str(path))
     return gathered(
         schedule,
         *read_frames(run.path / "frames.npz"),
-        read_json(run.path / "processes.json")["statistics"],
+        statistics,
         time_scale=time_scale,
         byte_scale=byte_scale,
         flow_ends=run.manifest.get("emulation", {}).get("flow_ends", "fluid"),
+        catch_up=run.manifest.get("emulation", {}).get("catch_up"),
         burst=tuple(run.manifest.get("emulation", {}).get("burst", (0.0, 0.0))),
         times=times,
         volumes=volumes,
@@ -268,6 +279,9 @@ def _realized(
     """Return the times and volumes that a scenario states, or why not."""
     if scenario is None:
         return None, ["manifest.json holds no scenario: nothing says what to expect"]
+    if any(model.measured is None for model in model_programs(scenario)):
+        # To measure it is to run it, which an audit does with --training alone.
+        return None, ["times and volumes are not compared: no figures of its model"]
     try:
         job = build_job(scenario)
         realization = realize(scenario, job)
@@ -292,6 +306,7 @@ def gathered(
     time_scale: float,
     byte_scale: float,
     flow_ends: FlowEnds,
+    catch_up: float | None,
     burst: tuple[float, float],
     times: Floats | None,
     volumes: Floats | None,
@@ -302,6 +317,8 @@ def gathered(
     ----------
     flow_ends
         As in `emu.network.pace_at`: whether senders may lead.
+    catch_up
+        Emulated seconds that a sender may catch up, None where it is unlimited.
     """
     looks, depth = pace_at(time_scale, flow_ends)
     figures = host_figures(statistics)
@@ -316,6 +333,7 @@ def gathered(
         lead=depth.lead_time,
         stale=figures.max_stale,
         stall=figures.stall + looks.longest,
+        catch_up=catch_up,
         burst=burst,
         times=times,
         volumes=volumes,

@@ -5,13 +5,13 @@ And samples.npz: what was counted while it ran.
 
 from __future__ import annotations
 
-import zipfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.analysis.traffic import OWNER, PACKET, Traffic, messages
 from emu.errors import DataError
+from emu.input_file import one_error, read_arrays
 from emu.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FILE, SAMPLES = "traffic.npz", "samples.npz"
-_DAMAGED = (OSError, ValueError, TypeError, KeyError, zipfile.BadZipFile)
+_TRAFFIC = ("packets", "machines", "nics", "programs", "owners")
 #: Arrays of samples.npz, by sample: seconds since the programs began; seconds of CPU
 #: that they had, and that they waited for a core; by machine TCP segments that were
 #: sent again, and timeouts; by way (out, in) and machine packets that queues dropped,
 #: and bytes that waited in them. All but the last are counts since the beginning.
 SAMPLED = ("time", "ran", "waited", "retransmitted", "timeouts", "dropped", "queued")
+_SAMPLED_AXES = dict(zip(SAMPLED, (1, 1, 1, 2, 2, 3, 3), strict=True))
 
 
 def write_traffic(run: Path, traffic: Traffic) -> None:
@@ -68,13 +69,16 @@ def read_samples(run: Path) -> dict[str, NDArray[Any]]:
         When the file is missing or cannot be read.
     """
     path = run / SAMPLES
-    try:
-        with np.load(path) as file:
-            return {name: file[name] for name in SAMPLED}
-    except FileNotFoundError as error:
-        raise DataError("is missing", path=str(path)) from error
-    except _DAMAGED as error:
-        raise DataError(f"cannot be read: {error}", path=str(path)) from error
+    arrays = read_arrays(path, SAMPLED, inflation=1)
+    samples = len(arrays["time"]) if arrays["time"].ndim else 0
+    for name, array in arrays.items():
+        fits = array.shape[:1] == (samples,) and array.ndim == _SAMPLED_AXES[name]
+        if not samples or not fits or array.dtype.kind not in "iuf":
+            problem = f"{name} has shape {array.shape} for {samples} samples"
+            raise DataError(problem, path=str(path))
+        if not np.isfinite(array).all():
+            raise DataError(f"{name} holds what is no number", path=str(path))
+    return arrays
 
 
 def read_traffic(run: Path) -> Traffic:
@@ -95,20 +99,31 @@ def read_traffic(run: Path) -> Traffic:
                 f"has no {FILE}: the lab ran with capture: false", path=str(run)
             )
         raise DataError("is no run of a lab: `emu lab FILE` writes one", path=str(run))
-    try:
-        with np.load(path) as file:
-            return Traffic(
-                file["packets"].astype(PACKET),
-                tuple(file["machines"].tolist()),
-                file["nics"],
-                tuple(file["programs"].tolist()),
-                file["owners"].astype(OWNER),
-            )
-    except KeyError as error:
-        raise DataError(
-            f"has no {error.args[0].split()[0]}: it is of an older emu, run the lab "
-            "again",
-            path=str(path),
-        ) from error
-    except _DAMAGED as error:
-        raise DataError(f"cannot be read: {error}", path=str(path)) from error
+    with one_error(path):
+        arrays = read_arrays(path, _TRAFFIC, inflation=1)
+        traffic = Traffic(
+            arrays["packets"].astype(PACKET),
+            tuple(map(str, arrays["machines"].tolist())),
+            arrays["nics"].astype(np.float64),
+            tuple(map(str, arrays["programs"].tolist())),
+            arrays["owners"].astype(OWNER),
+        )
+        _check(traffic)
+    return traffic
+
+
+def _check(traffic: Traffic) -> None:
+    packets, owners, machines = traffic.packets, traffic.owners, len(traffic.machines)
+    if len(set(traffic.machines)) != machines or traffic.nics.shape != (2, machines):
+        raise ValueError(f"it holds NICs of shape {traffic.nics.shape}")
+    if not (np.isfinite(traffic.nics) & (traffic.nics > 0)).all():
+        raise ValueError("a NIC has no rate")
+    if packets.ndim != 1 or owners.ndim != 1:
+        raise ValueError("its packets are no rows")
+    if not (np.isfinite(packets["time"]) & (packets["time"] >= 0)).all():
+        raise ValueError("a packet has no time")
+    numbers = [*(packets[end] for end in ("source", "destination")), owners["machine"]]
+    if any((row >= machines).any() for row in numbers):
+        raise ValueError(f"it names a machine beyond the {machines} that it lists")
+    if (owners["program"] >= len(traffic.programs)).any():
+        raise ValueError("it names a program that it does not list")

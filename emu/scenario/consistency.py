@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import difflib
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from emu.problem.links import ImpossibleRoute, MissingRoute
 from emu.scenario.cluster_section import MachineSection
 from emu.scenario.custom_section import CustomJobSection
-from emu.scenario.device_times import device_errors
-from emu.scenario.dgtp_section import DgtpJobSection
+from emu.scenario.device_times import device_errors, measures_worker
+from emu.scenario.dgtp_section import DgtpJobSection, ModelSection
+from emu.scenario.document import Trail
 from emu.scenario.events_section import event_errors
 from emu.scenario.job_errors import custom_errors, replica_errors, slot_errors
 from emu.scenario.jobs_section import SeveralJobsSection
+from emu.scenario.model_section import ProgramSection
 from emu.scenario.network_section import network_errors
 from emu.scenario.p3_section import P3JobSection
 from emu.scenario.pins import pin_errors, pinned, pins_too_large
@@ -24,15 +26,15 @@ from emu.scheduling import RATE_POLICIES
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from emu.problem import Job
+    from emu.problem import Job, Task
     from emu.scenario.dgtp_section import TrainingSection
-    from emu.scenario.document import Trail
     from emu.scenario.scenario import Scenario
     from emu.scenario.section import Resources
 
     Check = Callable[[Scenario], Iterator[tuple[Trail, str]]]
 
 _OF_LABS = "is for `emu lab`: a scenario runs its job; remove it"
+_A_LAB = "this file describes a lab, which `emu lab` runs"
 #: The key of before events were for every command.
 _MOVED = "is a section of the file now: write events beside lab, not in it"
 _MACHINE_KEYS = [*MachineSection.model_fields]
@@ -50,7 +52,7 @@ def misspelt_keys(data: dict[str, Any]) -> Iterator[tuple[Trail, str]]:
     Machines may have any further resource, so ``memroy`` would pass as one.
     """
     if "lab" in data:
-        yield ("lab",), _OF_LABS
+        yield ("lab",), _OF_LABS if data.keys() & {"job", "jobs"} else _A_LAB
     cluster = data.get("cluster")
     machines = cluster.get("machines") if isinstance(cluster, dict) else None
     for position, machine in enumerate(machines if isinstance(machines, list) else ()):
@@ -137,25 +139,36 @@ def _slots(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 
 def _training(job: TrainingSection) -> Iterator[tuple[Trail, str]]:
-    if job.model.heads > 1 and job.model.kind != "gat":
-        problem = f"found heads for {job.model.kind}, only gat has them"
-        yield ("job", "model", "heads"), problem
-    elif job.model.hidden % job.model.heads:
-        wider = -(-job.model.hidden // job.model.heads) * job.model.heads
+    if isinstance(job.model, ProgramSection):
+        for key, problem in job.model.problems(len(job.fanouts)):
+            yield ("job", "model", key), problem
+        if isinstance(job, P3JobSection):
+            problem = "p3 splits a first layer that it knows: write a kind, not this"
+            yield ("job", "model", "program"), problem
+    else:
+        yield from _heads(job.model)
+    if job.fanouts and len(job.fanouts) != job.hops:
         problem = (
-            f"{job.model.heads} heads cannot share a width of {job.model.hidden} "
-            f"evenly, write hidden: {wider}"
-        )
-        yield ("job", "model", "heads"), problem
-    if job.fanouts and len(job.fanouts) != job.model.layers:
-        problem = (
-            f"found {len(job.fanouts)} for a model of {job.model.layers} layers, "
+            f"found {len(job.fanouts)} for a model of {job.hops} layers, "
             "write one per layer"
         )
         yield ("job", "fanouts"), problem
     if (job.iterations is None) == (job.epochs is None):
         found = "neither" if job.iterations is None else "both"
         yield ("job",), f"found {found} of iterations and epochs, write one of them"
+
+
+def _heads(model: ModelSection) -> Iterator[tuple[Trail, str]]:
+    if model.heads > 1 and model.kind != "gat":
+        problem = f"found heads for {model.kind}, only gat has them"
+        yield ("job", "model", "heads"), problem
+    elif model.hidden % model.heads:
+        wider = -(-model.hidden // model.heads) * model.heads
+        problem = (
+            f"{model.heads} heads cannot share a width of {model.hidden} "
+            f"evenly, write hidden: {wider}"
+        )
+        yield ("job", "model", "heads"), problem
 
 
 def _dgtp(job: DgtpJobSection) -> Iterator[tuple[Trail, str]]:
@@ -280,6 +293,8 @@ def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
             yield ("profile",), problem
         return
     known = scenario.job.times.stated()
+    if measures_worker(scenario.job):
+        known["worker"] = 0.0
     kinds = {task.kind for task in scenario.to_job(train_vertices=1, pins=False).tasks}
     for kind in sorted(kinds - known.keys()):
         problem = "found neither this time nor a profile, write for example 20 ms"
@@ -288,13 +303,26 @@ def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 def _rooms(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
     """Yield machines on which the tasks that are stated to stand there have no room."""
-    placed = scenario.placement.tasks
-    for name, problem in pins_too_large(pinned(job, placed), scenario.cluster.build()):
-        process = job.tasks[job.index(name)].process_name
-        names = {job.tasks[t].name for t in job.units[process]} | {process}
-        stated = [key for key in placed if key in names]
-        trail = ("placement", "tasks", *stated[:1]) if stated else ("cluster",)
-        yield trail, scenario.advice(problem)
+    placed, found = scenario.placement.tasks, defaultdict[Trail, list[str]](list)
+    cluster = scenario.cluster.build()
+    for task, resource, problem in pins_too_large(pinned(job, placed), cluster):
+        names = {job.tasks[t].name for t in job.units[task.process_name]}
+        stated = [key for key in placed if key in names | {task.process_name}]
+        own = (*_demands_of(scenario, task), resource)
+        found[("placement", "tasks", stated[0]) if stated else own].append(problem)
+    for trail, problems in found.items():
+        others = f"; {len(problems) - 1} more machines likewise" if problems[1:] else ""
+        yield trail, scenario.advice(problems[0] + others)
+
+
+def _demands_of(scenario: Scenario, task: Task) -> Trail:
+    """Return where the demands of a task are written."""
+    if isinstance(scenario.job, CustomJobSection):
+        names = [stated.name for stated in scenario.job.tasks]
+        if task.name in names:
+            return ("job", "tasks", names.index(task.name), "demands")
+    known = [trail for trail, _ in _demands(scenario) if trail[-1] == task.kind]
+    return known[0] if known else ("job", "demands")
 
 
 #: Each check with the sections that it reads, in an order in which every check may rely
@@ -332,8 +360,10 @@ def scenario_errors(
         of_job = [(t, p) for t, p in errors if t[0] in {"job", "placement"}]
         found += [(("jobs", position, *trail), problem) for trail, problem in of_job]
         beside.append([error for error in errors if error not in of_job])
-    # A resource that no task of one job demands, another job may.
-    found += [e for e in beside[0] if all(e in others for others in beside)]
+    # A resource that no task of one job demands, another job may. Of one place: the
+    # suggestions beside it differ with what the job demands.
+    places = [{trail for trail, _ in others} for others in beside]
+    found += [e for e in beside[0] if all(e[0] in others for others in places)]
     if scenario.place_jobs == "sequential" and scenario.placement != PlacementSection():
         problem = "write it into each of the jobs, or place_jobs: joint"
         found.append((("placement",), problem))

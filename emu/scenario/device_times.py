@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.dgtp_section import DgtpJobSection
+from emu.scenario.model_section import ProgramSection
+from emu.scenario.p3_section import ReplicaSection
 from emu.scenario.quantities import DEFAULT_DEVICE
 from emu.scenario.suggestion import nearest
 
@@ -43,17 +45,27 @@ def device_errors(job: Section, cluster: ClusterSection) -> Iterator[tuple[Trail
                 yield (*trail, device), f"no machine has device {device!r}, {hint}"
 
 
+def measures_worker(section: Section) -> bool:
+    """Tell whether a worker's time is measured: a program's, where none is stated."""
+    return (
+        isinstance(section, DgtpJobSection | ReplicaSection)
+        and isinstance(section.model, ProgramSection)
+        and "worker" not in section.times.stated()
+    )
+
+
 def with_slowness(
     job: Job, section: Section, cluster: ClusterSection, *, profiled: bool
 ) -> Job:
     """Return ``job`` with what each task's times are multiplied with on each machine.
 
-    A profile holds CPU seconds of the computer that measured it: a machine takes them
-    over its speed. Stated times are those of its device.
+    A profile holds CPU seconds of the computer that measured it, and so does what is
+    measured of a program's model: a machine takes them over its speed. Stated times are
+    those of its device.
     """
     machines = {name: cluster.machines[place] for name, place in cluster.named()}
+    slower = {name: 1 / m.speed for name, m in machines.items() if m.speed != 1}
     if profiled:
-        slower = {name: 1 / m.speed for name, m in machines.items() if m.speed != 1}
         factors = dict.fromkeys([task.name for task in job.tasks], slower)
     else:
         factors = {
@@ -65,6 +77,8 @@ def with_slowness(
             for _, of, times in _per_device(section)
         }
     by_kind = not profiled and isinstance(section, DgtpJobSection)
+    if not profiled and measures_worker(section):
+        by_kind, factors["worker"] = True, slower
     tasks = (
         replace(task, slowness=factors.get(task.kind if by_kind else task.name, {}))
         for task in job.tasks

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 from typing_extensions import override
 
 from emu.graph_data import ALL_NEIGHBOURS
+from emu.scenario.model_section import ProgramSection
 from emu.scenario.quantities import (
     DEFAULT_WINDOW,
     Count,
@@ -35,6 +36,13 @@ else:
 
 def _named(found: Any) -> Any:
     return {"name": found} if isinstance(found, str) else found
+
+
+def _kind_of_model(found: Any) -> str:
+    own = isinstance(found, ProgramSection) or (
+        isinstance(found, dict) and "program" in found
+    )
+    return "ProgramSection" if own else "ModelSection"
 
 
 class DatasetSection(Section):
@@ -133,8 +141,12 @@ class TrainingSection(Section):
         examples=["products-like"]
     )
     """A name, or ``{name: ..., scale: ..., seed: ...}``."""
-    model: ModelSection
-    """What is trained."""
+    model: Annotated[
+        Annotated[ModelSection, Tag("ModelSection")]
+        | Annotated[ProgramSection, Tag("ProgramSection")],
+        Discriminator(_kind_of_model),
+    ]
+    """What is trained: ``kind`` and widths, or a ``program`` of your own."""
     fanouts: Fanouts = Field(examples=[[5, 10, 15]])
     """Neighbours sampled per hop; as dgl orders them, the last is for the seeds.
     ``all`` samples none: every neighbour is taken."""
@@ -158,6 +170,11 @@ class TrainingSection(Section):
     def sampler_batch(self) -> int:
         """Seeds per sampler and iteration, B_s."""
         return self.batch_size
+
+    @property
+    def hops(self) -> int:
+        """Layers of the model, one hop of sampling each."""
+        return self.model.layers or len(self.fanouts)
 
     def samplers(self, machines: Sequence[str]) -> int:
         """Return the number of samplers: one per machine."""
@@ -184,7 +201,7 @@ class TrainingSection(Section):
     def training_settings(self, compute: str, seed: int) -> dict[str, Any]:
         """Return what node programs are told, of these keys."""
         dataset = self.dataset
-        every = [ALL_NEIGHBOURS] * self.model.layers
+        every = [ALL_NEIGHBOURS] * self.hops
         return {
             "dataset": {
                 "name": dataset.name,
@@ -194,7 +211,7 @@ class TrainingSection(Section):
                 "feature_length": dataset.feature_length,
                 "root": dataset.directory or "",
             },
-            "model": self.model.model_dump(),
+            "model": self._model(),
             "fanouts": list(self.fanouts) or every,
             "batch_size": self.batch_size,
             "optimizer": self.optimizer.model_dump(),
@@ -203,6 +220,12 @@ class TrainingSection(Section):
             "compute": compute,
             "seed": seed,
         }
+
+    def _model(self) -> dict[str, Any]:
+        if isinstance(self.model, ModelSection):
+            return self.model.model_dump()
+        told = self.model.model_dump(include={"args", "source"})
+        return {**told, "program": self.model.name, "layers": self.hops}
 
 
 class DgtpJobSection(TrainingSection):
@@ -270,7 +293,7 @@ class DgtpJobSection(TrainingSection):
             samplers_per_worker=self.samplers_per_worker,
             parameter_servers=self.parameter_servers,
             iterations=batches,
-            hops=self.model.layers,
+            hops=self.hops,
             sampling=self.sampling,
             sync=self.sync,
             window=window,

@@ -7,7 +7,6 @@ that occurs twice, and reads YAML 1.2, where ``none`` and ``on`` are words.
 from __future__ import annotations
 
 import copy
-import json
 import re
 from dataclasses import dataclass, field
 from io import StringIO
@@ -21,7 +20,8 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scalarbool import ScalarBoolean
 
 from emu.errors import DataError, ScenarioError
-from emu.input_file import read_text
+from emu.input_file import parse_json, read_text
+from emu.scenario.suggestion import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -74,10 +74,13 @@ class Origin:
 
     document: Document | None = field(default=None, compare=False)
 
+    def error(self, trail: Trail, problem: str) -> ScenarioError:
+        """Return the error that ``problem`` is at ``trail``, where that is known."""
+        return (self.document or Document("", {})).error(trail, problem)
+
     def located(self, key: str, problem: str) -> str:
         """Return ``file:line: key: problem``, without what is not known."""
-        document = self.document or Document("", {})
-        return str(document.error(tuple(key.split(".")), problem))
+        return str(self.error(tuple(key.split(".")), problem))
 
 
 def dotted(trail: Trail) -> str:
@@ -128,10 +131,10 @@ def parse_document(text: str, file: str) -> Document:
 
 def _read_json(file: str, text: str) -> Document:
     try:
-        data = json.loads(text)
+        data = parse_json(text)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 0)
-        problem = f"is not JSON: {getattr(error, 'msg', 'nested too deep')}"
+        problem = f"is not JSON: {getattr(error, 'msg', error)}"
         raise ScenarioError(problem, file=file, line=line) from error
     _count(data, file)
     return Document(file, _as_mapping(file, data))
@@ -227,6 +230,8 @@ class _Plain:
         )
 
 
+#: Where machines are, which may be several of a name.
+_MACHINES: Trail = ("cluster", "machines")
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
@@ -246,8 +251,9 @@ def apply_overrides(
 ) -> None:
     """Write every override into ``document``.
 
-    Sections that are missing are made, items of lists are named ``tasks[2]``; the place
-    behind the last one appends.
+    Sections that are missing are made. An item of a list is ``tasks[2]``, or by name
+    ``tasks.w0``; one of several equal machines (``count``) is written out for that; the place
+    behind the last one, ``tasks[3]`` of three, appends.
 
     Parameters
     ----------
@@ -260,7 +266,8 @@ def apply_overrides(
         When an override has no ``=``, or leads through something without keys. Unknown
         keys are found later, as those of the file; the error then names the option.
     """
-    for trail, value, option in _told(overrides):
+    for stated, value, option in _told(overrides):
+        trail = _numbered(document, stated)
         _write(document.data, trail, value, option)
         document.options[trail] = option
         for known in [
@@ -289,6 +296,68 @@ def _told(
         yield trail, _value(text, option), option
 
 
+def _numbered(document: Document, trail: Trail) -> Trail:
+    """Return ``trail`` with the positions of the items that it names."""
+    place: Any = document.data
+    for depth, step in enumerate(trail):
+        if isinstance(place, list) and isinstance(step, str):
+            if trail[:depth] == _MACHINES:
+                _write_out(document, place, step)
+            position = next((n for n, i in enumerate(place) if _name(i) == step), None)
+            if position is None:
+                break
+            trail = (*trail[:depth], position, *trail[depth + 1 :])
+        try:
+            place = place[trail[depth]]
+        except (KeyError, IndexError, TypeError):
+            break
+    return trail
+
+
+def _name(item: Any) -> Any:
+    return item.get("name") if isinstance(item, dict) else None
+
+
+def _names(machines: list[Any]) -> list[list[str]]:
+    """Return what the machines of each item are called; until one that is wrong."""
+    named: list[list[str]] = []
+    for item in machines:
+        count = item.get("count", 1) if isinstance(item, dict) else 0
+        if not isinstance(count, int) or not 0 < count <= _MOST_VALUES:
+            break  # an error of the file, which is found later
+        called, first = (_name(item), 0) if _name(item) else ("m", sum(map(len, named)))
+        alone = count == 1 and _name(item)
+        numbered = [f"{called}{first + number}" for number in range(count)]
+        named.append([called] if alone else numbered)
+    return named
+
+
+def _write_out(document: Document, machines: list[Any], name: str) -> None:
+    """Write out the equal machines that ``name`` is one of, each with its own name."""
+    for position, names in enumerate(_names(machines)):
+        if name in names:
+            item = {k: v for k, v in machines[position].items() if k != "count"}
+            machines[position : position + 1] = [
+                {**copy.deepcopy(item), "name": one} for one in names
+            ]
+            document.lines = _moved(document.lines, position, len(names))
+            document.options = _moved(document.options, position, len(names))
+            return
+
+
+def _moved(kept: Mapping[Trail, Any], position: int, count: int) -> dict[Trail, Any]:
+    """Return what is kept of machines where one at ``position`` became ``count``."""
+    moved: dict[Trail, Any] = {}
+    for trail, value in kept.items():
+        number = trail[2] if trail[:2] == _MACHINES and len(trail) > 2 else -1
+        if not isinstance(number, int) or number < position:
+            moved[trail] = value
+            continue
+        for further in range(count) if number == position else (count - 1,):
+            moved[(*_MACHINES, number + further, *trail[3:])] = value
+    return moved
+
+
 def _write(place: Any, trail: Trail, value: Any, option: str) -> None:
     for depth, step in enumerate(trail):
         last = depth == len(trail) - 1
@@ -313,5 +382,10 @@ def _missing(place: Any, step: str | int, above: str) -> str:
     """Say that a value has no such place, and which it has."""
     if not isinstance(place, list):
         return f"{above} is {place!r}, it has no {step}"
+    named = [str(name) for name in map(_name, place) if name]
+    if above == dotted(_MACHINES):
+        named = [name for names in _names(place) for name in names]
+    if isinstance(step, str) and named and not step.isdigit():
+        return f"{above} has no {step!r}, {nearest(step, named)}"
     places = f"{above}[0] to {above}[{len(place) - 1}]" if place else "none"
     return f"{above} is a list of {len(place)}, it has no {step}; its places: {places}"

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from emu.errors import PlacementError
+from emu.errors import DataError, PlacementError
 from emu.garbage import collected_seldom
+from emu.html_table import html_table
 from emu.placement.resource_load import unclaimed
 from emu.problem import Problem, Profile, Realization
 from emu.scenario.placing import place, place_one_by_one, with_placed_rings
@@ -38,6 +39,15 @@ class Experiment:
     def __repr__(self) -> str:
         """Return the scenario and its job."""
         return f"<Experiment {self.scenario.name}: {self.problem!r}>"
+
+    def _repr_html_(self) -> str:
+        """Return which tasks stand on which machine, for notebooks."""
+        tasks = self.tasks
+        rows = [
+            (name, ", ".join(task for task, there in tasks.items() if there == name))
+            for name in dict.fromkeys(tasks.values())
+        ]
+        return html_table(repr(self), ("machine", "tasks"), rows)
 
     @property
     def tasks(self) -> dict[str, str]:
@@ -100,8 +110,14 @@ def prepare(
     PlacementError
         When there is no placement, or the stated one breaks a constraint.
     """
-    cluster, job = scenario.to_cluster(), build_job(scenario)
-    realization = realize(scenario, job)
+    cluster = scenario.to_cluster()
+    try:
+        job = build_job(scenario)
+        realization = realize(scenario, job)
+    except DataError as error:
+        if not error.path:  # a data set that is not there
+            error.args = (scenario.origin.located("job.dataset", error.problem),)
+        raise
     try:
         if scenario.jobs and scenario.place_jobs == "sequential":
             found = place_one_by_one(scenario, job, cluster, progress)

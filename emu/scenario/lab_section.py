@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr
 
 from emu.scenario.cluster_section import ClusterSection
+from emu.scenario.document import Document, Origin
 from emu.scenario.events_section import EventSection
 from emu.scenario.quantities import Duration, Name
 from emu.scenario.section import Section
+from emu.scenario.suggestion import nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from emu.problem import Cluster
+    from emu.scenario.document import Trail
 
 
 class ProgramSection(Section):
@@ -23,8 +29,9 @@ class ProgramSection(Section):
     on: Literal["all"] | tuple[Name, ...] = "all"
     """Machines that run it, once each."""
     run: str = Field(min_length=1)
-    """Shell command; ``{rank}``, ``{machine}``, ``{machines}``, ``{hosts file}`` and
-    ``{address of NAME}`` are filled in."""
+    """Shell command; ``{rank}``, ``{machine}``, ``{machines}`` (their number),
+    ``{address of NAME}``, ``{hosts file}`` (an address per line), ``{folder}`` (of the
+    lab file) and ``{python}`` (which runs emu) are filled in."""
     env: dict[str, str] = Field(default_factory=dict)
     """Environment beside this computer's, filled in likewise."""
 
@@ -62,25 +69,38 @@ class LabFile(Section):
     """Changes of NICs while programs run: ``{at: 5 s, machine: slow0, nic: 5 Mbit/s}``.
     """
 
-    @model_validator(mode="after")
-    def _names_exist(self) -> Self:
-        machines = {name for name, _ in self.cluster.named()}
-        for program in self.lab.programs:
-            for name in program.on if program.on != "all" else ():
-                if name not in machines:
-                    known = ", ".join(sorted(machines))
-                    raise ValueError(
-                        f"lab.programs: {program.name} is on {name}, which is no "
-                        f"machine; there are {known}"
-                    )
-        names = {program.name for program in self.lab.programs}
-        if self.lab.until is not None and self.lab.until not in names:
-            raise ValueError(
-                f"lab.until: {self.lab.until} is no program; there are "
-                f"{', '.join(sorted(names)) or 'none'}"
-            )
-        return self
+    _origin: Origin = PrivateAttr(default_factory=Origin)
+
+    @property
+    def origin(self) -> Origin:
+        """Where it was written."""
+        return self._origin
+
+    def read_from(self, document: Document) -> None:
+        """Note where it was written, for errors that show later."""
+        self._origin = Origin(document)
+
+    @property
+    def folder(self) -> Path:
+        """Where its file lies; the working directory where it has none."""
+        document = self._origin.document
+        return Path(document.file).resolve().parent if document else Path.cwd()
 
     def to_cluster(self) -> Cluster:
         """Return the machines."""
         return self.cluster.build()
+
+
+def name_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
+    """Yield (where, what is wrong and what would be right) of names in a lab."""
+    machines = [name for name, _ in file.cluster.named()]
+    for position, program in enumerate(file.lab.programs):
+        for name in program.on if program.on != "all" else ():
+            if name not in machines:
+                problem = f"no machine {name!r}, {nearest(name, machines)}"
+                yield ("lab", "programs", position, "on"), problem
+    names = [program.name for program in file.lab.programs]
+    until = file.lab.until
+    if until is not None and until not in names:
+        known = nearest(until, names) if names else "and there are none: leave it out"
+        yield ("lab", "until"), f"no program {until!r}, {known}"

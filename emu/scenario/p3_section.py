@@ -156,7 +156,7 @@ class P3JobSection(ReplicaSection):
             self.push,
             groups,
             self.columns,
-            self.model.layers if self.structure == "hashed" else 0,
+            self.hops if self.structure == "hashed" else 0,
             window,
             self.demands.worker.amounts(),
             settings,

@@ -11,7 +11,7 @@ from emu.scenario.suggestion import nearest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from emu.problem import Cluster, Job
+    from emu.problem import Cluster, Job, Task
     from emu.scenario.document import Trail
 
 
@@ -82,8 +82,8 @@ def pin_errors(
             yield trail, problem
 
 
-def pins_too_large(job: Job, cluster: Cluster) -> Iterator[tuple[str, str]]:
-    """Yield (task, problem): the last task pinned to a machine without the room.
+def pins_too_large(job: Job, cluster: Cluster) -> Iterator[tuple[Task, str, str]]:
+    """Yield (task, resource, problem): the last task pinned where it has no room.
 
     Parameters
     ----------
@@ -92,8 +92,8 @@ def pins_too_large(job: Job, cluster: Cluster) -> Iterator[tuple[str, str]]:
     """
     for machine, resource, problem in overload(job, cluster):
         pinned_there = [
-            task.name
+            task
             for task in job.tasks
             if task.pinned == machine and task.demands.get(resource, 0.0) > 0
         ]
-        yield pinned_there[-1], problem
+        yield pinned_there[-1], resource, problem

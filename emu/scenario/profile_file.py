@@ -16,7 +16,7 @@ import numpy as np
 
 from emu.atomic_file import write_atomic
 from emu.errors import DataError
-from emu.input_file import one_error, read_text
+from emu.input_file import one_error, read_json
 from emu.problem import Profile
 
 if TYPE_CHECKING:
@@ -117,12 +117,7 @@ def read_profile(path: str | Path) -> ProfileFile:
 
 def _read(path: str | Path) -> ProfileFile:
     file = str(path)
-    try:
-        content = json.loads(read_text(Path(path)))
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}", path=file) from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"is not a profile: {error}", path=file) from error
+    content = read_json(Path(path))
     if not isinstance(content, dict) or content.get("version") != VERSION:
         found = content.get("version") if isinstance(content, dict) else content
         problem = f"is not a profile of version {VERSION}, found {found!r:.40}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.errors import ScenarioError
+from emu.errors import DataError, ScenarioError
 from emu.graph_data import (
     BatchPlan,
     open_columns,
@@ -24,8 +24,10 @@ from emu.problem import Realization
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.dgtp_section import TrainingSection
 from emu.scenario.jobs_section import SeveralJobsSection
+from emu.scenario.model_section import FiguresSection, ProgramSection
 from emu.scenario.pins import pinned
 from emu.scenario.profile_file import read_profile
+from emu.training import try_out
 from emu.units import SIZE
 from emu.workloads import (
     DataParallelConfig,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from emu.graph_data import Dataset
     from emu.problem import Cluster, Job
     from emu.scenario.scenario import Scenario
+    from emu.scenario.section import Section
     from emu.workloads import TrainingConfig
 
 
@@ -113,20 +116,102 @@ _DRAW_STREAM = 1
 
 
 def build_job(scenario: Scenario) -> Job:
-    """Return the job; its data set is opened only where it counts in epochs.
+    """Return the job; its data set is opened where it counts in epochs.
+
+    It is opened, and the model tried out, where that is a program as well: the job's
+    settings then hold the number of its ``parameters``.
 
     Raises
     ------
     DataError
         When the data set is missing or damaged.
+    ScenarioError
+        As `model_figures`.
     """
     section = scenario.job
     if scenario.jobs:
         return _pinned_together(scenario, several_jobs(_parts(scenario)))
-    if not isinstance(section, TrainingSection) or section.epochs is None:
+    if not isinstance(section, TrainingSection):
         return scenario.to_job()
+    job = scenario.to_job(train_vertices=1)
+    if section.epochs is not None:
+        job = scenario.to_job(train_vertices=open_for(job.settings).train_count)
+    figures = model_figures(scenario)
+    if figures is None:
+        return job
+    model = {**job.settings["model"], "parameters": figures.parameters}
+    return replace(job, settings={**job.settings, "model": model})
+
+
+def model_programs(scenario: Scenario) -> list[ProgramSection]:
+    """Return the models of a scenario that are programs."""
+    sections: list[Section] = [item.job for item in scenario.jobs] or [scenario.job]
+    models = [one.model for one in sections if isinstance(one, TrainingSection)]
+    return [model for model in models if isinstance(model, ProgramSection)]
+
+
+def measured_models(scenario: Scenario) -> list[dict[str, Any]]:
+    """Return ``program``, ``parameters``, ``flops``, ``seconds`` of each program.
+
+    Raises
+    ------
+    ScenarioError, DataError
+        As `model_figures`.
+    """
+    return [
+        {"program": model.name, **model.measured.model_dump()}
+        for model in model_programs(noted(scenario))
+        if model.measured is not None
+    ]
+
+
+def noted(scenario: Scenario) -> Scenario:
+    """Return the scenario with what was measured of its models' programs.
+
+    So a run's manifest says all that an audit needs, which then runs no program.
+
+    Raises
+    ------
+    ScenarioError, DataError
+        As `model_figures`.
+    """
+    items = [
+        item.model_copy(update={"job": noted(alone).job})
+        for item, alone in scenario.parts()
+    ]
+    if items:
+        return scenario.model_copy(update={"jobs": tuple(items)})
+    figures = model_figures(scenario)
+    if figures is None or not isinstance(scenario.job, TrainingSection):
+        return scenario
+    model = scenario.job.model.model_copy(update={"measured": figures})
+    job = scenario.job.model_copy(update={"model": model})
+    return scenario.model_copy(update={"job": job})
+
+
+def model_figures(scenario: Scenario) -> FiguresSection | None:
+    """Return what is noted or measured of a program's model, None of another.
+
+    Raises
+    ------
+    ScenarioError
+        When the program does not do as `emu.training.try_out` expects.
+    DataError
+        When the data set is missing or damaged.
+    """
+    section = scenario.job
+    if not isinstance(section, TrainingSection):
+        return None
+    model = section.model
+    if not isinstance(model, ProgramSection) or model.measured is not None:
+        return None if not isinstance(model, ProgramSection) else model.measured
     settings = scenario.to_job(train_vertices=1).settings
-    return scenario.to_job(train_vertices=open_for(settings).train_count)
+    open_for(settings)  # its errors are the data set's
+    try:
+        return FiguresSection(**try_out(settings).to_json())
+    except DataError as error:
+        trail = ("job", "model", "program")
+        raise scenario.origin.error(trail, error.problem) from error
 
 
 def _parts(scenario: Scenario) -> list[JobPart]:
@@ -145,7 +230,7 @@ def _pinned_together(scenario: Scenario, job: Job) -> Job:
         for item in scenario.jobs
         for name, machine in item.placement.tasks.items()
     }
-    together = {} if scenario.placement.spelt_out else scenario.placement.tasks
+    together = scenario.pins
     return pinned(job, {**stated, **together})
 
 
@@ -204,6 +289,9 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     if isinstance(section, CustomJobSection):
         return section.realize(job)
     times = section.times.stated()
+    figures = model_figures(scenario)
+    if figures is not None:
+        times = {"worker": figures.seconds, **times}
     for task in job.tasks:
         if task.kind not in times:
             problem = "found neither this time nor a profile, write for example 20 ms"

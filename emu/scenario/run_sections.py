@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -122,6 +123,10 @@ class EmulationSection(Section):
     """``arrival``: a flow ends when its last byte is in the receiver's memory, and
     leaves no sooner than its rates allow; ``fluid``: with the rates that it was
     assigned where its bytes, sent a little ahead, have come by then."""
+    catch_up: Duration | Literal["unlimited"] = "unlimited"
+    """Depth of a sender's token bucket beyond 16 KB, as emulated time at the flow's
+    rate: what a sender that stood still longer could have sent is lost, and its flow
+    ends later. ``0 s`` catches nothing up."""
     max_error: Annotated[Ratio, Field(gt=0)] = 0.01
     """Share of the makespan by which the host may prolong a run that is ``trusted``."""
     max_late_flows: Annotated[Ratio, Field(le=1)] = 0.05
@@ -143,6 +148,11 @@ class EmulationSection(Section):
     ``all``: these and the data between processes, wherever they are."""
     memory_limit: Size | None = None
     """Of bytes in flight, real; more ends the run with an error."""
+
+    @property
+    def stated_catch_up(self) -> float:
+        """Seconds that a sender may catch up, infinite where it is unlimited."""
+        return math.inf if self.catch_up == "unlimited" else float(self.catch_up)
 
     @property
     def stated_time_scale(self) -> float:

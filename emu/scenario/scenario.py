@@ -20,6 +20,7 @@ from emu.scenario.jobs_section import (
     JobsItemSection,
     SeveralJobsSection,
 )
+from emu.scenario.lab_section import LabFile
 from emu.scenario.pins import pinned
 from emu.scenario.quantities import FileName, FilePath, Seed, text_schema
 from emu.scenario.run_sections import (
@@ -33,6 +34,8 @@ from emu.units import RATE
 from emu.workloads import JobPart, several_jobs, training_job
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from emu.problem import Cluster, Job
     from emu.workloads import TrainingConfig
 
@@ -144,6 +147,11 @@ class Scenario(Section):
             "gpu for the machines that have more"
         )
 
+    @property
+    def pins(self) -> Mapping[str, str]:
+        """Machine of every task or process that the file pins."""
+        return {} if self.placement.spelt_out else self.placement.tasks
+
     def to_cluster(self) -> Cluster:
         """Return the machines, with what events make of their links."""
         changes = tuple(change for event in self.events for change in event.changes())
@@ -169,8 +177,7 @@ class Scenario(Section):
         job = self._unpinned_job(train_vertices)
         profiled = self.profile is not None
         job = with_slowness(job, self.job, self.cluster, profiled=profiled)
-        pins = pins and not self.placement.spelt_out
-        return pinned(job, self.placement.tasks) if pins else job
+        return pinned(job, self.pins) if pins else job
 
     def _unpinned_job(self, train_vertices: int) -> Job:
         if isinstance(self.job, SeveralJobsSection):
@@ -235,8 +242,10 @@ class Scenario(Section):
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of scenario files, for editors."""
+    """Return the JSON Schema of scenarios; ``LabFile`` in its ``$defs`` is of labs."""
     schema = Scenario.model_json_schema(by_alias=True)
+    lab = LabFile.model_json_schema(by_alias=True)
+    schema["$defs"] |= {**lab.pop("$defs"), "LabFile": lab}
     job = schema["properties"]["job"]
     job["discriminator"]["mapping"].pop(SEVERAL)
     del schema["$defs"]["SeveralJobsSection"]
@@ -258,7 +267,22 @@ def json_schema() -> dict[str, Any]:
             "examples": ["products-like"],
         }
         shorthands[system, "optimizer"] = {"enum": ["adam", "sgd"]}
+        model = schema["$defs"][system]["properties"]["model"]
+        model["anyOf"] = model.pop("oneOf")
     for (section, key), short in shorthands.items():
         properties = schema["$defs"][section]["properties"]
         properties[key] = {"anyOf": [short, properties[key]]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def file_schema() -> dict[str, Any]:
+    """Return the JSON Schema of what emu reads, for editors: a lab states ``lab``."""
+    schema = json_schema()
+    named = {"Scenario": schema, **schema.pop("$defs")}
+    return {
+        "$schema": schema.pop("$schema"),
+        "if": {"required": ["lab"]},
+        "then": {"$ref": "#/$defs/LabFile"},
+        "else": {"$ref": "#/$defs/Scenario"},
+        "$defs": named,
+    }

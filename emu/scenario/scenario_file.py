@@ -23,10 +23,13 @@ from emu.scenario.document import (
     read_document,
 )
 from emu.scenario.events_section import event_errors
-from emu.scenario.lab_section import LabFile
+from emu.scenario.lab_section import LabFile, name_errors
+from emu.scenario.model_section import read_program
 from emu.scenario.profile_file import read_profile
+from emu.scenario.realize import model_figures
 from emu.scenario.scenario import Scenario
 from emu.scenario.shipped import locate
+from emu.scenario.suggestion import nearest
 from emu.scenario.wording import MISSING, describe, either, meant_key, trail_of
 from emu.scenario.workload_file import (
     expect_listed_makespan,
@@ -69,8 +72,11 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
                 seed=stated["seed"],
                 root=stated["root"],
             )
+            model_figures(scenario)
         except DataError as error:
             yield ("job", "dataset"), str(error)
+        except ScenarioError as error:
+            yield ("job", "model", "program"), error.problem
     policy = scenario.placement.policy
     # A search finds a placement where IFS does.
     policy = "ifs" if policy in SEARCHES else policy
@@ -81,8 +87,8 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 
 #: Values that are paths.
-_DIRECTORY: Trail = ("job", "dataset", "directory")
-_PATHS: tuple[Trail, ...] = (("profile",), _DIRECTORY)
+_MODEL: Trail = ("job", "model")
+_OF_JOBS: tuple[Trail, ...] = (("job", "dataset", "directory"), (*_MODEL, "program"))
 
 #: Keys of a lab file; a scenario has others beside them.
 LAB_KEYS = ("cluster", "lab", "events")
@@ -144,17 +150,38 @@ def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
     with one_error(source, partial(ScenarioError, file=str(source))):
         document = _read(source, overrides)
         data = {key: document.data[key] for key in LAB_KEYS if key in document.data}
-        found = list(moved_keys(data.get("lab")))
+        machines = {key: data[key] for key in data if key != "lab"}
+        found = [*moved_keys(data.get("lab")), *misspelt_keys(machines)]
+        if not document.data.keys() & {"job", "jobs"}:
+            found += [
+                ((key,), f"unknown key {key!r}, {nearest(key, LAB_KEYS)}")
+                for key in document.data
+                if key not in {*LAB_KEYS, "name"}
+            ]
         try:
             file = LabFile.model_validate(data)
         except ValidationError as caught:
             found += _told(caught, data, found)
         else:
-            found += event_errors(file.events, file.cluster)
+            found += [*name_errors(file), *event_errors(file.events, file.cluster)]
             if not found:
+                file.read_from(document)
                 return file
         errors = _located(document, found)
         raise errors[0] if len(errors) == 1 else ScenarioErrors(errors)
+
+
+def is_lab(source: str | Path, overrides: Overrides = ()) -> bool:
+    """Return whether a file states a lab and no job.
+
+    Raises
+    ------
+    ScenarioError
+        When it cannot be read or parsed at all.
+    """
+    with one_error(source, partial(ScenarioError, file=str(source))):
+        stated = _read(source, overrides).data.keys()
+    return "lab" in stated and not stated & {"job", "jobs"}
 
 
 def loads(text: str, overrides: Overrides = (), *, name: str = "scenario") -> Scenario:
@@ -253,8 +280,12 @@ def _changed(document: Document, overrides: Overrides, folder: Path) -> Document
         data["name"] = Path(document.file).stem
     jobs = data.get("jobs")
     several = range(len(jobs) if isinstance(jobs, list) else 0)
-    for trail in (*_PATHS, *(("jobs", i, *_DIRECTORY) for i in several)):
-        _resolve_path(document, trail, folder)
+    jobs_at: list[Trail] = [(), *(("jobs", i) for i in several)]
+    for at in jobs_at:
+        for trail in _OF_JOBS:
+            _resolve_path(document, (*at, *trail), folder)
+        read_program(document, (*at, *_MODEL))
+    _resolve_path(document, ("profile",), folder)
     return document
 
 

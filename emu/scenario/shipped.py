@@ -1,4 +1,4 @@
-"""Scenarios that ship with emu, found by name: ``emu run golden``."""
+"""What ships with emu, found by name: scenarios, labs, documents."""
 
 from __future__ import annotations
 
@@ -7,22 +7,37 @@ from pathlib import Path
 from emu.errors import ScenarioError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-#: In an installed wheel they lie in the package, in a checkout beside it.
-_HOMES = (_PACKAGE / "shipped_scenarios", _PACKAGE.parent / "scenarios")
+#: File of a lab in its folder, beside the programs that it runs.
+LAB = "lab.yaml"
+
+
+def _shipped(folder: str, pattern: str) -> list[Path]:
+    """Return files that lie in the package of a wheel, or beside that of a checkout."""
+    inside = _PACKAGE / f"shipped_{folder}"
+    home = inside if inside.is_dir() else _PACKAGE.parent / folder
+    return sorted(home.glob(pattern))
 
 
 def shipped_scenarios() -> dict[str, Path]:
     """Return name -> file of every scenario that ships with emu, sorted."""
-    for home in _HOMES:
-        if home.is_dir():
-            return {path.stem: path for path in sorted(home.glob("*.yaml"))}
-    return {}
+    return {path.stem: path for path in _shipped("scenarios", "*.yaml")}
+
+
+def shipped_labs() -> dict[str, Path]:
+    """Return name -> file of every lab that ships with emu, sorted."""
+    return {path.parent.name: path for path in _shipped("scenarios", f"*/{LAB}")}
+
+
+def shipped_documents() -> dict[str, Path]:
+    """Return name -> file of every document that ships with emu, sorted."""
+    return {path.stem: path for path in _shipped("docs", "*.md")}
 
 
 def locate(source: str | Path) -> Path:
-    """Return the file that is meant: a path, or the name of a shipped scenario.
+    """Return the file that is meant: a path, or the name of a shipped scenario or lab.
 
-    A file of that name in the working directory comes first.
+    A file of that name in the working directory comes first, as does a folder with a
+    lab in it.
 
     Raises
     ------
@@ -30,9 +45,11 @@ def locate(source: str | Path) -> Path:
         When ``source`` is a bare name, and neither a file nor a scenario is called so.
     """
     path = Path(source)
-    if path.exists() or path.suffix or path.parent != Path():
+    if (path / LAB).is_file():
+        return path / LAB
+    if path.is_file() or path.suffix or path.parent != Path():
         return path
-    known = shipped_scenarios()
+    known = shipped_scenarios() | shipped_labs()
     if path.name in known:
         return known[path.name]
     raise ScenarioError(

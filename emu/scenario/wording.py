@@ -65,7 +65,7 @@ def _mapping(node: Node) -> Node:
 
 
 def _node_at(steps: Sequence[str | int]) -> Node | None:
-    node: Node = _schema()
+    node: Node = {"$ref": "#/$defs/LabFile"} if steps[:1] == ("lab",) else _schema()
     for step in steps:
         inner = _mapping(node)
         if isinstance(step, int):
@@ -78,6 +78,8 @@ def _node_at(steps: Sequence[str | int]) -> Node | None:
             node = {"$ref": inner["discriminator"]["mapping"].get(step, "")}
             if not node["$ref"]:
                 return None
+        elif step in _MODELS:
+            node = _schema()["$defs"][step]
         elif isinstance(inner.get("additionalProperties"), dict):
             node = inner["additionalProperties"]
         elif "properties" in inner or not inner:
@@ -167,6 +169,8 @@ _RENAMED = {
     "expect.prediction": "makespan_error",
 }
 _SYSTEMS = ("dgtp", "p3", "data_parallel", "custom", "several")
+#: Kinds of ``job.model``, by the sections that they are.
+_MODELS = ("ModelSection", "ProgramSection")
 _BOUNDS = {
     "greater_than": ("gt", "more than {}"),
     "greater_than_equal": ("ge", "{} or more"),
@@ -184,10 +188,10 @@ def shown(found: object) -> str:
 def trail_of(error: ErrorDetails, data: object) -> Trail:
     """Return where in ``data`` an error is.
 
-    pydantic adds the tag of the job's system, and goes on below a shorthand such as
-    ``nic: 50 Gbit/s``; neither is in the file.
+    pydantic adds the job's system and the kind of its model, and goes on below a
+    shorthand such as ``nic: 50 Gbit/s``; neither is in the file.
     """
-    steps = [step for step in error["loc"] if step != "[key]"]
+    steps = [step for step in error["loc"] if step not in {"[key]", *_MODELS}]
     for position in range(len(steps) - 1, 0, -1):
         if steps[position - 1] == "job" and steps[position] in _SYSTEMS:
             del steps[position]

@@ -6,6 +6,7 @@ wall seconds and real bytes. Must not know: sockets, timers, the rate board.
 
 from emu.shaping.pacing import (
     RISE,
+    Bucket,
     Depth,
     FlowEnds,
     Looks,
@@ -17,6 +18,7 @@ from emu.shaping.pacing import (
 
 __all__ = [
     "RISE",
+    "Bucket",
     "Depth",
     "FlowEnds",
     "Looks",

@@ -4,7 +4,8 @@ A flow with assigned rates is a fluid F(t), the integral of the rate. It is carr
 its newest straight piece, so a sender that missed earlier pieces lost nothing. The
 sender is a token bucket: it may be a bounded depth ahead of F, but keeps its last bytes
 until F reaches the volume. With a lead (`FlowEnds` ``fluid``) it may also be so much
-time ahead, up to its last byte, which hides late wake-ups.
+time ahead, up to its last byte, which hides late wake-ups. A sender that stood still
+finds what F carried meanwhile in its bucket, up to `Depth.catch_up`; the rest is lost.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class Depth:
     """Depth of the bucket, so that flows are not cut into crumbs."""
     tail: int = 16384
     """Last bytes of a flow, which that depth does not let go."""
+    catch_up: float = math.inf
+    """Seconds of a flow's rate that its bucket keeps while its sender stands still."""
 
     def lead(self, rate: float) -> float:
         """Return the most bytes a sender may be ahead at this rate."""
@@ -76,6 +79,53 @@ def fluid_end(line: RateSegment, volume: float) -> float:
     if missing <= ROUNDING * volume:
         return line.since
     return line.since + missing / line.rate if line.rate > 0 else math.inf
+
+
+@dataclass(slots=True)
+class Bucket:
+    """What one flow's sender lost for having stood still, and may not catch up.
+
+    In every interval the flow sends what its rates carry in that time, and
+    `Depth.catch_up` of its highest rate and ``lead_bytes`` once, at most, and what a
+    line carries before it is seen. What is lost goes when its fluid has ended, at the
+    last rate that the sender knew of.
+    """
+
+    lost: float = 0.0
+    """Bytes."""
+    rate: float = 0.0
+    highest: float = 0.0
+    """The last rate above 0, and the highest, of the lines that were seen."""
+
+    def left(
+        self,
+        line: RateSegment,
+        now: float,
+        sent: int,
+        volume: int,
+        depth: Depth,
+        capacity: float,
+    ) -> RateSegment:
+        """Return a line without what was lost; the line itself if nothing can be.
+
+        Parameters
+        ----------
+        line, now, sent, volume, depth
+            As in `allowance`.
+        capacity
+            Bytes per second of the narrowest link on the way: the rate of a flow whose
+            sender stood still while it had one.
+        """
+        if depth.catch_up == math.inf:
+            return line
+        if line.rate > 0:
+            self.rate, self.highest = line.rate, max(self.highest, line.rate)
+        if fluid_end(line, volume) <= line.since:
+            line = line._replace(rate=self.rate or capacity)
+        if volume - sent > depth.tail:  # those wait by the sender's own choice
+            kept = depth.catch_up * (self.highest or capacity)
+            self.lost = max(self.lost, line.at(now) - sent - kept)
+        return line._replace(served=line.served - self.lost)
 
 
 def allowance(
@@ -147,5 +197,9 @@ def next_look(
         return min(end, now + looks.shortest)
     if now < begin < math.inf:  # nothing may go yet
         return min(begin, now + looks.idle)
-    longest = looks.longest if sending and end < math.inf else looks.idle
+    longest = looks.idle
+    if sending and end < math.inf and line is not None:
+        # Half of what the bucket holds, of which nothing is to be lost.
+        held = (depth.catch_up + depth.lead_bytes / line.rate) / RISE
+        longest = min(looks.longest, max(held, looks.shortest))
     return min(end, now + min(max((end - now) / RISE, looks.shortest), longest))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import numpy as np
 
+from emu.input_file import read_json
 from emu.problem import (
     Cluster,
     Edge,
@@ -44,7 +44,7 @@ def load_workload(name: str) -> tuple[Problem, Realization, dict[str, float]]:
     directory = bench_directory()
     if directory is None:
         raise FileNotFoundError("EMU_BENCH does not name a directory")
-    text = json.loads((directory / f"{name}.json").read_text())
+    text = read_json(directory / f"{name}.json")
     names, iterations = text["tasks"], text["n_iterations"]
     position = {task: j for j, task in enumerate(names)}
     cluster = Cluster(

@@ -10,18 +10,25 @@ from emu.training.evaluation import evaluate
 from emu.training.graph_model import GraphModel
 from emu.training.mini_batch import MiniBatch
 from emu.training.optimizers import make_optimizer, mean_gradient
-from emu.training.parameters import initial_parameters
+from emu.training.own_model import Adjacency, OwnModel
+from emu.training.parameters import build_model, initial_parameters
 from emu.training.reference import reference_training
+from emu.training.trial import ModelFigures, try_out
 
 __all__ = [
+    "Adjacency",
     "ColumnSplit",
     "ForwardPass",
     "GraphModel",
     "MiniBatch",
+    "ModelFigures",
+    "OwnModel",
+    "build_model",
     "evaluate",
     "initial_parameters",
     "make_blocks",
     "make_optimizer",
     "mean_gradient",
     "reference_training",
+    "try_out",
 ]

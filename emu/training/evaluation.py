@@ -8,8 +8,9 @@ import numpy as np
 
 from emu.graph_data import open_for, relabel
 from emu.training.blocks import Block
-from emu.training.graph_model import GraphModel
 from emu.training.layers import as_tensor
+from emu.training.own_model import OwnModel
+from emu.training.parameters import build_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,7 +26,8 @@ def evaluate(settings: Mapping[str, Any], parameters: NDArray[Any]) -> dict[str,
     """Return the accuracy on the train, valid and test vertices.
 
     Full neighbourhoods, so the figure does not depend on any sample. Holds one value
-    per (vertex, hidden unit) in memory.
+    per (vertex, hidden unit) in memory; of a program, what it keeps of one call with
+    the whole graph.
 
     Parameters
     ----------
@@ -64,10 +66,18 @@ def predict(
     """
     import torch
 
-    model = GraphModel(settings, dataset)
+    model = build_model(settings, dataset)
     model.load(parameters)
     hidden = dataset.gather(np.arange(dataset.vertices))
     hidden = hidden.astype(settings["precision"])
+    if isinstance(model, OwnModel):  # it has no layers to call one by one
+        layers = settings["model"]["layers"]
+        whole = [_whole(dataset.structure)] * layers
+        sizes = [dataset.vertices] * (layers + 1)
+        classes: NDArray[np.int64] = model.predict(
+            sizes, whole, as_tensor(hidden)
+        ).numpy()
+        return classes
     with torch.no_grad():
         for number in range(model.layers):
             outputs = [
@@ -77,6 +87,11 @@ def predict(
             hidden = torch.cat(outputs).numpy()
     predicted: NDArray[np.int64] = hidden.argmax(1)
     return predicted
+
+
+def _whole(structure: Structure) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    to = np.arange(structure.vertices, dtype=np.int32)
+    return structure.indices, np.repeat(to, np.diff(structure.indptr))
 
 
 def _full_blocks(structure: Structure) -> Iterator[tuple[NDArray[np.int64], Block]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from emu.training.blocks import Block, make_blocks
 from emu.training.layers import LAYERS, as_tensor
-from emu.training.mini_batch import MiniBatch
+from emu.training.mini_batch import MiniBatch, add_gradients
 from emu.workloads import layer_shapes
 
 if TYPE_CHECKING:
@@ -93,9 +93,14 @@ class GraphModel:
         return hidden
 
     def gradient(
-        self, batches: Sequence[MiniBatch]
+        self, batches: Sequence[MiniBatch], _worker: int = 0, _iteration: int = 0
     ) -> tuple[NDArray[Any], float, float]:
         """Return the gradient of the mean loss over the seeds of all ``batches``.
+
+        Parameters
+        ----------
+        _worker, _iteration
+            Nothing is drawn, so nothing follows from them; see `OwnModel.gradient`.
 
         Returns
         -------
@@ -108,20 +113,13 @@ class GraphModel:
         ValueError
             As `Block`.
         """
-        from torch.nn import functional
-
-        seeds = sum(len(batch.labels) for batch in batches)
-        loss, correct = 0.0, 0
         self._flat.grad = None
-        for batch in batches:
-            features = as_tensor(batch.features).to(self._dtype)
-            scores = self.scores(make_blocks(batch.sizes, batch.edges), features)
-            labels = as_tensor(batch.labels).long()
-            share = functional.cross_entropy(scores, labels, reduction="sum") / seeds
-            share.backward()  # type: ignore[no-untyped-call] # adds to the gradients of the batches before
-            loss += share.item()
-            correct += int((scores.argmax(1) == labels).sum())
-        return self._flat.grad.numpy(), loss, correct / seeds
+        loss, accuracy = add_gradients(self._scores_of, batches)
+        return self._flat.grad.numpy(), loss, accuracy
+
+    def _scores_of(self, batch: MiniBatch) -> Tensor:
+        features = as_tensor(batch.features).to(self._dtype)
+        return self.scores(make_blocks(batch.sizes, batch.edges), features)
 
     def warm_up_scheduler(self) -> None:
         """Learn from one vertex and forget it: the first step loads libraries."""

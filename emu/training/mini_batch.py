@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from emu.training.blocks import Block
+from emu.training.layers import as_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from emu.graph_data import SampledBatch
+    from emu.training.layers import Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,3 +77,27 @@ class MiniBatch:
                 f"{len(named['features'])} feature rows for {sizes[-1]} input vertices"
             )
         return cls(named["features"], named["labels"], tuple(sizes[::-1]), edges)
+
+
+def add_gradients(
+    scores_of: Callable[[MiniBatch], Tensor], batches: Sequence[MiniBatch]
+) -> tuple[float, float]:
+    """Add the gradients of the mean loss over the seeds of all ``batches``.
+
+    Returns
+    -------
+    loss, accuracy
+        Mean cross-entropy; share of the seeds whose label scores highest.
+    """
+    from torch.nn import functional
+
+    seeds = sum(len(batch.labels) for batch in batches)
+    loss, correct = 0.0, 0
+    for batch in batches:
+        scores = scores_of(batch)
+        labels = as_tensor(batch.labels).long()
+        share = functional.cross_entropy(scores, labels, reduction="sum") / seeds
+        share.backward()  # type: ignore[no-untyped-call] # adds to the gradients of the batches before
+        loss += share.item()
+        correct += int((scores.argmax(1) == labels).sum())
+    return loss, correct / seeds

@@ -1,8 +1,9 @@
 """The flat parameter vector of a model: shards and first values.
 
-Layer by layer from the input, tensors as in `emu.workloads.model_shapes`. Workers and
-parameter servers derive the same first values from the seed, so iteration 0 needs no
-message. No torch here: a parameter server runs on numpy alone.
+Layer by layer from the input, tensors as in `emu.workloads.model_shapes`, or those of a
+program. Workers and parameter servers derive the same first values from the seed, so
+iteration 0 needs no message. No torch here for a model of emu's: its parameter server
+runs on numpy alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.training.graph_model import GraphModel
+from emu.training.own_model import OwnModel
 from emu.workloads import layer_shapes
 
 if TYPE_CHECKING:
@@ -28,13 +31,20 @@ def initial_parameters(
     """Return the first parameters of a job, flat, in the job's precision.
 
     Weights and attention are Xavier uniform with the gain of ReLU (dgl's choice for
-    GraphSAGE), biases 0.
+    GraphSAGE), biases 0. A program's are as it builds them.
 
     Parameters
     ----------
     settings
         ``Job.settings``: model, seed, precision.
+
+    Raises
+    ------
+    DataError
+        As `OwnModel`.
     """
+    if "program" in settings["model"]:
+        return OwnModel(settings, dataset).parameters
     layers = layer_shapes(settings["model"], dataset.feature_length, dataset.classes)
     shapes = [shape for tensors in layers for shape in tensors]
     flat = np.zeros(sum(map(prod, shapes)), np.dtype(settings["precision"]))
@@ -47,3 +57,15 @@ def initial_parameters(
             flat[end : end + size] = rng.uniform(-bound, bound, size)
         end += size
     return flat
+
+
+def build_model(settings: Mapping[str, Any], dataset: Dataset) -> GraphModel | OwnModel:
+    """Return the model of a job, a program's or one of emu's.
+
+    Raises
+    ------
+    DataError
+        As `OwnModel`.
+    """
+    own = "program" in settings["model"]
+    return OwnModel(settings, dataset) if own else GraphModel(settings, dataset)

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.graph_data import BatchPlan, open_for
-from emu.training.graph_model import GraphModel
 from emu.training.mini_batch import MiniBatch
 from emu.training.optimizers import make_optimizer, mean_gradient
-from emu.training.parameters import initial_parameters
+from emu.training.parameters import build_model, initial_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -22,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def reference_training(
-    settings: Mapping[str, Any], iterations: int, missed: int = 0
+    settings: Mapping[str, Any],
+    iterations: int,
+    missed: int = 0,
+    watch: Callable[[int, NDArray[Any]], None] = lambda *_: None,
 ) -> tuple[NDArray[Any], list[float]]:
     """Train as the workers and servers of a job would, without any of them.
 
@@ -34,6 +36,8 @@ def reference_training(
     missed
         Updates that the weights of a gradient lack: delayed descent, w_i = w_(i-1) -
         lr * grad f_i(w_(i-1-missed)), where there is no w before w_0.
+    watch
+        Called after every step with its number, from 0, and the parameters.
 
     Returns
     -------
@@ -49,7 +53,7 @@ def reference_training(
     plan = BatchPlan.from_settings(settings)
     parameters = initial_parameters(settings, dataset)
     optimizer = make_optimizer(settings, parameters)
-    model = GraphModel(settings, dataset)
+    model = build_model(settings, dataset)
     each = settings["samplers_per_worker"]
     losses = []
     versions: deque[NDArray[Any]] = deque(maxlen=missed + 1)
@@ -61,12 +65,15 @@ def reference_training(
                 [
                     _mini_batch(dataset, plan, worker * each + number, iteration)
                     for number in range(each)
-                ]
+                ],
+                worker,
+                iteration,
             )
             for worker in range(settings["workers"])
         ]
         optimizer.step(mean_gradient([gradient for gradient, _, _ in results]))
         losses.append(float(np.mean([loss for _, loss, _ in results])))
+        watch(iteration, parameters)
     return parameters, losses
 
 

@@ -49,7 +49,9 @@ def layer_shapes(
 
 
 def parameter_count(model: Mapping[str, Any], feature_length: int, classes: int) -> int:
-    """Return the number of parameters of a model."""
+    """Return the number of parameters of a model; of a program's, what it notes."""
+    if "program" in model:
+        return int(model["parameters"])
     layers = layer_shapes(model, feature_length, classes)
     return sum(prod(shape) for shapes in layers for shape in shapes)
 

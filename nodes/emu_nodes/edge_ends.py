@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -59,9 +60,17 @@ class EdgeEnds:
             pool=self.pool,
             on_arrival=self._arrived,
             on_failure=self._broke,
+            rates=self._most_rates(),
             certificate=self._description["certificate"],
             tell=lambda line: print(f"process {self._name}: {line}", file=sys.stderr),  # noqa: T201 -- the agent's log
         )
+
+    def _most_rates(self) -> dict[int, float]:
+        """Return the most real bytes per wall second of edges with bounded bursts."""
+        if math.isinf(self._description["catch_up"]):
+            return {}
+        scale = self._byte_scale / float(self._description["time_scale"])
+        return {e["edge"]: e["capacity"] * scale for e in self._inputs if e["shaped"]}
 
     def _between_processes(
         self, edges: Sequence[dict[str, Any]]
@@ -124,6 +133,7 @@ class EdgeEnds:
                 there["edge"],
                 key=there["key"],
                 pacer=pacer,
+                capacity=there["capacity"],
                 source_port=first_port + there["edge"] if first_port else 0,
                 encrypted=self._description["encrypted"],
                 within=float(self._description["deadline"]),

@@ -8,6 +8,7 @@ import dataclasses
 import importlib
 import os
 import resource
+import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -61,11 +62,16 @@ T = TypeVar("T", bound=Message)
 
 def main(description: dict[str, Any]) -> int:
     """Run the process of a specification; return its exit status."""
+    process = NodeProcess(description)
     try:
-        return uvloop.run(NodeProcess(description).run())
-    except Exception:  # noqa: BLE001 -- the coordinator knows, or is gone
+        return uvloop.run(process.run())
+    except EmulatorError as error:  # the coordinator knows, or is gone
+        if process.stopped:
+            return 0
+        print(f"process {description['process']}: {error}", file=sys.stderr)  # noqa: T201 -- the agent's log
+    except Exception:  # noqa: BLE001 -- likewise
         traceback.print_exc()
-        return 1
+    return 1
 
 
 class NodeProcess:
@@ -79,6 +85,7 @@ class NodeProcess:
         self._handles: set[asyncio.Future[Any]] = set()
         self._failure: asyncio.Future[None] | None = None
         self._clock: RunClock | None = None
+        self.stopped = False  # by the coordinator: its agent says so
 
     async def run(self) -> int:
         """Serve the run to its end; return the exit status.
@@ -110,11 +117,15 @@ class NodeProcess:
         )
 
     async def _serve(self, control: ControlConnection, tuning: dict[str, str]) -> None:
-        board = RateBoard.open(self._description["board"])
+        try:
+            board = RateBoard.open(self._description["board"])
+        except OSError as error:
+            raise NodeLost(f"the rate board has gone with its agent: {error}") from None
         pacer = Pacer(
             board,
             byte_scale=self._description["byte_scale"],
             flow_ends=self._description["flow_ends"],
+            catch_up=self._description["catch_up"],
         )
         timer = WallClockTimer()
         ends = EdgeEnds(
@@ -183,6 +194,7 @@ class NodeProcess:
         patience = 2 * float(self._description["deadline"])
         message = unpack(await control.receive(patience, waiting_for=what))
         if isinstance(message, Stop):
+            self.stopped = True
             raise NodeLost(f"the run was stopped: {message.reason}")
         return expect(message, kind)
 
@@ -274,6 +286,7 @@ class NodeProcess:
             for edge, since in zip(message.edges, message.since, strict=True):
                 ends.connections[edge].notify(since)
         elif isinstance(message, Stop):
+            self.stopped = True
             raise NodeLost(f"the run was stopped: {message.reason}")
         else:
             expect(message, Finish)

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import NodeMisbehaved
-from emu.training import GraphModel, MiniBatch, initial_parameters, make_optimizer
+from emu.training import (
+    GraphModel,
+    MiniBatch,
+    OwnModel,
+    build_model,
+    initial_parameters,
+    make_optimizer,
+)
 from emu.workloads import shard_bounds
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.job_data import JobData
@@ -44,18 +51,21 @@ class _Trainer:
         self._layers: int = settings["model"]["layers"]
         self._parameters = initial_parameters(settings, dataset)
         self._figures: dict[str, float] = {}
-        self._model: GraphModel | None = None
+        self._worker: int = brief.settings["worker"]
+        self._model: GraphModel | OwnModel | None = None
         if settings["compute"] != "timed":
-            self._model = GraphModel(settings, dataset)
+            self._model = build_model(settings, dataset)
             self._model.warm_up_scheduler()
 
-    def _gradient(self, inputs: Mapping[int, Payload]) -> NDArray[Any]:
+    def _gradient(self, iteration: int, inputs: Mapping[int, Payload]) -> NDArray[Any]:
         """Return the gradient of the mean loss over all mini-batches."""
         batches = [self._mini_batch(inputs, sampler) for sampler in self._samplers]
         if self._model is None:
             return np.zeros_like(self._parameters)
         self._model.load(self._parameters)
-        gradient, loss, accuracy = self._model.gradient(batches)
+        gradient, loss, accuracy = self._model.gradient(
+            batches, self._worker, iteration
+        )
         self._figures = {"loss": loss, "accuracy": accuracy}
         return gradient
 
@@ -90,7 +100,7 @@ class Worker(_Trainer):
         """Return each server's shard of the ``gradient`` of the mean loss."""
         if iteration > 0:  # the first parameters follow from the seed
             self._take_parameters(iteration - 1, inputs)
-        gradient = self._gradient(inputs)
+        gradient = self._gradient(iteration, inputs)
         shards = zip(self._servers, self._bounds, strict=True)
         return {
             server.edge: {"gradient": gradient[first:last]}
@@ -131,7 +141,7 @@ class Replica(_Trainer):
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Leave the gradient to the all-reduce, which is told without a byte."""
         self._step()
-        self._sum[:] = self._gradient(inputs)
+        self._sum[:] = self._gradient(iteration, inputs)
         if self._workers > 1:
             share_vector(self._process, self._brief.name, self._sum, iteration)
         self._summed = self._model is not None

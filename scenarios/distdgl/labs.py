@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import re
 import subprocess
 import sys
@@ -157,16 +156,14 @@ def trained(
         for number in range(PROGRAMS):
             program = f"lab.programs[{number}]"
             settings += [
-                f"{program}.run='python {HERE / 'train.py'} {arguments}'",
+                f"{program}.run='{{python}} {{folder}}/train.py {arguments}'",
                 f"{program}.env.DGL_CONF_PATH='{graph / 'graph.json'}'",
             ]
         command = [sys.executable, "-m", "emu", "lab", str(HERE / "lab.yaml")]
         for setting in settings:
             command += ["--set", setting]
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         said = subprocess.run(
             [*command, "--runs", str(folder)],
-            env=os.environ | {"PATH": path},  # whose python the lab's programs take
             check=False,
             capture_output=True,
             text=True,

@@ -168,3 +168,34 @@ def test_full_device_is_told_in_one_line(arguments: list[str]) -> None:
     assert ended.stderr == (
         "emu: standard output cannot be written: No space left on device\n"
     )
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("program", ["emu", "emu.launch"])
+def test_closed_descriptors_are_not_those_of_the_next_file(
+    closed: str, program: str, tmp_path: Path
+) -> None:
+    """What is printed would go to whatever is opened next, or the command aborts."""
+    arguments = "simulate golden" if program == "emu" else "127.0.0.1:1 --patience 0"
+    ended = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m {program} {arguments} {closed}"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'nodes'}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == (0 if program == "emu" else 5)
+    assert ended.stderr.count("\n") <= 1
+    assert "Traceback" not in ended.stderr
+
+
+def test_signals_at_any_moment_of_the_start_give_one_line(tmp_path: Path) -> None:
+    """From the first statement on; before it there is only the interpreter."""
+    random = np.random.default_rng(7)
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    for moment in random.uniform(0.0, 0.15, 50):
+        number = numbers[int(random.integers(3))]
+        code, said = interrupt(["-m", "emu", *SEARCH], number, moment, tmp_path)
+        assert (code, said) == (130, f"emu: interrupted by {number.name}\n"), moment

@@ -123,3 +123,54 @@ def test_other_user_gets_nowhere_and_reads_no_secret(
     # All 300 B of each iteration, without the parameters that nobody waits for.
     scale = experiment.scenario.emulation.stated_byte_scale
     assert outcome.result["transport"]["payload_bytes"] == 890 * scale
+
+
+class Crowd(Observer):
+    """Another user with many idle connections to every port of a run."""
+
+    def __init__(self, leftovers: Leftovers, moment: str, count: int) -> None:
+        self.leftovers, self.moment, self.count = leftovers, moment, count
+
+    def _come(self, *ports: int) -> None:
+        self.crowd = subprocess.Popen(
+            [sys.executable, "-m", "tests.coordinator.crowd", str(self.count)]
+            + [str(port) for port in ports],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            text=True,
+        )
+
+    @override
+    def listening(self, host: str, port: int, token: str) -> None:
+        self.control = port
+        if self.moment == "listening":
+            self._come(port)
+
+    @override
+    def joined(self, processes: int) -> None:
+        """Come to the data ports before anybody has connected there."""
+        if self.moment == "joined":
+            family = self.leftovers.note()
+            self._come(self.control, *set().union(*map(listens_at, family)))
+
+
+@pytest.mark.parametrize(
+    ("moment", "count"), [("listening", 600), ("listening", 2000), ("joined", 600)]
+)
+def test_idle_connections_of_another_user_keep_nobody_out(
+    tmp_path: Path, leftovers: Leftovers, moment: str, count: int
+) -> None:
+    experiment = prepare(load("golden", ["emulation.time_scale=0.02", "expect=null"]))
+    crowd = Crowd(leftovers, moment, count)
+    try:
+        outcome = carry_out(
+            experiment,
+            emulation_settings(experiment.scenario),
+            RunDirectory.create("golden", tmp_path),
+            crowd,
+        )
+    finally:
+        out, _ = crowd.crowd.communicate(timeout=20)
+    assert outcome.result["makespan"] > 0
+    assert int(out) == count * (1 if moment == "listening" else 7)

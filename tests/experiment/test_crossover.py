@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
-from emu.experiment.crossover import Values, as_system, compare_systems, find_crossover
+from emu.experiment.crossover import (
+    Values,
+    as_system,
+    compare_systems,
+    find_crossover,
+    limit_of,
+)
 from emu.graph_data import realized_volumes
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
@@ -124,3 +131,32 @@ def test_commands(tmp_path: Path) -> None:
     assert "busiest link" in shown
     wrong = CliRunner().invoke(app, ["crossover", str(file), "--key", "job.modl"])
     assert wrong.exit_code == 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_limits_a_chain_is_its_longest_link(seed: int) -> None:
+    """Of a chain of tasks on machines of their own all links are on the path."""
+    rng = np.random.default_rng(seed)
+    times = rng.permutation([1, 3, 7, 20]).tolist()
+    sizes = rng.permutation([2, 5, 12]).tolist()
+    tasks = [{"name": f"t{n}", "time": f"{time} s"} for n, time in enumerate(times)]
+    flows = [
+        {"from": f"t{n}", "to": f"t{n + 1}", "volume": f"{size} B"}
+        for n, size in enumerate(sizes)
+    ]
+    scenario = {
+        "cluster": {"machines": [{"name": f"m{n}", "nic": "1 B/s"} for n in range(4)]},
+        "job": {"system": "custom", "iterations": 1, "tasks": tasks, "flows": flows},
+        "placement": {
+            "policy": "explicit",
+            "tasks": {f"t{n}": f"m{n}" for n in range(4)},
+        },
+    }
+    # No link of the chain is twice on it; a NIC's rate is 1 B/s, so bytes are seconds.
+    longest = max([*times, *sizes])
+    at = times.index(longest)
+
+    found = limit_of(prepare(loads(json.dumps(scenario), name="c.json")).simulate())
+
+    share = longest / sum([*times, *sizes])
+    assert found == f"computing on m{at}, {share:.0%}"

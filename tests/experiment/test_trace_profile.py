@@ -11,6 +11,7 @@ import pytest
 
 from emu.errors import DataError, ScenarioError
 from emu.experiment.profiling import profile_from_trace
+from emu.report.job_tables import ranges_table
 from emu.scenario import load
 from emu.scenario.scenario_file import loads
 from tests.integration.scenarios import tiny_training
@@ -83,6 +84,21 @@ def test_a_trace_without_the_ranges_says_which_there_are(
 ) -> None:
     with pytest.raises(DataError, match=problem):
         profile_from_trace(tiny(), traced(tmp_path / "t.json", events), ranges)
+
+
+def test_ranges_of_the_program_come_before_those_of_torch(tmp_path: Path) -> None:
+    events = [event(f"aten::op{n}", n, 900, "cpu_op") for n in range(40)]
+    events += [event("load", 5, 10), event("worker", 9, 20), event("worker", 50, 20)]
+    trace = traced(tmp_path / "t.json", events)
+    told: list[str] = []
+    profile_from_trace(tiny(), trace, {}, told.extend)
+
+    assert told[:3] == ["worker", "load", "aten::op0"]
+    with pytest.raises(DataError, match=r"there are: worker .2., load .1., aten"):
+        profile_from_trace(tiny(), trace, {"worker": ["y"]})
+    table = ranges_table({"worker": np.array([2.0, 2.0]), "load": np.array([1.0])})
+    bars = [str(cell).count("█") for cell in table.columns[3].cells]
+    assert bars == [30, round(30 / 4)]
 
 
 def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from emu.errors import NodeMisbehaved
 from emu.launch.programs import (
     RUNTIME,
     check_allowed,
+    model_programs,
     preloaded,
     program_path,
     with_keys,
@@ -61,10 +63,43 @@ def test_a_host_without_torch_refuses_what_trains_and_nothing_else(
         check_allowed({"emu_nodes.worker:Worker"}, [])
 
 
-@pytest.mark.parametrize("text", ["a", "a:", ":b", "a b:c", "a:b.c", "a..b:c", "-m:x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a",
+        "a:",
+        ":b",
+        "a b:c",
+        "a:b.c",
+        "a..b:c",
+        "-m:x",
+        "a/net.py:Net",
+        "net.py:",
+        "net.py:a b",
+    ],
+)
 def test_allowed_programs_are_import_paths(text: str) -> None:
-    with pytest.raises(ValueError, match="is not module:Class"):
+    with pytest.raises(ValueError, match=r"is neither module:Class nor net\.py:Net"):
         program_path(text)
+
+
+@pytest.mark.parametrize("text", ["a.b:C", "net.py:Net", "my-net 2.py:Net"])
+def test_programs_that_can_be_allowed(text: str) -> None:
+    assert program_path(text) == text
+
+
+def test_models_are_programs_that_an_owner_allows() -> None:
+    model = {"program": "net.py:Net", "source": "..."}
+    described: list[dict[str, Any]] = [
+        {"job_settings": {"model": model}},
+        {"job_settings": {"model": {}}},
+        {},
+    ]
+
+    assert model_programs(described) == {"net.py:Net"}
+    check_allowed(model_programs(described), ["net.py:Net"])
+    with pytest.raises(NodeMisbehaved, match=r"--allow net\.py:Net if it shall be"):
+        check_allowed(model_programs(described), ["other.py:Net"])
 
 
 def test_each_process_gets_the_keys_of_its_own_edges_and_not_the_token() -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
-from emu.errors import ScenarioError
+from emu.errors import RunError, ScenarioError
 from emu.experiment import kernel_network
+from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.machines import LabMachine
+from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
+from tests.coordinator.emulated import Acts
 from tests.integration.scenarios import GOLDEN, attempts, carried_out
 
 if TYPE_CHECKING:
@@ -101,3 +106,35 @@ def test_a_nic_falls_to_a_fifth_while_its_run_goes_on(
 def test_a_nic_that_no_kernel_carries_later_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="time_scale: 4000 B/s is no NIC"):
         carried_out(FALLS, tmp_path, *KERNEL, "events[0].nic=0.01 B/s")
+
+
+@pytest.mark.parametrize("who", ["agent", "machine"])
+@pytest.mark.parametrize("after", [0.0, 0.1, 0.4])
+def test_a_machine_that_is_killed_before_it_joins_is_named_at_once(
+    tmp_path: Path, leftovers: Leftovers, who: str, after: float
+) -> None:
+    killed: list[float] = []
+
+    def kill() -> None:
+        time.sleep(after)
+        name = psutil.Process.name
+        for process in leftovers.note():
+            command = process.cmdline()
+            agent = "emu.launch" in command and "m1" in command
+            if agent and who == "machine":
+                process = process.parent() or process  # noqa: PLW2901
+            if agent:
+                process.kill()
+                killed.append(time.monotonic())
+                return
+        raise AssertionError(f"no agent of m1 among {[*map(name, leftovers.note())]}")
+
+    experiment = prepare(load(GOLDEN, [*KERNEL, "job.iterations=1", "expect=null"]))
+    with pytest.raises(RunError, match="m1"):
+        carry_out(
+            experiment,
+            emulation_settings(experiment.scenario),
+            RunDirectory.create("golden", tmp_path),
+            Acts("listening", kill, experiment.problem),
+        )
+    assert time.monotonic() - killed[0] < 10.0  # the deadline is 30 s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ADDRESSES = {"fast0": "10.77.0.1", "slow0": "10.77.0.2"}
+FILES = {"hosts file": "/run/hosts.txt", "folder": "/my labs", "python": "/bin/py"}
 
 
 def test_every_machine_gets_its_rank_and_the_address_of_the_first() -> None:
@@ -26,7 +28,7 @@ def test_every_machine_gets_its_rank_and_the_address_of_the_first() -> None:
         {"STORE": "{address of fast0}:7000", "HOSTS": "{hosts file}"},
     )
 
-    first, second = starts([program], ADDRESSES, "/run/hosts.txt")
+    first, second = starts([program], ADDRESSES, FILES)
 
     assert first.command[-1] == "train --rank 0 of 2 on slow0"
     assert second.command[-1] == "train --rank 1 of 2 on fast0"
@@ -42,10 +44,18 @@ def test_every_machine_gets_its_rank_and_the_address_of_the_first() -> None:
     }
 
 
+def test_places_of_a_command_are_quoted_and_those_of_the_environment_are_not() -> None:
+    run, env = "{python} {folder}/train.py", {"HERE": "{folder}"}
+    (started,) = starts([LabProgram("one", ("fast0",), run, env)], ADDRESSES, FILES)
+
+    assert shlex.split(started.command[-1]) == ["/bin/py", "/my labs/train.py"]
+    assert started.environment["HERE"] == "/my labs"
+
+
 def test_what_is_stated_is_not_overwritten() -> None:
     program = LabProgram("one", ("fast0",), "true", {"RANK": "7"})
 
-    assert starts([program], ADDRESSES, "")[0].environment["RANK"] == "7"
+    assert starts([program], ADDRESSES, FILES)[0].environment["RANK"] == "7"
 
 
 def test_braces_of_shells_and_json_are_left_alone() -> None:
@@ -62,7 +72,7 @@ def test_an_unknown_place_is_named_with_those_that_there_are() -> None:
     with pytest.raises(
         ValueError, match=r"program one: \{ranks\} is no place.*\{rank\}"
     ):
-        starts([program], ADDRESSES, "")
+        starts([program], ADDRESSES, FILES)
 
 
 @pytest.mark.parametrize(
@@ -70,9 +80,12 @@ def test_an_unknown_place_is_named_with_those_that_there_are() -> None:
     [
         (
             "{programs: [{name: a, on: [m9], run: x}]}",
-            "a is on m9, which is no machine",
+            r":2: lab.programs\[0\].on: no machine 'm9', known: m0",
         ),
-        ("{programs: [{name: a, run: x}], until: b}", "b is no program; there are a"),
+        (
+            "{programs: [{name: a, run: x}], until: b}",
+            "lab.yaml:2: lab.until: no program 'b'",
+        ),
         ("{programs: [{name: a}]}", "lab.programs"),
         ("{sharing: some}", "lab.sharing"),
         ("{events: []}", "lab.events: is a section of the file now"),

@@ -21,7 +21,7 @@ from emu.network import (
     edge_keys,
     open_edge,
 )
-from emu.network.authentication import Challenge, Rejections
+from emu.network.authentication import AGAIN, Challenge, Rejections, Strangers
 from emu.wire import Kind, encode_message
 from tests.network.strangers import (
     NONCE,
@@ -290,45 +290,61 @@ async def silent(
     return await asyncio.open_connection(*address, local_addr=(host, 0))
 
 
-async def test_host_has_so_many_strangers_at_a_control_port(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("crowd", [1, 2, 3, 40])
+async def test_idle_strangers_keep_nobody_out_of_a_control_port(
+    monkeypatch: pytest.MonkeyPatch, crowd: int
 ) -> None:
-    """Those of other hosts find room all the same, and whoever comes later."""
-    monkeypatch.setattr(Rejections, "most", 2)
+    """The one that has been idle longest makes room, and is told why."""
+    monkeypatch.setattr(Strangers, "most", 2)
     async with port() as here:
-        kept = [await silent(here.address) for _ in range(2)]
-        reader, writer = await silent(here.address)
-        refused = (await read_message(reader))["refused"]
-        other = await silent(here.address, "127.0.0.2")
-        other[1].write(said(role="process", name="w0", nonce=NONCE))
-        assert "proof" in await read_message(other[0])
-        for _, each in (*kept, other):
-            each.close()
-        writer.close()
-        await until(lambda: len(here.log) == 4)
-
-        assert refused == "too many of 127.0.0.1 are at this port"
+        idle = [await silent(here.address) for _ in range(crowd)]
+        connection = await connect_control(here.address, identity=W0)
+        # It has proved itself, and does not make room for anybody.
+        later = [await silent(here.address) for _ in range(3)]
+        refused = [await read_message(reader) for reader, _ in idle[: crowd - 1]]
+        assert not connection.closed
+        for _, writer in (*idle, *later):
+            writer.close()
+        await connection.aclose()
+        assert refused == [{"refused": AGAIN}] * (crowd - 1)
 
 
-async def test_host_has_so_many_strangers_at_a_data_port(
+async def test_who_was_refused_for_want_of_room_tries_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Rejections, "most", 2)
-    keys = edge_keys(TOKEN, [0])
+    """A port with room for one, and twelve peers of a run that come at once."""
+    monkeypatch.setattr(Strangers, "most", 1)
+    async with port() as here:
+        names = [Identity.of(TOKEN, "process", f"w{n}") for n in range(12)]
+        found = await asyncio.gather(
+            *(connect_control(here.address, identity=name) for name in names)
+        )
+        for connection in found:
+            await connection.aclose()
+        assert any(AGAIN in line for line in here.log)
+
+
+@pytest.mark.parametrize("crowd", [1, 2, 3, 40])
+async def test_idle_strangers_keep_nobody_out_of_a_data_port(
+    monkeypatch: pytest.MonkeyPatch, crowd: int
+) -> None:
+    monkeypatch.setattr(Strangers, "most", 2)
+    keys = edge_keys(TOKEN, range(4))
     server = DataServer(keys=keys, inbox=Inbox("w0"), pool=BufferPool())
     address = await server.start("127.0.0.1")
-    kept = [await silent(address) for _ in range(2)]
-    reader, writer = await silent(address)
-    assert await asyncio.wait_for(reader.read(), 10) == b""
-    for _, each in (*kept, (reader, writer)):
-        each.close()
-    await until(lambda: not server.connections)
-    edge = await open_edge(address, 0, key=keys[0])
-    await until(lambda: 0 in server.connected)
-    await edge.aclose()
+    idle = [await silent(address) for _ in range(crowd)]
+    edges = await asyncio.gather(
+        *(open_edge(address, e, key=key) for e, key in keys.items())
+    )
+    later = [await silent(address) for _ in range(3)]
+    await until(lambda: len(server.connections) == len(edges) + 2)
+    assert server.connected.keys() == keys.keys()
+    assert server.rejections[0].reason == AGAIN
+    for _, writer in (*idle, *later):
+        writer.close()
+    for edge in edges:
+        await edge.aclose()
     await server.aclose()
-
-    assert server.rejections[0].reason == "too many are at this port"
 
 
 async def test_nobody_there_is_not_taken_for_a_stranger() -> None:

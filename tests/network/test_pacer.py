@@ -303,3 +303,29 @@ def test_a_pacer_refuses_what_makes_no_sense() -> None:
     with pytest.raises(ValueError, match="byte_scale"):
         Pacer(board, byte_scale=0.0)
     board.close()
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_lines_and_looks_follow_both_scales(seed: int) -> None:
+    """A flow's fluid is in wall seconds and real bytes what the board says of it."""
+    rng = np.random.default_rng(seed)
+    time_scale, byte_scale = (float(10.0 ** rng.uniform(-2, 2)) for _ in range(2))
+    served, rate, since, later = rng.uniform(1.0, 1000.0, 4).tolist()
+    origin = time.monotonic()
+    board, clock = RateBoard.create(1), RunClock(origin, time_scale)
+    pacer = Pacer(board, byte_scale=byte_scale)
+    assert pacer.line(0, 4) is None
+    pacer.start(clock)
+    board.publish([0], [4], [served], [rate], since)
+
+    line = pacer.line(0, 4)
+    assert line is not None
+    wall = origin + (since + later) * time_scale
+    there = line.served + line.rate * (wall - line.since)
+    assert there == pytest.approx((served + rate * later) * byte_scale, rel=1e-6)
+    assert pacer.to_wall(since) == line.since
+    longest = min(0.002 * max(time_scale, 1.0) ** 0.5, 0.020)
+    assert pacer.looks.longest == pytest.approx(longest)
+    assert pacer.depth.lead_time == 0.0
+    pacer.close()
+    board.close()

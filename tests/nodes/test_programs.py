@@ -187,3 +187,22 @@ def test_a_sampler_refuses_features_of_other_vertices(
 
     with pytest.raises(NodeMisbehaved, match="g0 sent s0 other features"):
         build(job).programs["s0"].run(0, replaced(inputs, edge, features=shuffled))
+
+
+def test_a_store_refuses_the_vertices_of_another_store(
+    drive: Fixture, build: Fixture, small_job: Fixture
+) -> None:
+    """Without it a row of zeros, or of another vertex, would be what is sent."""
+    job = small_job(1, sampling="multiround")
+    run, fresh = drive(job), build(job)
+    own, others = (payloads_into(run, store, 0) for store in ("g1", "g0"))
+    edge = min(own)
+    asked = own[edge]["vertices"]
+    strangers = others[min(others)]["vertices"]
+    assert len(asked)
+    assert len(strangers)
+
+    for wrong in (strangers, np.append(asked, strangers[0]), strangers[-1:]):
+        with pytest.raises(NodeMisbehaved, match="asked g1 for vertices of other"):
+            fresh.programs["g1"].run(0, replaced(own, edge, vertices=wrong))
+    fresh.programs["g1"].run(0, own)

@@ -105,7 +105,7 @@ def test_what_is_missing_of_a_lab_is_named(run: Path) -> None:
     page = write_report(run).read_text()
 
     assert "samples.npz: is missing" in page
-    assert "traffic.npz: cannot be read" in page
+    assert "traffic.npz: is damaged" in page
     assert "signal 15, told to at the end" in page
 
 

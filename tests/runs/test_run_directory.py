@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
+from emu.input_file import read_json
 from emu.runs.problem_json import problem_from_json, schedule_from_json
-from emu.runs.run_directory import RunDirectory, read_json
+from emu.runs.run_directory import RunDirectory
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 
@@ -82,10 +83,10 @@ def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "story"),
     [
-        ("result.json", '{"makespan": 1.0, "tasks"', "cannot be read"),
+        ("result.json", '{"makespan": 1.0, "tasks"', "is not JSON"),
         ("result.json", '{"tasks": [], "flows": []}', "task g0 lacks iteration 0"),
         ("problem.json", '{"version": 99}', "version 99, this emu reads 1"),
-        ("problem.json", '{"version": 1}', "not a problem"),
+        ("problem.json", '{"version": 1}', "iterations: Field required"),
         ("problem.json", "[]", "version None"),
     ],
 )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emu.analysis.audit import audit
 from emu.analysis.pace import JobTime, job_times
@@ -240,7 +242,7 @@ def test_a_resolved_scenario_of_several_jobs_loads_back_equal() -> None:
         ({"jobs.0.job.tasks": []}, "jobs[0].job.tasks", "write at least 1"),
         ({"jobs.0.placement": {"tasks": {"x": "m0"}}}, "jobs[0].placement.tasks.x",
          "no task 'x'"),
-        ({"placement": {"policy": "best"}}, "placement", "write it into each"),
+        ({"placement": {"policy": "etp"}}, "placement", "write it into each"),
         ({"joint_cost": "sum"}, "joint_cost", "write place_jobs: joint"),
         ({"place_jobs": "joint", "joint_cost": "weighted"}, "joint_cost",
          "no job has a weight, write for example weight: 2"),
@@ -264,3 +266,58 @@ def test_what_cannot_be(change: dict[str, Any], key: str, problem: str) -> None:
         loads(json.dumps(content))
     assert caught.value.key == key
     assert problem in str(caught.value)
+
+
+@given(st.lists(st.sets(st.sampled_from(["tpu", "fpga", "lustre"])), min_size=1))
+def test_a_resource_is_known_if_one_of_the_jobs_demands_it(
+    demanded: list[set[str]],
+) -> None:
+    tasks = [
+        [{"name": "x", "time": "1 s", "demands": dict.fromkeys(sorted(some), 1)}]
+        for some in demanded
+    ]
+    jobs = [
+        {"name": f"j{n}", "job": {"system": "custom", "iterations": 1, "tasks": own}}
+        for n, own in enumerate(tasks)
+    ]
+    machine = {"nic": "1 B/s", "tpu": 9, "fpga": 9, "lustre": 9}
+    content = {"cluster": {"machines": [machine]}, "jobs": jobs}
+    idle = sorted({"tpu", "fpga", "lustre"}.difference(*demanded))
+
+    if not set.union(*demanded) ^ {"tpu", "fpga", "lustre"}:
+        loads(json.dumps(content), name="jobs.json")
+        return
+    with pytest.raises(ScenarioError) as raised:
+        loads(json.dumps(content), name="jobs.json")
+    errors = getattr(raised.value, "errors", [raised.value])
+    assert sorted(error.key for error in errors) == [
+        f"cluster.machines[0].{r}" for r in idle
+    ]
+
+
+@given(st.integers(2, 6), st.sampled_from(["memory", "cpu"]))
+def test_machines_that_are_too_small_alike_are_one_error(
+    count: int, resource: str
+) -> None:
+    """A store stands on every machine, and what it demands is written once."""
+    room, asked = ("10 GB", "14 GB") if resource == "memory" else (1, 3)
+    job = {
+        "system": "dgtp",
+        "dataset": {"name": "products-like", "scale": 0.01},
+        "model": {"hidden": 8, "layers": 1},
+        "fanouts": [5],
+        "batch_size": 64,
+        "iterations": 1,
+        "demands": {"graph_store": {resource: asked}},
+        "times": dict.fromkeys(
+            ("graph_store", "sampler", "worker", "parameter_server"), "1 s"
+        ),
+    }
+    machine = {"name": "m", "count": count, "nic": "1 GB/s", "gpu": 4, resource: room}
+    content = {"cluster": {"machines": [machine]}, "job": job}
+    with pytest.raises(ScenarioError) as raised:
+        loads(json.dumps(content), name="job.json")
+
+    assert raised.value.key == f"job.demands.graph_store.{resource}"
+    assert not hasattr(raised.value, "errors")
+    assert f"{count - 1} more machines likewise" in raised.value.problem

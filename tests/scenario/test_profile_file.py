@@ -72,7 +72,7 @@ GOOD: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (json.dumps(GOOD)[:-9], "is not a profile"),
+        (json.dumps(GOOD)[:-9], "is not JSON"),
         ("[1]", "not a profile of version 1"),
         (json.dumps(GOOD | {"version": 2}), "not a profile of version 1, found 2"),
         (json.dumps(GOOD | {"tasks": {}}), "it needs tasks, edges and settings"),
@@ -83,7 +83,7 @@ GOOD: dict[str, Any] = {
         (json.dumps(GOOD | {"tasks": {"g0": [float("nan")]}}), "g0 has values that"),
         (json.dumps(GOOD | {"tasks": {"g0": ["x"]}}), "g0 is not a list of numbers"),
         (json.dumps(GOOD | {"tasks": {"g0": [1.0, 2.0]}}), "rows differ in length"),
-        ("\x00\x01", "is not a profile"),
+        ("\x00\x01", "is not JSON"),
     ],
 )
 def test_a_damaged_profile_is_never_used(
@@ -98,7 +98,7 @@ def test_a_damaged_profile_is_never_used(
 
 
 def test_a_profile_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="is missing"):
         read_profile(tmp_path / "nothing.json")
 
 

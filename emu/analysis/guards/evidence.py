@@ -45,6 +45,8 @@ class Evidence:
     stall: float
     """The longest that anything stood still, or that a sender does not look at its
     rate, wall seconds: it catches up."""
+    catch_up: float | None = None
+    """Emulated seconds that a sender which stood still may catch up; None: all."""
     burst: tuple[float, float] = (0.0, 0.0)
     """What both NICs of the kernel on a flow's way let go at once after a pause: wall
     seconds of their rates, or real bytes where these are more."""

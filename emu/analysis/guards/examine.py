@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from emu.analysis.guards.bursts import bursts
 from emu.analysis.guards.carried import clocks, enough_carried, payloads
 from emu.analysis.guards.link_bytes import link_bytes
 from emu.analysis.guards.order import cause, order
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 GUARDS = (
     enough_carried,
     link_bytes,
+    bursts,
     order,
     cause,
     clocks,

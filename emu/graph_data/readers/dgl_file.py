@@ -5,16 +5,16 @@ dgl's format holds arrays, no code. Homogeneous graphs only.
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.errors import DataError
-from emu.graph_data.readers.named_arrays import found_graph
-from emu.input_file import one_error, open_input, read_text
-from emu.optional_library import import_library
+from emu.graph_data.readers.dgl_binary import read_graph, read_tensors
+from emu.graph_data.readers.named_arrays import found_graph, left_out
+from emu.input_file import one_error, read_json
+from emu.names import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,48 +24,25 @@ if TYPE_CHECKING:
     from emu.graph_data.readers.found_graph import FoundGraph
 
 
-def _dgl(path: Path) -> Any:
-    without = (
-        "it has wheels up to Python 3.11; numpy.savez of edge_index, x and y does "
-        "without"
-    )
-    return import_library("dgl", str(path), without)
-
-
-def _graph(path: Path) -> Any:
-    with one_error(path):
-        with open_input(path):
-            graphs, _ = _dgl(path).load_graphs(str(path))
-        if len(graphs) != 1 or not graphs[0].is_homogeneous:
-            raise DataError(
-                f"holds {len(graphs)} graphs; one with one type of vertices and edges "
-                "is needed",
-                path=str(path),
-            )
-        return graphs[0]
-
-
 def read_dgl(path: Path) -> FoundGraph:
     """Return the graph of a ``.bin`` file.
 
     Raises
     ------
     DataError
-        When it is damaged, dgl is not installed, or it is not one homogeneous graph.
+        When it is damaged, or is not one homogeneous graph.
     """
-    graph = _graph(path)
-    arrays = {name: values.numpy() for name, values in graph.ndata.items()}
-    arrays["edge_index"] = np.stack([end.numpy() for end in graph.edges()])
-    return found_graph(arrays, str(path))
+    graph = read_graph(path)
+    found = found_graph({**graph.of_vertices, "edge_index": graph.edges}, str(path))
+    return replace(found, notes=left_out(sorted(graph.of_edges)))
 
 
 def partition_json(folder: Path) -> Path | None:
     """Return the description of a DistDGL folder, None where it is not one."""
     for path in sorted(folder.glob("*.json")):
-        with one_error(path):
-            content = json.loads(read_text(path))
-            if isinstance(content, dict) and "part-0" in content:
-                return path
+        content = read_json(path)
+        if isinstance(content, dict) and "part-0" in content:
+            return path
     return None
 
 
@@ -78,11 +55,20 @@ def read_partitions(description: Path) -> FoundGraph:
         When a part is missing or damaged, or they do not hold every vertex once.
     """
     with one_error(description):
-        content = json.loads(read_text(description))
+        content = read_json(description)
+        if "part-0" not in content:
+            problem = "describes no partitions of DistDGL: holds no part-0"
+            raise DataError(problem, path=str(description))
+        kinds = [*content.get("ntypes", ()), *content.get("etypes", ())]
+        if len(kinds) > 2:
+            problem = f"has several types ({', '.join(map(printable, kinds[:4]))})"
+            problem += "; one of vertices and one of edges is needed"
+            raise DataError(problem, path=str(description))
         parts = [_Part(description, content, n) for n in range(content["num_parts"])]
         vertices, origin = int(content["num_nodes"]), str(description)
         owned = np.concatenate([part.ids for part in parts])
-        if not np.array_equal(np.sort(owned), np.arange(vertices)):
+        every = np.arange(len(owned))
+        if len(owned) != vertices or not np.array_equal(np.sort(owned), every):
             problem = f"the parts do not hold each of {vertices} vertices once"
             raise DataError(problem, path=origin)
         order = np.argsort(owned)
@@ -94,7 +80,7 @@ def read_partitions(description: Path) -> FoundGraph:
         found = found_graph(arrays, origin)
         counts = [len(part.ids) for part in parts]
         owner = np.repeat(np.arange(len(parts), dtype=np.int32), counts)[order]
-        return replace(found, owner=owner)
+        return replace(found, owner=owner, notes=left_out(parts[0].of_edges))
 
 
 class _Part:
@@ -102,18 +88,17 @@ class _Part:
 
     def __init__(self, description: Path, content: dict[str, Any], number: int) -> None:
         files = content[f"part-{number}"]
-        graph = _graph(_inside(description, files["part_graph"], number))
-        ids = graph.ndata["_ID"].numpy()
-        self.ids: NDArray[np.int64] = ids[graph.ndata["inner_node"].numpy() > 0]
-        inner = graph.edata["inner_edge"].numpy() > 0
-        self.edges = np.stack([ids[end.numpy()[inner]] for end in graph.edges()])
-        path = _inside(description, files["node_feats"], number)
-        with one_error(path):
-            tensors = _dgl(path).data.utils.load_tensors(str(path))
+        graph = read_graph(_inside(description, files["part_graph"], number))
+        ids = graph.of_vertices["_ID"]
+        self.ids: NDArray[np.int64] = ids[graph.of_vertices["inner_node"] > 0]
+        self.edges = ids[graph.edges[:, graph.of_edges["inner_edge"] > 0]]
+        tensors = read_tensors(_inside(description, files["node_feats"], number))
         # "_N/feat": one type of vertices, whose name nobody chose.
-        self.values = {
-            name.split("/")[-1]: tensor.numpy() for name, tensor in tensors.items()
-        }
+        self.values = {name.split("/")[-1]: array for name, array in tensors.items()}
+        of_edges: dict[str, Any] = {}
+        if "edge_feats" in files:
+            of_edges = read_tensors(_inside(description, files["edge_feats"], number))
+        self.of_edges = sorted(name.split("/")[-1] for name in of_edges)
 
 
 def _inside(description: Path, stated: str, number: int) -> Path:

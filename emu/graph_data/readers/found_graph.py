@@ -68,6 +68,8 @@ class FoundGraph:
     """``train``, ``valid``, ``test`` -> true or false per vertex."""
     owner: NDArray[np.int32] | None = None
     """Part of every vertex, where the graph comes partitioned."""
+    notes: tuple[str, ...] = ()
+    """Sentences on what of the file was left out."""
 
     def checked(self) -> RawGraph:
         """Return the graph; without masks its split is empty, to be drawn.

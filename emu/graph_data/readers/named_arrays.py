@@ -17,7 +17,7 @@ from emu.errors import DataError
 from emu.graph_data.readers.found_graph import WIDEST, FeatureRows, FoundGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -33,10 +33,14 @@ _MASKS = {
 }
 _CSR = ("indptr", "indices", "shape")
 
+#: What edges carry, which nothing here weighs.
+_WEIGHTS = ("edge_weight", "edge_attr", "edge_weights", "edge_features")
+
 #: Every name that is looked at.
 NAMES = (
     *_EDGES, *_FEATURES, *_LABELS, *_MASKS["train"], *_MASKS["valid"], *_MASKS["test"],
-    *(f"adj_{part}" for part in _CSR), *(f"attr_{part}" for part in (*_CSR, "data")),
+    *_WEIGHTS, *(f"adj_{part}" for part in _CSR),
+    *(f"attr_{part}" for part in (*_CSR, "data")),
 )  # fmt: skip
 
 
@@ -63,7 +67,13 @@ def found_graph(arrays: Arrays, origin: str) -> FoundGraph:
         ),
         labels=first_of(arrays, _LABELS),
         masks={part: mask for part, mask in masks.items() if mask is not None},
+        notes=left_out(name for name in _WEIGHTS if name in arrays),
     )
+
+
+def left_out(names: Iterable[str]) -> tuple[str, ...]:
+    """Return a sentence per value of edges that is not read."""
+    return tuple(f"{name} was left out: edges count alike" for name in names)
 
 
 def first_of(arrays: Arrays, names: tuple[str, ...]) -> NDArray[Any] | None:

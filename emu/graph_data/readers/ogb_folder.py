@@ -17,6 +17,7 @@ import numpy as np
 
 from emu.errors import DataError
 from emu.graph_data.raw_graph import RawGraph, Source, build_structure
+from emu.graph_data.readers.named_arrays import left_out
 from emu.input_file import one_error, open_gzip, open_input, read_arrays
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def _load(folder: Path) -> RawGraph:
     edges, features, labels = reader(raw)
     vertices = len(labels)
     origin = str(packed if packed.exists() else raw / "edge.csv.gz")
+    _check_count(raw, vertices)
     if len(features) != vertices:
         raise DataError(
             f"{len(features)} feature rows for {vertices} labels", path=str(raw)
@@ -72,6 +74,25 @@ def _load(folder: Path) -> RawGraph:
         rows=lambda start, stop: np.asarray(features[start:stop], np.float32),
         origin=origin,
     )
+
+
+def ogb_notes(folder: Path) -> list[str]:
+    """Return sentences on what of a folder is not read."""
+    splits = sorted({path.parent.name for path in folder.glob("split/*/train.csv.gz")})
+    notes = [f"of the splits {', '.join(splits)} the first"] if splits[1:] else []
+    weighed = (folder / "raw" / "edge-feat.csv.gz").exists()
+    return [*notes, *left_out(["edge-feat"] if weighed else [])]
+
+
+def _check_count(raw: Path, vertices: int) -> None:
+    path = raw / "num-node-list.csv.gz"
+    if not path.exists():
+        return
+    counts = _table(path, np.int64).reshape(-1)
+    if counts.tolist() != [vertices]:
+        stated = ", ".join(map(str, counts[:4]))
+        problem = f"says {stated} vertices, one graph of {vertices} labels is there"
+        raise DataError(problem, path=str(path))
 
 
 _Parts = tuple["NDArray[Any]", "NDArray[Any]", "NDArray[np.int32]"]
@@ -105,7 +126,8 @@ def _table(path: Path, dtype: Any) -> NDArray[Any]:
         with open_gzip(path) as packed, io.TextIOWrapper(packed, "ascii") as lines:
             return np.loadtxt(lines, dtype=dtype, delimiter=",", ndmin=2)
     except (OSError, ValueError, EOFError, zlib.error) as error:
-        raise DataError(f"cannot be read: {error}", path=str(path)) from error
+        said = getattr(error, "strerror", None) or error
+        raise DataError(f"cannot be read: {said}", path=str(path)) from error
 
 
 def _split(folder: Path, part: str, vertices: int) -> NDArray[np.int64]:

@@ -20,6 +20,8 @@ from emu.optional_library import INSTALL_TORCH, import_library
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from emu.graph_data.readers.found_graph import FoundGraph
 
 _CLASSES = (
@@ -59,6 +61,9 @@ def read_torch(path: Path) -> FoundGraph:
         except pickle.UnpicklingError as error:
             # What follows the first sentence advises to trust the file.
             said = str(error).split("Unsupported global: GLOBAL ")[-1].split(" was ")[0]
+            if "HeteroData" in said:
+                problem = "has several types; save data.to_homogeneous()"
+                raise DataError(problem, path=str(path)) from error
             problem = (
                 "holds more than tensors and a graph of PyTorch Geometric "
                 f"({printable(said, limit=80)}), which is never loaded; save "
@@ -66,17 +71,32 @@ def read_torch(path: Path) -> FoundGraph:
             )
             raise DataError(problem, path=str(path)) from error
         arrays = {
-            name: value.detach().numpy()
-            for name, value in _named(content).items()
+            name: _array(torch, name, value, path)
+            for name, value in _named(content, path).items()
             if name in NAMES and isinstance(value, torch.Tensor)
         }
         return found_graph(arrays, str(path))
 
 
-def _named(content: Any) -> dict[str, Any]:
+def _array(torch: Any, name: str, value: Any, path: Path) -> NDArray[Any]:
+    if value.layout != torch.strided:
+        problem = f"{name} is sparse, save {name}.to_dense()"
+        raise DataError(problem, path=str(path))
+    short = value.dtype == torch.bfloat16  # numpy has no such numbers
+    array: NDArray[Any] = (value.float() if short else value).detach().numpy()
+    return array
+
+
+def _named(content: Any, path: Path) -> dict[str, Any]:
     """Return the attributes of a ``Data``, or of what an in-memory data set stores."""
     if isinstance(content, (tuple, list)) and content:
-        content = content[0]  # (data, slices, class)
+        content, *beside = content  # (data, slices, class), or graphs
+        slices = beside[0] if beside and isinstance(beside[0], dict) else {}
+        of_edges = slices.get("edge_index")
+        if (of_edges is not None and len(of_edges) > 2) or any(
+            isinstance(one, _StandIn) for one in beside
+        ):
+            raise DataError("holds several graphs, save one of them", path=str(path))
     while isinstance(content, _StandIn):
         inner = vars(content)
         content = inner.get("_mapping", inner.get("_store", {}))

@@ -13,7 +13,7 @@ from emu.report.html.lab_data import lab_data, talks_of
 from emu.report.html.markup import chart, figure, section, table
 from emu.report.lab_tables import matrix_table, nic_table, program_table
 from emu.report.terminal import plain_table
-from emu.runs.run_directory import read_json
+from emu.runs.lab_file import read_lab
 from emu.runs.traffic_file import FILE, read_samples, read_traffic
 from emu.units import format_duration, format_size
 
@@ -33,7 +33,7 @@ def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, dict[str, Any]]:
     DataError
         When lab.json cannot be read.
     """
-    lab = read_json(run / "lab.json")
+    lab = read_lab(run)
     try:
         samples = read_samples(run)
     except DataError as error:

@@ -11,23 +11,32 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+#: Columns that fit the screen of a telephone.
+_NARROW = 4
+
+
 def table(shown: Table) -> str:
     """Return a terminal's table, without the columns of bars, which have no name."""
     columns = [column for column in shown.columns if column.header]
     tags = ["", " class=number"]
-    numbers = [tags[column.justify == "right"] for column in columns]
+    # A narrow screen shows the name of the column in every cell of a wide table.
+    kinds = [
+        f'{tags[column.justify == "right"]} data-column="{escape(str(column.header))}"'
+        for column in columns
+    ]
+    wide = " class=wide" if len(columns) > _NARROW else ""
 
     def cells(tag: str, row: Iterable[object]) -> str:
         return "".join(
-            f"<{tag}{number}>{escape(str(text))}</{tag}>"
-            for text, number in zip(row, numbers, strict=True)
+            f"<{tag}{kind}>{escape(str(text))}</{tag}>"
+            for text, kind in zip(row, kinds, strict=True)
         )
 
     head = cells("th", [column.header for column in columns])
     rows = zip(*(column.cells for column in columns), strict=True)
     body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     return (
-        f"<div class=scroll><table><thead><tr>{head}</tr></thead>"
+        f"<div class=scroll><table{wide}><thead><tr>{head}</tr></thead>"
         f"<tbody>{body}</tbody></table></div>"
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.atomic_file import write_atomic
 from emu.errors import DataError
+from emu.input_file import read_json
 from emu.report.explanation_tables import QUESTION
 from emu.report.flows import port_table
 from emu.report.html import sections
@@ -18,7 +19,6 @@ from emu.report.html.markup import chart, section, table
 from emu.report.job_tables import placing_line
 from emu.report.run_tables import kinds_table
 from emu.runs.recorded_run import load_run
-from emu.runs.run_directory import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable

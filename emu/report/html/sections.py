@@ -38,30 +38,40 @@ _DIGITS = 6
 
 
 def headline(result: dict[str, Any]) -> str:
-    """Return how fast it went, and the numbers that the run was for."""
-    shown = [figure(*row) for row in pace_rows(result.get("pace", {}))]
+    """Return the six numbers that the run was for, and the others folded below."""
+    pace = [figure(*row) for row in pace_rows(result.get("pace", {}))]
 
-    def duration(key: str, label: str, note: str = "") -> None:
-        if isinstance(result.get(key), int | float):
-            value = format_duration(float(result[key]), _DIGITS)
-            shown.append(figure(label, value, note, name=key))
+    def duration(key: str, label: str, note: str = "") -> str:
+        if not isinstance(result.get(key), int | float):
+            return ""
+        value = format_duration(float(result[key]), _DIGITS)
+        return figure(label, value, note, name=key)
 
-    def ratio(key: str, label: str, note: str) -> None:
-        if isinstance(result.get(key), int | float):
-            shown.append(
-                figure(label, format_ratio(float(result[key])), note, name=key)
-            )
+    def ratio(key: str, label: str, note: str) -> str:
+        if not isinstance(result.get(key), int | float):
+            return ""
+        return figure(label, format_ratio(float(result[key])), note, name=key)
 
-    duration("makespan", "emulated makespan", flow_ends_note(result))
-    duration("predicted_makespan", "predicted makespan", "before the run")
-    ratio("makespan_error", "makespan error", times_note(result))
-    shown.append(_verdict(result.get("verdict")))
-    duration("replayed_makespan", "replayed makespan", "the run's times and volumes")
-    ratio("replay_error", "replay error", "emulated / replayed - 1")
-    duration("bound", "lower bound", "no schedule is shorter")
-    ratio("gap", "gap", "makespan above the bound")
-    duration("wall_seconds", "wall time", "on this computer")
-    return f"<div class=figures>{''.join(shown)}</div>"
+    first = [
+        duration("makespan", "emulated makespan", flow_ends_note(result)),
+        duration("predicted_makespan", "predicted makespan", "before the run"),
+        ratio("makespan_error", "makespan error", times_note(result)),
+        _verdict(result.get("verdict")),
+        duration("bound", "lower bound", "no schedule is shorter"),
+        *pace[:1],
+    ]
+    others = [
+        duration("replayed_makespan", "replayed makespan", "the run's times, volumes"),
+        ratio("replay_error", "replay error", "emulated / replayed - 1"),
+        ratio("gap", "gap", "makespan above the bound"),
+        *pace[1:],
+        duration("wall_seconds", "wall time", "on this computer"),
+    ]
+    more = f"<div class=figures>{''.join(others)}</div>"
+    return (
+        f"<div class=figures>{''.join(first)}</div>"
+        f"<details class=more><summary>Further figures</summary>{more}</details>"
+    )
 
 
 def _verdict(verdict: dict[str, Any] | None) -> str:

@@ -1,0 +1,165 @@
+"""The types of what a run directory's JSON files hold, as far as anybody reads it.
+
+Keys that runs of an earlier emu lack are not required.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+_Count = Annotated[int, Field(ge=0, lt=1 << 62)]
+_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+_Scale = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Name = Annotated[str, Field(min_length=1)]
+
+
+class _Task(TypedDict):
+    name: _Name
+    kind: str
+    process: str
+    demands: dict[str, _Amount]
+    pinned: str | None
+    iterations: NotRequired[_Count | None]
+    takes: NotRequired[str]
+    frees: NotRequired[str | None]
+    gate: NotRequired[bool]
+    slowness: NotRequired[dict[str, _Number]]
+    machine: _Count
+
+
+_Edge = TypedDict(
+    "_Edge",
+    {
+        "from": _Count,
+        "to": _Count,
+        "lag": _Count,
+        "credit": bool,
+        "channel": NotRequired[str],
+        "latest": NotRequired[bool],
+    },
+)
+
+
+class _Machine(TypedDict):
+    name: _Name
+    bandwidth_in: _Number | None
+    bandwidth_out: _Number | None
+    resources: dict[str, _Amount]
+    slots: NotRequired[dict[str, _Count]]
+    speed: NotRequired[_Scale]
+
+
+class _Link(TypedDict):
+    name: _Name
+    capacity: _Scale
+
+
+class _Change(TypedDict):
+    time: _Amount
+
+
+class ProblemShape(TypedDict):
+    """problem.json; what fits together, the classes of `emu.problem` check."""
+
+    iterations: _Count
+    tasks: list[_Task]
+    edges: list[_Edge]
+    machines: list[_Machine]
+    links: NotRequired[list[_Link]]
+    routes: NotRequired[list[dict[str, list[Any]]]]
+    changes: NotRequired[list[_Change]]
+
+
+class _Payload(TypedDict):
+    edge: _Count
+    kind: str
+    bytes: _Count
+
+
+class _Received(TypedDict):
+    payloads: NotRequired[list[_Payload]]
+
+
+class _Sent(TypedDict):
+    late_sends: _Count
+    max_behind: _Number
+    max_stale: _Number
+
+
+class _Pacer(TypedDict):
+    wakes: _Count
+    max_lag: _Number
+    mean_lag: _Number
+
+
+class _Use(TypedDict):
+    busy: _Number
+    idle: _Number
+    steal: _Number
+
+
+class _HostMetrics(TypedDict):
+    seconds: _Number
+    loop_lag_mean: _Number
+    loop_lag_max: _Number
+    waited: _Number
+    host: _Use
+
+
+_Pair = Annotated[list[_Number], Field(min_length=2, max_length=2)]
+
+
+class _Statistics(TypedDict):
+    received: NotRequired[_Received]
+    sent: list[_Sent]
+    pacer: _Pacer
+    host_metrics: _HostMetrics
+    clock: NotRequired[_Pair]
+    heard: NotRequired[_Pair]
+
+
+class ProcessesShape(TypedDict):
+    """processes.json."""
+
+    statistics: Annotated[dict[str, _Statistics], Field(min_length=1)]
+
+
+class _Emulation(TypedDict):
+    time_scale: NotRequired[_Scale]
+    byte_scale: NotRequired[_Scale]
+    compute: NotRequired[str]
+    flow_ends: NotRequired[Literal["arrival", "fluid"]]
+    burst: NotRequired[_Pair]
+
+
+class _Policy(TypedDict):
+    policy: NotRequired[str]
+
+
+class _Scenario(TypedDict):
+    name: NotRequired[str]
+    schedule: NotRequired[_Policy]
+    placement: NotRequired[_Policy]
+
+
+class ManifestShape(TypedDict):
+    """manifest.json."""
+
+    scenario: NotRequired[_Scenario]
+    emulation: NotRequired[_Emulation]
+
+
+class _Verdict(TypedDict):
+    trust: NotRequired[str]
+
+
+class ResultShape(TypedDict):
+    """result.json, without the rows of its schedule."""
+
+    policy: NotRequired[str | None]
+    predicted_makespan: NotRequired[_Amount]
+    verdict: NotRequired[_Verdict]

@@ -1,0 +1,120 @@
+"""lab.json: how the programs of a lab ended, what crossed its NICs, and the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from emu.errors import DataError
+from emu.input_file import check_shape, read_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = "lab.json"
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _Program(TypedDict):
+    program: str
+    machine: str
+    start: _Number
+    end: _Number | None
+    code: int | None
+    told: bool
+
+
+class _Failed(TypedDict):
+    program: str
+    machine: str
+    code: int
+
+
+class _Change(TypedDict):
+    time: _Number
+    machine: str
+    nic_out: _Number
+    nic_in: _Number
+
+
+class _Capture(TypedDict):
+    lost: int
+
+
+class _Traffic(TypedDict):
+    out_bytes: int
+    out_packets: int
+    in_bytes: int
+    in_packets: int
+
+
+_Ways = TypedDict("_Ways", {"out": float, "in": _Number})
+_Dropped = TypedDict("_Dropped", {"out": int, "in": int})
+
+
+class _Tcp(TypedDict):
+    segments: int
+    retransmitted: int
+    timeouts: int
+
+
+class _Crossed(TypedDict):
+    packets: int
+    messages: int
+    shared_queues: int
+    bytes: dict[str, dict[str, int]]
+
+
+class _Lab(TypedDict):
+    wall_seconds: _Number
+    startup_seconds: _Number
+    computed_seconds: _Number
+    waited_seconds: _Number
+    waited_share: _Number
+    sharing: str
+    trust: str
+    nics: dict[str, _Ways]
+    programs: list[_Program]
+    failed: _Failed | None
+    dropped: dict[str, _Dropped]
+    events: list[_Change]
+    traffic: dict[str, _Traffic]
+    tcp: dict[str, _Tcp]
+    capture: NotRequired[_Capture | None]
+    crossed: NotRequired[_Crossed]
+
+
+def read_lab(run: Path) -> dict[str, Any]:
+    """Return the content of lab.json.
+
+    Raises
+    ------
+    DataError
+        When it is missing or damaged, or its parts speak of different machines.
+    """
+    path = run / FILE
+    lab: dict[str, Any] = read_json(path)
+    check_shape(lab, _Lab, path)
+    machines = lab["nics"].keys()
+    named = {
+        "programs": {one["machine"] for one in lab["programs"]},
+        "events": {one["machine"] for one in lab["events"]},
+        "dropped": lab["dropped"].keys(),
+        "traffic": lab["traffic"].keys(),
+        "tcp": lab["tcp"].keys(),
+        "crossed.bytes": lab.get("crossed", {}).get("bytes", {}).keys(),
+    }
+    for key, names in named.items():
+        if unknown := sorted(names - machines):
+            problem = f"{key}: names {unknown[0]!r}, which nics lacks"
+            raise DataError(problem, path=str(path))
+    if lost := sorted(lab["traffic"].keys() - lab["tcp"].keys()):
+        raise DataError(f"tcp: lacks {lost[0]!r}", path=str(path))
+    times = [lab["wall_seconds"], *(one["start"] for one in lab["programs"])]
+    rates = [rate for ways in lab["nics"].values() for rate in ways.values()]
+    if min(times) < 0 or min(rates, default=1.0) <= 0:
+        problem = "holds a time before 0, or a NIC without a rate"
+        raise DataError(problem, path=str(path))
+    return lab

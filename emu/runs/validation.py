@@ -1,0 +1,133 @@
+"""Validation accuracy of a run over time, off the clock.
+
+The weights after a step are a function of the seed, and the same wherever tasks stand
+and flows go: one process takes the steps again, and looks at the validation vertices
+now and then. It is kept as validation.csv in the run directory.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from emu.errors import DataError
+from emu.runs.run_directory import RunDirectory
+from emu.scenario import Scenario, build_job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Schedule
+    from emu.runs.recorded_run import RecordedRun
+
+FILE = "validation.csv"
+#: Looks at the validation vertices in a run; each is a pass over the whole graph.
+LOOKS = 10
+
+
+class Progress(NamedTuple):
+    """Training of a run, step by step, float64, shape (steps,)."""
+
+    loss: NDArray[np.float64]
+    """Mean over the workers."""
+    accuracy: NDArray[np.float64]
+    """On the validation vertices after the step; NaN where nobody looked."""
+
+
+def progress_of(
+    runs: Sequence[RecordedRun], watch: Callable[[int, int], None] = lambda *_: None
+) -> list[Progress]:
+    """Return the training of every run; those of equal training are trained once.
+
+    Parameters
+    ----------
+    watch
+        Called with steps so far and in all while something is trained.
+
+    Raises
+    ------
+    DataError
+        When a run does not train (`trains`), or its data are missing.
+    """
+    made: dict[str, Progress] = {}
+    found = []
+    for run in runs:
+        settings, steps = _training(run)
+        key = json.dumps([settings, steps], sort_keys=True, default=str)
+        kept = _read(run.path / FILE)
+        if kept is None or len(kept.loss) != steps:
+            if key not in made:
+                made[key] = _trained(settings, steps, watch)
+            _write(run.path, made[key])
+        else:
+            made[key] = kept
+        found.append(made[key])
+    return found
+
+
+def step_ends(schedule: Schedule) -> NDArray[np.float64]:
+    """Return when the weights of every step were there, seconds, shape (iterations,).
+
+    That is the end of the last parameter server, or of the last worker without one.
+    """
+    kinds = np.array([task.kind for task in schedule.problem.job.tasks])
+    holder = "parameter_server" if "parameter_server" in kinds else "worker"
+    ends: NDArray[np.float64] = schedule.task_end[kinds == holder].max(axis=0)
+    return ends
+
+
+def trains(run: RecordedRun) -> bool:
+    """Return whether a run is of one job that trains by whole mini-batches."""
+    job = run.manifest.get("scenario", {}).get("job", {})
+    return job.get("system") in ("dgtp", "data_parallel")
+
+
+def _training(run: RecordedRun) -> tuple[Mapping[str, Any], int]:
+    if not trains(run):
+        raise DataError("has no validation accuracy over time", path=str(run.path))
+    job = build_job(Scenario.model_validate(run.manifest["scenario"]))
+    return job.settings, job.iterations
+
+
+def _trained(
+    settings: Mapping[str, Any], steps: int, watch: Callable[[int, int], None]
+) -> Progress:
+    from emu.training import evaluate, reference_training  # noqa: PLC0415 - torch
+
+    looks = set(np.linspace(0, steps, min(LOOKS, steps) + 1, dtype=int)[1:] - 1)
+    accuracy = np.full(steps, np.nan)
+
+    def look(step: int, parameters: NDArray[Any]) -> None:
+        if step in looks:
+            accuracy[step] = evaluate(settings, parameters).get("valid", np.nan)
+        watch(step + 1, steps)
+
+    _, losses = reference_training(settings, steps, watch=look)
+    return Progress(np.array(losses), accuracy)
+
+
+def _write(run: Path, made: Progress) -> None:
+    rows = (
+        f"{n},{loss!r},{seen!r}"
+        for n, (loss, seen) in enumerate(
+            zip(made.loss.tolist(), made.accuracy.tolist(), strict=True)
+        )
+    )
+    RunDirectory(run).write_lines(FILE, ["step,loss,accuracy", *rows])
+
+
+def _read(path: Path) -> Progress | None:
+    """Return what was kept; None where there is nothing of use."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = [*csv.DictReader(file)]
+        columns = [[float(row[key]) for row in rows] for key in ("loss", "accuracy")]
+    except (OSError, KeyError, TypeError, ValueError):
+        return None
+    return Progress(np.array(columns[0]), np.array(columns[1]))

@@ -1,0 +1,125 @@
+"""Section ``job.model`` where it is a program of the user's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from emu.errors import DataError
+from emu.input_file import read_text
+from emu.scenario.quantities import FilePath
+from emu.scenario.section import Section
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from emu.scenario.document import Document, Trail
+
+_MOST_TEXT = 1 << 20
+#: Keys of a job beside which figures of its model stay what they are.
+_KEPT = tuple(
+    (key,)
+    for key in (
+        "iterations", "epochs", "epoch", "credit_window", "optimizer", "partitioner",
+        "workers", "sync", "ring", "parameter_servers", "demands", "times", "machines",
+        "sampling",
+    )
+)  # fmt: skip
+
+
+class FiguresSection(Section):
+    """What emu has measured of a program's model; runs note it, nobody states it."""
+
+    parameters: Annotated[int, Field(strict=True, ge=1)]
+    """Numbers that are trained."""
+    flops: float
+    """Of the matrix products of forward and backward on a worker's batch."""
+    seconds: float
+    """CPU time of the same, one thread."""
+
+
+class ProgramSection(Section):
+    """A model of one's own: a ``torch.nn.Module``, called with blocks and features."""
+
+    program: FilePath = Field(examples=["net.py:Net"])
+    """``FILE.py:NAME``, the file relative to the scenario file: a class or a function
+    that returns a ``torch.nn.Module``. It is called with the sampled blocks, input side
+    first, and the features of the first one's sources, and returns a score per seed and
+    class. Its code is run, by ``emu validate`` as well."""
+    args: dict[str, Any] = Field(default_factory=dict)
+    """Arguments by name, ``{hid_size: 64}``; ``in_size``, ``out_size``, ``num_layers``
+    and other names of these three are given where it takes them and nothing is
+    written."""
+    layers: Annotated[int, Field(strict=True, ge=1, le=16)] | None = None
+    """Number of blocks, one hop of sampling each; default is one per fan-out."""
+    source: str | None = None
+    """Its text, which runs note: default is what the file holds."""
+    measured: FiguresSection | None = None
+    """What runs note of it; not to be stated."""
+
+    @property
+    def name(self) -> str:
+        """File and name, without the folder."""
+        return Path(self.program).name
+
+    def problems(self, fanouts: int) -> Iterator[tuple[str, str]]:
+        """Yield (key, what is wrong and what would be right).
+
+        Parameters
+        ----------
+        fanouts
+            How many are stated; 0 where every neighbour is taken.
+        """
+        file, _, name = self.program.rpartition(":")
+        if not (file.endswith(".py") and name.isidentifier()):
+            yield "program", f"found {self.program!r}, write FILE.py:NAME"
+        elif self.source is None:
+            try:
+                _text(self.program)
+            except DataError as error:
+                yield "program", str(error)
+        if not fanouts and self.layers is None:
+            yield "layers", "fanouts say no number of layers, write for example 2"
+
+
+def read_program(document: Document, trail: Trail) -> None:
+    """Put the text of a program into a document, where there is one at ``trail``.
+
+    What was noted of another program is forgotten. A file that cannot be read is an
+    error of the checks that follow.
+    """
+    model: Any = document.data
+    for step in trail:
+        try:
+            model = model[step]
+        except (KeyError, IndexError, TypeError):
+            return
+    if not isinstance(model, dict) or not isinstance(model.get("program"), str):
+        return
+    if (*trail, "program") in document.options:
+        model.pop("source", None)
+    if any(_changes(at, trail[:-1]) for at in document.options):
+        model.pop("measured", None)
+    if not isinstance(model.get("source"), str):
+        try:
+            model["source"] = _text(model["program"])
+        except DataError:
+            model.pop("source", None)
+
+
+def _changes(option: Trail, job: Trail) -> bool:
+    """Tell whether an option touches what figures were measured with."""
+    inner = option[len(job) :]
+    return job[: len(option)] == option[: len(job)] and inner[:1] not in _KEPT
+
+
+def _text(program: str) -> str:
+    file = program.rpartition(":")[0] or program
+    try:
+        return read_text(Path(file), _MOST_TEXT)
+    except FileNotFoundError as error:
+        raise DataError(f"there is no file {file}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read {file}: {error}") from error

@@ -1,0 +1,347 @@
+"""A model of the user's own: a torch module, called with a mini-batch's blocks.
+
+Its program is text in the job's settings, so that every host, audit and evaluation
+builds the same module. Whatever it draws from torch, numpy or ``random`` follows from
+the job's seed, the worker and the iteration.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import inspect
+import os
+import random  # noqa: TID251 - of the program, whose generator is given a seed
+import sys
+import traceback
+from itertools import pairwise
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from emu.errors import DataError
+from emu.names import printable
+from emu.stream_key import stream_key
+from emu.training.layers import as_tensor
+from emu.training.mini_batch import add_gradients
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from emu.graph_data import Dataset
+    from emu.training.layers import Tensor
+    from emu.training.mini_batch import MiniBatch
+
+    Edges = Sequence[tuple[NDArray[Any], NDArray[Any]]]
+
+_BUILT, _CALLED = 6, 7  # streams of the job's seed
+
+#: What a constructor is offered under the names that examples of dgl and PyTorch
+#: Geometric use.
+_OFFERED = {
+    "feature_length": {
+        "in_feats", "in_feat", "in_size", "in_dim", "in_channels", "in_features",
+        "input_size", "input_dim", "num_features", "num_node_features", "nfeat",
+    },
+    "classes": {
+        "num_classes", "n_classes", "classes", "out_size", "out_dim", "out_channels",
+        "out_feats", "out_features", "output_size", "output_dim", "num_labels",
+        "nclass",
+    },
+    "layers": {"num_layers", "n_layers", "layers"},
+}  # fmt: skip
+
+
+class Adjacency(NamedTuple):
+    """One block as PyTorch Geometric's ``NeighborSampler`` gave it.
+
+    The methods are those of dgl's blocks that count, so that a model on torch alone
+    runs on either.
+    """
+
+    edge_index: Tensor
+    """int64, shape (2, edges): positions among the sources and the destinations."""
+    e_id: None
+    """Ids of the edges, which they do not have."""
+    size: tuple[int, int]
+    """Number of sources and destinations; destinations are the first of the sources."""
+
+    def edges(self) -> tuple[Tensor, Tensor]:
+        """Return the ends of every edge."""
+        return self.edge_index[0], self.edge_index[1]
+
+    def num_src_nodes(self) -> int:
+        """Return the number of sources."""
+        return self.size[0]
+
+    def num_dst_nodes(self) -> int:
+        """Return the number of destinations."""
+        return self.size[1]
+
+    def number_of_src_nodes(self) -> int:
+        """Return the number of sources."""
+        return self.size[0]
+
+    def number_of_dst_nodes(self) -> int:
+        """Return the number of destinations."""
+        return self.size[1]
+
+
+class OwnModel:
+    """A module that a program states, its parameters in one flat vector.
+
+    They are those that need a gradient, in the module's order, in the job's precision.
+
+    Parameters
+    ----------
+    settings
+        ``Job.settings``: model, precision, seed.
+
+    Raises
+    ------
+    DataError
+        When the program cannot be imported, or does not build a module; every method
+        raises it when the program fails or returns another shape.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], dataset: Dataset) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        model = settings["model"]
+        self._program: str = model["program"]
+        self._seed: int = settings["seed"]
+        self._classes = dataset.classes
+        self._dtype = getattr(torch, settings["precision"])
+        offered = {
+            name: value
+            for what, value in (
+                ("feature_length", dataset.feature_length),
+                ("classes", dataset.classes),
+                ("layers", model["layers"]),
+            )
+            for name in _OFFERED[what]
+        }
+        with self._running("does not build a model", _BUILT):
+            module = _built(model, offered)
+            self._module = module.to(self._dtype)
+            self._parameters = [p for p in module.parameters() if p.requires_grad]
+            if not self._parameters:
+                raise DataError("the model has no parameters", path=self._program)
+            self._empty = [torch.zeros_like(p) for p in self._parameters]
+        self._names = [*inspect.signature(module.forward).parameters]
+
+    @contextlib.contextmanager
+    def _running(self, failing: str, *stream: int) -> Iterator[None]:
+        """Give the program its random numbers, and name it in its errors."""
+        import torch
+
+        key = int(stream_key(self._seed, *stream))
+        before = np.random.get_state(), random.getstate()  # noqa: NPY002 - programs'
+        with torch.random.fork_rng([]), contextlib.redirect_stdout(sys.stderr):
+            torch.manual_seed(key)
+            np.random.seed(key % 2**32)  # noqa: NPY002 - as above
+            random.seed(key)
+            try:
+                yield
+            except DataError:
+                raise
+            except (Exception, SystemExit) as error:
+                said = printable(f"{type(error).__name__}: {error}", limit=300)
+                problem = f"{failing}: {said}{_line_of(error, self._program)}"
+                raise DataError(problem, path=self._program) from error
+            finally:
+                np.random.set_state(before[0])  # noqa: NPY002 - as above
+                random.setstate(before[1])
+
+    @property
+    def parameters(self) -> NDArray[Any]:
+        """The parameters, flat: a copy."""
+        return self._flat(self._parameters)
+
+    @property
+    def buffers(self) -> dict[str, NDArray[Any]]:
+        """What the module keeps beside its parameters, by name: copies."""
+        return {n: b.numpy().copy() for n, b in self._module.named_buffers()}
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of every part of the flat vector, by its name in the module."""
+        named = self._module.named_parameters()
+        return {name: tuple(p.shape) for name, p in named if p.requires_grad}
+
+    @staticmethod
+    def _flat(parts: Sequence[Tensor]) -> NDArray[Any]:
+        from torch.nn.utils import parameters_to_vector
+
+        flat: NDArray[Any] = parameters_to_vector(parts).detach().numpy()
+        return flat
+
+    def load(self, flat: NDArray[Any]) -> None:
+        """Copy a flat parameter vector into the module.
+
+        Raises
+        ------
+        ValueError
+            When its length is not the model's.
+        """
+        from torch.nn.utils import vector_to_parameters
+
+        expected = sum(p.numel() for p in self._parameters)
+        if len(flat) != expected:
+            raise ValueError(f"{len(flat)} parameters for a model of {expected}")
+        vector_to_parameters(as_tensor(flat.copy()), self._parameters)
+
+    def gradient(
+        self, batches: Sequence[MiniBatch], worker: int = 0, iteration: int = 0
+    ) -> tuple[NDArray[Any], float, float]:
+        """Return the gradient of the mean loss over the seeds of all ``batches``.
+
+        Parameters
+        ----------
+        worker, iteration
+            What the model draws follows from them (dropout).
+
+        Returns
+        -------
+        gradient, loss, accuracy
+            As `GraphModel.gradient`.
+        """
+        self._module.train()
+        self._module.zero_grad(set_to_none=True)
+        with self._running("fails in training", _CALLED, worker, iteration):
+            loss, accuracy = add_gradients(self._scores_of, batches)
+        pairs = zip(self._parameters, self._empty, strict=True)
+        parts = [nothing if p.grad is None else p.grad for p, nothing in pairs]
+        return self._flat(parts), loss, accuracy
+
+    def _scores_of(self, batch: MiniBatch) -> Tensor:
+        return self.scores(batch.sizes, batch.edges, as_tensor(batch.features))
+
+    def scores(self, sizes: Sequence[int], edges: Edges, features: Tensor) -> Tensor:
+        """Return one score per class for the last block's destinations.
+
+        Parameters
+        ----------
+        sizes, edges
+            As in `SampledBatch`.
+        """
+        blocks = self._blocks(sizes, edges)
+        inputs = features.to(self._dtype)
+        in_order = (blocks, inputs)
+        if self._names[1:2] in (["adjs"], ["blocks"], ["mfgs"]):
+            in_order = (inputs, blocks)
+        scores = self._module(*in_order)
+        shape = (sizes[-1], self._classes)
+        if getattr(scores, "shape", None) != shape or scores.dtype != self._dtype:
+            found = getattr(scores, "shape", None)
+            what = type(scores).__name__ if found is None else f"shape {tuple(found)}"
+            raise DataError(
+                f"returns {what} {getattr(scores, 'dtype', '')}, one score per seed "
+                f"and class is needed: shape {shape} {self._dtype}",
+                path=self._program,
+            )
+        return scores
+
+    def _blocks(self, sizes: Sequence[int], edges: Edges) -> list[Any]:
+        import torch
+
+        ends = [(as_tensor(source), as_tensor(to)) for source, to in edges]
+        known = [*zip(ends, pairwise(sizes), strict=True)]
+        dgl = None if "adjs" in self._names else _dgl()
+        if dgl is None:
+            return [Adjacency(torch.stack(e).long(), None, size) for e, size in known]
+        return [
+            dgl.create_block(e, num_src_nodes=outer, num_dst_nodes=inner)
+            for e, (outer, inner) in known
+        ]
+
+    def predict(self, sizes: Sequence[int], edges: Edges, features: Tensor) -> Tensor:
+        """Return the class of each of the last block's destinations, not training."""
+        import torch
+
+        self._module.eval()
+        with torch.no_grad(), self._running("fails in evaluation", _CALLED):
+            return self.scores(sizes, edges, features).argmax(1)
+
+    def warm_up_scheduler(self) -> None:
+        """Do nothing: it was tried out before the run."""
+
+
+def _dgl() -> Any:
+    """Return dgl, None where it is not installed or does not load."""
+    os.environ.setdefault("DGLBACKEND", "pytorch")  # else it says so and writes a file
+    try:
+        return importlib.import_module("dgl")
+    except (ImportError, OSError):
+        return None
+
+
+def _built(model: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:
+    """Return the module of a program, built with its arguments and what it takes."""
+    import torch
+
+    program: str = model["program"]
+    factory, stated = _imported(program, model["source"]), model.get("args") or {}
+    takes = inspect.signature(factory).parameters
+    keywords = any(p.kind is p.VAR_KEYWORD for p in takes.values())
+    unknown = [name for name in stated if name not in takes and not keywords]
+    if unknown:
+        known = ", ".join(takes) or "no arguments"
+        problem = f"takes no {unknown[0]!r}, it takes {known}: see job.model.args"
+        raise DataError(problem, path=program)
+    arguments = {name: offered[name] for name in takes if name in offered} | stated
+    missing = [
+        name
+        for name, p in takes.items()
+        if p.default is p.empty
+        and p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY}
+        and name not in arguments
+    ]
+    if missing:
+        problem = (
+            f"needs {', '.join(missing)}: write for example job.model.args: "
+            f"{{{missing[0]}: 64}}, or name a function that builds it"
+        )
+        raise DataError(problem, path=program)
+    module = factory(**arguments)
+    if not isinstance(module, torch.nn.Module):
+        what = type(module).__name__
+        problem = f"returns {what}, a torch.nn.Module is needed"
+        raise DataError(problem, path=program)
+    return module
+
+
+def _imported(program: str, source: str) -> Callable[..., Any]:
+    """Run the text of a program and return what it is to be called by."""
+    file, _, name = program.rpartition(":")
+    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
+    module = ModuleType(f"emu_model_{digest}")
+    module.__file__ = file
+    _dgl()  # its choice of a backend, before the program imports it
+    sys.modules[module.__name__] = module  # where dataclasses and pickle look
+    code = compile(source, file, "exec", dont_inherit=True)
+    exec(code, vars(module))  # noqa: S102 - the author's own code, as THREAT_MODEL says
+    found = getattr(module, name, None)
+    if found is None or not callable(found):
+        own = [n for n, v in vars(module).items() if inspect.isclass(v)
+               and v.__module__ == module.__name__]  # fmt: skip
+        problem = f"holds nothing to call by the name {name!r}"
+        raise DataError(f"{problem}; it defines {', '.join(own) or 'no class'}",
+                        path=program)  # fmt: skip
+    factory: Callable[..., Any] = found
+    return factory
+
+
+def _line_of(error: BaseException, program: str) -> str:
+    """Return where in a program an error was raised."""
+    file = program.rpartition(":")[0]
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return ""  # says it itself
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == file]
+    return f" (line {lines[-1]} of {file})" if lines else ""

@@ -1,0 +1,84 @@
+"""What a dry run says of memory, against runs that measured it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+from emu.cli import app
+from emu.experiment.dry_run import dry_run
+from emu.scenario import load, prepare
+from tests.integration.scenarios import carried_out
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.leftovers import Leftovers
+
+
+def drawn(seed: int) -> dict[str, Any]:
+    """Return a job of which payload piles up at slow readers, some on one machine."""
+    rng = np.random.default_rng(seed)
+    readers = int(rng.integers(1, 4))
+    names = [f"r{n}" for n in range(readers)]
+    return {
+        "name": "piles",
+        "cluster": {"machines": [{"name": "m", "count": 2, "nic": "10 GB/s"}]},
+        "job": {
+            "system": "custom",
+            "iterations": int(rng.integers(3, 20)),
+            "credit_window": "unlimited",
+            "tasks": [{"name": "w", "time": f"{rng.uniform(0.01, 0.1):.3f} s"}]
+            + [{"name": r, "time": f"{rng.uniform(0.05, 0.5):.3f} s"} for r in names],
+            "flows": [
+                {"from": "w", "to": r, "volume": f"{rng.integers(100, 2000)} kB"}
+                for r in names
+            ],
+        },
+        "placement": {
+            "policy": "explicit",
+            "tasks": {"w": "m0"} | {r: f"m{rng.integers(2)}" for r in names},
+        },
+        "emulation": {"time_scale": 0.3, "byte_scale": 1},
+    }
+
+
+@pytest.mark.emulation
+@pytest.mark.untimed
+@pytest.mark.parametrize("seed", range(6))
+def test_memory_of_a_run_is_within_its_bound(
+    seed: int, tmp_path: Path, leftovers: Leftovers
+) -> None:
+    file = tmp_path / "piles.json"
+    file.write_text(json.dumps(drawn(seed)))
+    known = dry_run(prepare(load(file)))
+    result = carried_out(file, tmp_path).result
+    leftovers.note()
+    waited = result["memory"]["total_high_water"]
+
+    assert waited <= known.waiting <= 4 * waited
+    assert result["startup"]["memory"] <= known.memory
+
+
+def test_a_run_that_does_not_fit_this_host_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "piles.json"
+    file.write_text(json.dumps(drawn(0)))
+    known = dry_run(prepare(load(file)))
+
+    class Little:
+        available = known.memory - 1
+
+    monkeypatch.setattr(psutil, "virtual_memory", Little)
+    for words in (["--dry-run"], ["--runs", str(tmp_path / "runs")]):
+        ended = CliRunner().invoke(app, ["run", str(file), *words])
+        assert ended.exit_code == 2
+        assert "emulation.byte_scale" in ended.stderr
+        assert "free: state a smaller" in ended.stderr
+    assert not list(tmp_path.rglob("result.json"))

@@ -1,0 +1,275 @@
+"""The walks of docs/commands.md: a graph of dgl, PyTorch Geometric and OGB in use."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from emu.errors import DataError
+from emu.graph_data import open_dataset
+from emu.graph_data.imported import import_graph
+from emu.graph_data.partitioning import _silence
+from emu.scenario import load, prepare
+from tests.graph_data.imports import neighbours
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FILES = Path(__file__).parent / "files"
+
+
+def makespan(name: str, folder: Path, **job: Any) -> float:
+    """Simulate a job on an imported graph, as the walk ends."""
+    told = {
+        "cluster": {"machines": [{"count": 2, "nic": "1 Gbit/s"}]},
+        "job": {
+            "system": "dgtp",
+            "dataset": name,
+            "model": {"hidden": 4, "layers": 1},
+            "fanouts": [3],
+            "batch_size": 2,
+            "iterations": 2,
+            "times": dict.fromkeys(
+                ("graph_store", "sampler", "worker", "parameter_server"), "1 ms"
+            ),
+            **job,
+        },
+    }
+    file = folder / f"{name}.yaml"
+    file.write_text(json.dumps(told))
+    return prepare(load(file)).simulate().makespan
+
+
+def partitioned(folder: Path, seed: int, **of_edges: Any) -> tuple[Path, Any]:
+    """Partition a drawn graph with dgl; return the json file that DistGraph takes."""
+    dgl = pytest.importorskip("dgl")
+    import torch
+
+    rng = np.random.default_rng(seed)
+    count, edges = int(rng.integers(20, 60)), int(rng.integers(60, 300))
+    graph = dgl.graph(
+        tuple(torch.tensor(rng.integers(0, count, edges)) for _ in range(2)),
+        num_nodes=count,
+    )
+    wide = torch.float64 if seed % 2 else torch.float32
+    graph.ndata["feat"] = torch.arange(3.0 * count).reshape(count, 3).to(wide)
+    graph.ndata["label"] = torch.tensor(rng.integers(0, 3, count))
+    if seed % 3:
+        graph.ndata["train_mask"] = torch.tensor(rng.random(count) < 0.6)
+        graph.ndata["train_mask"][0] = True
+    for name in of_edges:
+        graph.edata[name] = torch.rand(edges)
+    with _silence():
+        dgl.distributed.partition_graph(
+            graph, "own", 2, str(folder / "parts"), part_method="random",
+            num_hops=1 + seed % 2,
+        )  # fmt: skip
+    return folder / "parts" / "own.json", graph
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_file_that_distgraph_is_given(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its edges are those of the graph that was partitioned, from any folder."""
+    _, graph = partitioned(tmp_path, seed)
+    monkeypatch.chdir(tmp_path)
+    import_graph(Path("parts/own.json"), f"own{seed}")
+    dataset = open_dataset(f"own{seed}", partitioner="imported", parts=2)
+
+    original = dataset.gather(np.arange(dataset.vertices))[:, 0].astype(int) // 3
+    assert sorted(original) == [*range(graph.num_nodes())]
+    both: list[set[int]] = [set() for _ in range(graph.num_nodes())]
+    for one, other in zip(*(end.tolist() for end in graph.edges()), strict=True):
+        if one != other:
+            both[one].add(other)
+            both[other].add(one)
+    for vertex, found in enumerate(neighbours(dataset)):
+        assert {int(original[v]) for v in found} == both[original[vertex]]
+        assert len(found) == len(set(found))
+    labels = graph.ndata["label"].numpy()[original]
+    np.testing.assert_array_equal(dataset.labels, labels)
+    assert makespan(f"own{seed}", tmp_path, partitioner="imported") > 0
+
+
+def test_what_edges_carry_is_left_out_and_said_so(tmp_path: Path) -> None:
+    file, _ = partitioned(tmp_path, 1, w=1)
+    facts = import_graph(file, "weighed").facts
+
+    assert facts["notes"] == ["w was left out: edges count alike"]
+
+
+def test_partitions_of_several_types_are_an_error(tmp_path: Path) -> None:
+    dgl = pytest.importorskip("dgl")
+    import torch
+
+    all_, next_ = [*range(50)], [*range(1, 51)]  # so many that each part has of both
+    ends = {("u", "f", "u"): (all_, next_), ("u", "b", "i"): (all_, all_)}
+    graph = dgl.heterograph(ends)
+    for kind in graph.ntypes:
+        graph.nodes[kind].data["feat"] = torch.randn(graph.num_nodes(kind), 2)
+    with _silence():
+        dgl.distributed.partition_graph(
+            graph, "own", 2, str(tmp_path), part_method="random"
+        )
+    with pytest.raises(DataError, match=r"own\.json: has several types \(i, u, "):
+        import_graph(tmp_path / "own.json", "hetero")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("{}", "holds no part-0"), ("[1]", "holds no part-0"), ("{", "own.json: ")],
+)
+def test_another_json_file_is_an_error(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "own.json").write_text(text)
+
+    with pytest.raises(DataError, match=problem):
+        import_graph(tmp_path / "own.json", "other")
+
+
+def test_a_data_of_pytorch_geometric(tmp_path: Path) -> None:
+    facts = import_graph(FILES / "pytorch_geometric.pt", "geometric").facts
+
+    assert facts["vertices"] > 0
+    assert makespan("geometric", tmp_path, partitioner="hash") > 0
+
+
+def saved(folder: Path, content: Any) -> Path:
+    import torch
+
+    torch.save(content, folder / "data.pt")
+    return folder / "data.pt"
+
+
+def graph_of_tensors(seed: int) -> dict[str, Any]:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(seed)
+    ids = torch.int32 if seed % 2 else torch.int64
+    return {
+        "edge_index": torch.tensor(rng.integers(0, 30, (2, 90)), dtype=ids),
+        "x": torch.tensor(rng.normal(size=(30, 4))),
+        "y": torch.tensor(rng.integers(0, 3, 30)),
+    }
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_notes_and_numbers_that_numpy_lacks(tmp_path: Path, seed: int) -> None:
+    content = graph_of_tensors(seed)
+    content |= {"edge_weight": content["x"][:, 0], "x": content["x"].bfloat16()}
+    facts = import_graph(saved(tmp_path, content), f"bf{seed}").facts
+
+    assert facts["notes"] == ["edge_weight was left out: edges count alike"]
+    rows = open_dataset(f"bf{seed}").gather(np.arange(30))
+    np.testing.assert_array_equal(rows, content["x"].float().numpy())
+
+
+def test_graphs_in_the_plural_are_an_error(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    content = graph_of_tensors(0)
+    for two in (
+        (content, {"edge_index": torch.tensor([0, 40, 90])}),
+        (content, {"edge_index": torch.tensor([0, 40, 90])}, None),
+    ):
+        with pytest.raises(DataError, match="holds several graphs, save one of them"):
+            import_graph(saved(tmp_path, two), "two")
+    one = (content, {"edge_index": torch.tensor([0, 90])})
+    assert import_graph(saved(tmp_path, one), "one").facts["vertices"] == 30
+
+
+def test_sparse_features_are_an_error(tmp_path: Path) -> None:
+    content = graph_of_tensors(0)
+    content["x"] = content["x"].to_sparse()
+
+    with pytest.raises(DataError, match=r"x is sparse, save x\.to_dense\(\)"):
+        import_graph(saved(tmp_path, content), "sparse")
+
+
+def ogb(folder: Path, *, packed: bool, seed: int = 0) -> dict[str, NDArray[Any]]:
+    """Write a folder as ogb leaves it, as text or as npz."""
+    rng = np.random.default_rng(seed)
+    content: dict[str, NDArray[Any]] = {
+        "edge": rng.integers(0, 30, (90, 2)),
+        "node-feat": rng.normal(size=(30, 4)).astype(np.float32),
+        "node-label": rng.integers(0, 3, (30, 1)),
+        "num-node-list": np.array([[30]]),
+    }
+    (folder / "raw").mkdir(parents=True)
+    if packed:
+        np.savez(
+            folder / "raw" / "data.npz",
+            edge_index=content["edge"].T,
+            node_feat=content["node-feat"],
+        )
+        labels = content["node-label"].astype(np.float32)
+        np.savez(folder / "raw" / "node-label.npz", node_label=labels)
+    else:
+        for name, array in content.items():
+            table(folder / "raw" / f"{name}.csv.gz", array)
+    for number, part in enumerate(("train", "valid", "test")):
+        table(folder / "split" / "time" / f"{part}.csv.gz", np.arange(number, 30, 3))
+    return content
+
+
+def table(path: Path, array: NDArray[Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt") as file:
+        np.savetxt(file, array, "%.9g", ",")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_folder_of_ogb(tmp_path: Path, *, packed: bool, seed: int) -> None:
+    content = ogb(tmp_path / "ogbn_own", packed=packed, seed=seed)
+    name = f"ogb{seed}{packed}"
+    assert import_graph(tmp_path / "ogbn_own", name).facts["notes"] == []
+    dataset = open_dataset(name)
+
+    np.testing.assert_array_equal(dataset.gather(np.arange(30)), content["node-feat"])
+    np.testing.assert_array_equal(dataset.labels, content["node-label"][:, 0])
+    assert dataset.valid.tolist() == [*range(1, 30, 3)]
+    first, *_ = content["edge"][content["edge"][:, 0] != content["edge"][:, 1]]
+    assert first[0] in neighbours(dataset)[first[1]]
+    assert first[1] in neighbours(dataset)[first[0]]
+    assert makespan(name, tmp_path, partitioner="hash") > 0
+
+
+def test_what_is_not_read_of_a_folder_of_ogb_is_said(tmp_path: Path) -> None:
+    ogb(tmp_path, packed=False)
+    table(tmp_path / "raw" / "edge-feat.csv.gz", np.ones(90))
+    table(tmp_path / "split" / "a" / "train.csv.gz", np.arange(3))
+    for part in ("valid", "test"):
+        table(tmp_path / "split" / "a" / f"{part}.csv.gz", np.arange(3, 6))
+    facts = import_graph(tmp_path, "notes").facts
+
+    assert facts["notes"] == [
+        "of the splits a, time the first",
+        "edge-feat was left out: edges count alike",
+    ]
+    assert facts["train"] == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "problem"),
+    [
+        (lambda raw: table(raw / "num-node-list.csv.gz", np.array([[10], [20]])), {},
+         r"num-node-list\.csv\.gz: says 10, 20 vertices, one graph of 30 labels"),
+        (lambda raw: table(raw / "num-node-list.csv.gz", np.array([[33]])), {},
+         "says 33 vertices"),
+        (lambda raw: (raw / "node-feat.csv.gz").unlink(), {},
+         r"node-feat\.csv\.gz: cannot be read: No such file"),
+        (lambda _: None, {"classes": 3}, "leave options for others out"),
+    ],
+)  # fmt: skip
+def test_a_folder_of_ogb_that_cannot_be(
+    tmp_path: Path, change: Any, options: dict[str, Any], problem: str
+) -> None:
+    ogb(tmp_path, packed=False)
+    change(tmp_path / "raw")
+
+    with pytest.raises(DataError, match=problem):
+        import_graph(tmp_path, "wrong", **options)

@@ -1,0 +1,131 @@
+"""Figures 4 and 5 of the paper: training and bytes over time, of several systems."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from emu.report.plot_progress import carried, compared, time_to
+from emu.report.plot_style import Window
+from emu.runs.recorded_run import RecordedRun
+from emu.runs.validation import LOOKS, Progress, progress_of, step_ends, trains
+from emu.scenario import build_job, load, prepare
+from emu.scenario.scenario_file import loads
+from emu.simulation import simulate
+from emu.testing.strategies import problems
+from tests.integration.scenarios import tiny_training
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from emu.problem import Problem, Realization
+
+
+def recorded(folder: Path, **changes: Any) -> RecordedRun:
+    """Return a run of a small training job that is simulated, in its directory."""
+    scenario = load(loads(json.dumps(tiny_training(25))), changes)
+    experiment = prepare(scenario)
+    folder.mkdir()
+    return RecordedRun(
+        path=folder,
+        manifest={"scenario": json.loads(json.dumps(scenario.to_json()))},
+        problem=experiment.problem,
+        result={},
+        emulated=None,
+        simulated=experiment.simulate(),
+        measured=None,
+        missing=(),
+    )
+
+
+def test_accuracy_is_that_of_the_weights_of_its_step(tmp_path: Path) -> None:
+    from emu.training import evaluate, reference_training
+
+    run = recorded(tmp_path / "one")
+    (made,) = progress_of([run])
+    settings = build_job(loads(json.dumps(tiny_training(25)))).settings
+    seen = np.flatnonzero(~np.isnan(made.accuracy))
+
+    assert len(seen) == LOOKS
+    assert seen[-1] == 24
+    for step in seen[[0, 4, -1]]:
+        weights, losses = reference_training(settings, int(step) + 1)
+        assert made.accuracy[step] == evaluate(settings, weights)["valid"]
+        np.testing.assert_array_equal(made.loss[: step + 1], losses)
+
+
+def test_runs_of_equal_training_are_trained_once_and_kept(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    one = recorded(tmp_path / "one")
+    other = recorded(tmp_path / "other", **{"schedule.policy": "fifo"})
+    first, second = progress_of([one, other], lambda *step: told.append(step))
+
+    assert told == [(step, 25) for step in range(1, 26)]
+    np.testing.assert_array_equal(first.accuracy, second.accuracy)
+    again = progress_of([other, one], lambda *_: pytest.fail("trained again"))
+    np.testing.assert_array_equal(again[0].loss, first.loss)
+    shorter = recorded(tmp_path / "shorter", **{"job.iterations": 5})
+    (tmp_path / "shorter" / "validation.csv").write_text("step,loss\n0,x\n")
+    assert len(progress_of([shorter])[0].loss) == 5
+
+
+def test_weights_are_there_when_the_last_server_has_stepped(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "one")
+    ends = step_ends(run.best)
+    job = run.problem.job
+    servers = [n for n, t in enumerate(job.tasks) if t.kind == "parameter_server"]
+
+    for step in (0, 7, 24):
+        assert ends[step] == max(run.best.task_end[n, step] for n in servers)
+
+
+@given(drawn=problems())
+def test_bytes_that_crossed_are_those_of_the_flows(
+    drawn: tuple[Problem, Realization],
+) -> None:
+    schedule = simulate(*drawn, "maxmin")
+    times = np.linspace(0, schedule.makespan, 37)
+    total = carried(schedule, times)
+    at = tuple(schedule.flows().T)
+
+    assert (np.diff(total) >= 0).all()
+    for time, bytes_so_far in zip(times, total, strict=True):
+        by_hand = sum(
+            volume if end <= time else volume * (time - start) / (end - start)
+            for start, end, volume in zip(
+                schedule.flow_start[at],
+                schedule.flow_end[at],
+                schedule.flow_bytes[at],
+                strict=True,
+            )
+            if start < time
+        )
+        assert bytes_so_far == pytest.approx(by_hand, rel=1e-6, abs=1e-6 * total[-1])
+
+
+def test_the_target_is_reached_between_two_looks(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "one")
+    ends = step_ends(run.best)
+    accuracy = np.full(25, np.nan)
+    accuracy[[4, 9, 24]] = 0.5, 0.8, 1.0
+    made = Progress(np.zeros(25), accuracy)
+
+    assert time_to(0.8, run.best, made) == ends[9]
+    assert time_to(0.9, run.best, made) == pytest.approx((ends[9] + ends[24]) / 2)
+    assert time_to(0.1, run.best, made) == ends[4]
+    assert np.isnan(time_to(1.1, run.best, made))
+
+
+def test_a_figure_shows_every_system(tmp_path: Path) -> None:
+    runs = [recorded(tmp_path / name) for name in ("one", "other")]
+    figure = compared(runs, ["a", "b"], progress_of(runs), Window())
+
+    assert [len(axes.lines) for axes in figure.axes] == [2, 3, 0]
+    assert [len(axes.patches) for axes in figure.axes] == [0, 0, 2]
+    assert trains(runs[0])
+    bytes_alone = compared(runs, ["a", "b"], [], Window())
+    assert len(bytes_alone.axes) == 1

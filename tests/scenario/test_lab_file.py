@@ -1,0 +1,157 @@
+"""Lab files: every error names its line, every unknown key what is known there."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from emu.cli import app
+from emu.errors import ScenarioError
+from emu.experiment.lab_opening import find_lab_errors
+from emu.scenario.scenario import file_schema
+from emu.scenario.scenario_file import load
+from emu.scenario.shipped import shipped_labs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LAB: dict[str, Any] = {
+    "cluster": {
+        "machines": [
+            {"name": "fast", "count": 2, "nic": "100 Mbit/s"},
+            {"name": "slow", "nic": {"in": "20 Mbit/s", "out": "10 Mbit/s"}},
+        ]
+    },
+    "lab": {
+        "programs": [
+            {"name": "store", "on": ["slow"], "run": "serve {rank}"},
+            {"name": "trainer", "run": "{python} {folder}/t.py", "env": {"A": "1"}},
+        ],
+        "until": "trainer",
+    },
+    "events": [{"at": "1 s", "machine": "slow", "nic": "5 Mbit/s"}],
+}
+
+
+def _mappings(value: Any, trail: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, dict):
+        yield trail
+        for key, below in value.items():
+            yield from _mappings(below, (*trail, key))
+    elif isinstance(value, list):
+        for position, below in enumerate(value):
+            yield from _mappings(below, (*trail, position))
+
+
+def _written(lab: dict[str, Any], folder: Path) -> Path:
+    """Write a lab with every key and item on a line of its own."""
+    path = folder / "lab.yaml"
+    path.write_text(json.dumps(lab, indent=1))
+    return path
+
+
+#: Mappings that take any key are left out: a resource, a variable.
+CLOSED = [
+    trail
+    for trail in _mappings(LAB)
+    if trail[-1:] != ("env",) and trail[:-1] != ("cluster", "machines")
+]
+
+
+@given(st.sampled_from(CLOSED), st.text("qxz", min_size=3, max_size=8))
+def test_an_unknown_key_is_told_what_is_known(
+    trail: tuple[Any, ...], word: str
+) -> None:
+    lab = copy.deepcopy(LAB)
+    place: Any = lab
+    for step in trail:
+        place = place[step]
+    known = {*place}
+    place[word] = 1
+    path = _written(lab, _FOLDER)
+
+    (error,) = find_lab_errors(path)
+
+    assert error.key.endswith(word)
+    assert path.read_text().splitlines()[error.line - 1].strip().startswith(f'"{word}"')
+    told = set(error.problem.partition("known: ")[2].split(", "))
+    assert known <= told
+
+
+_FOLDER = Path()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    global _FOLDER  # noqa: PLW0603 - examples of Hypothesis share it
+    _FOLDER = tmp_path_factory.mktemp("labs")
+
+
+@pytest.mark.parametrize(
+    ("trail", "value", "line"),
+    [
+        (("cluster", "machines", 0, "nic"), "1 kbit/s", '"nic": "1 kbit/s"'),
+        (("cluster", "machines", 1, "nic"), "1 Tbit/s", '"nic": "1 Tbit/s"'),
+        (("cluster", "machines", 0, "nic"), "none", '"nic": "none"'),
+        (("cluster", "machines", 0, "name"), "a_b", '"name": "a_b"'),
+        (("events", 0, "nic"), "1 kbit/s", '"nic": "1 kbit/s"'),
+        (("events", 0, "machine"), "slwo", '"machine": "slwo"'),
+        (("lab", "until"), "trainre", '"until": "trainre"'),
+        (("lab", "programs", 0, "on"), ["m9"], '"on": ['),
+        (("lab", "programs", 0, "run"), "serve {ranks}", "{"),
+    ],
+)
+def test_what_no_lab_can_be_names_its_line(
+    trail: tuple[Any, ...], value: object, line: str, tmp_path: Path
+) -> None:
+    lab = copy.deepcopy(LAB)
+    place: Any = lab
+    for step in trail[:-1]:
+        place = place[step]
+    place[trail[-1]] = value
+    path = _written(lab, tmp_path)
+
+    (error,) = find_lab_errors(path)
+
+    assert path.read_text().splitlines()[error.line - 1].strip().startswith(line)
+    assert CliRunner().invoke(app, ["validate", str(path)]).exit_code == 2
+
+
+def test_a_good_lab_has_no_errors(tmp_path: Path) -> None:
+    assert find_lab_errors(_written(LAB, tmp_path)) == []
+
+
+def test_the_schema_of_files_knows_every_key_of_a_lab() -> None:
+    schema = file_schema()
+    section = schema["$defs"]["LabFile"]
+
+    assert schema["then"] == {"$ref": "#/$defs/LabFile"}
+    assert {*LAB} == {*section["properties"]}
+    assert {*LAB["lab"]} < {*schema["$defs"]["LabSection"]["properties"]}
+    for program in LAB["lab"]["programs"]:
+        assert {*program} <= {*schema["$defs"]["ProgramSection"]["properties"]}
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "distdgl"])
+def test_a_lab_is_copied_with_its_programs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert CliRunner().invoke(app, ["init", name]).exit_code == 0
+    copied = {path.name for path in (tmp_path / name).iterdir()}
+    home = shipped_labs()[name].parent
+    assert copied == {path.name for path in home.iterdir()} - {"__pycache__"}
+    assert CliRunner().invoke(app, ["init", name]).exit_code == 2
+
+
+def test_a_lab_is_no_scenario() -> None:
+    with pytest.raises(ScenarioError, match="describes a lab, which `emu lab` runs"):
+        load("all_reduce")

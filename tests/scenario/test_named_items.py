@@ -1,0 +1,111 @@
+"""``--set cluster.machines.old2.nic``: items of lists by their names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import emu
+from emu.errors import ScenarioError
+from emu.scenario.document import Document, apply_overrides
+from emu.scenario.scenario_file import load_lab, loads
+
+GROUPS = st.lists(
+    st.tuples(st.sampled_from(["", "old", "new", "big"]), st.integers(1, 4)),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda group: group[0],
+)
+
+
+def _machines(groups: list[tuple[str, int]]) -> list[dict[str, Any]]:
+    return [
+        {"nic": "1 MB/s", "count": count, **({"name": name} if name else {})}
+        for name, count in groups
+    ]
+
+
+@given(GROUPS, st.data())
+def test_one_machine_changes_and_all_others_stay(
+    groups: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    plain = {"machines": _machines(groups)}
+    job = {"system": "custom", "iterations": 1, "tasks": [{"name": "t", "time": "1 s"}]}
+    before = emu.scenario.Scenario.model_validate(
+        {"name": "n", "cluster": plain, "job": job}
+    ).to_cluster()
+    chosen = data.draw(st.sampled_from([m.name for m in before.machines]))
+    document = Document("f", {"name": "n", "cluster": plain, "job": job})
+
+    apply_overrides(document, [f"cluster.machines.{chosen}.nic=2 MB/s"])
+
+    after = emu.scenario.Scenario.model_validate(document.data).to_cluster()
+    assert [m.name for m in after.machines] == [m.name for m in before.machines]
+    changed = {m.name: m.bandwidth_out for m in after.machines}
+    assert changed == {m.name: 1e6 + 1e6 * (m.name == chosen) for m in after.machines}
+
+
+FILE = """
+name: named
+cluster:
+  machines:
+    - {name: new, nic: 1 MB/s}
+    - {name: old, count: 3,
+       nic: 1 MB/s}
+    - name: last
+      nic: 1 MB/s
+job:
+  system: custom
+  iterations: 1
+  tasks:
+    - {name: a, time: 1 s}
+    - {name: b, time: 1 s}
+  flows: [{from: a, to: b, volume: 1 MB}]
+placement: {policy: explicit, tasks: {a: new, b: old1}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("override", "makespan"),
+    [
+        ("job.tasks.a.time=3 s", 5.0),
+        ("cluster.machines.old1.nic=0.5 MB/s", 4.0),
+        ("cluster.machines.old2.nic=0.5 MB/s", 3.0),
+        ("cluster.machines.new.nic=0.25 MB/s", 6.0),
+        ("cluster.machines[1].nic=0.5 MB/s", 4.0),
+    ],
+)
+def test_the_simulation_follows(override: str, makespan: float) -> None:
+    assert emu.simulate(loads(FILE, [override])).makespan == pytest.approx(makespan)
+
+
+def test_errors_of_machines_behind_still_name_their_line() -> None:
+    file = FILE.replace("nic: 1 MB/s\njob", "nic: 1 MBs\njob")
+    with pytest.raises(ScenarioError) as caught:
+        loads(file, ["cluster.machines.old2.nic=2 MB/s"])
+
+    assert (caught.value.line, caught.value.key) == (9, "cluster.machines[4].nic")
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("cluster.machines.odl2.nic=1 MB/s", "cluster.machines has no 'odl2', did you"),
+        ("cluster.machines.old3.nic=1 MB/s", "cluster.machines has no 'old3'"),
+        ("job.tasks.c.time=1 s", "job.tasks has no 'c', known: a, b"),
+        ("cluster.machines.old2.nicc=1 MB/s", "did you mean 'nic'"),
+        ("job.flows.a.volume=1 MB", "its places"),
+    ],
+)
+def test_a_name_that_there_is_none_of_is_named(override: str, said: str) -> None:
+    with pytest.raises(ScenarioError, match=said):
+        loads(FILE, [override])
+
+
+def test_programs_of_a_lab_have_names_too() -> None:
+    lab = load_lab("distdgl", ["lab.programs.trainer.run=./go"])
+
+    assert [program.run == "./go" for program in lab.lab.programs] == [False, True]

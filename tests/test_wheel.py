@@ -1,0 +1,92 @@
+"""The wheel has what an installed emu needs, and a page that works by itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from email.parser import Parser
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with what the wheel holds."""
+    pytest.importorskip("hatchling", reason="hatchling builds the wheel: extra dev")
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "-t",
+        "wheel",
+        "-d",
+        str(folder),
+    ]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    with ZipFile(wheel) as file:
+        file.extractall(folder / "installed")
+    return folder / "installed"
+
+
+def _emu(installed: Path, folder: Path, *arguments: str) -> str:
+    """Run the installed emu; its folder comes before that of these sources."""
+    return subprocess.run(
+        [sys.executable, "-m", "emu", *arguments],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(installed)},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+def test_labs_come_by_name_from_an_installed_wheel(
+    installed: Path, tmp_path: Path
+) -> None:
+    for name, programs in (("all_reduce", 1), ("distdgl", 2)):
+        _emu(installed, tmp_path, "init", name)
+        text = (tmp_path / name / "lab.yaml").read_text()
+
+        assert text.count("{folder}/train.py") == programs
+        assert (tmp_path / name / "train.py").is_file()
+        said = _emu(installed, tmp_path, "validate", name, f"{name}/lab.yaml")
+        assert said.count(": good") == 2
+
+
+def test_documents_come_with_the_wheel(installed: Path, tmp_path: Path) -> None:
+    names = [path.stem for path in sorted((ROOT / "docs").glob("*.md"))]
+    told = _emu(installed, tmp_path, "docs")
+
+    assert [line.split()[0] for line in told.splitlines()] == names
+    text = _emu(installed, tmp_path, "docs", "scenarios").strip()
+    assert text == (ROOT / "docs" / "scenarios.md").read_text().strip()
+
+
+def test_the_package_page_names_its_authors_and_links_nothing_relative(
+    installed: Path,
+) -> None:
+    (path,) = installed.glob("*.dist-info/METADATA")
+    page = Parser().parsestr(path.read_text(encoding="utf-8"))
+
+    assert page["Author"] == "The emu authors"
+    assert page["Keywords"]
+    assert "Typing :: Typed" in page.get_all("Classifier", [])
+    links = re.findall(r"\]\(([^)]*)\)", str(page.get_payload()))
+    assert [link for link in links if not link.startswith("http")] == []
+
+
+def test_files_that_the_readme_names_are_there() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([A-Za-z_/]+\.(?:md|cff|py|yaml))`", text)
+
+    assert "docs/commands.md" in named
+    assert [n for n in named if "/" in n and not (ROOT / n).exists()] == []
