@@ -252,8 +252,8 @@ def apply_overrides(
     """Write every override into ``document``.
 
     Sections that are missing are made. An item of a list is ``tasks[2]``, or by name
-    ``tasks.w0``; one of several equal machines (``count``) is written out for that; the place
-    behind the last one, ``tasks[3]`` of three, appends.
+    ``tasks.w0``; one of several equal machines (``count``) is written out for that.
+    ``tasks[3]`` appends to a list of three.
 
     Parameters
     ----------
