@@ -15,6 +15,7 @@ from emu.analysis.explanation import explain as explain_schedule
 from emu.problem import Schedule
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.scenario import Experiment, Scenario, load, prepare
+from emu.scenario.edits import ScenarioEdits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -200,20 +201,9 @@ def explain(
             experiment.policy,
             emulated=False,
             helpful=helpful,
+            stated=ScenarioEdits(experiment.scenario),
         )
-    notes = what.missing
-    if what.measured is None and helpful:
-        notes += (
-            "bytes of handoffs within a machine are not known: those of like flows",
-        )
-    return explain_schedule(
-        what.best,
-        what.realization,
-        what.policy,
-        emulated=what.emulated is not None,
-        helpful=helpful,
-        notes=notes,
-    )
+    return what.explain(helpful=helpful)
 
 
 def audit(

@@ -5,8 +5,7 @@ What made a task start is the last thing that it waited for: a flow, a handoff w
 its machine, its own previous iteration, or a credit. What made a flow start is the end
 of its source or, where that had ended before, whichever ended last of the flows ahead
 of it on its edge (case 2 of the proof) and its channel. So every part begins the moment
-the one before ends, and
-the parts sum to the makespan.
+the one before ends, and the parts sum to the makespan.
 
 In an emulated schedule a part begins a little after the one before it ended; what lies
 between is a link of its own, `Cause.GAP`.

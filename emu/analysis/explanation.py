@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
@@ -12,14 +12,14 @@ from typing_extensions import override
 from emu.analysis.critical_path import Cause, critical_path
 from emu.analysis.error_budget import ELSEWHERE, divergences
 from emu.analysis.task_moves import NO_MOVES, task_moves
-from emu.analysis.what_if import Change, changes_of, edge_kind, placement_changes, rank
+from emu.analysis.what_if import Change, changes_of, edge_kind, rank
 from emu.simulation import simulate
 
 if TYPE_CHECKING:
     from emu.analysis.critical_path import ChainLink, CriticalPath
     from emu.analysis.error_budget import Drift
     from emu.analysis.task_moves import TaskMoves
-    from emu.analysis.what_if import Improvement
+    from emu.analysis.what_if import Improvement, Stated
     from emu.problem import Problem, Realization, Schedule
 
 #: Of the JSON form.
@@ -42,7 +42,9 @@ class Explanation:
     realization: Realization
     """Its times and volumes."""
     moves: TaskMoves = NO_MOVES
-    """Moves and swaps of tasks, best first; gains as of the improvements."""
+    """The moves that lead to the best placement found."""
+    improvements_then: tuple[Improvement, ...] = ()
+    """What would help after these moves, against their makespan; empty without."""
     notes: tuple[str, ...] = ()
     """What a reader has to know, such as parts of the run that are missing."""
 
@@ -81,15 +83,10 @@ class Explanation:
                 }
                 for link in self.chain.links
             ],
-            "moves": [move.to_json() for move in self.moves.found],
-            "improvements": [
-                {
-                    "kind": improvement.change.kind,
-                    "what": improvement.change.what,
-                    "makespan": improvement.makespan,
-                    "gain": improvement.gain,
-                }
-                for improvement in self.improvements
+            "moves": [move.to_json() for move in self.moves.steps],
+            "improvements": [one.to_json() for one in self.improvements],
+            "improvements_after_moves": [
+                one.to_json() for one in self.improvements_then
             ],
             "notes": list(self.notes),
         }
@@ -109,6 +106,7 @@ def explain(
     emulated: bool,
     helpful: bool = True,
     notes: tuple[str, ...] = (),
+    stated: Stated | None = None,
 ) -> Explanation:
     """Return why ``schedule`` took so long.
 
@@ -119,27 +117,46 @@ def explain(
     emulated
         Whether to compare it with a simulation of the same times and volumes.
     helpful
-        Whether to look for what would help, some 50 simulations and a placement search.
+        Whether to look for what would help, some 100 simulations and a placement search
+        as it is and per kind of machine.
+    stated
+        The scenario it comes from: what-ifs are edits of it then, and one more machine
+        is built in it.
     """
     chain = critical_path(schedule)
     replayed = simulate(schedule.problem, realization, policy) if emulated else None
-    improvements: list[Improvement] = []
+    improvements: tuple[Improvement, ...] = ()
+    then: tuple[Improvement, ...] = ()
     moves = NO_MOVES
     if helpful:
         base = Change("", "as it is", schedule.problem, realization, policy)
-        changes = [*changes_of(base, chain), *placement_changes(base)]
-        improvements = rank(base, changes)
-        moves = task_moves(base)
+        moves = task_moves(base, stated)
+        more = [] if stated is None else [*stated.more_machines(base)]
+        improvements = _ranked(base, chain, more, stated)
+        if moves.steps:
+            moved = moves.steps[-1].run
+            after = simulate(moved.problem, moved.realization, policy)
+            then = _ranked(moved, critical_path(after), more, stated)
     return Explanation(
         schedule=schedule,
         chain=chain,
         simulated=replayed,
         apart=divergences(schedule, replayed, chain) if replayed is not None else (),
-        improvements=tuple(improvements),
+        improvements=improvements,
         realization=realization,
         moves=moves,
+        improvements_then=then,
         notes=notes,
     )
+
+
+def _ranked(
+    base: Change, chain: CriticalPath, more: list[Change], stated: Stated | None
+) -> tuple[Improvement, ...]:
+    changes = [*changes_of(base, chain)]
+    if stated is not None:
+        changes = [replace(one, edit=stated.edit(one)) for one in changes]
+    return tuple(rank(base, [*changes, *more]))
 
 
 def cause_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:

@@ -1,31 +1,33 @@
-"""Which task should move? Every move and swap in a placed job, simulated."""
+"""Which tasks should move? The few moves that lead to the best placement found."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.placement import affordable
-from emu.placement.candidates import candidates, lower_bound
-from emu.placement.neighbours import neighbours
+from emu.analysis.what_if import span
+from emu.errors import PlacementError
+from emu.placement import affordable, best_placement
+from emu.placement.neighbours import Neighbour, difference
 from emu.placement.resource_load import sent_bytes
 from emu.placement.space import Space
-from emu.problem import Problem
-from emu.simulation.simulate import makespan
+from emu.placement.symmetry import find_symmetry, hub_followers, relabelled
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Iterator
 
-    from emu.analysis.what_if import Change
-    from emu.placement.neighbours import Neighbour
-    from emu.problem import Link
+    from emu.analysis.what_if import Change, Stated
+    from emu.problem import Link, Placement, Problem
 
-#: Moves that are simulated at most, those with the lowest bounds first, and flows that
-#: are simulated for them. The paper's testbed has 94 moves, which take 0.1 s.
-MOST_MOVES, FLOWS = 300, 4_000_000
+    Units = frozenset[int]
+
+#: Placements that are simulated at most to put moves in order, and their flows; the
+#: moves that are left then are one step.
+MOST_TRIED, FLOWS = 1000, 4_000_000
 
 #: Share of the makespan below which nobody would move a task.
 _WORTH = 1e-5
@@ -42,23 +44,32 @@ _NOTICED = 0.01
 
 @dataclass(frozen=True, eq=False)
 class TaskMove:
-    """A move or a swap and what it is worth.
+    """One step on the way, a move or some together, and what it is worth.
 
     Parameters
     ----------
+    near
+        What moves in this step, and the placement after it.
+    run
+        The run after it.
     makespan
-        Simulated, seconds.
+        Simulated, after it, seconds.
     gain
-        Seconds less than without it; negative when it makes the run longer.
+        Seconds less than before it; negative where the step pays with a later one.
     why
         Which link carries less, in words; empty where none does.
     """
 
     near: Neighbour
-    problem: Problem
+    run: Change
     makespan: float
     gain: float
     why: str
+
+    @property
+    def problem(self) -> Problem:
+        """Job and placement after the step."""
+        return self.run.problem
 
     def to_json(self) -> dict[str, Any]:
         """Return what it is, what it is worth, and the placement to paste."""
@@ -77,29 +88,37 @@ class TaskMove:
 
 @dataclass(frozen=True)
 class TaskMoves:
-    """The moves and swaps of a placement, best first.
+    """The way to the best placement found; no steps where the present one is that.
 
     Parameters
     ----------
-    feasible
-        How many there are that keep pins and capacities, one of each kind of equals.
-    found
-        Those that were simulated: all of them where that takes no minute.
+    before
+        Makespan as it is, seconds.
     """
 
-    feasible: int
-    found: tuple[TaskMove, ...]
+    before: float
+    steps: tuple[TaskMove, ...]
 
-    def helping(self, makespan: float) -> tuple[TaskMove, ...]:
-        """Return those that make a run of ``makespan`` seconds noticeably shorter."""
-        return tuple(move for move in self.found if move.gain > _WORTH * makespan)
+    @property
+    def count(self) -> int:
+        """Processes that move."""
+        return sum(len(step.near.moves) for step in self.steps)
+
+    @property
+    def makespan(self) -> float:
+        """Makespan after all steps, seconds."""
+        return self.steps[-1].makespan if self.steps else self.before
 
 
-NO_MOVES = TaskMoves(0, ())
+NO_MOVES = TaskMoves(0.0, ())
 
 
-def task_moves(base: Change) -> TaskMoves:
-    """Simulate every feasible move and swap of ``base``: `neighbours` says which.
+def task_moves(base: Change, stated: Stated | None = None) -> TaskMoves:
+    """Return the moves from ``base`` to the best placement found, in a good order.
+
+    Moves that the makespan does not need are left out. Of the others, the next step is
+    the one after which the makespan is least: a process, a worker with its samplers, or
+    a swap; every step leaves a placement that keeps pins and capacities.
 
     Raises
     ------
@@ -108,27 +127,122 @@ def task_moves(base: Change) -> TaskMoves:
     """
     problem = base.problem
     reference = problem.reference(base.realization)
-    near = list(neighbours(problem, reference))
-    most = affordable(problem.job, base.policy, FLOWS, MOST_MOVES)
-    if len(near) > most:
-        near_bounds = _bounds(base, near)
-        near = [near[i] for i in np.argsort(near_bounds, kind="stable")[:most]]
-        feasible = len(near_bounds)
-    else:
-        feasible = len(near)
-    before = makespan(problem, base.realization, base.policy)
-    loads, room = _loads(base, problem), _room(problem, before)
-    found = []
-    for neighbour in near:
-        moved = Problem(problem.cluster, problem.job, neighbour.placement)
-        after = makespan(moved, moved.taken(reference), base.policy)
-        found.append(TaskMove(neighbour, moved, after, before - after, ""))
-    found.sort(key=lambda move: move.makespan)
-    explained = [
-        replace(move, why=_why(problem, room, loads, _loads(base, move.problem)))
-        for move in found
-    ]
-    return TaskMoves(feasible, tuple(explained))
+    known = problem.placement
+    try:
+        if stated is not None:
+            best = stated.best(problem, reference)
+        else:
+            best = best_placement(
+                problem.job, problem.cluster, reference, base.policy, known=[known]
+            ).placement
+    except PlacementError:
+        best = known
+    before = span(base)
+    way = _Way(base, stated)
+    if best == known or not way.length(best) < before * (1 - _WORTH):
+        return TaskMoves(before, ())
+    return TaskMoves(before, tuple(way.steps(best)))
+
+
+class _Way:
+    """Puts the moves between two placements of a job in order."""
+
+    def __init__(self, base: Change, stated: Stated | None) -> None:
+        self._base, self._stated = base, stated
+        problem = base.problem
+        self._reference = problem.reference(base.realization)
+        self._space = Space(problem.job, problem.cluster, apart=True)
+        self._here = self._space.machines(problem.placement)
+        self._left = affordable(problem.job, base.policy, FLOWS, MOST_TRIED)
+        self._known: dict[Placement, float] = {}
+        self._teams = [
+            frozenset((hub, *others)) for hub, others in hub_followers(self._space)
+        ]
+
+    def run(self, placement: Placement) -> Change:
+        """Return the run with another placement."""
+        problem = replace(self._base.problem, placement=placement)
+        if self._stated is not None:
+            problem = self._stated.placed(problem)
+        taken = problem.taken(self._reference)
+        return replace(self._base, problem=problem, realization=taken)
+
+    def length(self, placement: Placement) -> float:
+        """Return the makespan with a placement, infinite for one that cannot be."""
+        if placement not in self._known:
+            job, cluster = self._base.problem.job, self._base.problem.cluster
+            self._known[placement] = np.inf
+            if not placement.violations(job, cluster):
+                self._left -= 1
+                self._known[placement] = span(self.run(placement))
+        return self._known[placement]
+
+    def steps(self, best: Placement) -> Iterator[TaskMove]:
+        """Yield the steps to ``best``."""
+        symmetry = find_symmetry(self._space, self._reference)
+        there = self._space.machines(best)
+        alike = relabelled(symmetry, there, self._here)
+        if self.length(self._space.placement(alike)) <= self.length(best):
+            there = alike
+
+        def placed(units: Units) -> Placement:
+            machines = self._here.copy()
+            machines[list(units)] = there[list(units)]
+            return self._space.placement(machines)
+
+        left = frozenset(np.flatnonzero(there != self._here).tolist())
+        enough = self.length(placed(left)) * (1 + _WORTH)
+        left = self._needed(left, placed, enough)
+        done: Units = frozenset()
+        while left and self.length(placed(done)) > enough:
+            step = self._next(done, left, placed)
+            yield self._step(placed(done), placed(done | step))
+            done, left = done | step, left - step
+
+    def _needed(
+        self, units: Units, placed: Callable[[Units], Placement], enough: float
+    ) -> Units:
+        """Return what is left of ``units`` without those that may as well stay."""
+        for some in self._groups(units):
+            fewer = units - some
+            if (
+                self._left > 0
+                and fewer < units
+                and self.length(placed(fewer)) <= enough
+            ):
+                units = fewer
+        return units
+
+    def _next(
+        self, done: Units, left: Units, placed: Callable[[Units], Placement]
+    ) -> Units:
+        """Return the units that move next: those after which the run is shortest."""
+        if self._left <= 0:
+            return left
+        lengths = {
+            some: self.length(placed(done | some)) for some in self._groups(left)
+        }
+        least = min(lengths, key=lambda some: (lengths[some], len(some)), default=left)
+        return least if lengths.get(least, np.inf) < np.inf else left
+
+    def _groups(self, units: Units) -> list[Units]:
+        """Return what may move at once: teams, single units, pairs where few are."""
+        found = [team & units for team in self._teams if team & units]
+        found += [frozenset([unit]) for unit in sorted(units)]
+        pairs = len(units) * (len(units) - 1) // 2
+        if pairs <= self._left // max(len(units), 1):
+            found += [frozenset(pair) for pair in combinations(sorted(units), 2)]
+        return list(dict.fromkeys(found))
+
+    def _step(self, before: Placement, after: Placement) -> TaskMove:
+        base = self._base
+        job, cluster = base.problem.job, base.problem.cluster
+        near = Neighbour(after, difference(job, cluster, before, after))
+        was, now = self.run(before), self.run(after)
+        length = self.length(after)
+        room = _room(base.problem, span(base))
+        why = _why(base.problem, room, *(_loads(base, r.problem) for r in (was, now)))
+        return TaskMove(near, now, length, self.length(before) - length, why)
 
 
 def pasted(problem: Problem) -> dict[str, Any]:
@@ -141,21 +255,6 @@ def pasted(problem: Problem) -> dict[str, Any]:
             for process, (first, *_) in problem.job.units.items()
         },
     }
-
-
-def _bounds(base: Change, near: list[Neighbour]) -> NDArray[np.float64]:
-    space = Space(base.problem.job, base.problem.cluster)
-    c = candidates(space, base.realization, "oes")
-    return np.array(
-        [
-            lower_bound(
-                c.transfers,
-                c.costs,
-                np.array(one.placement.machine_of, dtype=np.int64),
-            )
-            for one in near
-        ]
-    )
 
 
 #: Bytes of the run by link and kind of edge.

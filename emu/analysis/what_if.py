@@ -8,23 +8,22 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from emu.analysis.critical_path import Cause
-from emu.errors import PlacementError
-from emu.placement import SearchOptions, affordable, place, search
-from emu.problem import Cluster, Problem, Profile, Realization
+from emu.errors import SchedulingError
+from emu.problem import Realization
 from emu.scheduling import RATE_POLICIES, policy_named
 from emu.simulation.simulate import makespan
 from emu.workloads import RELEASE, window_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from emu.analysis.critical_path import CriticalPath
-    from emu.problem import Edge, Job, Machine
+    from emu.problem import Edge, Job, Placement, Problem
 
 
 #: So many times the capacity count as an infinite one: a flow of hours takes 1 us.
@@ -41,14 +40,25 @@ class Change:
     """A run with one thing changed."""
 
     kind: str
-    """``network``, ``compute``, ``bytes``, ``policy``, ``window``, ``placement`` or
-    ``machine``."""
+    """``network``, ``compute``, ``bytes``, ``policy``, ``window`` or ``machine``."""
     what: str
     """What is changed, in words."""
     problem: Problem
     realization: Realization
     policy: str
     """The changed run."""
+    rows: tuple[int, ...] = ()
+    """Positions of the links, tasks or edges that are changed."""
+    factor: float = 1.0
+    """What their capacities, times or bytes are multiplied with, or the window; inf for
+    no window."""
+    edit: Mapping[str, Any] | None = None
+    """The same as keys and values of the scenario; None where it has no such keys."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what it is, in words and as an edit of the scenario."""
+        edit = None if self.edit is None else dict(self.edit)
+        return {"kind": self.kind, "what": self.what, "edit": edit}
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,16 +71,39 @@ class Improvement:
     gain: float
     """Seconds less than without it; negative when it makes the run longer."""
 
+    def to_json(self) -> dict[str, Any]:
+        """Return what is changed, as an edit as well, and what it is worth."""
+        return {**self.change.to_json(), "makespan": self.makespan, "gain": self.gain}
+
+
+class Stated(Protocol):
+    """The scenario that a run comes from, as far as what-ifs ask for it."""
+
+    def placed(self, problem: Problem) -> Problem:
+        """Return the problem with rings in the order that its placement asks for."""
+
+    def best(self, problem: Problem, reference: Realization) -> Placement:
+        """Return what the scenario's best placement search finds."""
+
+    def edit(self, change: Change) -> dict[str, Any] | None:
+        """Return a change as keys and values of the scenario, None without keys."""
+
+    def standing(self, problem: Problem) -> dict[str, Any]:
+        """Return where the tasks stand, likewise."""
+
+    def more_machines(self, base: Change) -> Iterator[Change]:
+        """Yield one more machine of every kind, placed anew."""
+
 
 def rank(base: Change, changes: Iterable[Change]) -> list[Improvement]:
     """Simulate ``base`` and every one of ``changes``; return them by gain, best first.
 
     Changes that make no difference are ranked too, with a gain of 0.
     """
-    before = _makespan(base)
+    before = span(base)
     found = []
     for change in changes:
-        after = _makespan(change)
+        after = span(change)
         found.append(Improvement(change, after, before - after))
     return sorted(found, key=lambda improvement: -improvement.gain)
 
@@ -90,8 +123,12 @@ def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
     yield from _window(base)
 
 
-def _makespan(run: Change) -> float:
-    return makespan(run.problem, run.realization, run.policy)
+def span(run: Change) -> float:
+    """Return the makespan, infinite where tasks would wait forever for slots."""
+    try:
+        return makespan(run.problem, run.realization, run.policy)
+    except SchedulingError:
+        return np.inf
 
 
 def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
@@ -111,7 +148,14 @@ def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
         for factor, word in _CAPACITY if ports & used else ():
             cluster = problem.cluster.with_capacities(ports, factor)
             changed = replace(problem, cluster=cluster)
-            yield replace(base, kind="network", what=f"{name} {word}", problem=changed)
+            yield replace(
+                base,
+                kind="network",
+                what=f"{name} {word}",
+                problem=changed,
+                rows=tuple(sorted(ports)),
+                factor=factor,
+            )
 
 
 def _compute(base: Change, chain: CriticalPath) -> Iterator[Change]:
@@ -125,12 +169,17 @@ def _compute(base: Change, chain: CriticalPath) -> Iterator[Change]:
     of_chain = [j for j in busiest if j >= 0 and kinds[tasks[j].kind] > 1]
     choices += [(tasks[j].name, [j]) for j in of_chain[:CHAIN_TASKS]]
     for name, rows in choices:
-        for factor, word in _TIME:
+        for factor, word in _TIME if base.realization.times[rows].any() else ():
             times = np.array(base.realization.times)
             times[rows] *= factor
             changed = Realization(times, base.realization.volumes)
             yield replace(
-                base, kind="compute", what=f"{name} {word}", realization=changed
+                base,
+                kind="compute",
+                what=f"{name} {word}",
+                realization=changed,
+                rows=tuple(rows),
+                factor=factor,
             )
 
 
@@ -149,7 +198,12 @@ def _volumes(base: Change, chain: CriticalPath) -> Iterator[Change]:
             volumes[rows] *= factor
             changed = Realization(base.realization.times, volumes)
             yield replace(
-                base, kind="bytes", what=f"{kind}: {word}", realization=changed
+                base,
+                kind="bytes",
+                what=f"{kind}: {word}",
+                realization=changed,
+                rows=tuple(rows),
+                factor=factor,
             )
 
 
@@ -171,81 +225,15 @@ def _window(base: Change) -> Iterator[Change]:
         replace(edge, lag=2 * edge.lag) if edge.credit else edge for edge in job.edges
     )
     changed = replace(problem, job=replace(job, edges=wider))
-    yield replace(base, kind="window", what="credit window doubled", problem=changed)
+    doubled = replace(base, kind="window", what="credit window doubled", factor=2.0)
+    yield replace(doubled, problem=changed)
     kept = [e for e, edge in enumerate(job.edges) if not (edge.credit and edge.lag)]
     edges = tuple(job.edges[e] for e in kept)
     yield replace(
         base,
         kind="window",
         what="credit window unlimited",
+        factor=np.inf,
         problem=replace(problem, job=replace(job, edges=edges)),
         realization=Realization(base.realization.times, base.realization.volumes[kept]),
     )
-
-
-#: Candidates of the placement search at most, and flows that are simulated for them: on
-#: the paper's testbed 2,000 take 0.2 s. With 117 processes that many took 23 s for each
-#: of four searches; the 300 that are left take 2.
-CANDIDATES, FLOWS = 2000, 4_000_000
-_ITERATIONS = 20
-_PLACEMENTS = ("ifs", "distdgl", "best")
-
-
-def placement_changes(base: Change) -> Iterator[Change]:
-    """Yield ``base`` placed anew by several policies, on its machines and on one more.
-
-    One more machine of every kind (NIC and resources); tasks that are pinned stay where
-    they are, the search decides about the others. Nothing is yielded where no task may
-    move, nor for a policy that finds no placement.
-    """
-    job, cluster = base.problem.job, base.problem.cluster
-    if all(task.pinned is not None for task in job.tasks):
-        return
-    for policy in _PLACEMENTS:
-        yield from _placed(base, "placement", f"placed by {policy}", cluster, policy)
-    known: set[tuple[object, ...]] = set()
-    for machine in cluster.machines:
-        # Nothing is stated about the routes to a further machine without a NIC.
-        if _shape(machine) in known or not machine.has_nic:
-            continue
-        known.add(_shape(machine))
-        another = replace(machine, name=f"{machine.name}+1")
-        more = replace(cluster, machines=(*cluster.machines, another))
-        what = f"one more machine like {machine.name}, placed by best"
-        yield from _placed(base, "machine", what, more, "best")
-
-
-def _shape(machine: Machine) -> tuple[object, ...]:
-    resources = tuple(sorted(machine.resources.items()))
-    slots = tuple(sorted(machine.slots.items()))
-    return machine.bandwidth_in, machine.bandwidth_out, resources, slots
-
-
-def _options(job: Job, rates: str) -> SearchOptions:
-    """Return the settings of a search that a report can wait for."""
-    iterations = min(job.iterations, _ITERATIONS)
-    shorter = replace(job, iterations=iterations)
-    candidates = affordable(shorter, rates, FLOWS, CANDIDATES)
-    return SearchOptions(transfers=candidates, iterations=iterations, policy=rates)
-
-
-def _placed(
-    base: Change, kind: str, what: str, cluster: Cluster, policy: str
-) -> Iterator[Change]:
-    job = base.problem.job
-    reference = base.problem.reference(base.realization)
-    profile = Profile(reference.times, reference.volumes)
-    # The portfolio is a choice among policies; whichever it is, the search needs one.
-    rates = base.policy if base.policy != "portfolio" else "oes"
-    try:
-        if policy == "best":
-            options = _options(job, rates)
-            placement = search(job, cluster, profile, options=options).placement
-        else:
-            placement = place(policy, job, cluster).placement
-    except PlacementError:
-        return
-    if placement != base.problem.placement:
-        problem = Problem(cluster, job, placement)
-        taken = problem.taken(reference)
-        yield replace(base, kind=kind, what=what, problem=problem, realization=taken)

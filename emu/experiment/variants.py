@@ -17,7 +17,7 @@ from emu.scenario import Experiment, build_job, load, place, prepare
 from emu.scenario.pins import process_of
 from emu.scenario.placing import with_placed_rings
 from emu.scenario.suggestion import nearest
-from emu.simulation import simulate
+from emu.simulation import sensitivity, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -139,6 +139,7 @@ def _candidate(
     expected = Profile(realization.times, realization.volumes)
     schedule = simulate(problem, realization, policy, profile=expected)
     expect, figures = base.scenario.expect, simulated_figures(schedule, realization)
+    moved_by = sensitivity(problem, realization, policy, profile=expected)
     return Candidate(
         placement,
         policy,
@@ -153,6 +154,7 @@ def _candidate(
         ),
         variant.placing if variant.placed else None,
         tuple(missed(expect, figures, exact=exact)),
+        rounding=moved_by,
     )
 
 

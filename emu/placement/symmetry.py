@@ -8,6 +8,7 @@ search that knows this looks at one placement of each kind only.
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -189,3 +190,26 @@ def canonicalise(symmetry: Symmetry, machines: Ints) -> None:
                     a, b = block[j - width + k], block[j + k]
                     machines[a], machines[b] = machines[b], machines[a]
                 j -= width
+
+
+def relabelled(symmetry: Symmetry, machines: Ints, to: Ints) -> Ints:
+    """Return an equal of ``machines`` in which many units stand as they do in ``to``.
+
+    Of interchangeable blocks and units, those that agree most are paired first.
+    """
+    found = machines.copy()
+    starts, widths = symmetry.block_start, symmetry.block_width
+    classes = [
+        symmetry.block[a:b].reshape(-1, width)
+        for a, b, width in zip(starts, starts[1:], widths, strict=False)
+    ]
+    starts = symmetry.twin_start
+    classes += [symmetry.twin[a:b, None] for a, b in pairwise(starts)]
+    for rows in classes:
+        wanted, have = found[rows], to[rows]
+        agree = (wanted[:, None, :] == have[None, :, :]).sum(axis=2)
+        for _ in rows:
+            one, other = np.unravel_index(int(agree.argmax()), agree.shape)
+            found[rows[other]] = wanted[one]
+            agree[one, :] = agree[:, other] = -1
+    return found

@@ -38,6 +38,8 @@ class Candidate:
     """How it was placed, see docs/results.md; None of a move or swap."""
     missed: tuple[str, ...] = ()
     """Lines of ``expect`` that a seed did not meet."""
+    rounding: float = 0.0
+    """Seconds by which the last digits of times and volumes move it, likewise."""
 
     @property
     def makespan(self) -> float:
@@ -64,6 +66,7 @@ class Candidate:
             **compared(self.makespans, first.makespans),
             "placing": self.placing,
             "moved": self.moved,
+            "rounding": self.rounding,
             "moves": [asdict(move) for move in self.moves],
             "missed": list(self.missed),
         }
@@ -90,6 +93,19 @@ def _change(one: Candidate | SystemResult, first: Candidate | SystemResult) -> s
 
 #: Moves that are listed below the table; beyond, only their number says much.
 _LISTED = 6
+
+
+def _equal(one: Candidate, first: Candidate) -> bool:
+    """Tell whether two makespans are closer than rounding moves either."""
+    return 0 < abs(one.makespan - first.makespan) < max(one.rounding, first.rounding)
+
+
+def _no_different(one: Candidate, first: Candidate) -> str:
+    moved = format_duration(max(one.rounding, first.rounding))
+    return (
+        f"{one.placement}, {one.policy}: as good as the first row, "
+        f"rounding alone moves it by {moved}"
+    )
 
 
 def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
@@ -121,10 +137,18 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
             str(len(candidate.moves)),
             style="bold" if candidate.makespan == best else "",
         )
+    first = candidates[0] if candidates else None
     table.caption = "\n".join(
-        f"{candidate.placement}: {', '.join(map(str, candidate.moves))}"
-        for candidate in candidates
-        if 0 < len(candidate.moves) <= _LISTED
+        [
+            f"{candidate.placement}: {', '.join(map(str, candidate.moves))}"
+            for candidate in candidates
+            if 0 < len(candidate.moves) <= _LISTED
+        ]
+        + [
+            _no_different(one, first)
+            for one in candidates
+            if first and _equal(one, first)
+        ]
     )
     return table
 

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.text import Text
 
 from emu.analysis.explanation import apart_rows, cause_rows, port_rows
-from emu.analysis.task_moves import pasted
+from emu.analysis.task_moves import NO_MOVES, pasted
 from emu.report.job_tables import job_line
 from emu.report.terminal import WIDTH, plain_table
 from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     from rich.console import RenderableType
     from rich.table import Table
 
     from emu.analysis.error_budget import Drift
     from emu.analysis.explanation import Explanation
-    from emu.analysis.task_moves import TaskMove, TaskMoves
+    from emu.analysis.task_moves import TaskMoves
     from emu.analysis.what_if import Improvement
     from emu.problem import Problem, Schedule
 
-#: Moves that are shown; the JSON form has all.
-MOVES_SHOWN = 5
-QUESTION = "Which task should move?"
+QUESTION = "Which tasks should move?"
 #: Share of the makespan below which a difference is rounding.
 _NOTHING = 1e-9
 #: Improvements that are shown; the JSON form has all.
@@ -47,9 +47,13 @@ def explanation_tables(
     window
         The credit window as stated, where it is known.
     """
-    parts: list[RenderableType] = [headline(explanation, window), ""]
-    if explanation.moves.feasible:
-        parts += [task_moves(explanation, shown), *best_placement(explanation), ""]
+    parts: list[RenderableType] = []
+    if explanation.moves is not NO_MOVES:
+        parts += [Text(moves_line(explanation), style="bold"), ""]
+    parts += [headline(explanation, window), ""]
+    if explanation.moves.steps:
+        last = Text(placement_text(explanation.moves.steps[-1].problem), style="dim")
+        parts += [moves_table(explanation.moves), last, ""]
     parts.append(causes(explanation))
     if any(link.port >= 0 for link in explanation.chain.links):
         parts += ["", ports(explanation)]
@@ -57,8 +61,7 @@ def explanation_tables(
         emulated, simulated = explanation.schedule, explanation.simulated
         parts += ["", apart(emulated, simulated, explanation.apart)]
     if explanation.improvements:
-        base = explanation.replayed_makespan
-        parts += ["", improvements(explanation.improvements, base, shown)]
+        parts += ["", improvements(explanation, shown)]
     parts += [Text(f"note: {note}", style="yellow") for note in explanation.notes]
     return Group(*parts)
 
@@ -78,41 +81,30 @@ def headline(explanation: Explanation, window: object = None) -> Text:
     return text
 
 
-def task_moves(explanation: Explanation, shown: int = MOVES_SHOWN) -> RenderableType:
-    """Return the moves and swaps that help, best first."""
-    base, moves = explanation.replayed_makespan, explanation.moves
-    helping = moves.helping(base or 1.0)
-    if not helping:
-        return Text.assemble((QUESTION, "bold"), f"\n{none_helps(moves)}\n")
-    table = moves_table(helping[: min(shown, MOVES_SHOWN)], base or 1.0)
-    table.caption = f"{len(helping)} of {len(moves.found)} moves and swaps help"
-    if moves.feasible > len(moves.found):
-        table.caption += f"; of {moves.feasible:,} those with the lowest bounds"
+def moves_line(explanation: Explanation) -> str:
+    """Return what the moves to the best placement found are worth, in one line."""
+    moves = explanation.moves
+    if not moves.steps:
+        return "No better placement was found: no task needs to move."
+    before, after = moves.before, moves.makespan
+    count = f"These {moves.count} moves" if moves.count > 1 else "This move"
+    shorter = (
+        f"{100 * (1 - after / before):.2g} % shorter, {format_duration(before, 6)} ->"
+        if before < math.inf
+        else "an end,"
+    )
+    return f"{count}: {shorter} {format_duration(after, 6)}"
+
+
+def moves_table(moves: TaskMoves) -> Table:
+    """Return a row per step on the way to the best placement found."""
+    why = ["why"] if any(step.why for step in moves.steps) else []
+    table = plain_table(QUESTION, "move", ">makespan then", ">in all", *why)
+    for step in moves.steps:
+        share = format_ratio(step.makespan / moves.before - 1)
+        row = str(step.near), format_duration(step.makespan, 6), share
+        table.add_row(*row, *([step.why] if why else []))
     return table
-
-
-def none_helps(moves: TaskMoves) -> str:
-    """Return the sentence for a placement that no single move or swap makes better."""
-    if not moves.found:
-        return "There is nothing to try: pins and capacities leave no move and no swap."
-    return f"None of {len(moves.found)} moves and swaps of tasks helps."
-
-
-def moves_table(moves: Sequence[TaskMove], base: float) -> Table:
-    """Return a row per move; gains are shares of ``base`` seconds."""
-    why = ["why"] if any(move.why for move in moves) else []
-    table = plain_table(QUESTION, "change", ">makespan", ">gain", *why)
-    for move in moves:
-        gain = f"{100 * move.gain / base:.2g} % shorter"
-        row = str(move.near), format_duration(move.makespan, 6), gain
-        table.add_row(*row, *([move.why] if why else []))
-    return table
-
-
-def best_placement(explanation: Explanation) -> list[RenderableType]:
-    """Return the placement of the best move, ready to paste; nothing if none helps."""
-    helping = explanation.moves.helping(explanation.replayed_makespan)
-    return [Text(placement_text(move.problem), style="dim") for move in helping[:1]]
 
 
 def placement_text(problem: Problem) -> str:
@@ -180,31 +172,62 @@ def apart(emulated: Schedule, simulated: Schedule, parts: tuple[Drift, ...]) -> 
     return table
 
 
-def improvements(found: Sequence[Improvement], base: float, shown: int) -> Table:
+def improvements(explanation: Explanation, shown: int) -> Table:
     """Return what would help, best first, and a line about the rest.
 
-    Parameters
-    ----------
-    base
-        Makespan that the gains are shares of, seconds.
+    After the moves where some help: nobody should buy what a move does. Changes of one
+    kind that are worth the same share a row.
     """
-    table = plain_table(
-        "What would help (each line is simulated)", "change", ">makespan", ">gain", ""
-    )
-    base = base or 1.0
-    helping = [i for i in found if i.gain > _NOTHING * base]
-    for improvement in helping[:shown]:
-        gain = improvement.gain / base
-        table.add_row(
-            improvement.change.what,
-            format_duration(improvement.makespan, 6),
-            format_ratio(-gain),
-            "█" * round(20 * gain),
-        )
-    unseen = max(0, len(helping) - shown)
+    moves = explanation.moves
+    found = explanation.improvements_then or explanation.improvements
+    base = (moves.makespan if moves.steps else explanation.replayed_makespan) or 1.0
+    title = "What would help" + " after these moves" * bool(moves.steps)
+    edits = any(one.change.edit for one in found)
+    columns = [">makespan", ">gain", "as" if edits else ""]
+    table = plain_table(f"{title} (each line is simulated)", "change", *columns)
+    helping = [one for one in found if one.gain > _NOTHING * base]
+    folded: dict[tuple[str, str], list[Improvement]] = defaultdict(list)
+    for one in helping:
+        if one.change.edit is not None or not edits:
+            folded[one.change.kind, f"{one.makespan:.9g}"].append(one)
+    for one, *same in [*folded.values()][:shown]:
+        what = one.change.what + (f" (or {len(same)} more)" if same else "")
+        gain = one.gain / base
+        last = edit_text(one.change.edit) if edits else "█" * round(20 * gain)
+        makespan = format_duration(one.makespan, 6)
+        table.add_row(what, makespan, format_ratio(-gain), last)
+    unseen = max(0, len(folded) - shown)
     more = f"{unseen} more would help, " if unseen else ""
     table.caption = f"{more}{len(found) - len(helping)} changes would not"
     return table
+
+
+def edit_text(edit: Mapping[str, Any] | None) -> str:
+    """Return an edit as ``--set`` takes it, without where the tasks stand."""
+    return "\n".join(
+        f"{key}={_inline(value)}"
+        for key, value in (edit or {}).items()
+        if not key.endswith(_STANDING)
+    )
+
+
+#: Ends of keys that are the same in every edit.
+_STANDING = (
+    "placement",
+    "place_jobs",
+    "joint_cost",
+    "placement.policy",
+    "placement.tasks",
+)
+
+
+def _inline(value: object) -> str:
+    """Return a value as YAML writes it in one line."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{k}: {_inline(v)}' for k, v in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_inline, value))}]"
+    return str(value)
 
 
 def difference(seconds: float, base: float) -> tuple[str, str]:

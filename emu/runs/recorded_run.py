@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import ValidationError
 from typing_extensions import override
 
+from emu.analysis.explanation import explain
 from emu.errors import DataError
 from emu.html_table import html_table
 from emu.input_file import check_shape, one_error, read_json
@@ -21,6 +23,8 @@ from emu.runs.file_shapes import ManifestShape, ResultShape
 from emu.runs.problem_json import problem_from_json, schedule_from_json
 from emu.runs.renamed_keys import with_new_keys
 from emu.runs.result import VERSION
+from emu.scenario import Scenario
+from emu.scenario.edits import ScenarioEdits
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
 from emu.units import format_duration, format_ratio
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from emu.analysis.explanation import Explanation
     from emu.problem import Problem
 
     Part = TypeVar("Part")
@@ -135,6 +140,38 @@ class RecordedRun:
             When there are neither.
         """
         return self.measured or realization_of(self.best)
+
+    @property
+    def scenario(self) -> Scenario | None:
+        """What was run, None where the manifest does not say."""
+        try:
+            return Scenario.model_validate(self.manifest.get("scenario", {}))
+        except ValidationError:
+            return None
+
+    def explain(self, *, helpful: bool = True) -> Explanation:
+        """Return why it took so long and, if wanted, what would help.
+
+        Raises
+        ------
+        DataError
+            When nothing of the run can be read.
+        """
+        notes = self.missing
+        if self.measured is None and helpful:
+            notes += (
+                "bytes of handoffs within a machine are not known: those of like flows",
+            )
+        scenario = self.scenario if helpful else None
+        return explain(
+            self.best,
+            self.realization,
+            self.policy,
+            emulated=self.emulated is not None,
+            helpful=helpful,
+            notes=notes,
+            stated=ScenarioEdits(scenario, measured=True) if scenario else None,
+        )
 
     @property
     def tasks(self) -> pd.DataFrame:

@@ -256,6 +256,7 @@ def apply_overrides(
 
     Sections that are missing are made. An item of a list is ``tasks[2]``, or by name
     ``tasks.w0``; one of several equal machines (``count``) is written out for that.
+    ``tasks[3]`` appends to a list of three.
 
     Parameters
     ----------
@@ -371,6 +372,8 @@ def _write(place: Any, trail: Trail, value: Any, option: str) -> None:
         elif isinstance(place, list) and isinstance(step, int) and step < len(place):
             if last:
                 place[step] = value
+        elif isinstance(place, list) and last and step == len(place):
+            place.append(value)
         else:
             above = ".".join(map(str, trail[:depth])) or "the scenario"
             raise ScenarioError(_missing(place, step, above), file=option)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import emu
 from emu.analysis.explanation import Explanation, explain
 from emu.report import terminal
 from emu.report.explanation_tables import explanation_tables
 from emu.runs.recorded_run import realization_of
 from emu.simulation import makespan, simulate
-from emu.testing import two_machine_example
 from tests.analysis.chains import cases, distorted
 from tests.report.recorded import schedules
 from tests.simulation import oracle
@@ -73,41 +73,23 @@ def test_every_improvement_is_confirmed(explanation: Explanation) -> None:
         "bytes",
         "policy",
         "window",
-        "placement",
-        "machine",
     }
 
 
-def test_one_more_machine_is_one_more(explanation: Explanation) -> None:
-    machines = [
-        one.change.problem.cluster.machines
-        for one in explanation.improvements
-        if one.change.kind == "machine"
-    ]
-
-    assert [[machine.name for machine in found] for found in machines] == [
-        ["m0", "m1", "m0+1"]
-    ], "the two machines are of one kind"
-
-
 def test_a_job_that_is_pinned_is_not_placed_anew() -> None:
-    from dataclasses import replace
-
-    from emu.problem import Job, Problem
-
-    problem, realization = two_machine_example(1)
-    job = problem.job
-    tasks = tuple(
-        replace(task, pinned=problem.cluster.machines[machine].name)
-        for task, machine in zip(job.tasks, problem.placement.machine_of, strict=True)
+    pins = {"cluster.machines": [{"name": "m", "count": 2, "nic": "10 B/s"}]}
+    job = {
+        "system": "custom",
+        "iterations": 1,
+        "tasks": [{"name": f"t{i}", "time": "1 s", "pin": f"m{i}"} for i in range(2)],
+        "flows": [{"from": "t0", "to": "t1", "volume": "10 B"}],
+    }
+    found = emu.explain(
+        emu.load("golden", pins | {"job": job, "placement": None, "expect": None})
     )
-    fixed = Problem(
-        problem.cluster, Job(tasks, job.edges, job.iterations), problem.placement
-    )
-    found = explain(simulate(fixed, realization), realization, "oes", emulated=False)
-    kinds = {one.change.kind for one in found.improvements}
 
-    assert not kinds & {"placement", "machine"}
+    assert not found.moves.steps
+    assert "machine" not in {one.change.kind for one in found.improvements}
 
 
 def test_tables_fit_a_terminal(explanation: Explanation) -> None:

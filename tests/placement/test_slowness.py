@@ -115,15 +115,15 @@ def test_the_faster_device_gets_the_task_that_gains() -> None:
 
 
 def test_moves_take_the_times_of_where_they_lead() -> None:
-    """Up from the worse placement, and down from the better one."""
+    """Up from the worse placement, and nowhere from the better one."""
     from emu.analysis.task_moves import task_moves
     from emu.analysis.what_if import Change
 
-    for tasks, after in (("{a: old, b: new}", 0.080), ("{a: new, b: old}", 0.160)):
+    for tasks, after in (("{a: old, b: new}", [0.080]), ("{a: new, b: old}", [])):
         here = prepared("placement.policy=explicit", f"placement.tasks={tasks}")
         base = Change("", "", here.problem, here.realization, here.policy)
-        (swap,) = task_moves(base).found
-        assert swap.makespan == pytest.approx(after)
+        swaps = task_moves(base).steps
+        assert [one.makespan for one in swaps] == pytest.approx(after)
 
 
 def test_a_profile_takes_its_seconds_over_the_speed(tmp_path: Any) -> None:

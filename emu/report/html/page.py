@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from emu.atomic_file import write_atomic
 from emu.errors import DataError
 from emu.input_file import read_json
+from emu.report.explanation_tables import QUESTION
 from emu.report.flows import port_table
 from emu.report.html import sections
 from emu.report.html.chart_data import chart_data, training_data
@@ -116,19 +117,19 @@ def _body(
         parts.insert(0, part("critical path", lambda: sections.story(best)))
     reasons = part("verdict", lambda: sections.verdict_reasons(result.get("verdict")))
     parts.append(section("doubt", "How far this run can be believed", reasons))
-    if data["runs"]:
-        moves = part("schedule", lambda: sections.which_task(recorded))
-        parts.append(section("moves", "Which task should move?", moves, note=_MOVES))
-        parts.append(chart("gantt", "What ran when, and what travelled", _GANTT))
-    if recorded is not None and data["runs"]:
+    if found := sections.explained(recorded) if data["runs"] else None:
+        moves = part("schedule", lambda: sections.which_task(found))
+        gantt = chart("gantt", "What ran when, and what travelled", _GANTT)
+        parts += [section("moves", QUESTION, moves, note=_MOVES), gantt]
+    if recorded is not None and found is not None:
         chain = part("critical path", lambda: sections.chain_table(recorded))
         parts.append(section("why", "Why this long", chain, note=_WHY))
-        helps = part("schedule", lambda: sections.would_help(recorded))
-        parts.append(section("helps", "What would help", helps, note=_HELPS))
-        apart = part("schedule", lambda: sections.parted(recorded))
+        helps = part("schedule", lambda: sections.would_help(found))
+        parts += [section("helps", "What would help", helps, note=_HELPS)]
+        apart = part("schedule", lambda: sections.parted(recorded, found))
         apart += part("error budget", lambda: sections.budget(result))
-        parts.append(section("apart", _PARTED, apart, note=_APART))
-        parts.append(chart("ports", "Rate through every NIC and link", _PORTS))
+        rates = chart("ports", "Rate through every NIC and link", _PORTS)
+        parts += [section("apart", _PARTED, apart, note=_APART), rates]
     if data["training"]:
         parts.append(chart("training", "Training", _TRAINING))
     if recorded is not None:
@@ -201,16 +202,16 @@ _GANTT = (
     "keeps its lane at the top; SVG and CSV save what is shown."
 )
 _MOVES = (
-    "Every move of one task and every swap of two that pins and capacities allow, "
-    "simulated with the times and volumes of this run."
+    "The moves that lead to the best placement found, in the order in which each step "
+    "gains most, simulated with the times and volumes of this run."
 )
 _WHY = (
     "The critical path goes from the end back to the start, each part beginning the "
     "moment the one before ends, so its parts sum to the makespan."
 )
 _HELPS = (
-    "The same run with one thing changed, simulated; the gain is of the simulated "
-    "makespan. A change of the placement is found by a short search."
+    "The same run with one thing changed, after the moves where some help, simulated; "
+    "the gain is of the simulated makespan."
 )
 _NICS = "NICs, per direction, and links"
 _PARTED = "Where emulation and simulation parted"

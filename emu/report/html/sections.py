@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 from emu.analysis.critical_path import MOVING, Cause, critical_path
 from emu.analysis.error_budget import divergences
 from emu.analysis.optimality_gap import placement_gap, placement_line
-from emu.analysis.task_moves import task_moves
-from emu.analysis.what_if import Change, changes_of, placement_changes, rank
+from emu.analysis.task_moves import NO_MOVES
 from emu.placement import resource_loads
 from emu.report.explanation_tables import (
     apart,
     improvements,
+    moves_line,
     moves_table,
-    none_helps,
     placement_text,
 )
 from emu.report.flows import flow_table, payload_line
@@ -26,11 +25,11 @@ from emu.report.many_runs import schedules_of
 from emu.report.run_tables import budget_table, flow_ends_note, host_error, times_note
 from emu.report.terminal import plain_table
 from emu.runs.result import port_rows
-from emu.simulation import makespan
 from emu.units import format_duration, format_rate, format_ratio
 
 if TYPE_CHECKING:
     from emu.analysis.critical_path import ChainLink
+    from emu.analysis.explanation import Explanation
     from emu.problem import Problem, Schedule
     from emu.runs.recorded_run import RecordedRun
 
@@ -214,65 +213,56 @@ BOUND_SECONDS = 2.0
 SHOWN = 10
 
 
-def which_task(run: RecordedRun | None) -> str:
-    """Return the moves and swaps that help, and the best placement.
+def explained(run: RecordedRun | None) -> Explanation | None:
+    """Return why a run took so long and what would help, as ``emu explain`` does.
 
-    Empty without a run, and where simulating takes too long.
-
-    Raises
-    ------
-    DataError
-        When no schedule of the run could be read.
+    Without what would help where simulating takes too long; None without a schedule.
     """
-    if run is None or len(run.best.flows()) > MOST_FLOWS:
+    if run is None or (run.emulated or run.simulated) is None:
+        return None
+    return run.explain(helpful=len(run.best.flows()) <= MOST_FLOWS)
+
+
+def which_task(found: Explanation) -> str:
+    """Return the moves to the best placement found; empty where none was sought."""
+    if found.moves is NO_MOVES:
         return ""
-    base = Change("", "as it is", run.best.problem, run.realization, run.policy)
-    moves = task_moves(base)
-    length = makespan(base.problem, base.realization, base.policy)
-    helping = moves.helping(length)
-    gap = placement_gap(base.problem, base.realization, length, seconds=BOUND_SECONDS)
+    problem, length = found.schedule.problem, found.replayed_makespan
+    gap = placement_gap(problem, found.realization, length, seconds=BOUND_SECONDS)
+    line = f"<p>{escape(moves_line(found))}</p>"
     left = f"<p>{escape(placement_line(gap))}.</p>"
-    if not helping:
-        return f"<p>{none_helps(moves)}</p>{left}"
-    text = escape(placement_text(helping[0].problem))
+    if not found.moves.steps:
+        return line + left
+    text = escape(placement_text(found.moves.steps[-1].problem))
     return (
-        table(moves_table(helping[:SHOWN], length))
-        + "<details><summary>The placement after the first one</summary>"
+        line
+        + table(moves_table(found.moves))
+        + "<details><summary>The placement after them</summary>"
         + f"<pre>{text}</pre></details>"
         + left
     )
 
 
-def would_help(run: RecordedRun) -> str:
-    """Return the changes that shorten the run most, each simulated; or why not.
-
-    Raises
-    ------
-    DataError
-        When no schedule of the run could be read.
-    """
-    flows = len(run.best.flows())
-    if flows > MOST_FLOWS:
+def would_help(found: Explanation) -> str:
+    """Return the changes that shorten the run most, each simulated; or why not."""
+    if found.moves is NO_MOVES:
+        flows = len(found.schedule.flows())
         return (
             f"<p>Not looked for: the run has {flows:,} flows, more than {MOST_FLOWS:,}."
             " <code>emu explain</code> takes the time it needs.</p>"
         )
-    base = Change("", "as it is", run.best.problem, run.realization, run.policy)
-    chain = critical_path(run.best)
-    found = rank(base, [*changes_of(base, chain), *placement_changes(base)])
-    makespan = found[0].makespan + found[0].gain if found else 0.0
-    shown = improvements(found, makespan, SHOWN)
+    shown = improvements(found, SHOWN)
     return table(shown) if shown.row_count else "<p>Nothing that was tried.</p>"
 
 
-def parted(run: RecordedRun) -> str:
+def parted(run: RecordedRun, found: Explanation) -> str:
     """Return emulated minus simulated along the emulated chain, by cause and sum.
 
     Empty when one of the two is missing.
     """
     if run.emulated is None or run.simulated is None:
         return ""
-    parts = divergences(run.emulated, run.simulated)
+    parts = divergences(run.emulated, run.simulated, found.chain)
     return table(apart(run.emulated, run.simulated, parts))
 
 

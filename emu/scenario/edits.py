@@ -1,0 +1,312 @@
+"""What-ifs of `emu.analysis.what_if` as keys and values of the scenario they are about.
+
+Whoever writes them into the file and simulates gets the makespan that was said.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import PlacementError, ScenarioError
+from emu.placement import best_placement
+from emu.scenario.custom_section import CustomJobSection
+from emu.scenario.experiment import prepare
+from emu.scenario.placing import place, with_placed_rings
+from emu.scenario.scenario_file import load
+from emu.units import DURATION, RATE, SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from emu.analysis.what_if import Change
+    from emu.problem import Placement, Problem, Realization
+    from emu.scenario.scenario import Scenario
+    from emu.units import Quantity
+
+    Edit = dict[str, Any]
+
+
+class ScenarioEdits:
+    """Writes changes of a scenario's run as edits of the scenario.
+
+    Parameters
+    ----------
+    scenario
+        What was simulated, or run.
+    measured
+        Whether times and volumes are those of a run, not those of the scenario.
+    """
+
+    def __init__(self, scenario: Scenario, *, measured: bool = False) -> None:
+        self._scenario = scenario
+        self._measured = measured
+        #: Key, prefix of the tasks' names, and section of every job.
+        self._jobs: list[tuple[str, str, Any]]
+        if scenario.jobs:
+            self._jobs = [
+                (f"jobs[{i}]", f"{item.name}/", item.job)
+                for i, item in enumerate(scenario.jobs)
+            ]
+        else:
+            self._jobs = [("", "", scenario.job)]
+
+    def placed(self, problem: Problem) -> Problem:
+        """Return the problem with rings in the order that its placement asks for."""
+        return with_placed_rings(self._scenario, problem)
+
+    def best(self, problem: Problem, reference: Realization) -> Placement:
+        """Return what ``placement.policy: best`` finds.
+
+        Raises
+        ------
+        PlacementError
+            When there is no placement.
+        """
+        scenario, job, cluster = self._scenario, problem.job, problem.cluster
+        if scenario.jobs:
+            rule, seed = scenario.schedule.rule, scenario.seed
+            found = best_placement(job, cluster, reference, rule, seed=seed)
+            return found.placement
+        if scenario.placed_by == "best" and not self._measured:
+            return problem.placement  # it is that already
+        searched = load(scenario, self._searched() | {"expect": None})
+        return place(searched, job, cluster, reference).placement
+
+    def edit(self, change: Change) -> Edit | None:
+        """Return a change, and where its tasks stand, as keys and values.
+
+        None where the scenario has no such keys: single tasks and bytes of training,
+        times and bytes from a profile.
+        """
+        write = {
+            "network": self._network,
+            "compute": self._compute,
+            "bytes": self._bytes,
+            "policy": self._policy,
+            "window": self._window,
+        }[change.kind]
+        found = write(change)
+        return None if found is None else found | self.standing(change.problem)
+
+    def standing(self, problem: Problem) -> Edit:
+        """Return where the tasks of ``problem`` stand as an edit."""
+        machines, at = problem.cluster.machines, problem.placement.machine_of
+        where = {p: machines[at[t]].name for p, (t, *_) in problem.job.units.items()}
+        several = {"place_jobs": "sequential", "joint_cost": None, "placement": None}
+        edit: Edit = several if self._scenario.jobs else {}
+        for key, prefix, _ in self._jobs:
+            tasks = {
+                process.removeprefix(prefix): machine
+                for process, machine in where.items()
+                if process.startswith(prefix)
+            }
+            edit[_at(key, "placement")] = {"policy": "explicit", "tasks": tasks}
+        return edit
+
+    def more_machines(self, base: Change) -> Iterator[Change]:
+        """Yield ``base`` with one more machine of every kind, and all placed anew.
+
+        It is a copy in everything but its name: section, rack, routes. Nothing is
+        yielded where no task may move, nor where the scenario would have to say more:
+        the way between two machines without NICs.
+        """
+        if all(task.pinned is not None for task in base.problem.job.tasks):
+            return
+        known = []
+        for name, position in self._scenario.cluster.named():
+            edit, kind = self._one_more(name, position)
+            if kind in known:
+                continue
+            known.append(kind)
+            edit |= self._searched()
+            try:
+                found = prepare(load(self._scenario, edit | {"expect": None}))
+            except (ScenarioError, PlacementError):
+                continue
+            problem, realization = found.problem, found.realization
+            if self._measured:
+                if _names(problem) != _names(base.problem):
+                    continue  # nobody measured what the other tasks would take
+                reference = base.problem.reference(base.realization)
+                realization = problem.taken(reference)
+            what = f"one more machine like {name}, placed by best"
+            yield type(base)(
+                "machine", what, problem, realization, base.policy, edit=edit
+            )
+
+    def _searched(self) -> Edit:
+        """Return the edit that has all tasks placed anew."""
+        scenario = self._scenario
+        sections = [("placement", scenario.placement)]
+        if scenario.placed_by == "sequential":
+            sections = [
+                (f"jobs[{i}].placement", item.placement)
+                for i, item in enumerate(scenario.jobs)
+            ]
+        edit: Edit = {}
+        for key, section in sections:
+            edit[f"{key}.policy"] = "best"
+            if section.spelt_out:
+                edit[f"{key}.tasks"] = None
+        return edit
+
+    def _one_more(self, name: str, position: int) -> tuple[Edit, object]:
+        """Return the edit, and what tells the machine from those of another kind."""
+        cluster = self._scenario.cluster
+        names = [known for known, _ in cluster.named()]
+        another = next(
+            text
+            for number in range(1, len(names) + 2)
+            if (text := f"{name}+{number}") not in names
+        )
+        section = cluster.machines[position].model_dump(mode="json", exclude_none=True)
+        section |= {"name": another, "count": 1}
+        edit: Edit = {f"cluster.machines[{len(cluster.machines)}]": section}
+        lists: list[tuple[str, Sequence[str]]] = [
+            (f"racks[{i}].machines", rack.machines)
+            for i, rack in enumerate(cluster.racks)
+        ]
+        for i, route in enumerate(cluster.routes):
+            lists.append((f"routes[{i}].from", route.sources))
+            lists.append((f"routes[{i}].to", route.destinations))
+        beside = [(key, machines) for key, machines in lists if name in machines]
+        for key, machines in beside:
+            edit[f"cluster.{key}"] = [*machines, another]
+        kind = section | {"name": ""}, [key for key, _ in beside]
+        return edit, kind
+
+    def _network(self, change: Change) -> Edit:
+        cluster, factor = self._scenario.cluster, change.factor
+        links = change.problem.links
+        changed = {links[port].name for port in change.rows}
+        edit: Edit = {}
+
+        def scaled(nic: Any, out: str, into: str) -> Any:
+            outward = nic.outward * (factor if out in changed else 1.0)
+            inward = nic.inward * (factor if into in changed else 1.0)
+            both = {"in": RATE.exact(inward), "out": RATE.exact(outward)}
+            return both["in"] if inward == outward else both
+
+        nics = {
+            name: scaled(cluster.machines[p].nic, f"{name} out", f"{name} in")
+            for name, p in cluster.named()
+            if {f"{name} out", f"{name} in"} & changed
+        }
+        edit |= self._nics(nics)
+        for i, link in enumerate(cluster.links):
+            if link.name in changed:
+                edit[f"cluster.links[{i}].bandwidth"] = RATE.exact(
+                    link.bandwidth * factor
+                )
+        for i, rack in enumerate(cluster.racks):
+            up, down = f"{rack.name} up", f"{rack.name} down"
+            if {up, down} & changed:
+                edit[f"cluster.racks[{i}].uplink"] = scaled(rack.uplink, up, down)
+        for i, event in enumerate(self._scenario.events):
+            if event.nic is not None and event.machine in nics:
+                out, into = f"{event.machine} out", f"{event.machine} in"
+                edit[f"events[{i}].nic"] = scaled(event.nic, out, into)
+            elif event.bandwidth is not None and event.link in changed:
+                rate = RATE.exact(event.bandwidth * factor)
+                edit[f"events[{i}].bandwidth"] = rate
+        return edit
+
+    def _nics(self, nics: dict[str, Any]) -> Edit:
+        """Return the NICs of some machines; equal ones are told apart where needed."""
+        cluster = self._scenario.cluster
+        groups: dict[int, list[str]] = {}
+        for name, position in cluster.named():
+            groups.setdefault(position, []).append(name)
+        whole = all(
+            len({str(nics.get(name)) for name in names}) == 1
+            for names in groups.values()
+        )
+        if whole:
+            return {
+                f"cluster.machines[{position}].nic": nics[names[0]]
+                for position, names in groups.items()
+                if names[0] in nics
+            }
+        listed = []
+        for name, position in cluster.named():
+            section = cluster.machines[position]
+            told = section.model_dump(mode="json", exclude_none=True)
+            told |= {"name": name, "count": 1}
+            listed.append(told | ({"nic": nics[name]} if name in nics else {}))
+        return {"cluster.machines": listed}
+
+    def _compute(self, change: Change) -> Edit | None:
+        if self._scenario.profile is not None:
+            return None
+        tasks = change.problem.job.tasks
+        wanted = {tasks[row].name for row in change.rows}
+        edit: Edit = {}
+        for key, prefix, job in self._jobs:
+            mine = {name for name in wanted if name.startswith(prefix)}
+            if isinstance(job, CustomJobSection):
+                for i, task in enumerate(job.tasks):
+                    if (name := f"{prefix}{task.name}") in mine:
+                        time = _scaled(DURATION, task.time, change.factor)
+                        edit[_at(key, f"job.tasks[{i}].time")] = time
+                        wanted.remove(name)
+            elif mine:
+                kinds = {tasks[row].kind for row in change.rows}
+                every = {
+                    t.name
+                    for t in tasks
+                    if t.kind in kinds and t.name.startswith(prefix)
+                }
+                for kind in kinds if mine == every else ():
+                    stated = getattr(job.times, kind, None)
+                    if stated is not None:
+                        time = _scaled(DURATION, stated, change.factor)
+                        edit[_at(key, f"job.times.{kind}")] = time
+                        wanted -= mine
+        return None if wanted else edit
+
+    def _bytes(self, change: Change) -> Edit | None:
+        job = self._scenario.job
+        if self._scenario.profile is not None or not isinstance(job, CustomJobSection):
+            return None
+        if max(change.rows) >= len(job.flows):
+            return None  # of a collective
+        return {
+            f"job.flows[{row}].volume": _scaled(
+                SIZE, job.flows[row].volume, change.factor
+            )
+            for row in change.rows
+        }
+
+    def _policy(self, change: Change) -> Edit:
+        name = change.policy.removesuffix("_by_job")
+        share = "flow" if name == change.policy else "job"
+        return {"schedule.policy": name, "schedule.share": share}
+
+    def _window(self, change: Change) -> Edit:
+        return {
+            _at(key, "job.credit_window"): "unlimited"
+            if math.isinf(change.factor)
+            else int(change.factor) * job.credit_window
+            for key, _, job in self._jobs
+            if isinstance(job.credit_window, int)
+        }
+
+
+def _at(key: str, below: str) -> str:
+    return f"{key}.{below}" if key else below
+
+
+def _names(problem: Problem) -> tuple[list[str], tuple[str, ...]]:
+    return [task.name for task in problem.job.tasks], tuple(problem.job.edge_names)
+
+
+def _scaled(quantity: Quantity, stated: Any, factor: float) -> Any:
+    """Return one value, one per iteration or one per device, times ``factor``."""
+    if not factor:
+        return f"0 {quantity.inside}"
+    if isinstance(stated, dict):
+        return {of: quantity.exact(value * factor) for of, value in stated.items()}
+    if isinstance(stated, tuple):
+        return [quantity.exact(value * factor) for value in stated]
+    return quantity.exact(stated * factor)
