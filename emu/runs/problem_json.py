@@ -115,41 +115,45 @@ def problem_from_json(data: Any, path: str) -> Problem:
     check_shape(data, ProblemShape, Path(path))
     try:
         cluster = _cluster(data)
-        job = Job(
-            tasks=tuple(
-                Task(
-                    name=checked_name(task["name"]),
-                    kind=task["kind"],
-                    process=task["process"],
-                    demands=task["demands"],
-                    pinned=task["pinned"],
-                    iterations=task.get("iterations"),
-                    takes=task.get("takes", ""),
-                    frees=task.get("frees"),
-                    gate=task.get("gate", False),
-                    slowness=task.get("slowness", {}),
-                )
-                for task in data["tasks"]
-            ),
-            edges=tuple(
-                Edge(
-                    edge["from"],
-                    edge["to"],
-                    edge["lag"],
-                    edge["credit"],
-                    edge.get("channel", ""),
-                    edge.get("latest", False),
-                )
-                for edge in data["edges"]
-            ),
-            iterations=data["iterations"],
-        )
+        job = Job(_tasks(data), _edges(data), data["iterations"])
         placement = Placement(tuple(task["machine"] for task in data["tasks"]))
         problem = Problem(cluster, job, placement)
         _ = problem.capacities, problem.hops
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"not a problem: {error}", path=path) from error
     return problem
+
+
+def _tasks(data: dict[str, Any]) -> tuple[Task, ...]:
+    return tuple(
+        Task(
+            name=checked_name(task["name"]),
+            kind=task["kind"],
+            process=task["process"],
+            demands=task["demands"],
+            pinned=task["pinned"],
+            iterations=task.get("iterations"),
+            takes=task.get("takes", ""),
+            frees=task.get("frees"),
+            gate=task.get("gate", False),
+            slowness=task.get("slowness", {}),
+        )
+        for task in data["tasks"]
+    )
+
+
+def _edges(data: dict[str, Any]) -> tuple[Edge, ...]:
+    return tuple(
+        Edge(
+            edge["from"],
+            edge["to"],
+            edge["lag"],
+            edge["credit"],
+            edge.get("channel", ""),
+            edge.get("latest", False),
+        )
+        for edge in data["edges"]
+    )
 
 
 def _cluster(data: dict[str, Any]) -> Cluster:

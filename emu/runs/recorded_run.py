@@ -217,8 +217,7 @@ def load_run(path: str | Path) -> RecordedRun:
     path = Path(path)
     if not path.is_dir():
         raise DataError("is not a run directory", path=str(path))
-    with one_error(path / "problem.json"):
-        file = path / "problem.json"
+    with one_error(file := path / "problem.json"):
         problem = problem_from_json(read_json(file), str(file))
     missing: list[str] = []
 
