@@ -40,7 +40,7 @@ def test_a_file_of_that_name_comes_first(
 
 
 def test_an_unknown_name_is_answered_with_those_that_ship() -> None:
-    with pytest.raises(ScenarioError, match="called amazon_computers, demo, golden"):
+    with pytest.raises(ScenarioError, match="ship with emu, did you mean 'golden'"):
         emu.load("goldne")
 
 

@@ -175,7 +175,9 @@ def _placed(
     job = replace(job, iterations=iterations)
     problem = Problem(cluster, job, placement)
     taken = problem.taken(common_draws(profile, seed, iterations))
-    simulated = makespan(problem, taken, rates)
+    simulated = math.inf  # where tasks wait for each other's slots
+    with suppress(SchedulingError):
+        simulated = makespan(problem, taken, rates)
     return PlacementResult(placement, name, makespan=simulated, evaluations=1)
 
 

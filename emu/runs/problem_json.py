@@ -94,7 +94,11 @@ def _cluster_to_json(cluster: Cluster) -> dict[str, Any]:
             for link in cluster.shared_links
         ],
         "routes": [
-            {"from": route.sources, "to": route.destinations, "through": route.through}
+            {
+                "from": [*route.sources],
+                "to": [*route.destinations],
+                "through": [*route.through],
+            }
             for route in cluster.routes
         ],
         "changes": [vars(change) for change in cluster.changes],

@@ -15,7 +15,7 @@ from emu.scenario.document import Trail
 from emu.scenario.events_section import event_errors
 from emu.scenario.job_errors import custom_errors, replica_errors, slot_errors
 from emu.scenario.jobs_section import SeveralJobsSection
-from emu.scenario.model_section import ProgramSection
+from emu.scenario.model_section import ModelProgramSection
 from emu.scenario.network_section import network_errors
 from emu.scenario.p3_section import P3JobSection
 from emu.scenario.pins import pin_errors, pinned, pins_too_large
@@ -139,7 +139,7 @@ def _slots(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 
 def _training(job: TrainingSection) -> Iterator[tuple[Trail, str]]:
-    if isinstance(job.model, ProgramSection):
+    if isinstance(job.model, ModelProgramSection):
         for key, problem in job.model.problems(len(job.fanouts)):
             yield ("job", "model", key), problem
         if isinstance(job, P3JobSection):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.dgtp_section import DgtpJobSection, TrainingSection
-from emu.scenario.model_section import ProgramSection
+from emu.scenario.model_section import ModelProgramSection
 from emu.scenario.p3_section import ReplicaSection
 from emu.scenario.quantities import DEFAULT_DEVICE
 from emu.scenario.suggestion import nearest
@@ -52,7 +52,7 @@ def measures_worker(section: Section) -> bool:
     """Tell whether a worker's time is measured: a program's, where none is stated."""
     return (
         isinstance(section, DgtpJobSection | ReplicaSection)
-        and isinstance(section.model, ProgramSection)
+        and isinstance(section.model, ModelProgramSection)
         and "worker" not in section.times.stated()
     )
 

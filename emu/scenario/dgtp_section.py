@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 from typing_extensions import override
 
 from emu.graph_data import ALL_NEIGHBOURS
-from emu.scenario.model_section import ProgramSection
+from emu.scenario.model_section import ModelProgramSection
 from emu.scenario.quantities import (
     DEFAULT_WINDOW,
     Count,
@@ -44,10 +44,10 @@ def _named(found: Any) -> Any:
 
 
 def _kind_of_model(found: Any) -> str:
-    own = isinstance(found, ProgramSection) or (
+    own = isinstance(found, ModelProgramSection) or (
         isinstance(found, dict) and "program" in found
     )
-    return "ProgramSection" if own else "ModelSection"
+    return "ModelProgramSection" if own else "ModelSection"
 
 
 class DatasetSection(Section):
@@ -170,7 +170,7 @@ class TrainingSection(Section):
     """A name, or ``{name: ..., scale: ..., seed: ...}``."""
     model: Annotated[
         Annotated[ModelSection, Tag("ModelSection")]
-        | Annotated[ProgramSection, Tag("ProgramSection")],
+        | Annotated[ModelProgramSection, Tag("ModelProgramSection")],
         Discriminator(_kind_of_model),
     ]
     """What is trained: ``kind`` and widths, or a ``program`` of your own."""

@@ -40,7 +40,7 @@ class FiguresSection(Section):
     """CPU time of the same, one thread."""
 
 
-class ProgramSection(Section):
+class ModelProgramSection(Section):
     """A model of one's own: a ``torch.nn.Module``, called with blocks and features."""
 
     program: FilePath = Field(examples=["net.py:Net"])

@@ -24,7 +24,7 @@ from emu.problem import Realization
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.dgtp_section import TrainingSection
 from emu.scenario.jobs_section import SeveralJobsSection
-from emu.scenario.model_section import FiguresSection, ProgramSection
+from emu.scenario.model_section import FiguresSection, ModelProgramSection
 from emu.scenario.pins import pinned
 from emu.scenario.profile_file import read_profile
 from emu.training import try_out
@@ -143,11 +143,11 @@ def build_job(scenario: Scenario) -> Job:
     return replace(job, settings={**job.settings, "model": model})
 
 
-def model_programs(scenario: Scenario) -> list[ProgramSection]:
+def model_programs(scenario: Scenario) -> list[ModelProgramSection]:
     """Return the models of a scenario that are programs."""
     sections: list[Section] = [item.job for item in scenario.jobs] or [scenario.job]
     models = [one.model for one in sections if isinstance(one, TrainingSection)]
-    return [model for model in models if isinstance(model, ProgramSection)]
+    return [model for model in models if isinstance(model, ModelProgramSection)]
 
 
 def measured_models(scenario: Scenario) -> list[dict[str, Any]]:
@@ -203,8 +203,8 @@ def model_figures(scenario: Scenario) -> FiguresSection | None:
     if not isinstance(section, TrainingSection):
         return None
     model = section.model
-    if not isinstance(model, ProgramSection) or model.measured is not None:
-        return None if not isinstance(model, ProgramSection) else model.measured
+    if not isinstance(model, ModelProgramSection) or model.measured is not None:
+        return None if not isinstance(model, ModelProgramSection) else model.measured
     settings = scenario.to_job(train_vertices=1).settings
     open_for(settings)  # its errors are the data set's
     try:

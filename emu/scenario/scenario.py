@@ -150,7 +150,15 @@ class Scenario(Section):
     @property
     def pins(self) -> Mapping[str, str]:
         """Machine of every task or process that the file pins."""
-        return {} if self.placement.spelt_out else self.placement.tasks
+        jobs = [("", self.job), *((f"{item.name}/", item.job) for item in self.jobs)]
+        stated = {
+            f"{prefix}{task.name}": task.pin
+            for prefix, job in jobs
+            if isinstance(job, CustomJobSection)
+            for task in job.tasks
+            if task.pin is not None
+        }
+        return stated | ({} if self.placement.spelt_out else self.placement.tasks)
 
     def to_cluster(self) -> Cluster:
         """Return the machines, with what events make of their links."""

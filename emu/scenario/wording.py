@@ -170,7 +170,7 @@ _RENAMED = {
 }
 _SYSTEMS = ("dgtp", "p3", "data_parallel", "custom", "several")
 #: Kinds of ``job.model``, by the sections that they are.
-_MODELS = ("ModelSection", "ProgramSection")
+_MODELS = ("ModelSection", "ModelProgramSection")
 _BOUNDS = {
     "greater_than": ("gt", "more than {}"),
     "greater_than_equal": ("ge", "{} or more"),

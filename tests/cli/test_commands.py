@@ -137,7 +137,7 @@ def test_bad_data_is_exit_code_3(tmp_path: Path) -> None:
     result = _run("simulate", GOLDEN, "--set", f"profile={profile}")
 
     assert result.exit_code == 3
-    assert "is not a profile" in result.stderr
+    assert "is not JSON" in result.stderr
 
 
 def test_an_infeasible_placement_is_exit_code_4_and_names_the_shortfall() -> None:
@@ -200,7 +200,10 @@ def test_validate_as_json(tmp_path: Path) -> None:
 
 
 def test_schema_is_json() -> None:
-    assert json.loads(_run("schema").stdout)["title"] == "Scenario"
+    schema = json.loads(_run("schema").stdout)
+
+    assert schema["$defs"]["Scenario"]["title"] == "Scenario"
+    assert "LabFile" in schema["$defs"]
 
 
 def test_place_prints_the_load_on_every_resource() -> None:

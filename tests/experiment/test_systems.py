@@ -193,7 +193,7 @@ def test_the_command_prints_edits_and_the_ranking(tmp_path: Path) -> None:
         stated = ["compare", str(file), "--systems", "dgtp,p3,data_parallel"]
         result = CliRunner().invoke(app, [*stated, *arguments])
         assert result.exit_code == 0, result.output
-        return result.output
+        return result.stdout
 
     rows = json.loads(said("--json", "-", "--write", str(tmp_path / "as")))
     shown = " ".join(said().split())

@@ -244,6 +244,8 @@ def test_inconclusive_tests_may_fail_a_session(
 
 
 def test_a_finished_sweep_says_what_each_point_misses(swept: Path) -> None:
-    record = [json.loads(line) for line in (swept / "points.jsonl").open()]
+    record = [
+        json.loads(line) for line in (swept / "points.jsonl").read_text().splitlines()
+    ]
 
     assert record[0]["figures"].keys() >= {"gap", "bytes", "loss", "test_accuracy"}

@@ -109,7 +109,7 @@ def test_what_crossed_becomes_a_scenario(tmp_path: Path) -> None:
         (None, "there is no such run directory"),
         ([], "is no run of a lab"),
         (["lab.json"], "has no traffic.npz: the lab ran with capture: false"),
-        (["traffic.npz"], "cannot be read"),
+        (["traffic.npz"], "is damaged"),
     ],
 )
 def test_a_run_that_is_none_of_a_lab_is_said(

@@ -67,6 +67,7 @@ def test_every_figure_names_its_units(
         "loss": {"emulated time (s)", "step", "training loss (nats)"},
         "cdf": {"time from first to last byte (s)", "share of flows"},
         "compare": {"makespan (s)", "golden, explicit, oes"},
+        "progress": {"emulated time (s)", "golden, explicit, oes"},
     }
 
     assert expected[figure] <= shown

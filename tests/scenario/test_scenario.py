@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from emu.errors import ScenarioError
 from emu.scenario import Scenario, build_job, find_errors, json_schema, load, realize
 from emu.scenario.document import read_document
+from emu.scenario.lab_section import LabFile
 from emu.workloads import window_of
 
 SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").glob("*.yaml"))
@@ -278,3 +279,12 @@ def test_every_reference_of_the_schema_leads_somewhere() -> None:
     for part in text.split('"$ref": "#/$defs/')[1:]:
         assert part.split('"')[0] in schema["$defs"]
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+def test_no_section_of_labs_hides_one_of_scenarios() -> None:
+    """Two classes of one name would be one entry of the schema."""
+    ours = Scenario.model_json_schema(by_alias=True)["$defs"]
+    labs = LabFile.model_json_schema(by_alias=True)["$defs"]
+
+    for name in ours.keys() & labs.keys():
+        assert ours[name] == labs[name], name
