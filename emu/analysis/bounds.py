@@ -42,7 +42,7 @@ class Bounds:
     nic_load: float
     """The busiest port's bytes over its capacity."""
     nic_port: str
-    """Name of that port."""
+    """Name of that port; empty where no machine has a NIC."""
     critical_path: float
     """The longest chain with flows as fast as if alone, LP."""
     combined: float
@@ -102,10 +102,10 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
         if held / pool.slots > combined:
             machine = problem.cluster.machines[pool.machine].name
             combined, binding = held / pool.slots, f"{pool.name} of {machine}"
-    busiest = int(np.argmax(loads))
+    busiest = max(range(len(loads)), key=loads.__getitem__, default=None)
     return Bounds(
-        nic_load=float(loads[busiest]),
-        nic_port=problem.links[busiest].name,
+        nic_load=0.0 if busiest is None else float(loads[busiest]),
+        nic_port="" if busiest is None else problem.links[busiest].name,
         critical_path=path,
         combined=float(combined),
         binding=binding,
@@ -118,7 +118,7 @@ def flow_degree(problem: Problem) -> int:
     degree = np.zeros(len(problem.capacities), dtype=np.int64)
     for hops in problem.hops:
         degree[list(hops)] += 1
-    return int(degree.max())
+    return int(degree.max(initial=0))
 
 
 @compiled

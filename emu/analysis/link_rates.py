@@ -122,10 +122,8 @@ class LinkContention:
     @property
     def most(self) -> int:
         """The most flows that were active over one link at a time."""
-        return max(
-            int(self.degree(port, begun).max(initial=0))
-            for port, begun in enumerate(self._begun)
-        )
+        degrees = (self.degree(port, begun) for port, begun in enumerate(self._begun))
+        return max((int(found.max(initial=0)) for found in degrees), default=0)
 
     def bottleneck(self, edge: int, start: float, end: float) -> int:
         """Return the port that gives the flows of ``edge`` least, -1 within a machine.

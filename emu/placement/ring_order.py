@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from emu.workloads import ALL_REDUCE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from emu.problem import Links, Problem
+    from emu.problem import Job, Links, Problem, Task
 
 #: Its bound, minus its length, whether it has just moved, and the ring so far.
 _Partial: TypeAlias = "tuple[RingCost, int, bool, tuple[int, ...]]"
@@ -153,7 +153,7 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
         for t, task in enumerate(job.tasks)
         if task.kind == ALL_REDUCE and task.job_name == name
     }
-    rank_of = {task.process_name: task.settings["rank"] for task in steps.values()}
+    rank_of = _ranks(job, steps)
     at = {task.process_name: machine_of[t] for t, task in steps.items()}
     if not rank_of:
         return problem
@@ -179,3 +179,25 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
         for e in job.edges
     )
     return replace(problem, job=replace(job, tasks=tuple(tasks), edges=edges))
+
+
+def _ranks(job: Job, steps: Mapping[int, Task]) -> dict[str, int]:
+    """Return process -> rank; none where the steps make no ring.
+
+    The job of a recorded run has no settings. Each rank sends to the next one there;
+    which is first matters to nothing but the rounding of chunks.
+    """
+    stated = {task.process_name: task.settings.get("rank") for task in steps.values()}
+    known = {name: rank for name, rank in stated.items() if rank is not None}
+    if len(known) == len(stated):
+        return known
+    sent = (
+        (steps[edge.source].process_name, steps[edge.destination].process_name)
+        for edge in job.edges
+        if edge.source in steps and edge.destination in steps and not edge.credit
+    )
+    following = {source: to for source, to in sent if source != to}
+    ring = [next(iter(stated))]
+    for _ in range(len(stated) - 1):
+        ring.append(following.get(ring[-1], ""))
+    return {name: n for n, name in enumerate(ring)} if {*ring} == {*stated} else {}

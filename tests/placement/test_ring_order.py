@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,7 @@ def test_a_large_ring_enters_every_machine_and_every_rack_once() -> None:
 
 
 def ringed(folder: Path, **job: Any) -> Problem:
-    document = tiny_training(3, workers=5, sync="ring", **job)
+    document = tiny_training(3, **{"workers": 5, "sync": "ring", **job})
     document["placement"] = {"policy": "round_robin"}
     return prepare(load(written(document, folder))).problem
 
@@ -114,6 +115,18 @@ def test_a_placed_ring_enters_each_machine_once(tmp_path: Path) -> None:
     assert ranks == {"w0": 0, "w2": 1, "w4": 2, "w1": 3, "w3": 4}
     again = with_placed_ring(placed)
     assert again.job.edges == placed.job.edges
+
+
+@pytest.mark.parametrize("workers", [2, 3, 5, 6])
+def test_a_ring_without_settings_is_placed_alike(workers: int, tmp_path: Path) -> None:
+    """That of a recorded run: which machines send to which, whoever is first."""
+    problem = ringed(tmp_path, workers=workers)
+    bare = tuple(replace(task, settings={}) for task in problem.job.tasks)
+    recorded = replace(problem, job=replace(problem.job, tasks=bare))
+
+    assert carried(with_placed_ring(recorded)) == carried(with_placed_ring(problem))
+    torn = replace(recorded.job, edges=())
+    assert with_placed_ring(replace(problem, job=torn)).job.edges == ()
 
 
 def sent_by_rank(folder: Path, ring: str) -> Counter[int]:
