@@ -58,7 +58,7 @@ _PARAMETERS = "nodes/emu_nodes/parameter_server.py"
 _WORKER = "nodes/emu_nodes/worker.py"
 _RUNTIME = "nodes/emu_nodes/runtime.py"
 _CAPACITIES = "[link.capacity for"
-_RATE = "line.rate * scale / clock.time_scale"
+_RATE = "rate * self._byte_scale / scale"
 _SINCE = "clock.to_wall(line.since)"
 _SOON = "soon = now + depth.lead_time"
 _CONTENT = "stream_key(self._seed, edge, iteration)"
@@ -89,7 +89,7 @@ FAULTS: dict[str, Fault] = {
     # What senders do.
     "senders at 1.5 times their rate": Fault(_PACER, _RATE, f"1.5 * {_RATE}"),
     "senders one flow ahead": Fault(
-        _PACER, "line.served * scale", "1e9 + line.served * scale"
+        _PACER, "line.served * self._byte_scale", "1e9 + line.served * self._byte_scale"
     ),
     "senders half a second ahead": Fault(_PACING, _SOON, f"{_SOON} + 0.5"),
     "one store sends early": Fault(
