@@ -12,6 +12,7 @@ import pandas as pd
 
 from emu.analysis.link_rates import assigned_rates, mean_rates
 from emu.errors import DataError
+from emu.input_file import MOST_TEXT, open_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +68,9 @@ def port_frame(schedule: Schedule) -> pd.DataFrame:
             zip(problem.links, assigned or mean_rates(schedule), strict=True)
         )
     ]
-    return pd.concat(frames, ignore_index=True)
+    columns = ("port", "machine", "direction", "capacity", "time", "rate", "source")
+    none = [pd.DataFrame(columns=columns)]  # where no machine has a NIC
+    return pd.concat(frames or none, ignore_index=True)
 
 
 def training_frame(path: Path) -> pd.DataFrame:
@@ -82,7 +85,8 @@ def training_frame(path: Path) -> pd.DataFrame:
     if not path.exists():
         return pd.DataFrame(columns=columns)
     try:
-        frame = pd.read_csv(path, on_bad_lines="skip")
+        with open_input(path, MOST_TEXT) as file:
+            frame = pd.read_csv(file, on_bad_lines="skip")
     except (OSError, ValueError) as error:
         raise DataError(f"cannot be read: {error}", path=str(path)) from error
     if list(frame.columns) != columns:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from emu.errors import DataError
+from emu.input_file import read_text
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario, build_job
 
@@ -60,7 +61,7 @@ def progress_of(
     for run in runs:
         settings, steps = _training(run)
         key = json.dumps([settings, steps], sort_keys=True, default=str)
-        kept = _read(run.path / FILE)
+        kept = read_progress(run.path / FILE)
         if kept is None or len(kept.loss) != steps:
             if key not in made:
                 made[key] = _trained(settings, steps, watch)
@@ -122,12 +123,11 @@ def _write(run: Path, made: Progress) -> None:
     RunDirectory(run).write_lines(FILE, ["step,loss,accuracy", *rows])
 
 
-def _read(path: Path) -> Progress | None:
-    """Return what was kept; None where there is nothing of use."""
+def read_progress(path: Path) -> Progress | None:
+    """Return what validation.csv holds; None where there is nothing of use."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = [*csv.DictReader(file)]
+        rows = [*csv.DictReader(read_text(path).splitlines())]
         columns = [[float(row[key]) for row in rows] for key in ("loss", "accuracy")]
-    except (OSError, KeyError, TypeError, ValueError):
+    except (OSError, DataError, KeyError, TypeError, ValueError, csv.Error):
         return None
     return Progress(np.array(columns[0]), np.array(columns[1]))
