@@ -134,6 +134,7 @@ class _Emulation(TypedDict):
     compute: NotRequired[str]
     flow_ends: NotRequired[Literal["arrival", "fluid"]]
     burst: NotRequired[_Pair]
+    catch_up: NotRequired[_Amount | None]
 
 
 class _Policy(TypedDict):

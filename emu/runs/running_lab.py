@@ -12,7 +12,7 @@ import fcntl
 from typing import TYPE_CHECKING
 
 from emu.errors import DataError
-from emu.input_file import read_json
+from emu.input_file import check_shape, open_input, read_json
 from emu.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def holder_of(run: Path, machine: str) -> int:
             path=str(run),
         )
     holders: dict[str, int] = read_json(run / _FILE)
+    check_shape(holders, dict[str, int], run / _FILE)
     if machine not in holders:
         raise DataError(
             f"{machine} is no machine of this lab; there are {', '.join(holders)}",
@@ -68,7 +69,7 @@ def holder_of(run: Path, machine: str) -> int:
 
 def _is_locked(path: Path) -> bool:
     try:
-        with path.open() as file:
+        with open_input(path) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -162,6 +162,21 @@ def test_best_is_never_worse_than_another_policy_or_what_is_known() -> None:
         )
 
 
+def test_the_optimum_of_one_iteration_is_no_reason_to_end() -> None:
+    """The first iteration weighs nothing, so that any placement is its best."""
+    for job, cluster, run in _settings(8):
+        scale = np.array([0.0, *[1.0] * (job.iterations - 1)])
+        rest = Realization(run.times * scale, run.volumes * scale)
+        all_ = [*feasible_placements(job, cluster)]
+        took = [length(Problem(cluster, job, one), rest) for one in all_]
+        least = all_[int(np.argmin(took))]
+        best = best_placement(
+            job, cluster, rest, transfers=5, iterations=1, known=[least]
+        )
+        found = length(Problem(cluster, job, best.placement), rest)
+        assert found <= min(took) * (1 + 1e-12)
+
+
 @pytest.mark.parametrize("budget", [1, 2, 3, 4, 5, 6, 7, 8, 13, 50])
 def test_every_budget_ends_with_a_placement(budget: int) -> None:
     for job, cluster, run in _settings(4):

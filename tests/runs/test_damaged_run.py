@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from emu.cli import app
 from emu.errors import DataError, EmulatorError
 from emu.report.trace import write_trace
 from emu.runs.recorded_run import load_run, with_simulated_rates
 from emu.runs.to_audit import read_to_audit
+from tests.integration.scenarios import GOLDEN, carried_out, tiny_training, written
 from tests.report.recorded import write_run
 
 if TYPE_CHECKING:
@@ -91,3 +98,109 @@ def test_an_edited_lag_is_named(by: int, tmp_path: Path) -> None:
             (run / "problem.json").write_text(json.dumps(edited))
             with pytest.raises(DataError, match=r"problem\.json|result\.json"):
                 read_to_audit(run)
+
+
+COMMANDS = {
+    "audit": [],
+    "explain": [],
+    "report": ["--out", "page.html"],
+    "trace": ["--out", "perfetto.json"],
+    "evaluate": [],
+    "plot": ["-o", "drawn.svg"],
+}
+
+
+def look_at(run: Path, *names: str) -> None:
+    """Give a run to commands that read one: an answer, or one line."""
+    for name in names or COMMANDS:
+        out = [run / one if "." in one else one for one in COMMANDS[name]]
+        done = CliRunner().invoke(app, [name, str(run), *map(str, out)])
+        unplanned = done.exception
+        assert unplanned is None or isinstance(unplanned, SystemExit), repr(unplanned)
+        assert done.exit_code in (0, 2, 3, 6), (name, done.output)
+
+
+@pytest.fixture(scope="module", params=["golden", "training"])
+def real(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Path:
+    """Return what a run over sockets has left."""
+    folder = tmp_path_factory.mktemp("real")
+    if request.param == "golden":
+        overrides = ["job.iterations=2", "expect=null"]
+        return carried_out(GOLDEN, folder, *overrides).path
+    job = {"workers": 3, "sync": "ring", "ring": "placed"}
+    file = written(tiny_training(2, **job), folder)
+    return carried_out(file, folder, "placement.policy=round_robin").path
+
+
+ROOTS = ["{}", "[]", "null", "3", '"x"', "", '{"statistics": {', '{"version": 3}']
+
+
+@pytest.mark.emulation
+@pytest.mark.untimed
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_any_root_of_every_json_file_is_an_answer_or_one_line(
+    real: Path, tmp_path: Path
+) -> None:
+    """processes.json of ``{}`` ended in a KeyError."""
+    run = shutil.copytree(real, tmp_path / "run")
+    look_at(run)
+    names = sorted(path.name for path in real.glob("*.json"))
+    assert {"processes.json", "manifest.json", "result.json"} <= {*names}
+    rng = np.random.default_rng(len(names))
+    for name in names:
+        for root in ROOTS:
+            (run / name).write_text(root)
+            look_at(run, rng.choice([*COMMANDS]))
+        shutil.copy(real / name, run / name)
+
+
+@pytest.mark.emulation
+@pytest.mark.untimed
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_pipes_and_folders_in_place_of_files_end_no_command(
+    real: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(real, tmp_path / "run")
+    rng = np.random.default_rng(3)
+    for path in sorted(real.iterdir()):
+        if not path.is_file() or path.name == "report.html":
+            continue
+        for make in (os.mkfifo, os.mkdir):
+            (run / path.name).unlink()
+            make(run / path.name)
+            look_at(run, "report", rng.choice([*COMMANDS]))
+            (shutil.rmtree if make is os.mkdir else os.unlink)(run / path.name)
+            shutil.copy(path, run / path.name)
+
+
+@pytest.mark.parametrize("name", ["traffic.npz", "samples.npz", "weights.npz"])
+def test_a_small_file_that_unpacks_to_gigabytes_is_refused(
+    name: str, tmp_path: Path
+) -> None:
+    """Under a limit of memory, in a process of its own."""
+    reader = {
+        "traffic.npz": "from emu.runs.traffic_file import read_traffic as read",
+        "samples.npz": "from emu.runs.traffic_file import read_samples as read",
+        "weights.npz": "from emu.runs.weights_file import read_weights as read",
+    }[name]
+    keys = ["packets", "machines", "nics", "programs", "owners", "time", "ran"]
+    keys += ["waited", "retransmitted", "timeouts", "dropped", "queued"]
+    keys += ["parameters", "names", "shapes", "offsets"]
+    zeros = np.zeros(4_000_000)
+    np.savez_compressed(tmp_path / name, **dict.fromkeys(keys, zeros))
+    assert (tmp_path / name).stat().st_size < 1 << 20
+    program = (
+        f"import sys, pathlib, resource\n{reader}\n"
+        "resource.setrlimit(resource.RLIMIT_DATA, (300_000_000,) * 2)\n"
+        "read(pathlib.Path(sys.argv[1]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert "claims to unpack to" in done.stderr.splitlines()[-1]

@@ -13,6 +13,7 @@ from emu.analysis.critical_path import critical_path
 from emu.analysis.link_load import fluid_bytes, pieces
 from emu.analysis.link_rates import assigned_rates, mean_rates
 from emu.errors import DataError
+from emu.input_file import read_text
 from emu.report.lane_packing import crossings, packed
 from emu.runs.recorded_run import with_rates
 
@@ -180,19 +181,15 @@ def training_data(path: Path) -> list[dict[str, Any]]:
     """
     figures: dict[str, list[tuple[float, str, int, float]]] = {}
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                try:
-                    point = (
-                        float(row["time"]),
-                        row["task"],
-                        int(row["iteration"]),
-                        float(row["value"]),
-                    )
-                except (KeyError, TypeError, ValueError):
-                    continue
-                if row["figure"] == "loss" or "accuracy" in row["figure"]:
-                    figures.setdefault(row["figure"], []).append(point)
+        for row in csv.DictReader(read_text(path).splitlines()):
+            try:
+                figure, task = row["figure"], row["task"]
+                time, value = float(row["time"]), float(row["value"])
+                point = time, task, int(row["iteration"]), value
+                if figure == "loss" or "accuracy" in figure:
+                    figures.setdefault(figure, []).append(point)
+            except (KeyError, TypeError, ValueError):
+                continue
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot be read: {error}", path=str(path)) from error
     return [
