@@ -11,8 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
-from emu.experiment.dry_run import dry_run
+from emu.experiment.dry_run import dry_run, most_waiting
 from emu.scenario import load, prepare
+from emu.simulation import simulate
+from emu.testing.strategies import random_problem
 from tests.integration.scenarios import carried_out
 
 if TYPE_CHECKING:
@@ -63,6 +65,30 @@ def test_memory_of_a_run_is_within_its_bound(
 
     assert waited <= known.waiting <= 4 * waited
     assert result["startup"]["memory"] <= known.memory
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_waits_is_counted_at_every_start(seed: int) -> None:
+    """Payload by payload: what was begun and not yet read to the end, ties included."""
+    problem, run = random_problem(np.random.default_rng(seed), ties=True)
+    schedule, job = simulate(problem, run), problem.job
+    there: list[tuple[float, float, float]] = []
+    twice = 0.0
+    for e, edge in enumerate(job.edges):
+        sent = 0 if edge.credit or job.control[e] else job.flow_counts[e]
+        for n in range(sent):
+            read = schedule.task_end[edge.destination, n + edge.lag]
+            end = schedule.makespan if edge.latest else read
+            begin = schedule.task_start[edge.source, n]
+            there.append((begin, end, run.volumes[e, n]))
+        twice += max(run.volumes[e, :sent], default=0.0)
+    peak = max(
+        (sum(b for begin, end, b in there if begin <= t <= end) for t, *_ in there),
+        default=0.0,
+    )
+    # A quarter more is for buffers, whose sizes are rounded.
+    expected = pytest.approx(1.25 * (peak + twice), rel=1e-12)
+    assert most_waiting(schedule, run.volumes) == expected
 
 
 def test_a_run_that_does_not_fit_this_host_is_refused(
