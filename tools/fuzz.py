@@ -274,7 +274,8 @@ def _lab(folder: Path) -> Path:
     owners = np.zeros(2, OWNER)
     traffic = Traffic(packets, ("a", "b"), np.full((2, 2), 1e6), ("p",), owners)
     write_traffic(folder, traffic)
-    axes = dict.fromkeys(SAMPLED, (9,)) | {"retransmitted": (9, 2), "timeouts": (9, 2)}
+    axes: dict[str, tuple[int, ...]] = dict.fromkeys(SAMPLED, (9,))
+    axes |= {"retransmitted": (9, 2), "timeouts": (9, 2)}
     axes |= {"dropped": (9, 2, 2), "queued": (9, 2, 2)}
     write_samples(folder, {name: np.ones(shape) for name, shape in axes.items()})
     (folder / "lab.yaml").write_text(

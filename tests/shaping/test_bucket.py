@@ -163,3 +163,15 @@ def test_a_flow_of_which_no_rate_was_seen_goes_at_the_link_s() -> None:
     assert bucket.lost == 1e6 - 0.01 * CAPACITY
     assert allowance(left, 1.0, 0, volume, depth) == 0.01 * CAPACITY + CHUNK
     assert fluid_end(left, volume) == pytest.approx(1.0 + bucket.lost / CAPACITY)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0, 10.0, 99.0])
+def test_a_rate_that_falls_takes_nothing_from_the_bucket(rate: float) -> None:
+    """It holds a second of the highest rate, whatever the last one is."""
+    bucket, depth = Bucket(), Depth(catch_up=1.0)
+    bucket.left(RateSegment(0, 0.0, 100.0, 0.0), 0.0, 0, 10**6, depth, 100.0)
+    fallen = RateSegment(0, 100.0, rate, 1.0)
+
+    assert bucket.left(fallen, 1.0, 0, 10**6, depth, 100.0).served == 100.0
+    assert bucket.left(fallen._replace(served=130.0), 1.0, 0, 10**6, depth, 100.0)
+    assert bucket.lost == 30.0
