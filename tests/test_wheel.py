@@ -90,3 +90,13 @@ def test_files_that_the_readme_names_are_there() -> None:
 
     assert "docs/commands.md" in named
     assert [n for n in named if "/" in n and not (ROOT / n).exists()] == []
+
+
+@pytest.mark.netns
+def test_a_lab_runs_from_an_installed_wheel(installed: Path, tmp_path: Path) -> None:
+    _emu(installed, tmp_path, "init", "all_reduce")
+    short = "lab.programs[0].run='{python} {folder}/train.py --help'"
+    _emu(installed, tmp_path, "lab", "all_reduce/lab.yaml", "--set", short)
+
+    (log,) = tmp_path.glob("runs/all_reduce-lab-*/trainer-m0.log")
+    assert "--megabytes" in log.read_text(encoding="utf-8")

@@ -63,7 +63,9 @@ def lab(
         raise RunError("; ".join(needs))
     if shell:
         raise typer.Exit(_shell(open_lab(described), shell))
-    directory = RunDirectory.create(f"{Path(file).stem}-lab", runs)
+    path = Path(file)  # FOLDER/lab.yaml, as `emu init` writes it, is called by its folder
+    name = path.resolve().parent.name if path.name == "lab.yaml" else path.stem
+    directory = RunDirectory.create(f"{name}-lab", runs)
     console = terminal(sys.stderr)
     result = run_lab(
         described, directory, command or [], pcap=pcap, watch=console.print

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from emu.errors import DataError
 from emu.graph_data.imported import (
@@ -18,7 +18,7 @@ from emu.graph_data.sources import data_folders
 from emu.scratch import cache_home
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 
@@ -135,17 +135,18 @@ def _forms() -> Iterator[tuple[KeptData, Path]]:
             )
             continue
         facts = kept.facts
-        said = f"{facts['parts']} parts by {facts['partitioner']}, seed {facts['seed']}"
-        if facts["scale"] != 1:
-            said += f", scale {facts['scale']:g}"
-        yield (
-            KeptData(
-                facts["name"],
-                "prepared",
-                facts["vertices"],
-                facts["edges"],
-                kept.size,
-                said,
-            ),
-            folder,
-        )
+        if "blocks" in facts:  # columns of such a form, NAME-HASH-columns-HASH
+            name, said = folder.name.rsplit("-", 3)[0], _columns(facts["blocks"])
+        else:
+            name, said = facts["name"], _parts(facts)
+        known = facts["vertices"], facts.get("edges")
+        yield KeptData(name, "prepared", *known, kept.size, said), folder
+
+
+def _columns(blocks: Sequence[int]) -> str:
+    return f"features by columns, {len(blocks)} parts"
+
+
+def _parts(facts: Mapping[str, Any]) -> str:
+    said = f"{facts['parts']} parts by {facts['partitioner']}, seed {facts['seed']}"
+    return said if facts["scale"] == 1 else f"{said}, scale {facts['scale']:g}"

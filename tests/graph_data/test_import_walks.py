@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -273,3 +275,60 @@ def test_a_folder_of_ogb_that_cannot_be(
 
     with pytest.raises(DataError, match=problem):
         import_graph(tmp_path, "wrong", **options)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "hint"),
+    [
+        ("torch_geometric.data.batch", "DynamicInheritanceGetter", "get_example"),
+        ("torch_geometric.edge_index", "EdgeIndex", r"as_tensor\(\)"),
+        ("torch_sparse.tensor", "SparseTensor", r"to_edge_index\(data.adj_t.t\(\)\)"),
+        ("torch_geometric.data.hetero_data", "HeteroData", "to_homogeneous"),
+        ("somebody", "Else", r"data.to_dict\(\)"),
+    ],
+)
+def test_a_class_that_is_not_loaded_gets_a_hint_that_works_for_it(
+    tmp_path: Path,
+    module: str,
+    name: str,
+    hint: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("torch")
+    made = type(name, (), {"__module__": module})
+    parts = module.split(".")
+    for length in range(1, len(parts) + 1):
+        package = ".".join(parts[:length])
+        monkeypatch.setitem(sys.modules, package, ModuleType(package))
+    setattr(sys.modules[module], name, made)
+    path = saved(tmp_path, graph_of_tensors(0) | {"edge_index": made()})
+
+    with pytest.raises(DataError, match=hint):
+        import_graph(path, "refused")
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("layout", ["to_sparse_csr", "to_sparse_coo"])
+def test_adjacency_alone_gets_the_hint_for_edges(tmp_path: Path, layout: str) -> None:
+    torch = pytest.importorskip("torch")
+    adjacency = getattr(torch.eye(30), layout)()
+    content = graph_of_tensors(0)
+    both = saved(tmp_path, content | {"adj_t": adjacency})
+    assert import_graph(both, f"both-{layout}".replace("_", "-")).facts["edges"] > 0
+
+    del content["edge_index"]
+    with pytest.raises(DataError, match="to_edge_index"):
+        import_graph(saved(tmp_path, content | {"adj_t": adjacency}), "refused")
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("own", "mine", "third")])
+def test_several_descriptions_in_one_folder_are_named(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    (tmp_path / "notes.json").write_text("[]")
+    for name in names:
+        (tmp_path / f"{name}.json").write_text('{"part-0": {}, "num_parts": 1}')
+
+    listed = ", ".join(f"{name}.json" for name in sorted(names))
+    with pytest.raises(DataError, match=rf"\({listed}\): name one"):
+        import_graph(tmp_path, "several")

@@ -18,7 +18,9 @@ from typing_extensions import override
 from emu.cli import app
 from emu.errors import DataError
 from emu.graph_data import open_dataset
+from emu.graph_data.feature_columns import open_columns
 from emu.graph_data.imported import import_graph, imports_home
+from emu.graph_data.kept_data import kept_data
 from emu.graph_data.readers.text_table import read_edges
 from tests.graph_data.imports import imported, neighbours
 
@@ -307,3 +309,19 @@ def test_a_damaged_import_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="import the graph again"):
         open_dataset("mine")
     assert "damaged" in emu("data").output
+
+
+@pytest.mark.parametrize("blocks", [[4], [1, 3], [2, 1, 1]])
+def test_columns_of_features_are_listed_and_cleared(
+    tmp_path: Path, blocks: list[int]
+) -> None:
+    edges = written(tmp_path / "e.csv", "0,1\n1,2\n")
+    options = ("--feature-length", "4", "--classes", "2")
+    assert emu("import", str(edges), "-o", "in-columns", *options).exit_code == 0
+    cut = open_columns(open_dataset("in-columns"), blocks).folder
+
+    assert f"by columns, {len(blocks)} parts" in " ".join(
+        kept.origin for kept in kept_data() if kept.name == "in-columns"
+    )
+    assert emu("data", "clear", "in-columns").exit_code == 0
+    assert not cut.exists()

@@ -38,12 +38,23 @@ def read_dgl(path: Path) -> FoundGraph:
 
 
 def partition_json(folder: Path) -> Path | None:
-    """Return the description of a DistDGL folder, None where it is not one."""
-    for path in sorted(folder.glob("*.json")):
-        content = read_json(path)
-        if isinstance(content, dict) and "part-0" in content:
-            return path
-    return None
+    """Return the description of a DistDGL folder, None where it is not one.
+
+    Raises
+    ------
+    DataError
+        When several files describe partitions, or one is damaged.
+    """
+    found = [
+        path
+        for path in sorted(folder.glob("*.json"))
+        if isinstance(content := read_json(path), dict) and "part-0" in content
+    ]
+    if len(found) > 1:
+        names = ", ".join(printable(path.name) for path in found)
+        problem = f"holds several descriptions of partitions ({names}): name one"
+        raise DataError(problem, path=str(folder))
+    return found[0] if found else None
 
 
 def read_partitions(description: Path) -> FoundGraph:

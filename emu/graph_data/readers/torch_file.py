@@ -29,6 +29,18 @@ _CLASSES = (
     "data.storage.GlobalStorage", "data.storage.NodeStorage",
     "data.storage.EdgeStorage",
 )  # fmt: skip
+#: What to write, by a part of the name of a class that is never loaded; of these,
+#: data.to_dict() keeps the last two as they are.
+_HINTS = {
+    "HeteroData": "has several types; save data.to_homogeneous()",
+    "DynamicInheritance": "is a Batch of several graphs; save batch.get_example(0), or "
+    "batch.to_dict() for all of them as one graph",
+    "EdgeIndex": "edge_index is an EdgeIndex, which is never loaded; set "
+    "data.edge_index = data.edge_index.as_tensor() and save data.to_dict()",
+    "SparseTensor": "of adj_t nothing is read; set data.edge_index = "
+    "torch_geometric.utils.to_edge_index(data.adj_t.t())[0], del data.adj_t, and save "
+    "data.to_dict()",
+}
 
 
 class _StandIn:
@@ -61,18 +73,19 @@ def read_torch(path: Path) -> FoundGraph:
         except pickle.UnpicklingError as error:
             # What follows the first sentence advises to trust the file.
             said = str(error).split("Unsupported global: GLOBAL ")[-1].split(" was ")[0]
-            if "HeteroData" in said:
-                problem = "has several types; save data.to_homogeneous()"
-                raise DataError(problem, path=str(path)) from error
-            problem = (
+            hints = (hint for name, hint in _HINTS.items() if name in said)
+            problem = next(hints, "") or (
                 "holds more than tensors and a graph of PyTorch Geometric "
                 f"({printable(said, limit=80)}), which is never loaded; save "
                 "data.to_dict() instead"
             )
             raise DataError(problem, path=str(path)) from error
+        named = _named(content, path)
+        if "adj_t" in named and "edge_index" not in named:
+            raise DataError(_HINTS["SparseTensor"], path=str(path))
         arrays = {
             name: _array(torch, name, value, path)
-            for name, value in _named(content, path).items()
+            for name, value in named.items()
             if name in NAMES and isinstance(value, torch.Tensor)
         }
         return found_graph(arrays, str(path))
