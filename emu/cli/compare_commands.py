@@ -30,7 +30,7 @@ from emu.report.comparison import (
     ranking,
     systems_table,
 )
-from emu.report.job_tables import job_line, placing_line
+from emu.report.job_tables import job_line, print_placing
 from emu.report.many_runs import runs_json, runs_table
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def compare(
             window = of.job.credit_window
             job = job_line(placed.problem.job, window=window, pins=of.pins)
             terminal().print(comparison_table(candidates, job))
-            terminal().print(placing_line(placed.placing), highlight=False)
+            print_placing(placed.placing, terminal())
         missed = [
             f"{one.placement}, {one.policy}: {'; '.join(dict.fromkeys(one.missed))}"
             for one in candidates

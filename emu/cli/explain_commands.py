@@ -13,7 +13,7 @@ from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, emit, seconds
 from emu.report import terminal
 from emu.report.explanation_tables import SHOWN, explanation_tables
-from emu.report.job_tables import placing_line
+from emu.report.job_tables import print_placing
 
 
 @app.command()
@@ -58,7 +58,8 @@ def explain(
     console = terminal(quiet=json_target == "-")
     console.print(explanation_tables(explanation, top, window))
     if placing:
-        console.print(f"\n{placing_line(placing)}", soft_wrap=True, highlight=False)
+        console.print()
+        print_placing(placing, console)
     content, schedule = explanation.to_json(), explanation.schedule
     content["placing"] = placing
     if helpful:

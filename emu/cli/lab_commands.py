@@ -63,7 +63,7 @@ def lab(
         raise RunError("; ".join(needs))
     if shell:
         raise typer.Exit(_shell(open_lab(described), shell))
-    path = Path(file)  # FOLDER/lab.yaml, as `emu init` writes it, is called by its folder
+    path = Path(file)  # FOLDER/lab.yaml, as `emu init` writes it: by its folder
     name = path.resolve().parent.name if path.name == "lab.yaml" else path.stem
     directory = RunDirectory.create(f"{name}-lab", runs)
     console = terminal(sys.stderr)

@@ -22,7 +22,7 @@ from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit, seconds
 from emu.placement import resource_loads
 from emu.report import placement_table, terminal
-from emu.report.job_tables import job_line, placing_line
+from emu.report.job_tables import job_line, print_placing
 from emu.simulation import sensitivity
 from emu.units import format_duration, format_ratio
 
@@ -73,7 +73,7 @@ def place(
         f"{format_duration(makespan, 10)}, "
         f"{job_line(problem.job, experiment.policy, window, experiment.scenario.pins)}"
     )
-    console.print(placing_line(experiment.placing), soft_wrap=True, highlight=False)
+    print_placing(experiment.placing, console)
     found = experiment.placed
     if found is not None and found.start_makespan is not None:
         console.print(_story(found, experiment), soft_wrap=True)

@@ -15,7 +15,7 @@ from emu.report.job_tables import (
     job_table,
     model_rows,
     pace_line,
-    placing_line,
+    print_placing,
 )
 from emu.runs.result import flow_rows, port_rows
 from emu.runs.result_file import result_of
@@ -54,7 +54,7 @@ def simulate(
         f"{job_line(problem.job, experiment.policy, window, pins)}, "
         f"{len(schedule.flows()):,} flows"
     )
-    console.print(placing_line(experiment.placing), soft_wrap=True, highlight=False)
+    print_placing(experiment.placing, console)
     speed = pace(schedule).to_json()
     console.print(pace_line(speed), highlight=False)
     models = measured_models(experiment.scenario)

@@ -29,13 +29,9 @@ if TYPE_CHECKING:
     from emu.problem import Cluster, Job, Placement
 
 #: Flows that all candidates of a search together hold, where nothing is stated.
-FLOWS = 4_000_000
+FLOWS = 2_500_000
 #: Candidates at most: I of the paper.
 MOST = 10_000
-#: Iterations that half of a short budget goes to first. On 8 jobs of 16 to 45 tasks a
-#: search that did so ended 1.7 % above the best known, 7.7 % at most; without, 4.3 %
-#: and 15 %.
-COARSE = 5
 #: What a flow counts for under rules that look at every flow at each event: with 1, the
 #: report of a run of 4 s with 1,814 flows under ``mrtf`` took a minute.
 _BY_FLOW = 10
@@ -71,7 +67,7 @@ def best_placement(
     What ``placement.policy: best`` means in every command: the better one of `search`,
     on iterations of the run itself, and of ETP with as many candidates. Both are judged
     by the whole run, beside the placements that are ``known``: so the result is never
-    worse than any of them, nor than ``ifs``.
+    worse than any of them, nor than ``ifs`` or ``distdgl``.
 
     Parameters
     ----------
@@ -83,8 +79,7 @@ def best_placement(
         Of all that is drawn.
     transfers
         Candidates of each of the two, of so many iterations; by default as many as hold
-        4 million flows, at most 10,000. Fewer than 10,000 go to coarser candidates by
-        half.
+        2.5 million flows, at most 10,000.
     iterations
         Of the run that candidates are simulated for, evenly spread over it; all where
         tasks take slots that others give back.
@@ -110,7 +105,10 @@ def best_placement(
         transfers=transfers, iterations=count, policy=rates, cost=cost
     )
     run = reference if count == job.iterations else _spread(profile, count)
-    found = _searched(short, cluster, run, seed, options, progress)
+    known = [*known]
+    found = search_run(
+        short, cluster, run, seed=seed, options=options, progress=progress, known=known
+    )
     if found.optimal and count == job.iterations:
         return found
     walk = EtpOptions(transfers=transfers, iterations=count, policy=rates, cost=cost)
@@ -131,40 +129,6 @@ def best_placement(
         return found
     makespan = judge_of(short, cluster, run, rates, cost)(best, np.inf)
     return replace(found, placement=best, makespan=makespan)
-
-
-def _searched(
-    job: Job,
-    cluster: Cluster,
-    run: Realization,
-    seed: int,
-    options: SearchOptions,
-    progress: Callable[[int, int, float], None] | None,
-) -> PlacementResult:
-    """Return what `search_run` finds; short budgets go to coarse candidates first."""
-    if options.transfers >= MOST or job.iterations <= COARSE or slot_teams(job):
-        return search_run(
-            job, cluster, run, seed=seed, options=options, progress=progress
-        )
-    many = max(1, options.transfers * job.iterations // (2 * COARSE))
-    coarse = search_run(
-        replace(job, iterations=COARSE),
-        cluster,
-        _spread(Profile(run.times, run.volumes), COARSE),
-        seed=seed,
-        options=replace(options, transfers=many, iterations=COARSE),
-    )
-    fine = search_run(
-        job,
-        cluster,
-        run,
-        seed=seed,
-        options=replace(options, transfers=(options.transfers + 1) // 2, rounds=1),
-        progress=progress,
-        known=[coarse.placement],
-    )
-    candidates = coarse.candidates + fine.candidates
-    return replace(fine, candidates=candidates, budget=options.transfers)
 
 
 def judge_of(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.errors import InfeasiblePlacement, PlacementError
-from emu.placement.anneal import anneal
+from emu.placement.anneal import anneal, sketch
 from emu.placement.baselines import deal_out, draw_machines
 from emu.placement.candidates import Candidates, candidates, expand, placement_cost
 from emu.placement.chain import ACCEPTED, PROPOSED, SIMULATED, Chain, new_chain
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 HOT, COLD = 0.02, 0.0002  # temperatures of a round, as part of the best makespan
 IFS_STARTS = 4
+#: Proposals and temperatures of a sketch, as parts of its first estimate.
+SKETCH = 0.1, 0.0005, 2_000
 # What listing a space may cost: placements (2 MB for 20 units), and steps of 0.1 us. On
 # workload A, 4^19 placements, giving up costs 0.1 s.
 LISTED = 50_000
@@ -54,9 +56,11 @@ class SearchOptions:
     """Candidates in all."""
     iterations: int = 20
     """Training iterations that are simulated for a makespan."""
-    rounds: int = 4
-    """Times that annealing begins anew, hot: from the best placement so far and from a
-    random one by turns."""
+    rounds: int = 2
+    """Times that annealing begins anew, hot: from the best placement so far and from
+    one that a random one is sketched into by turns."""
+    sketches: int = 24
+    """Placements that annealing under an estimate leads to, before any simulation."""
     exhaustive: bool = True
     """Whether a space that can be listed is searched by ascending lower bound, which
     ends with a proof."""
@@ -66,9 +70,14 @@ class SearchOptions:
     """What is minimised of several jobs, in place of the makespan."""
 
     def __post_init__(self) -> None:
-        for name in ("transfers", "iterations", "rounds"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be 1 or more")
+        for name, least in (
+            ("transfers", 1),
+            ("iterations", 1),
+            ("rounds", 1),
+            ("sketches", 0),
+        ):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be {least} or more")
 
 
 def search(
@@ -82,7 +91,8 @@ def search(
 ) -> PlacementResult:
     """Return the best feasible placement found within a number of candidates.
 
-    Beyond ETP: it begins with the best of several simple placements, stays feasible,
+    Beyond ETP: it begins with the best of several simple placements and of what an
+    estimate makes of them, asks that estimate before it simulates, stays feasible,
     moves tasks, swaps them, moves and swaps workers together with their samplers and
     deals two machines out anew, looks at one of several placements that differ by
     interchangeable tasks only, and cools down, in several rounds. A space that is small
@@ -177,11 +187,15 @@ class _Run:
         self.symmetry: Symmetry = find_symmetry(self.space, drawn)
         self.history: list[tuple[int, float]] = []
         self.optimal = False
+        self.teams = _team_arrays(space)
+        self.state = rng.integers(2**64, size=1, dtype=np.uint64)
 
     def begin(self, known: Iterable[Placement]) -> None:
-        """Start from the best of the simple placements and of those ``known``."""
+        """Start from the best of simple, ``known`` and sketched placements."""
         remembered = min(self.options.transfers, REMEMBERED)
         starts = [*self._starts(), *(self.space.machines(one) for one in known)]
+        count = min(self.options.sketches, self.options.transfers // 4)
+        starts += [self._sketched(starts[k % len(starts)]) for k in range(count)]
         chains = [new_chain(self.arrays, machines, remembered) for machines in starts]
         self.chain: Chain = min(chains, key=lambda chain: float(chain.cost[0]))
         self.chain.tally[PROPOSED] = self.chain.tally[SIMULATED] = len(starts)
@@ -244,8 +258,6 @@ class _Run:
         """Cool down once per round."""
         if not self.space.units:
             return
-        state = self.rng.integers(2**64, size=1, dtype=np.uint64)
-        teams = _team_arrays(self.space)
         for part in range(self.options.rounds):
             left = self.options.transfers - int(self.chain.tally[PROPOSED])
             steps = max(left, 0) // (self.options.rounds - part)
@@ -259,8 +271,8 @@ class _Run:
                 anneal(
                     self.arrays,
                     self.symmetry,
-                    teams,
-                    state,
+                    self.teams,
+                    self.state,
                     self.chain,
                     temperatures[some],
                     best[some],
@@ -271,9 +283,18 @@ class _Run:
             for step in np.nonzero(np.diff(best, prepend=self.history[-1][1]) < 0)[0]:
                 self.history.append((before + int(step) + 1, float(best[step])))
 
+    def _sketched(self, machines: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return what annealing under an estimate makes of a placement."""
+        if not self.space.units:
+            return machines
+        temperatures = np.geomspace(*SKETCH)
+        arrays, symmetry, teams = self.arrays, self.symmetry, self.teams
+        return sketch(arrays, symmetry, teams, self.state, machines, temperatures)
+
     def _restart(self) -> None:
-        """Put the chain on a random placement; the best one stays noted."""
-        fresh = new_chain(self.arrays, draw_machines(self.space, self.rng), 0)
+        """Put the chain on a placement sketched anew; the best one stays noted."""
+        drawn = self._sketched(draw_machines(self.space, self.rng))
+        fresh = new_chain(self.arrays, drawn, 0)
         self.chain.machines[:] = fresh.machines
         self.chain.cost[0] = fresh.cost[0]
 

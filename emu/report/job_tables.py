@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from emu.placement import resource_loads
-from emu.report.terminal import plain_table
+from emu.report.terminal import plain_table, terminal
 from emu.units import format_duration, format_rate, format_size
 from emu.workloads import window_of
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
+    from rich.console import Console
     from rich.table import Table
 
     from emu.analysis.pace import JobTime
@@ -71,27 +73,42 @@ def job_line(
 
 
 def placing_line(placing: Mapping[str, Any]) -> str:
-    """Return how tasks were placed, and what machines state in vain.
+    """Return how tasks were placed.
 
     Parameters
     ----------
     placing
         As in result.json.
     """
-    policy, searched = placing["policy"], placing["candidates"]
+    policy = placing["policy"]
     said = f"placed by {policy}"
     if policy == "explicit":
         said = "placed as the scenario states"
-    if searched:
-        said += (
-            f", {searched:,} candidates for a budget of {placing['budget']:,}"
-            f", seed {placing['seed']}"
-        )
-    if placing["optimal"]:
-        said += ", no placement is better"
-    idle = ", ".join(placing["unclaimed"])
-    verb = "limits" if len(placing["unclaimed"]) == 1 else "limit"
-    return said + (f"; {idle} {verb} nothing: no task demands any" if idle else "")
+    if placing["candidates"]:
+        most = f"at most {placing['budget']:,} candidates"
+        said += f" ({most}, seed {placing['seed']})"
+    return said + (", no placement is better" if placing["optimal"] else "")
+
+
+def unclaimed_line(placing: Mapping[str, Any]) -> str:
+    """Return a warning of resources that limit nothing; empty where all are demanded.
+
+    Parameters
+    ----------
+    placing
+        As in result.json.
+    """
+    idle = placing["unclaimed"]
+    verb = "limits" if len(idle) == 1 else "limit"
+    said = f"warning: {', '.join(idle)} {verb} nothing: no task demands any"
+    return said if idle else ""
+
+
+def print_placing(placing: Mapping[str, Any], console: Console) -> None:
+    """Print how tasks were placed; a warning of resources in vain to standard error."""
+    console.print(placing_line(placing), soft_wrap=True, highlight=False)
+    if not console.quiet and (line := unclaimed_line(placing)):
+        terminal(sys.stderr).print(line, soft_wrap=True)
 
 
 def pace_rows(pace: Mapping[str, Any]) -> list[tuple[str, str, str]]:

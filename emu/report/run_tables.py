@@ -10,7 +10,7 @@ from rich.text import Text
 from emu.analysis.optimality_gap import optimality_line
 from emu.report.explanation_tables import difference
 from emu.report.flows import flow_table, payload_line, port_table
-from emu.report.job_tables import model_rows, pace_rows, placing_line
+from emu.report.job_tables import model_rows, pace_rows, placing_line, unclaimed_line
 from emu.report.scale_tables import chosen_row
 from emu.report.terminal import figures_table, plain_table
 from emu.units import format_duration, format_ratio, format_size
@@ -50,6 +50,8 @@ def headline(result: dict[str, Any]) -> Table:
     table.add_row("scenario", result["scenario"], title)
     if "placing" in result:
         table.add_row("placement", result["placement"], placing_line(result["placing"]))
+        if line := unclaimed_line(result["placing"]):
+            table.add_row("", "", line)
     if result.get("network") == "kernel":
         table.add_row("network", "kernel", network_note(result["sharing"]))
         table.add_row("TCP", *tcp_note(result["transport"]))

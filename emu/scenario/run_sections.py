@@ -67,23 +67,25 @@ class PlacementSection(Section):
     """Which task stands on which machine."""
 
     policy: PlacementPolicy = "best"
-    """``best``: a search, never worse than ``etp``, the paper's; ``ifs``: any feasible
-    one; ``distdgl``: samplers beside their workers; ``explicit``: see ``tasks``."""
+    """``best``: a search, never worse than ``etp``, the paper's, with as many
+    candidates; ``ifs``: any feasible one;
+    ``distdgl``: samplers beside their workers; ``explicit``: see ``tasks``."""
     tasks: dict[Name, Name] = Field(default_factory=dict, examples=[{"s0": "fast0"}])
     """Task -> machine: with ``explicit`` the placement (pinned tasks may be left out),
     with every other policy pins, which it keeps."""
     iterations: Count | None = None
-    """Candidates of a search, I of the paper; default is as many as hold 4 million
+    """Candidates of a search, I of the paper; default is as many as hold 2.5 million
     flows, at most 10,000."""
     simulated_iterations: Count = 20
     """Iterations that a search simulates for the makespan of a candidate, at most
     those of the job."""
     beta: Positive = 0.1
-    """Inverse temperature of ``etp``, per unit of cost."""
+    """Inverse temperature of ``etp``, per unit of cost; not of ``best``."""
     beta_unit: Duration | None = None
-    """One unit of cost; default is 0.25 % of the first makespan."""
+    """One unit of cost of ``etp``; default is 0.25 % of the first makespan."""
     tolerance: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = 1.0
-    """By which share ``etp`` may overload a machine on its way, mu of the paper."""
+    """By which share ``etp`` may overload a machine on its way, mu of the paper;
+    not of ``best``."""
 
     @property
     def spelt_out(self) -> bool:

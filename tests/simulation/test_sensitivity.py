@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pytest
+from rich.console import Console
 
+from emu.cli.place_commands import NOTABLE
+from emu.placement import place
 from emu.problem import (
     Cluster,
     Edge,
@@ -15,8 +20,10 @@ from emu.problem import (
     Realization,
     Task,
 )
+from emu.report.comparison import Candidate, comparison_table
 from emu.simulation import makespan, sensitivity
 from emu.testing.strategies import random_problem
+from emu.workloads import DgtpConfig, training_job
 
 
 def test_a_chain_moves_by_no_more_than_its_digits() -> None:
@@ -45,3 +52,40 @@ def test_a_shorter_makespan_counts_as_much_as_a_longer_one() -> None:
 
     found = sensitivity(problem, run)
     assert found == pytest.approx(8e-12 * -drawn.min(), rel=1e-3)
+
+
+@pytest.mark.parametrize("workers", [20, 22, 24, 26])
+def test_thousands_of_tied_flows_turn_a_last_digit_into_a_share(workers: int) -> None:
+    """By 1 % with 20,480 flows that all ask at once, first come, first served."""
+    names = tuple(f"m{m}" for m in range(14))
+    job = training_job(
+        DgtpConfig(
+            machines=names,
+            workers=workers,
+            samplers_per_worker=1,
+            parameter_servers=1,
+            iterations=30,
+            hops=2,
+        )
+    )
+    cluster = Cluster(tuple(Machine(name, 1.25e9, 1.25e9) for name in names))
+    problem = Problem(cluster, job, place("round_robin", job, cluster).placement)
+    tasks, edges = len(job.tasks), len(job.edges)
+    run = Realization(np.full((tasks, 30), 0.01), np.full((edges, 30), 1e7))
+    moved, length = sensitivity(problem, run, "fifo"), makespan(problem, run, "fifo")
+    share = moved / length
+
+    assert edges * job.iterations > 10_000
+    assert 1e-4 < share < 0.05
+    assert sensitivity(problem, run, "oes") < 1e-9 * makespan(problem, run, "oes")
+    assert share > NOTABLE
+    said = {}
+    for apart in (moved / 2, moved * 2):
+        rows = [
+            Candidate(name, "fifo", {0: seconds}, 0.0, rounding=moved)
+            for name, seconds in (("one", length), ("two", length + apart))
+        ]
+        console = Console(width=200, file=io.StringIO())
+        console.print(comparison_table(rows))
+        said[apart] = "as good as the first row" in console.file.getvalue()
+    assert said == {moved / 2: True, moved * 2: False}

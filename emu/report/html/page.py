@@ -16,7 +16,7 @@ from emu.report.html import sections
 from emu.report.html.chart_data import chart_data, training_data
 from emu.report.html.lab_page import lab_parts
 from emu.report.html.markup import chart, section, table
-from emu.report.job_tables import placing_line
+from emu.report.job_tables import placing_line, unclaimed_line
 from emu.report.run_tables import kinds_table
 from emu.runs.recorded_run import load_run
 
@@ -155,7 +155,8 @@ def _title(result: dict[str, Any]) -> str:
     if "credit_window" in result:
         said.append(f"credit window {result['credit_window']}")
     if "placing" in result:
-        said.append(placing_line(result["placing"]))
+        line = unclaimed_line(result["placing"])
+        said += [placing_line(result["placing"]), *([line] if line else [])]
     elif "placement" in result and not isinstance(result["placement"], dict):
         said.append(f"placed by {result['placement']}")
     if "policy" in result:
