@@ -13,7 +13,7 @@ import threading
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from aiohttp import WSMsgType, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -44,8 +44,8 @@ _POLICY = (
 )
 #: A viewer that takes longer than this for one update is dropped, wall seconds.
 _PATIENCE = 5.0
-#: Connections that have shown no token yet, the newest; and how many are accepted in one
-#: go, which must be far fewer: they cannot be closed before they are made.
+#: Connections that have shown no token yet, the newest; and how many are accepted in
+#: one go, which must be far fewer: they cannot be closed before they are made.
 _STRANGERS, _BACKLOG = 256, 32
 
 
@@ -336,9 +336,10 @@ class Dashboard:
         )
         await runner.setup()
         site: asyncio.Server | None = None
+        server = cast("web.Server", runner.server)  # which is set up
         try:
             site = await self._loop.create_server(
-                partial(self._pages.visited, runner.server),
+                partial(self._pages.visited, server),
                 self._host,
                 self._port,
                 backlog=_BACKLOG,

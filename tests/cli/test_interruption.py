@@ -255,6 +255,6 @@ def test_survivors_of_a_stopped_run_end_without_tracebacks(
     logs = [(tmp_path / f"{i}.log").read_text() for i in range(3)]
 
     assert ended == codes, logs
-    for log in logs:
-        assert "Traceback" not in log
-        assert len(log.splitlines()) < 12, log  # a line per process and end
+    for text in logs:
+        assert "Traceback" not in text
+        assert len(text.splitlines()) < 12, text  # a line per process and end
