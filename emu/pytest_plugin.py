@@ -33,8 +33,8 @@ _ATTEMPT = pytest.StashKey["_Attempt"]()
 _MARKS = ("emu", "emu_retry")
 #: How often a test is carried out at most, and wall seconds after which no more.
 _ATTEMPTS, _PATIENCE = 3, 60.0
-#: Share of the cores that other programs use, from which on a host counts as busy. On a
-#: quiet host they used under 2 % beside a run, four busy loops over 45 %.
+#: Share of the cores that other programs use, from which on a host counts as busy: a
+#: choice between what a desktop's services take and half a core of two.
 _OTHERS = 0.1
 _INCONCLUSIVE = "inconclusive: the host was too busy"
 

@@ -87,8 +87,13 @@ def _compare_as_systems(
         terminal().print(systems_table(results))
         for line in [*chain(*map(edit_lines, results)), ranking(results)]:
             terminal().print(line, highlight=False)
-    expects = scenario.expect.model_fields_set
-    judge_simulated("not checked between systems: expect" if expects else "", [])
+    _judge(scenario, [(result.system, result.missed) for result in results])
+
+
+def _judge(scenario: Scenario, rows: list[tuple[str, tuple[str, ...]]]) -> None:
+    """Raise where a row, by its name, missed what the scenario expects."""
+    said = [f"{name}: {'; '.join(dict.fromkeys(m))}" for name, m in rows if m]
+    judge_simulated(unchecked(scenario.expect), said)
 
 
 def _range(scenario: Scenario, key: str, stated: str) -> Values:
@@ -162,7 +167,8 @@ def compare(
     Raises
     ------
     ExpectationMissed
-        When a row missed an ``expect:``; a single value is of the first row alone.
+        When a row missed an ``expect:``; a single value is of the first row alone, or
+        of the system that the file states.
     """
     if all(path.is_dir() for path in what):
         _compare_runs(what, json_target, out)
@@ -189,12 +195,8 @@ def compare(
             job = job_line(placed.problem.job, window=window, pins=of.pins)
             terminal().print(comparison_table(candidates, job))
             print_placing(placed.placing, terminal())
-        missed = [
-            f"{one.placement}, {one.policy}: {'; '.join(dict.fromkeys(one.missed))}"
-            for one in candidates
-            if one.missed
-        ]
-        judge_simulated(unchecked(placed.scenario.expect), missed)
+        rows = [(f"{one.placement}, {one.policy}", one.missed) for one in candidates]
+        _judge(placed.scenario, rows)
 
 
 def _compare_runs(paths: list[Path], json_target: str | None, out: Path | None) -> None:

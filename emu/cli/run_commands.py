@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from emu.calibration.available import usable_cores
 from emu.cli.app import app
 from emu.cli.launchers import Hosts
 from emu.cli.live_views import Onlookers
@@ -17,7 +18,7 @@ from emu.cli.progress_bar import ProgressLine
 from emu.cli.running import draw, judge, overrides_of, side_by_side, tried_out
 from emu.errors import ScenarioError
 from emu.experiment.auto_scale import with_byte_scale
-from emu.experiment.dry_run import check_memory
+from emu.experiment.dry_run import check_memory, strain
 from emu.experiment.dry_run import dry_run as dry_run_of
 from emu.experiment.profiling import (
     measure_profile,
@@ -26,6 +27,7 @@ from emu.experiment.profiling import (
 )
 from emu.experiment.readiness import check_ready
 from emu.experiment.run_experiment import carry_out
+from emu.launch.host_report import loopback_rate
 from emu.launch.programs import program_path
 from emu.report import terminal
 from emu.report.job_tables import ranges_table
@@ -39,7 +41,9 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
+    from rich.console import Console
 
+    from emu.experiment.dry_run import DryRun
     from emu.experiment.scale_search import ScaleChoice
     from emu.scenario import Scenario
 
@@ -186,7 +190,9 @@ def run(
     scenario = experiment.scenario
     settings = where.settings(experiment, at, allowed)
     if settings.launcher is None or settings.launcher.embedded:
-        check_memory(dry_run_of(experiment), scenario.job.credit_window)
+        check_memory(known := dry_run_of(experiment), scenario.job.credit_window)
+        if choice is None:
+            _warn(known, progress)
     directory = RunDirectory.create(scenario.name, runs)
     page = dashboard_at or ("0" if dashboard else "")
     onlookers = Onlookers(
@@ -218,6 +224,13 @@ def say_what_is_known(scenario: Scenario, json_target: str | None) -> None:
         name = f"{scenario.name}, credit window {window}"
         terminal().print(dry_run_table(known.to_json(), name))
     check_memory(known, window)
+    _warn(known, terminal(sys.stderr))
+
+
+def _warn(known: DryRun, console: Console) -> None:
+    """Print in a line why this host cannot keep to the scales, where that is sure."""
+    if said := strain(known, usable_cores(), loopback_rate()):
+        console.print(f"warning: {said}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()

@@ -10,8 +10,10 @@ import logging
 import re
 import secrets
 import threading
+from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from aiohttp import WSMsgType, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -22,7 +24,7 @@ from emu.dashboard.metrics import CONTENT_TYPE, metrics
 from emu.dashboard.status import Status
 from emu.errors import ScenarioError
 from emu.names import for_script
-from emu.network import format_address
+from emu.network import Strangers, format_address
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -42,6 +44,19 @@ _POLICY = (
 )
 #: A viewer that takes longer than this for one update is dropped, wall seconds.
 _PATIENCE = 5.0
+#: Connections that have shown no token yet, the newest; and how many are accepted in
+#: one go, which must be far fewer: they cannot be closed before they are made.
+_STRANGERS, _BACKLOG = 256, 32
+
+
+@dataclass(frozen=True)
+class _Visitor:
+    """A connection, as one of those that have shown no token."""
+
+    handler: web.RequestHandler
+
+    def turn_away(self, _: str) -> None:
+        self.handler.force_close()
 
 
 class Pages:
@@ -59,6 +74,17 @@ class Pages:
     def __init__(self, live: LiveRun, token: str, directory: Path) -> None:
         self._live, self._token, self._directory = live, token, directory
         self._viewers: dict[web.WebSocketResponse, Seen] = {}
+        self._strangers = Strangers(_STRANGERS)
+
+    def visited(self, server: web.Server) -> web.RequestHandler:
+        """Return the protocol of a new connection; too many idle ones are closed.
+
+        Any user of this computer may connect, and the files of this process are those
+        of the run as well.
+        """
+        handler = server()
+        self._strangers.enter(_Visitor(handler))
+        return handler
 
     def application(self) -> web.Application:
         """Return the aiohttp application."""
@@ -108,6 +134,7 @@ class Pages:
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
             if not self._admitted(request):
                 raise web.HTTPForbidden(text="the token is missing or wrong\n")
+            self._strangers.leave(_Visitor(request.protocol))
             response = await handler(request)
             if not response.prepared:
                 response.headers["Cache-Control"] = "no-store"
@@ -308,10 +335,16 @@ class Dashboard:
             shutdown_timeout=0.5,
         )
         await runner.setup()
+        site: asyncio.Server | None = None
+        server = cast("web.Server", runner.server)  # which is set up
         try:
-            site = web.TCPSite(runner, self._host, self._port)
-            await site.start()
-            self._port = int(runner.addresses[0][1])
+            site = await self._loop.create_server(
+                partial(self._pages.visited, server),
+                self._host,
+                self._port,
+                backlog=_BACKLOG,
+            )
+            self._port = int(site.sockets[0].getsockname()[1])
             telling = asyncio.create_task(self._pages.broadcast())
             self._up.set()
             await self._leave.wait()
@@ -324,6 +357,8 @@ class Dashboard:
             self._loop = None
             self._up.set()
         finally:
+            if site is not None:
+                site.close()
             await runner.cleanup()
 
 

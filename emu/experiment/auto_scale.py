@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import time
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from emu.analysis.late_replay import host_effect, sensitivity
 from emu.analysis.lateness import flow_completion
+from emu.calibration.available import usable_cores
 from emu.coordinator.run import emulate
 from emu.errors import ScenarioError
 from emu.experiment.run_experiment import emulation_settings
@@ -98,7 +98,7 @@ def with_scales(
     search = _aims(experiment, schedule)
     if not stated:
         ends = schedule.task_end.size + len(schedule.flows())
-        scale = search.first(ends, _cores())
+        scale = search.first(ends, usable_cores())
     trials = _trials(experiment, search, scale, tell, only=stated, allow=allow)
     choice = search.choice(trials)
     if stated:
@@ -207,12 +207,6 @@ def shortened(experiment: Experiment, iterations: int) -> Experiment:
         Problem(problem.cluster, job, problem.placement),
         Realization(realization.times[:, :count], realization.volumes[:, :count]),
     )
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _at(experiment: Experiment, time_scale: float) -> Experiment:

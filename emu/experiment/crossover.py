@@ -15,6 +15,7 @@ from emu.analysis.bounds import bounds
 from emu.analysis.critical_path import critical_path
 from emu.analysis.pace import pace, seeds_per_iteration
 from emu.errors import ScenarioError
+from emu.experiment.expectations import missed, simulated_figures
 from emu.experiment.systems import as_system, edits
 from emu.report import Crossover, Side, SystemResult
 from emu.scenario import prepare
@@ -46,6 +47,7 @@ def measure(
         ready = prepare(translated)
         found[seed] = ready, ready.simulate()
     ready, schedule = found[scenario.seed]
+    figures = simulated_figures(schedule, ready.realization)
     return SystemResult(
         system,
         {seed: schedule.makespan for seed, (_, schedule) in found.items()},
@@ -55,6 +57,9 @@ def measure(
         paces={seed: pace(schedule) for seed, (_, schedule) in found.items()},
         edits=edits(scenario, ready.scenario),
         placing=ready.placing,
+        missed=tuple(
+            missed(scenario.expect, figures, exact=system == scenario.job.system)
+        ),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from emu.analysis.link_rates import peak_rate
 from emu.errors import ScenarioError
 from emu.scenario.run_sections import AUTO
 from emu.simulation import simulate
-from emu.units import format_size
+from emu.units import format_rate, format_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 #: Bytes of the command with its agent, and of a process: without torch's models 12 to
 #: 20 MB of each of 120 were its own.
 _COMMAND, _PROCESS = 4e8, 4e7
+#: Wall seconds of a core that an end of a task or flow takes, at least, and the share
+#: of one TCP connection that remains for payloads: processes pace and log them too.
+_END, _LEFT = 5e-4, 0.5
 #: Buffers have four sizes per power of two, and one more is filled meanwhile.
 _ROUNDING = 1.25
 
@@ -41,7 +45,8 @@ class DryRun:
     """Emulated seconds."""
     processes: int
     flows: int
-    """Node processes; flows between machines."""
+    ends: int
+    """Node processes; flows between machines; ends of tasks and of these flows."""
     payload: float
     waiting: float
     """Real bytes of all flows, and of what payloads may hold at a time, at most, those
@@ -78,6 +83,7 @@ def dry_run(experiment: Experiment) -> DryRun:
         makespan=schedule.makespan,
         processes=len(problem.job.processes),
         flows=len(schedule.flows()),
+        ends=schedule.task_end.size + len(schedule.flows()),
         payload=float(sent.sum()) * byte_scale,
         waiting=waiting,
         memory=waiting + _COMMAND + len(problem.job.processes) * _PROCESS,
@@ -121,6 +127,38 @@ def most_waiting(schedule: Schedule, volumes: NDArray[np.float64]) -> float:
     change = np.concatenate([size, -size])
     order = np.lexsort((change < 0, times))
     return float(np.cumsum(change[order]).max() + twice) * _ROUNDING
+
+
+def strain(known: DryRun, cores: int, loopback: float | None) -> str:
+    """Return what is too fast for this host at these scales; empty for nothing.
+
+    Only what is beyond doubt: a run that is not warned of may still be late.
+
+    Parameters
+    ----------
+    cores
+        That this host may use.
+    loopback
+        Bytes per second of one TCP connection within it; None where not measured.
+    """
+    scale, wall = known.time_scale, known.wall_seconds
+    if scale is None or not wall or known.peak_traffic is None:
+        return ""
+    busy, said = known.ends * _END / cores / wall, []
+    if busy > 1:
+        said.append(f"{known.ends / wall:.3g} ends of tasks and flows per second")
+    # A connection keeps two cores busy, its sender's and its receiver's.
+    carried = inf if loopback is None else _LEFT * loopback * max(cores / 2, 1)
+    if known.peak_traffic > carried:
+        peak = format_rate(known.peak_traffic)
+        said.append(f"{peak} at the peak, where {format_rate(carried)} are carried")
+    if not said:
+        return ""
+    enough = scale * max(busy, known.peak_traffic / carried)
+    return (
+        f"too fast for this host with {cores} cores: {'; '.join(said)}: state "
+        f"emulation.time_scale: auto, or {2 * enough:.2g} or more"
+    )
 
 
 def check_memory(known: DryRun, window: object) -> None:

@@ -6,7 +6,7 @@ policies, what a payload means.
 """
 
 from emu.network.address import format_address, parse_address
-from emu.network.authentication import Identity, derive_key, edge_keys
+from emu.network.authentication import Identity, Strangers, derive_key, edge_keys
 from emu.network.awake_clock import AwakeClock
 from emu.network.clock import Alarm, RunClock, clock_of_host
 from emu.network.connect import open_edge
@@ -49,6 +49,7 @@ __all__ = [
     "RateBoard",
     "RunClock",
     "SilenceWatch",
+    "Strangers",
     "arrival_device",
     "clock_of_host",
     "connect_control",

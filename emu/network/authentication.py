@@ -184,7 +184,8 @@ class Strangers:
     #: themselves.
     most = 512
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = most) -> None:
+        self.most = most
         self._here: dict[Stranger, None] = {}
 
     def enter(self, stranger: Stranger) -> None:

@@ -173,6 +173,8 @@ class SystemResult:
     """How its tasks were placed, see docs/results.md."""
     edits: Mapping[str, tuple[Any, Any]]
     """Key of the scenario -> what the file has, and what this system has."""
+    missed: tuple[str, ...]
+    """What the first seed misses of what the scenario expects."""
 
     @property
     def iteration_seconds(self) -> float:

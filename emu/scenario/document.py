@@ -172,7 +172,7 @@ def _read_yaml(file: str, text: str) -> Document:
         problem = str(error).splitlines()[0] if str(error) else "cannot be parsed"
         raise ScenarioError(f"is not YAML: {problem}", file=file) from error
     document = Document(file, {})
-    document.data = _as_mapping(file, _Plain(document).of(loaded, ()))
+    document.data = _as_mapping(file, _Plain(document, text).of(loaded, ()))
     return document
 
 
@@ -188,8 +188,9 @@ def _as_mapping(file: str, data: Any) -> dict[str, Any]:
 class _Plain:
     """Turns what ruamel.yaml loads into plain data, noting lines in ``document``."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, text: str) -> None:
         self._document = document
+        self._text = text.split("\n")
         self._values = 0
 
     def of(self, node: Any, trail: Trail) -> Any:
@@ -213,12 +214,42 @@ class _Plain:
             raise self._document.error(trail, said)
         if key in (node.lc.data or {}):  # merged keys (<<) have no line of their own
             self._document.lines[below] = node.lc.key(key)[0] + 1
+            if node[key] is None:
+                self._check_nothing(node.lc.key(key), node.lc.value(key), below)
         return self.of(node[key], below)
 
     def _item(self, node: CommentedSeq, position: int, trail: Trail) -> Any:
         below = (*trail, position)
         self._document.lines[below] = node.lc.item(position)[0] + 1
+        if node[position] is None:
+            self._check_nothing(None, node.lc.item(position), below)
         return self.of(node[position], below)
+
+    def _check_nothing(
+        self, key: tuple[int, int] | None, at: tuple[int, int], trail: Trail
+    ) -> None:
+        """Refuse text that YAML takes for nothing: a name of a value, a comment.
+
+        Parameters
+        ----------
+        key, at
+            Line and column of the key, None for an item; and of what is its value.
+        """
+        line, column = at
+        if key is not None and line != key[0]:  # of what follows: none is here
+            found = self._text[key[0]][key[1] :].partition(":")[2].strip()
+        else:
+            found = self._text[line][column:].strip() if line < len(self._text) else ""
+        if re.match(r"(&\S+\s+)?(null\b|~)", found, re.IGNORECASE):
+            return
+        if slip := re.match(r"[&#]([^\s,}\]]+)", found):
+            said = (
+                f"found {slip[0]!r}, which YAML reads as nothing, write {slip[1]} or "
+                f"'{slip[0]}' in quotes"
+            )
+            raise self._document.error(trail, said)
+        if re.match(r"[,}\]]", found):
+            raise self._document.error(trail, "found no value, write one, or null")
 
     def _scalar(self, node: Any, trail: Trail) -> Any:
         if isinstance(node, bool | ScalarBoolean):
@@ -244,9 +275,13 @@ def _trail(keys: str) -> Trail:
 
 def _value(text: str, option: str) -> Any:
     try:
-        return YAML(typ="safe", pure=True).load(StringIO(text))
+        value = YAML(typ="safe", pure=True).load(StringIO(text))
     except (YAMLError, ValueError) as error:
         raise ScenarioError("what follows = is not YAML", file=option) from error
+    if value is None and text.strip().lower() not in ("", "~", "null"):
+        problem = f"YAML reads {text!r} as nothing: put it in quotes, or write null"
+        raise ScenarioError(problem, file=option)
+    return value
 
 
 def apply_overrides(

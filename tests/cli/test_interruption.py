@@ -9,9 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+
+if TYPE_CHECKING:
+    from tests.leftovers import Leftovers
 
 ROOT = Path(__file__).parents[2]
 # So many iterations of the job that the search goes on for seconds on any computer.
@@ -199,3 +203,58 @@ def test_signals_at_any_moment_of_the_start_give_one_line(tmp_path: Path) -> Non
         number = numbers[int(random.integers(3))]
         code, said = interrupt(["-m", "emu", *SEARCH], number, moment, tmp_path)
         assert (code, said) == (130, f"emu: interrupted by {number.name}\n"), moment
+
+
+@pytest.mark.emulation
+@pytest.mark.untimed
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("stopped", "number", "codes"),
+    [
+        ("run", signal.SIGINT, [130, 0, 0]),
+        ("run", signal.SIGKILL, [-9, 5, 5]),
+        ("agent", signal.SIGKILL, [5, 0, -9]),
+    ],
+)
+def test_survivors_of_a_stopped_run_end_without_tracebacks(
+    stopped: str,
+    number: signal.Signals,
+    codes: list[int],
+    unused_tcp_port: int,
+    tmp_path: Path,
+    leftovers: Leftovers,
+) -> None:
+    at, environment = f"127.0.0.1:{unused_tcp_port}", {"EMU_TOKEN": "of-this-test"}
+    environment |= {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'nodes'}"}
+    scenario = ["golden", "--set", "emulation.time_scale=10", "--set", "expect=null"]
+    commands = [["emu", "run", *scenario, "--agents", "2", "--listen", at]]
+    commands += [["emu.launch", at, f"--name=h{i}", "--patience=60"] for i in range(2)]
+    started: list[subprocess.Popen[bytes]] = []
+    for i, command in enumerate(commands):
+        with (tmp_path / f"{i}.log").open("wb") as log:
+            started.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", *command],
+                    cwd=tmp_path,
+                    env=environment,
+                    stdout=log,
+                    stderr=log,
+                )
+            )
+    try:
+        until = time.monotonic() + 120
+        while len(leftovers.note()) < 3 + 2 + 6 and time.monotonic() < until:
+            time.sleep(0.1)
+        # Somewhere from their hello to their first flows.
+        time.sleep(float(np.random.default_rng([number, len(stopped)]).uniform(0, 3)))
+        started[0 if stopped == "run" else 2].send_signal(number)
+        ended = [process.wait(60) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    logs = [(tmp_path / f"{i}.log").read_text() for i in range(3)]
+
+    assert ended == codes, logs
+    for text in logs:
+        assert "Traceback" not in text
+        assert len(text.splitlines()) < 12, text  # a line per process and end

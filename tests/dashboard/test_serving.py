@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import aiohttp
+import psutil
 import pytest
 
 from emu.dashboard.server import Dashboard
@@ -83,6 +84,33 @@ async def test_malformed_requests_are_not_told_of(
             assert said.split()[1] == b"400"
 
     assert caplog.records == []
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HT", b"GET / HTTP/1.1\r\n\r\n"])
+async def test_idle_connections_take_no_more_than_their_share(
+    said: bytes, client: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """Of a user without the token: they are closed, and who has it is served."""
+    with Dashboard(Replay().live, tmp_path) as dashboard:
+        parts = urlsplit(dashboard.url)
+        async with client.ws_connect(dashboard.at("ws")) as viewer:
+            await viewer.receive_json(timeout=10)
+            idle = []
+            for _ in range(400):
+                idle.append(await asyncio.open_connection(parts.hostname, parts.port))
+                idle[-1][1].write(said)
+            code, _ = await answer(client, dashboard.at("api/status"))
+            await viewer.receive_json(timeout=10)
+            await asyncio.sleep(0.5)
+            files = psutil.Process().net_connections("tcp")
+        for _, writer in idle:
+            writer.close()
+
+    assert code == 200
+    served = [
+        f for f in files if f.laddr.port == parts.port and f.status == "ESTABLISHED"
+    ]
+    assert len(served) <= 260
 
 
 async def test_loopback_asks_for_the_token_too(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
-from emu.experiment.dry_run import dry_run, most_waiting
+from emu.experiment.dry_run import dry_run, most_waiting, strain
 from emu.scenario import load, prepare
+from emu.scenario.scenario_file import loads
 from emu.simulation import simulate
 from emu.testing.strategies import random_problem
 from tests.integration.scenarios import carried_out
@@ -108,3 +110,30 @@ def test_a_run_that_does_not_fit_this_host_is_refused(
         assert "emulation.byte_scale" in ended.stderr
         assert "free: state a smaller" in ended.stderr
     assert not list(tmp_path.rglob("result.json"))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("key", ["time_scale", "byte_scale"])
+def test_a_scale_that_no_host_keeps_to_is_warned_of(seed: int, key: str) -> None:
+    document = drawn(seed)
+    document["placement"]["tasks"]["r0"] = "m1"  # something leaves a machine
+    rng = np.random.default_rng([seed, len(key)])
+    factor = 10 ** float(rng.uniform(6, 7))
+    changed = 1 / factor if key == "time_scale" else factor
+    document["emulation"] |= {key: changed}
+    scenario = loads(json.dumps(document))
+    cores, loopback = int(rng.integers(1, 64)), float(rng.uniform(1e8, 1e10))
+    said = strain(dry_run(prepare(scenario)), cores, loopback)
+    enough = re.search(r"auto, or (\S+) or more$", said)
+    assert enough is not None, said
+
+    slower = loads(json.dumps(document), {"emulation.time_scale": float(enough[1])})
+    assert not strain(dry_run(prepare(slower)), cores, loopback)
+
+
+@pytest.mark.parametrize("name", ["golden", "demo"])
+def test_no_shipped_scenario_is_warned_of(name: str) -> None:
+    known = dry_run(prepare(load(name)))
+
+    assert not strain(known, 2, 1e9)
+    assert not strain(known, 2, None)

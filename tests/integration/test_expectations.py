@@ -79,6 +79,11 @@ def compared(folder: Path, expect: dict[str, Any]) -> bool:
     return passes("compare", folder / "tiny.yaml", *varied, *sets(expect))
 
 
+def compared_as_systems(folder: Path, expect: dict[str, Any]) -> bool:
+    varied = ["--systems", "data_parallel,dgtp"]
+    return passes("compare", folder / "tiny.yaml", *varied, *sets(expect))
+
+
 def swept_in_simulation(folder: Path, expect: dict[str, Any]) -> bool:
     varied, out = "schedule.policy=maxmin,fifo", folder / "simulated"
     file, stated = folder / "tiny.yaml", sets(expect)
@@ -102,7 +107,9 @@ def run(folder: Path, expect: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("key", SIMULATED)
-@pytest.mark.parametrize("place", [simulated, compared, swept_in_simulation])
+@pytest.mark.parametrize(
+    "place", [simulated, compared, compared_as_systems, swept_in_simulation]
+)
 def test_a_simulation_misses_and_meets(place: Place, key: str, swept: Path) -> None:
     missed, met = SIMULATED[key]
 

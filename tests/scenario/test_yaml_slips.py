@@ -198,3 +198,41 @@ def test_long_files_are_not_tried() -> None:
     text = TEXTS[-1].replace("  tasks: [", f"  tasks:\n{tasks}  flows: [{{")
     with pytest.raises(ScenarioError, match="is not YAML"):
         loads(text)
+
+
+WORDS = r"(\s*(?:- )?\w+: |.*?[{,] *\w+: )([\w.]+)(?= *(?:$|[,}\]]))"
+
+
+@given(st.sampled_from(TEXTS), st.sampled_from("&#"), st.integers(0, 80))
+def test_what_yaml_reads_as_nothing_is_an_error(text: str, mark: str, at: int) -> None:
+    lines = text.splitlines()
+    places = [i for i, line in enumerate(lines) if re.match(WORDS, line)]
+    if mark == "#":  # it would end a flow mapping
+        places = [i for i in places if not re.search(r"[{\[]", lines[i])]
+    place = places[at % len(places)]
+    lines[place] = re.sub(WORDS, rf"\1{mark}\2", lines[place], count=1)
+    with pytest.raises(ScenarioError, match="reads as nothing, write") as caught:
+        parse_document("\n".join(lines), "drawn.yaml")
+
+    assert caught.value.line == place + 1
+
+
+@pytest.mark.parametrize(
+    "value", ["null", "~", "Null", "", "# none yet", "&x null", "  # &x"]
+)
+def test_nothing_may_be_written_as_such(value: str) -> None:
+    read = parse_document(f"expect: {value}\nname: a\n", "drawn.yaml")
+
+    assert read.data == {"expect": None, "name": "a"}
+
+
+@pytest.mark.parametrize("text", ["{nic: , cpu: 8}", "{nic: }", "{nic}", "[&x , 2]"])
+def test_no_value_in_braces_is_an_error(text: str) -> None:
+    with pytest.raises(ScenarioError, match=r"found no value|reads as nothing"):
+        parse_document(f"a:\n  b: {text}\n", "drawn.yaml")
+
+
+@pytest.mark.parametrize("text", ["&ifs", "#ifs", "&ifs # best"])
+def test_an_override_that_yaml_reads_as_nothing_is_an_error(text: str) -> None:
+    with pytest.raises(ScenarioError, match=r"reads .* as nothing"):
+        loads(TEXTS[1], overrides=[f"placement.policy={text}"])
