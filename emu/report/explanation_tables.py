@@ -199,18 +199,28 @@ def improvements(explanation: Explanation, shown: int) -> Table:
     unseen = max(0, len(folded) - shown)
     more = f"{unseen} more would help, " if unseen else ""
     table.caption = f"{more}{len(found) - len(helping)} changes would not"
+    if edits:
+        table.caption += "; all keys of a change, and where its tasks stand: --json"
     return table
 
 
 def edit_text(edit: Mapping[str, Any] | None) -> str:
-    """Return an edit as ``--set`` takes it, without where the tasks stand."""
-    return "\n".join(
-        f"{key}={_inline(value)}"
-        for key, value in (edit or {}).items()
-        if not key.endswith(_STANDING)
-    )
+    """Return an edit as ``--set`` takes it, without where the tasks stand, in a line.
+
+    One that is too long for it is told by its first key.
+    """
+    told = {k: v for k, v in (edit or {}).items() if not k.endswith(_STANDING)}
+    if not told:
+        return ""
+    (key, value), *others = told.items()
+    text = f"{key}={_inline(value)}"
+    if not others and len(text) <= _EDIT_WIDTH:
+        return text
+    return f"{key}, {len(others)} more" if others else key
 
 
+#: Columns for an edit.
+_EDIT_WIDTH = 36
 #: Ends of keys that are the same in every edit.
 _STANDING = (
     "placement",
