@@ -89,11 +89,16 @@ def moves_line(explanation: Explanation) -> str:
     before, after = moves.before, moves.makespan
     count = f"These {moves.count} moves" if moves.count > 1 else "This move"
     shorter = (
-        f"{100 * (1 - after / before):.2g} % shorter, {format_duration(before, 6)} ->"
+        f"{_percent(1 - after / before)} shorter, {format_duration(before, 6)} ->"
         if before < math.inf
         else "an end,"
     )
     return f"{count}: {shorter} {format_duration(after, 6)}"
+
+
+def _percent(share: float) -> str:
+    percent = 100 * share
+    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
 def moves_table(moves: TaskMoves) -> Table:
@@ -200,7 +205,7 @@ def improvements(explanation: Explanation, shown: int) -> Table:
     more = f"{unseen} more would help, " if unseen else ""
     table.caption = f"{more}{len(found) - len(helping)} changes would not"
     if edits:
-        table.caption += "; all keys of a change, and where its tasks stand: --json"
+        table.caption += "; --json has all keys"
     return table
 
 

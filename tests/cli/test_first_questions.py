@@ -128,6 +128,14 @@ job:
 placement: {policy: explicit, tasks: {z1: m0, z2: m0, x: m1}}
 emulation: {time_scale: 0.1, byte_scale: 20000}
 """,
+    "one_without_nic": """
+cluster: {machines: [{name: m, nic: none}]}
+job:
+  system: custom
+  iterations: 3
+  tasks: [{name: a, time: 1 s}, {name: b, time: 1 s}]
+  flows: [{from: a, to: b, volume: 40 B}]
+""",
     "zero_time": """
 cluster: {machines: [{name: m, count: 2, nic: 10 B/s}]}
 job:
@@ -146,15 +154,13 @@ def call(command: str, *arguments: str | Path) -> Result:
     return result
 
 
-def asked(
-    tmp_path: Path, command: str, case: str, *sets: str, **more: Any
-) -> dict[str, Any]:
+def asked(tmp_path: Path, command: str, case: str, *sets: str) -> dict[str, Any]:
     """Return what a command says of a case as JSON."""
     file = tmp_path / f"{case}.yaml"
     file.write_text(CASES[case])
     options = [part for one in sets for part in ("--set", one)]
     content: dict[str, Any] = json.loads(
-        call(command, file, *options, "--json", "-", *more.get("also", ())).stdout
+        call(command, file, *options, "--json", "-").stdout
     )
     return content
 
@@ -184,6 +190,7 @@ MAKESPANS = [
         for policy in ("ifs", "etp", "best", "random", "round_robin")
     ),
     ("slots_deadlock", [], 14, 14),
+    ("one_without_nic", [], 4, 4),
     ("zero_time", [], 0, 0),
 ]
 
@@ -200,10 +207,9 @@ def test_makespan(
 @pytest.mark.parametrize("case", CASES)
 def test_explain_has_an_answer_in_text_and_json(case: str, tmp_path: Path) -> None:
     content = asked(tmp_path, "explain", case)
-    text = call("explain", tmp_path / f"{case}.yaml", "--bound-time", "1 s").output
+    text = call("explain", tmp_path / f"{case}.yaml", "--no-improvements").output
 
     assert not {row["cause"] for row in content["causes"]} & {"gap"}
-    assert text.splitlines()[0].startswith(("These", "This move", "No better"))
     assert sum(line.startswith("placed ") for line in text.splitlines()) == 1
     for one in content["improvements"]:
         edit = one["edit"]
@@ -276,8 +282,8 @@ def test_more_samplers_take_no_more_seeds(tmp_path: Path) -> None:
 def test_a_run_with_an_impossible_neighbour_is_explained(tmp_path: Path) -> None:
     file = tmp_path / "slots.yaml"
     file.write_text(CASES["slots_deadlock"])
-    run = tmp_path / "run"
-    CliRunner().invoke(app, ["run", str(file), "--out", str(run)])
+    call("run", file, "--runs", tmp_path)
+    (run,) = (path for path in tmp_path.iterdir() if path.is_dir())
 
     content = json.loads(call("explain", run, "--json", "-").stdout)
     text = call("explain", run).output
@@ -285,4 +291,4 @@ def test_a_run_with_an_impossible_neighbour_is_explained(tmp_path: Path) -> None
     assert content["improvements"]
     assert all(step["makespan"] < 60 for step in content["moves"])
     assert sum(line.startswith("placed ") for line in text.splitlines()) <= 1
-    assert [*run.glob("*.html")] or [*tmp_path.glob("*.html")]
+    assert (run / "report.html").is_file()
