@@ -40,8 +40,10 @@ def test_a_file_of_that_name_comes_first(
 
 
 def test_an_unknown_name_is_answered_with_those_that_ship() -> None:
-    with pytest.raises(ScenarioError, match="ship with emu, did you mean 'golden'"):
+    with pytest.raises(ScenarioError, match="did you mean 'golden'"):
         emu.load("goldne")
+    with pytest.raises(ScenarioError, match="amazon_computers, demo, "):
+        emu.load("nothing_like_it")
 
 
 def test_keys_are_replaced_in_files_texts_and_scenarios() -> None:

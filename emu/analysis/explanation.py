@@ -137,6 +137,7 @@ def explain(
             moved = moves.steps[-1].run
             after = simulate(moved.problem, moved.realization, policy)
             then = _ranked(moved, critical_path(after), more, stated)
+        notes += tuple(stated.notes) if stated is not None else ()
     return Explanation(
         schedule=schedule,
         chain=chain,

@@ -55,7 +55,7 @@ class TaskMove:
     makespan
         Simulated, after it, seconds.
     gain
-        Seconds less than before it; negative where the step pays with a later one.
+        Seconds less than before it.
     why
         Which link carries less, in words; empty where none does.
     """
@@ -178,7 +178,10 @@ class _Way:
         return self._known[placement]
 
     def steps(self, best: Placement) -> Iterator[TaskMove]:
-        """Yield the steps to ``best``."""
+        """Yield the steps to ``best``; none is longer than the one before it.
+
+        Moves that pay only with later ones are one step with them.
+        """
         symmetry = find_symmetry(self._space, self._reference)
         there = self._space.machines(best)
         alike = relabelled(symmetry, there, self._here)
@@ -194,10 +197,13 @@ class _Way:
         enough = self.length(placed(left)) * (1 + _WORTH)
         left = self._needed(left, placed, enough)
         done: Units = frozenset()
+        shown = placed(done)
         while left and self.length(placed(done)) > enough:
             step = self._next(done, left, placed)
-            yield self._step(placed(done), placed(done | step))
             done, left = done | step, left - step
+            if self.length(placed(done)) < self.length(shown):
+                yield self._step(shown, placed(done))
+                shown = placed(done)
 
     def _needed(
         self, units: Units, placed: Callable[[Units], Placement], enough: float

@@ -79,6 +79,9 @@ class Improvement:
 class Stated(Protocol):
     """The scenario that a run comes from, as far as what-ifs ask for it."""
 
+    notes: list[str]
+    """What was not tried, and why."""
+
     def placed(self, problem: Problem) -> Problem:
         """Return the problem with rings in the order that its placement asks for."""
 

@@ -183,6 +183,8 @@ class Links:
 
     def always_crossed(self, machine: int, side: int) -> bool:
         """Tell whether all that leaves (0) or enters (1) a machine crosses its NIC."""
+        if self.nic[machine, side] < 0:
+            return False
         zone = self.zone[machine]
         alone = np.count_nonzero(self.zone == zone) == 1
         numbers = np.delete(

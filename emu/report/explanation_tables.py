@@ -89,11 +89,16 @@ def moves_line(explanation: Explanation) -> str:
     before, after = moves.before, moves.makespan
     count = f"These {moves.count} moves" if moves.count > 1 else "This move"
     shorter = (
-        f"{100 * (1 - after / before):.2g} % shorter, {format_duration(before, 6)} ->"
+        f"{_percent(1 - after / before)} shorter, {format_duration(before, 6)} ->"
         if before < math.inf
         else "an end,"
     )
     return f"{count}: {shorter} {format_duration(after, 6)}"
+
+
+def _percent(share: float) -> str:
+    percent = 100 * share
+    return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
 
 
 def moves_table(moves: TaskMoves) -> Table:
@@ -199,18 +204,28 @@ def improvements(explanation: Explanation, shown: int) -> Table:
     unseen = max(0, len(folded) - shown)
     more = f"{unseen} more would help, " if unseen else ""
     table.caption = f"{more}{len(found) - len(helping)} changes would not"
+    if edits:
+        table.caption += "; --json has all keys"
     return table
 
 
 def edit_text(edit: Mapping[str, Any] | None) -> str:
-    """Return an edit as ``--set`` takes it, without where the tasks stand."""
-    return "\n".join(
-        f"{key}={_inline(value)}"
-        for key, value in (edit or {}).items()
-        if not key.endswith(_STANDING)
-    )
+    """Return an edit as ``--set`` takes it, without where the tasks stand, in a line.
+
+    One that is too long for it is told by its first key.
+    """
+    told = {k: v for k, v in (edit or {}).items() if not k.endswith(_STANDING)}
+    if not told:
+        return ""
+    (key, value), *others = told.items()
+    text = f"{key}={_inline(value)}"
+    if not others and len(text) <= _EDIT_WIDTH:
+        return text
+    return f"{key}, {len(others)} more" if others else key
 
 
+#: Columns for an edit.
+_EDIT_WIDTH = 36
 #: Ends of keys that are the same in every edit.
 _STANDING = (
     "placement",

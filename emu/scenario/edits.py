@@ -9,10 +9,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import PlacementError, ScenarioError
+from emu.graph_data.dataset import open_for
 from emu.placement import best_placement
 from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.experiment import prepare
 from emu.scenario.placing import place, with_placed_rings
+from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load
 from emu.units import DURATION, RATE, SIZE
 
@@ -20,11 +22,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from emu.analysis.what_if import Change
-    from emu.problem import Placement, Problem, Realization
+    from emu.problem import Job, Placement, Problem, Realization
     from emu.scenario.scenario import Scenario
     from emu.units import Quantity
 
     Edit = dict[str, Any]
+
+
+#: Tasks above which one more machine is not tried: 117 take 14 s of CPU per kind.
+MOST_TASKS = 100
+#: Vertices above which no graph is partitioned again: 122,000 take 12 s with what the
+#: samplers then sample.
+MOST_PARTED = 250_000
 
 
 class ScenarioEdits:
@@ -41,6 +50,8 @@ class ScenarioEdits:
     def __init__(self, scenario: Scenario, *, measured: bool = False) -> None:
         self._scenario = scenario
         self._measured = measured
+        #: What was not tried, and why.
+        self.notes: list[str] = []
         #: Key, prefix of the tasks' names, and section of every job.
         self._jobs: list[tuple[str, str, Any]]
         if scenario.jobs:
@@ -111,7 +122,14 @@ class ScenarioEdits:
         yielded where no task may move, nor where the scenario would have to say more:
         the way between two machines without NICs.
         """
-        if all(task.pinned is not None for task in base.problem.job.tasks):
+        tasks = base.problem.job.tasks
+        if all(task.pinned is not None for task in tasks):
+            return
+        if len(tasks) > MOST_TASKS:
+            self.notes.append(
+                f"one more machine was not tried: to place {len(tasks)} tasks again "
+                "takes too long"
+            )
             return
         known = []
         for name, position in self._scenario.cluster.named():
@@ -121,19 +139,38 @@ class ScenarioEdits:
             known.append(kind)
             edit |= self._searched()
             try:
-                found = prepare(load(self._scenario, edit | {"expect": None}))
+                edited = load(self._scenario, edit | {"expect": None})
+                if not self._can_be_tried(edited, base.problem.job):
+                    return
+                found = prepare(edited)
             except (ScenarioError, PlacementError):
                 continue
             problem, realization = found.problem, found.realization
             if self._measured:
-                if _names(problem) != _names(base.problem):
-                    continue  # nobody measured what the other tasks would take
                 reference = base.problem.reference(base.realization)
                 realization = problem.taken(reference)
             what = f"one more machine like {name}, placed by best"
             yield type(base)(
                 "machine", what, problem, realization, base.policy, edit=edit
             )
+
+    def _can_be_tried(self, edited: Scenario, job: Job) -> bool:
+        """Return whether times and volumes of ``edited`` are known, or soon found."""
+        changed = build_job(edited)
+        if self._measured and _names(changed) != _names(job):
+            return False  # nobody measured what the other tasks would take
+        for name in job.job_names:
+            settings = job.settings_of(name)
+            if settings.get("parts") == changed.settings_of(name).get("parts"):
+                continue
+            vertices = len(open_for(settings).owner)
+            if vertices > MOST_PARTED:
+                self.notes.append(
+                    "one more machine was not tried: it would have a graph store, and "
+                    f"to partition {vertices:,} vertices again takes too long"
+                )
+                return False
+        return True
 
     def _searched(self) -> Edit:
         """Return the edit that has all tasks placed anew."""
@@ -160,7 +197,7 @@ class ScenarioEdits:
             for number in range(1, len(names) + 2)
             if (text := f"{name}+{number}") not in names
         )
-        section = cluster.machines[position].model_dump(mode="json", exclude_none=True)
+        section = cluster.machines[position].model_dump(mode="json", exclude_unset=True)
         section |= {"name": another, "count": 1}
         edit: Edit = {f"cluster.machines[{len(cluster.machines)}]": section}
         lists: list[tuple[str, Sequence[str]]] = [
@@ -297,8 +334,8 @@ def _at(key: str, below: str) -> str:
     return f"{key}.{below}" if key else below
 
 
-def _names(problem: Problem) -> tuple[list[str], tuple[str, ...]]:
-    return [task.name for task in problem.job.tasks], tuple(problem.job.edge_names)
+def _names(job: Job) -> tuple[list[str], tuple[str, ...]]:
+    return [task.name for task in job.tasks], tuple(job.edge_names)
 
 
 def _scaled(quantity: Quantity, stated: Any, factor: float) -> Any:

@@ -111,7 +111,7 @@ def test_explain_begins_with_the_moves(placed: Experiment, tmp_path: Path) -> No
     assert text.startswith(first)
     assert text.index("Which tasks should move?") < text.index("Why this long")
     assert text.index("Why this long") < text.index("What would help after these moves")
-    assert explanation.to_json()["moves"][0]["why"]
+    assert any(move["why"] for move in explanation.to_json()["moves"])
 
 
 def test_the_best_placement_is_what_simulate_finds(placed: Experiment) -> None:

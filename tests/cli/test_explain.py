@@ -61,7 +61,7 @@ def test_what_a_broken_run_lacks_is_said(run: Path) -> None:
     result = call("explain", run)
 
     assert result.exit_code == 0
-    assert "note: result.json cannot be read" in result.output
+    assert "note: result.json is not JSON" in result.output
     assert "Why this long" in result.output
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import emu
+from emu.analysis.critical_path import Cause, critical_path
 from emu.errors import EmulatorError
 
 Drawn = dict[str, Any]
@@ -158,3 +159,20 @@ def test_every_what_if_is_its_edited_scenario(seed: int) -> None:
     except EmulatorError:
         return
     check_every_edit(drawn)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1))
+def test_no_drawn_scenario_has_a_gap(seed: int) -> None:
+    """Collectives, releases of several jobs, slots that one takes and another frees."""
+    drawn = scenario(seed)
+    if drawn is None:
+        return
+    try:
+        schedule = emu.simulate(drawn)
+    except EmulatorError:
+        return  # no placement, or one whose tasks wait for slots forever
+    chain = critical_path(schedule)
+
+    assert Cause.GAP not in {link.cause for link in chain.links}
+    assert chain.seconds == pytest.approx(schedule.makespan, rel=1e-9, abs=1e-12)
