@@ -85,7 +85,7 @@ def test_thousands_of_tied_flows_turn_a_last_digit_into_a_share(workers: int) ->
             Candidate(name, "fifo", {0: seconds}, 0.0, rounding=moved)
             for name, seconds in (("one", length), ("two", length + apart))
         ]
-        console = Console(width=200, file=io.StringIO())
-        console.print(comparison_table(rows))
-        said[apart] = "as good as the first row" in console.file.getvalue()
+        shown = io.StringIO()
+        Console(width=200, file=shown).print(comparison_table(rows))
+        said[apart] = "as good as the first row" in shown.getvalue()
     assert said == {moved / 2: True, moved * 2: False}
