@@ -12,6 +12,7 @@ as one that trained.
 from __future__ import annotations
 
 import argparse
+import gc
 import gzip
 import json
 import resource
@@ -29,6 +30,7 @@ import numpy as np
 from emu.analysis.traffic import OWNER, PACKET, Traffic
 from emu.errors import EmulatorError
 from emu.experiment.profiling import profile_from_trace
+from emu.graph_data.partitioning import _silence
 from emu.graph_data.readers.dgl_file import read_dgl, read_partitions
 from emu.graph_data.readers.npz_file import npz_source
 from emu.graph_data.readers.text_table import read_edges, read_numbers, read_words
@@ -148,7 +150,7 @@ def loaders(folder: Path) -> dict[str, Loader]:
         run.write_rates(emulated.rates)
     write_realization(run.path, realization)
 
-    found = {
+    return {
         "npz": Loader(folder / "npz", lambda p: npz_source(p, seed=0).load()),
         "profile": Loader(
             folder / "profile", lambda p: read_profile(p).profile(problem.job)
@@ -161,6 +163,11 @@ def loaders(folder: Path) -> dict[str, Loader]:
         "sweep": Loader(_sweep(folder / "sweep"), lambda p: SweepRecord(p.parent)),
         "text": Loader(_text_graph(folder / "text"), read_text_graph),
     }
+
+
+def library_loaders(folder: Path) -> dict[str, Loader]:
+    """Return those of files that torch and dgl write, where these are installed."""
+    found: dict[str, Loader] = {}
     if util.find_spec("torch"):
         found["torch"] = Loader(_torch(folder / "torch"), read_torch)
     if util.find_spec("dgl"):
@@ -324,7 +331,9 @@ def _dgl(folder: Path) -> Path:
     for layout in ("coo", "csr", "csc"):
         dgl.save_graphs(str(folder / f"{layout}.bin"), [graph.formats(layout)])
     parts = str(folder / "parts")
-    dgl.distributed.partition_graph(graph, "own", 2, parts, part_method="random")
+    with _silence():
+        dgl.distributed.partition_graph(graph, "own", 2, parts, part_method="random")
+        gc.collect()  # it leaves files open
     return folder
 
 
@@ -401,7 +410,7 @@ def main() -> int:
     options = parser.parse_args()
     failed: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        found = loaders(Path(folder))
+        found = loaders(Path(folder)) | library_loaders(Path(folder))
         for number, run in enumerate(options.run):
             copy = shutil.copytree(run, Path(folder) / f"run{number}")
             found[f"run {run.name}"] = Loader(copy, read_run)
