@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 import emu
-from emu.errors import ScenarioError
+from emu.errors import DataError, ScenarioError
+from emu.units import DURATION
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
 FREE = {"placement": {"policy": "best"}, "expect": None}
@@ -194,3 +198,86 @@ def test_the_scripts_beside_the_scenarios_run(script: Path, tmp_path: Path) -> N
     lines = done.stdout.splitlines()
     assert lines[:3] == ["as it is  38 s", "faster    25 s", "placed    14 s"]
     assert Path(tmp_path, lines[3].split()[-1]).exists()
+
+
+class _Cells(HTMLParser):
+    """Read the tables of a text: titles, and cells row by row; open tags are kept."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.rows: list[list[str]] = []
+        self.feed(text)
+        self.close()
+
+    @override
+    def handle_starttag(self, tag: str, _: object) -> None:
+        self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    @override
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    @override
+    def handle_data(self, data: str) -> None:
+        if {"td", "th"} & {*self.open}:
+            self.rows[-1][-1] += data
+
+
+def test_what_is_returned_shows_itself_as_a_table() -> None:
+    """Every cell is compared with what the object says; texts are escaped."""
+    from emu.html_table import html_table
+    from emu.scenario import prepare
+
+    scenario = emu.load("golden")
+    experiment, schedule = prepare(scenario), emu.simulate(scenario)
+    shown = _Cells(experiment._repr_html_())
+    told = {task: name for name, tasks in shown.rows[1:] for task in tasks.split(", ")}
+    assert told == experiment.tasks
+    rows = schedule.tasks
+    for machine, tasks, computing in _Cells(schedule._repr_html_()).rows[1:]:
+        here = rows[rows.machine == machine]
+        assert {*tasks.split(", ")} == {*here.task}
+        assert DURATION.parse(computing) == pytest.approx((here.end - here.start).sum())
+    shown = _Cells(emu.compare(scenario, placements=["explicit", "ifs"])._repr_html_())
+    assert [row[0] for row in shown.rows[1:]] == ["explicit", "ifs"]
+    nasty = "<b>&\"'"
+    assert _Cells(html_table(nasty, (nasty,), [(nasty,)])).rows == [[nasty], [nasty]]
+
+
+def test_frames_without_pandas_name_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schedule = emu.simulate(emu.load("golden"))
+    monkeypatch.setitem(sys.modules, "pandas", None)
+
+    with pytest.raises(DataError, match=r"pip install 'dgtp-emulator\[figures\]'"):
+        _ = schedule.tasks
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 2])
+def test_the_missing_data_of_one_of_several_jobs_names_its_key(
+    wrong: int, tmp_path: Path
+) -> None:
+    times = ("graph_store", "sampler", "worker", "parameter_server")
+    job = {
+        "system": "dgtp",
+        "dataset": {"name": "products-like", "scale": 0.001},
+        "model": {"hidden": 4, "layers": 1},
+        "fanouts": [3],
+        "batch_size": 2,
+        "iterations": 1,
+        "times": dict.fromkeys(times, "1 ms"),
+    }
+    jobs = [{"name": name, "job": dict(job)} for name in ("a", "b", "c")]
+    machines = [{"count": 2, "nic": "1 Gbit/s"}]
+    file = tmp_path / "three.yaml"
+    file.write_text(json.dumps({"cluster": {"machines": machines}, "jobs": jobs}))
+    changes = {f"jobs.{jobs[wrong]['name']}.job.dataset": "nowhere"}
+
+    with pytest.raises(DataError, match=rf"jobs\[{wrong}\]\.job\.dataset: no data set"):
+        emu.simulate(emu.load(file, changes))

@@ -42,7 +42,9 @@ class Progress(NamedTuple):
 
 
 def progress_of(
-    runs: Sequence[RecordedRun], watch: Callable[[int, int], None] = lambda *_: None
+    runs: Sequence[RecordedRun],
+    watch: Callable[[int, int], None] = lambda *_: None,
+    looks: int = LOOKS,
 ) -> list[Progress]:
     """Return the training of every run; those of equal training are trained once.
 
@@ -50,6 +52,8 @@ def progress_of(
     ----------
     watch
         Called with steps so far and in all while something is trained.
+    looks
+        Times that the validation vertices are looked at, evenly spaced.
 
     Raises
     ------
@@ -64,7 +68,7 @@ def progress_of(
         kept = read_progress(run.path / FILE)
         if kept is None or len(kept.loss) != steps:
             if key not in made:
-                made[key] = _trained(settings, steps, watch)
+                made[key] = _trained(settings, steps, watch, looks)
             _write(run.path, made[key])
         else:
             made[key] = kept
@@ -97,15 +101,18 @@ def _training(run: RecordedRun) -> tuple[Mapping[str, Any], int]:
 
 
 def _trained(
-    settings: Mapping[str, Any], steps: int, watch: Callable[[int, int], None]
+    settings: Mapping[str, Any],
+    steps: int,
+    watch: Callable[[int, int], None],
+    looks: int,
 ) -> Progress:
     from emu.training import evaluate, reference_training  # noqa: PLC0415 - torch
 
-    looks = set(np.linspace(0, steps, min(LOOKS, steps) + 1, dtype=int)[1:] - 1)
+    at = set(np.linspace(0, steps, min(looks, steps) + 1, dtype=int)[1:] - 1)
     accuracy = np.full(steps, np.nan)
 
     def look(step: int, parameters: NDArray[Any]) -> None:
-        if step in looks:
+        if step in at:
             accuracy[step] = evaluate(settings, parameters).get("valid", np.nan)
         watch(step + 1, steps)
 

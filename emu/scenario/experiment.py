@@ -123,7 +123,8 @@ def prepare(
         raise
     except DataError as error:
         if not error.path:  # a data set that is not there
-            error.args = (scenario.origin.located("job.dataset", error.problem),)
+            key = _key_of_data(scenario)
+            error.args = (scenario.origin.located(key, error.problem),)
         raise
     try:
         if scenario.jobs and scenario.place_jobs == "sequential":
@@ -139,3 +140,13 @@ def prepare(
         raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")
     problem = with_placed_rings(scenario, Problem(cluster, job, found.placement))
     return Experiment(scenario, problem, problem.taken(realization), found)
+
+
+def _key_of_data(scenario: Scenario) -> str:
+    """Return the key of the data set that is missing: of several jobs, the first's."""
+    for position, (_, alone) in enumerate(scenario.parts()):
+        try:
+            realize(alone, build_job(alone))
+        except DataError:
+            return f"jobs.{position}.job.dataset"
+    return "job.dataset"

@@ -1,0 +1,39 @@
+"""tools/training_over_time.py: what it draws can be drawn again from what it wrote."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from emu.runs.recorded_run import load_run
+from emu.runs.validation import progress_of
+from emu.scenario import load, prepare
+from tests.integration.scenarios import tiny_training
+from tools.training_over_time import SYSTEMS, main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_systems_train_the_same_steps_in_times_of_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "tiny.yaml"
+    file.write_text(json.dumps(tiny_training(3)))
+    assert main([str(file), "--steps", "12", "--out", str(tmp_path)]) == 0
+
+    runs = [load_run(tmp_path / system) for system in SYSTEMS]
+    for run, (placement, policy) in zip(runs, SYSTEMS.values(), strict=True):
+        changes = {
+            "job.iterations": 12,
+            "placement.policy": placement,
+            "schedule.policy": policy,
+        }
+        assert run.makespan == prepare(load(file, changes)).simulate().makespan
+    one, *others = progress_of(runs, lambda *_: pytest.fail("trained again"))
+    assert len(one.loss) == 12
+    assert [*np.flatnonzero(~np.isnan(one.accuracy))] == [11]
+    for other in others:
+        np.testing.assert_array_equal(other.loss, one.loss)
+    assert (tmp_path / "tiny.svg").stat().st_size
