@@ -261,7 +261,7 @@ def _port_bounds(t: Transfers, machine_of: Ints) -> Floats:
             load[port] += t.sent[edge]
             head[port] = min(head[port], t.head[edge])
             tail[port] = min(tail[port], t.tail[edge])
-    bounds = np.zeros(ports)
+    bounds = np.zeros(max(ports, 1))  # a cluster may have none
     for port in range(ports):
         if load[port] > 0.0:
             bounds[port] = head[port] + load[port] / t.capacity[port] + tail[port]
