@@ -184,8 +184,9 @@ class Strangers:
     #: themselves.
     most = 512
 
-    def __init__(self, most: int = most) -> None:
-        self.most = most
+    def __init__(self, most: int | None = None) -> None:
+        if most is not None:
+            self.most = most
         self._here: dict[Stranger, None] = {}
 
     def enter(self, stranger: Stranger) -> None:

@@ -251,7 +251,7 @@ def test_the_schema_knows_both_kinds() -> None:
     options = json_schema()["$defs"]["DgtpJobSection"]["properties"]["model"]["anyOf"]
 
     assert [o["$ref"].rpartition("/")[2] for o in options] == [
-        "ModelSection", "ProgramSection"
+        "ModelSection", "ModelProgramSection"
     ]  # fmt: skip
     assert len(PROGRAMS) == 5
 
