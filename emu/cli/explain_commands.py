@@ -48,15 +48,16 @@ def explain(
     known = emu.load_run(what) if what.is_dir() else emu.load(what, overrides or [])
     if isinstance(known, emu.Scenario):
         window: object = known.job.credit_window
+        pins = known.pins
         placed = emu.place(known)
         placing = placed.placing
         explanation = emu.explain(placed, helpful=helpful)
     else:
-        window = known.result.get("credit_window")
+        window, pins = known.result.get("credit_window"), {}
         placing = known.result.get("placing", {})
         explanation = emu.explain(known, helpful=helpful)
     console = terminal(quiet=json_target == "-")
-    console.print(explanation_tables(explanation, top, window))
+    console.print(explanation_tables(explanation, top, window, pins))
     if placing:
         console.print()
         print_placing(placing, console)

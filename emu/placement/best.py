@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from emu.problem import Cluster, Job, Placement
 
 #: Flows that all candidates of a search together hold, where nothing is stated.
-FLOWS = 2_500_000
+FLOWS = 2_000_000
 #: Candidates at most: I of the paper.
 MOST = 10_000
 #: What a flow counts for under rules that look at every flow at each event: with 1, the
@@ -79,7 +79,7 @@ def best_placement(
         Of all that is drawn.
     transfers
         Candidates of each of the two, of so many iterations; by default as many as hold
-        2.5 million flows, at most 10,000.
+        2 million flows, at most 10,000.
     iterations
         Of the run that candidates are simulated for, evenly spread over it; all where
         tasks take slots that others give back.

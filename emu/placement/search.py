@@ -56,7 +56,7 @@ class SearchOptions:
     """Candidates in all."""
     iterations: int = 20
     """Training iterations that are simulated for a makespan."""
-    rounds: int = 2
+    rounds: int = 4
     """Times that annealing begins anew, hot: from the best placement so far and from
     one that a random one is sketched into by turns."""
     sketches: int = 24

@@ -17,7 +17,7 @@ from emu.report.terminal import WIDTH, plain_table
 from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from rich.console import RenderableType
     from rich.table import Table
@@ -36,7 +36,10 @@ SHOWN = 15
 
 
 def explanation_tables(
-    explanation: Explanation, shown: int = SHOWN, window: object = None
+    explanation: Explanation,
+    shown: int = SHOWN,
+    window: object = None,
+    pins: Collection[str] = (),
 ) -> RenderableType:
     """Return the headline, the causes, the ports, the drift and what would help.
 
@@ -46,11 +49,13 @@ def explanation_tables(
         Rows of what would help.
     window
         The credit window as stated, where it is known.
+    pins
+        Tasks and processes that the scenario pins.
     """
     parts: list[RenderableType] = []
     if explanation.moves is not NO_MOVES:
         parts += [Text(moves_line(explanation), style="bold"), ""]
-    parts += [headline(explanation, window), ""]
+    parts += [headline(explanation, window, pins), ""]
     if explanation.moves.steps:
         last = Text(placement_text(explanation.moves.steps[-1].problem), style="dim")
         parts += [moves_table(explanation.moves), last, ""]
@@ -66,14 +71,16 @@ def explanation_tables(
     return Group(*parts)
 
 
-def headline(explanation: Explanation, window: object = None) -> Text:
+def headline(
+    explanation: Explanation, window: object = None, pins: Collection[str] = ()
+) -> Text:
     """Return the makespan and the length of its chain."""
     makespan = format_duration(explanation.schedule.makespan, 6)
     text = Text.assemble((makespan, "bold"), " from start to end")
     if explanation.simulated is not None:
         text.append(f", simulated {format_duration(explanation.replayed_makespan, 6)}")
     job = explanation.schedule.problem.job
-    text.append(f", {job_line(job, window=window)}")
+    text.append(f", {job_line(job, window=window, pins=pins)}")
     text.append(
         f"; the critical path has {len(explanation.chain.links)} links, each begins "
         "when the one before ends"

@@ -172,7 +172,7 @@ def test_annealing_beats_its_start_and_stays_feasible() -> None:
     assert 0.5 * result.makespan < least <= result.makespan
 
 
-def test_the_start_is_the_best_of_the_simple_placements() -> None:
+def test_the_start_is_no_worse_than_the_best_simple_placement() -> None:
     """Where mini-batches are most of the bytes, that is DistDGL's."""
     job, cluster = paper_testbed()
     job = replace(job, iterations=2)
@@ -185,7 +185,9 @@ def test_the_start_is_the_best_of_the_simple_placements() -> None:
     found = search(job, cluster, profile, seed=3, options=options)
 
     distdgl = Problem(cluster, job, place_distdgl(job, cluster))
-    assert found.start_makespan == makespan(distdgl, common_draws(profile, 3, 2))
+    known = makespan(distdgl, common_draws(profile, 3, 2))
+    assert found.start_makespan is not None
+    assert found.start_makespan <= known
 
 
 def test_same_seed_same_result() -> None:
