@@ -132,7 +132,7 @@ def most_waiting(schedule: Schedule, volumes: NDArray[np.float64]) -> float:
 def strain(known: DryRun, cores: int, loopback: float | None) -> str:
     """Return what is too fast for this host at these scales; empty for nothing.
 
-    Only what is beyond doubt: a run that is not warned of may still be late.
+    By two stated estimates, not measured: a run without a warning may still be late.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a scenario expects, held against the result of a run or a simulation.
+"""Checks of a scenario's ``expect`` against the result of a run or a simulation.
 
 Every key is looked at in every place that has its figure; `unchecked` names the others.
 """

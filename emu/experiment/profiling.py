@@ -156,7 +156,8 @@ def _without(found: Mapping[str, Range], name: str) -> str:
         for name, one in [*found.items()][:_TOLD]
     )
     return (
-        f"holds no range {name!r}, write for example --range worker=forward,backward; "
+        f"holds no range {name!r}, write for example --range worker=forward,backward, "
+        "once per kind; "
         f"there are: {known or 'none'}"
     )
 

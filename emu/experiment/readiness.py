@@ -1,4 +1,4 @@
-"""What a run lacks on this host, found before anything compiles, trains or starts."""
+"""Checks of this host before anything compiles, trains or starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came at once over an edge, held to the depth of a token bucket."""
+"""Check bursts over an edge against the depth of a token bucket."""
 
 from __future__ import annotations
 
