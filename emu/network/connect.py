@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import socket
 import time
@@ -126,40 +127,44 @@ async def _prove(
     if isinstance(sock, TlsSocket):
         await _when_readable(sock, sock.meet)
         binding = peer_fingerprint(sock.tls)
-    asked = await _ask(sock, {"edge": edge, "nonce": nonce})
-    if "refused" not in asked:
+    reader = FrameReader(lambda size: memoryview(bytearray(size)), kinds={Kind.HELLO})
+    answer = await _ask(sock, {"edge": edge, "nonce": nonce}, reader)
+    if "refused" not in answer:
         try:
-            challenge = Challenge.of(key, (edge,), nonce, asked.get("nonce"), binding)
-            challenge.check(asked, "server")
+            challenge = Challenge.of(key, (edge,), nonce, answer.get("nonce"), binding)
+            challenge.check(answer, "server")
         except NodeMisbehaved as error:
             raise NodeMisbehaved(
                 f"edge {edge} does not trust {where}: {error}"
             ) from None
         try:
-            asked = await _ask(sock, {"proof": challenge.proof("client")})
+            answer = await _ask(sock, {"proof": challenge.proof("client")}, reader)
         except OSError as error:  # amid the handshake: it has made room for another
             raise NodeMisbehaved(f"edge {edge}: {error}; {AGAIN}") from None
-    if asked.get("accepted") != edge:
-        reason = printable(str(asked.get("refused", "no reason")))
+    if answer.get("accepted") != edge:
+        reason = printable(str(answer.get("refused", "no reason")))
         raise NodeMisbehaved(f"{where} refused edge {edge}: {reason}")
+    if reader.inside:  # nothing but frames of ours to it passes from here on
+        raise NodeMisbehaved("the receiver said more than its answer")
 
 
 async def _ask(
-    sock: socket.socket | TlsSocket, fields: dict[str, Any]
+    sock: socket.socket | TlsSocket, fields: dict[str, Any], reader: FrameReader
 ) -> dict[str, Any]:
-    """Return what the receiver answers to one message."""
-    sock.send(encode_message(Kind.HELLO, fields))  # the kernel has room for some bytes
-    reader = FrameReader(lambda size: memoryview(bytearray(size)), kinds={Kind.HELLO})
-    while True:
+    """Send a message and return the receiver's next one.
+
+    A receiver that makes room for others may refuse in the same segment as its
+    challenge: ``reader`` keeps what came beyond one message.
+    """
+    # A refusal that came before the connection was reset is read all the same.
+    with contextlib.suppress(ConnectionError):
+        sock.send(encode_message(Kind.HELLO, fields))  # the kernel has room for it
+    while not isinstance(answer := reader.take(), Message):
         count = await _when_readable(sock, sock.recv_into, reader.get_buffer())
         if count == 0:
             raise ConnectionError("the connection ended without an answer")
         reader.received(count)
-        answer = reader.take()
-        if isinstance(answer, Message):
-            if reader.inside:
-                raise NodeMisbehaved("the receiver said more than its answer")
-            return answer.fields
+    return answer.fields
 
 
 async def _when_readable(

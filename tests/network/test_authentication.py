@@ -347,6 +347,38 @@ async def test_idle_strangers_keep_nobody_out_of_a_data_port(
     await server.aclose()
 
 
+@pytest.mark.parametrize(
+    ("number", "extra", "refused"),
+    [(0, {"refused": AGAIN}, None), (1, {"accepted": 0}, "more than its answer")],
+    ids=["a refusal after the challenge", "a message after the last"],
+)
+async def test_two_messages_of_a_receiver_in_one_segment(
+    number: int, extra: dict[str, Any], refused: str | None
+) -> None:
+    """As a receiver sends them that makes room between its challenge and the proof."""
+
+    def alter(way: str, count: int, frame: bytes) -> bytes:
+        if (way, count) == ("up", 1) and "refused" in extra:
+            return b""  # who was refused proves itself to nobody
+        return frame + encode_message(Kind.HELLO, extra) * (
+            (way, count) == ("down", number)
+        )
+
+    key = edge_keys(TOKEN, [0])[0]
+    server = DataServer(keys={0: key}, inbox=Inbox("w0"), pool=BufferPool())
+    address = await server.start("127.0.0.1")
+    try:
+        async with between(address, alter) as middle:
+            if refused is None:
+                await (await open_edge(middle.address, 0, key=key)).aclose()
+                assert len(middle.seen["down"]) == 3  # two challenges, one acceptance
+            else:
+                with pytest.raises(NodeMisbehaved, match=refused):
+                    await open_edge(middle.address, 0, key=key)
+    finally:
+        await server.aclose()
+
+
 async def test_nobody_there_is_not_taken_for_a_stranger() -> None:
     async with port() as here:
         address = here.address
