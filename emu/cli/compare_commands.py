@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from itertools import chain
 from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -32,6 +31,7 @@ from emu.report.comparison import (
 )
 from emu.report.job_tables import job_line, print_placing
 from emu.report.many_runs import runs_json, runs_table
+from emu.scenario.document import value_at
 
 if TYPE_CHECKING:
     from emu.scenario import Scenario
@@ -101,19 +101,10 @@ def _range(scenario: Scenario, key: str, stated: str) -> Values:
         if stated:
             low, _, high = stated.partition(",")
             return Values.between(low, high)
-        return Values.around(_value(scenario, key))
+        return Values.around(value_at(scenario.to_json(), key))
     except ValueError as error:
         option = f"--range {stated}" if stated else f"--key {key}"
         raise ScenarioError(f"{error}: write --range LOW,HIGH", file=option) from error
-
-
-def _value(scenario: Scenario, key: str) -> Any:
-    """Return what the scenario has at a dotted key, None for nothing."""
-
-    def step(found: Any, name: str) -> Any:
-        return found.get(name) if isinstance(found, dict) else None
-
-    return reduce(step, key.split("."), scenario.to_json())
 
 
 @app.command()

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from ruamel.yaml import YAML
 
 from emu.atomic_file import write_atomic
 from emu.errors import DataError, ScenarioError
 from emu.graph_data import BatchPlan, open_for, sampled_counts
-from emu.scenario import build_job, load
+from emu.scenario import build_job, load, read_profile
 from emu.scenario.p3_section import P3JobSection
 from emu.scenario.quantities import DEFAULT_DEVICE, combined, time_on
 from emu.units import DURATION, SIZE
@@ -288,7 +289,8 @@ def as_system(
         When either is no system of mini-batches, times are those of a profile, or the
         changed scenario is wrong.
     DataError
-        When the data set is needed (for epochs, or the phases of P3) and is missing.
+        When the data set is needed (for epochs, or the phases of P3) and is missing, or
+        the profile is, or is of another job.
     """
     scenario = load(scenario, {**(overrides or {}), "expect": None})
     for name in (scenario.job.system, system):
@@ -302,13 +304,31 @@ def as_system(
     if scenario.job.system == system:
         return scenario
     if scenario.profile is not None:
-        problem = "is of one system: write job.times instead, to compare systems"
+        problem = (
+            "is of one system, to compare several write its means instead: "
+            f"job.times={_mean_times(scenario)}"
+        )
         raise ScenarioError(problem, file=scenario.name, key="profile")
     job = SYSTEMS[system].write(_common(scenario, split=system == "p3"))
     changes: dict[str, object] = {"job": {"system": system, **job}}
     if scenario.placement.tasks:  # by names that the other system's tasks do not have
         changes["placement"] = None
     return load(scenario, changes)
+
+
+def _mean_times(scenario: Scenario) -> str:
+    """Return the mean times of a scenario's profile by kind, as ``job.times``."""
+    job = build_job(scenario)
+    found = read_profile(scenario.profile or "").profile(job)
+    rows: dict[str, list[float]] = {}
+    for task, times in zip(job.tasks, found.times, strict=True):
+        rows.setdefault(task.kind, []).append(times.mean())
+    share = cast("TrainingJob", scenario.job).share
+    means = {
+        kind: DURATION.format(float(np.mean(times)) / share(kind))
+        for kind, times in sorted(rows.items())
+    }
+    return f"{{{', '.join(f'{kind}: {time}' for kind, time in means.items())}}}"
 
 
 def _common(scenario: Scenario, *, split: bool) -> CommonJob:

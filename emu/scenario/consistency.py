@@ -297,7 +297,10 @@ def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         known["worker"] = 0.0
     kinds = {task.kind for task in scenario.to_job(train_vertices=1, pins=False).tasks}
     for kind in sorted(kinds - known.keys()):
-        problem = "found neither this time nor a profile, write for example 20 ms"
+        problem = (
+            "found neither this time nor a profile, write for example 20 ms, or "
+            "measure all times: emu profile"
+        )
         yield ("job", "times", kind), problem
 
 

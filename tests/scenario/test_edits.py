@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -13,8 +13,14 @@ from hypothesis import strategies as st
 import emu
 from emu.analysis.critical_path import Cause, critical_path
 from emu.errors import EmulatorError
+from emu.problem import Profile
+from emu.scenario import ProfileFile, build_job, write_profile
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Drawn = dict[str, Any]
+KINDS = ("graph_store", "sampler", "worker", "parameter_server")
 
 
 def cluster(rng: np.random.Generator) -> Drawn:
@@ -176,3 +182,33 @@ def test_no_drawn_scenario_has_a_gap(seed: int) -> None:
 
     assert Cause.GAP not in {link.cause for link in chain.links}
     assert chain.seconds == pytest.approx(schedule.makespan, rel=1e-9, abs=1e-12)
+
+
+DGTP = """
+job:
+  system: dgtp
+  dataset: {name: products-like, scale: 0.002}
+  model: {hidden: 8, layers: 2}
+  fanouts: [2, 3]
+  batch_size: 12
+  workers: 2
+  iterations: 4
+"""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_ifs_of_a_profile(seed: int, tmp_path: Path) -> None:
+    """One more machine has a graph store, of which no profile knows anything."""
+    rng = np.random.default_rng(seed)
+    nics = [{"nic": f"{nic} Gbit/s"} for nic in rng.integers(1, 9, rng.integers(2, 4))]
+    file = tmp_path / "drawn.yaml"
+    file.write_text("\n".join(["cluster:", f"  machines: {json.dumps(nics)}", DGTP]))
+    job = build_job(emu.load(file, {"job.times": dict.fromkeys(KINDS, "1 ms")}))
+    times = rng.random((len(job.tasks), 5)) / 50
+    profile = Profile(times, rng.integers(1, 10**6, (len(job.edges), 5)) * 1.0)
+    write_profile(tmp_path / "times.json", ProfileFile.of(job, profile))
+    drawn = emu.load(file, {"profile": str(tmp_path / "times.json")})
+
+    assert "network" in check_every_edit(drawn)
+    (note,) = emu.explain(drawn).notes
+    assert note.endswith("it would have tasks that nobody measured")
