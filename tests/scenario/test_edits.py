@@ -205,7 +205,7 @@ def test_what_ifs_of_a_profile(seed: int, tmp_path: Path) -> None:
     file.write_text("\n".join(["cluster:", f"  machines: {json.dumps(nics)}", DGTP]))
     job = build_job(emu.load(file, {"job.times": dict.fromkeys(KINDS, "1 ms")}))
     times = rng.random((len(job.tasks), 5)) / 50
-    profile = Profile(times, rng.integers(1, 10**6, (len(job.edges), 5)) * 1.0)
+    profile = Profile(times, 1e6 * rng.random((len(job.edges), 5)))
     write_profile(tmp_path / "times.json", ProfileFile.of(job, profile))
     drawn = emu.load(file, {"profile": str(tmp_path / "times.json")})
 
