@@ -9,7 +9,7 @@ import pytest
 
 from emu.errors import DataError
 from emu.experiment.readiness import check_ready
-from emu.optional_library import is_installed
+from emu.optional_library import import_library, is_installed
 from emu.scenario import load
 
 if TYPE_CHECKING:
@@ -50,6 +50,18 @@ def test_torch_that_cannot_be_imported(
         check_ready(load("demo"), tmp_path)
     check_ready(load("demo"), tmp_path, here=False)
     check_ready(load("golden"), tmp_path)  # trains nothing
+
+
+@pytest.mark.parametrize("raised", ["OSError('no libc10')", "RuntimeError", "KeyError"])
+def test_torch_that_is_installed_but_fails_is_one_error(
+    raised: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch.py").write_text(f"raise {raised}")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(__import__("sys").modules, "torch", raising=False)
+
+    with pytest.raises(DataError, match="which is installed but does not import: "):
+        import_library("torch", "net.py:Net", "install it")
 
 
 def test_a_data_set_that_is_not_there(
