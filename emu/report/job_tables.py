@@ -106,9 +106,26 @@ def unclaimed_line(placing: Mapping[str, Any]) -> str:
 
 def print_placing(placing: Mapping[str, Any], console: Console) -> None:
     """Print how tasks were placed; a warning of resources in vain to standard error."""
-    console.print(placing_line(placing), soft_wrap=True, highlight=False)
-    if not console.quiet and (line := unclaimed_line(placing)):
-        terminal(sys.stderr).print(line, soft_wrap=True)
+    console.print(placing_line(placing))
+    if not console.quiet:
+        warn_unclaimed({"": placing})
+
+
+def warn_unclaimed(placings: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print to standard error what limits nothing, once with the names it is true of.
+
+    Parameters
+    ----------
+    placings
+        By a name, of a system say; ``""`` where there is one alone.
+    """
+    names: dict[str, list[str]] = {}
+    for name, placing in placings.items():
+        names.setdefault(unclaimed_line(placing), []).append(name)
+    for line, of in names.items():
+        if line:
+            said = f" ({', '.join(of)})" if any(of) else ""
+            terminal(sys.stderr).print(line + said)
 
 
 def pace_rows(pace: Mapping[str, Any]) -> list[tuple[str, str, str]]:
