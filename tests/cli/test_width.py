@@ -3,50 +3,53 @@
 from __future__ import annotations
 
 import json
-import random
-from pathlib import Path
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.report.terminal import WIDTH
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-def _name(draw: random.Random, number: int) -> str:
+
+def _name(draw: np.random.Generator, number: int) -> str:
     """Return a name of up to 60 characters, with a place to break or without."""
-    return f"{'-'.join('x' * draw.randint(1, 30) for _ in range(2))}{number}"
+    return f"{'-'.join('x' * int(draw.integers(1, 31)) for _ in range(2))}{number}"
 
 
-def _drawn(draw: random.Random) -> dict[str, Any]:
+def _drawn(draw: np.random.Generator) -> dict[str, Any]:
     """Return a scenario of long names, where machines state what no task demands."""
-    own = [_name(draw, number) for number in range(draw.randint(0, 3))]
+    own = [_name(draw, number) for number in range(draw.integers(4))]
     demanded = dict.fromkeys(own, 1e-3)
-    resources = {n: 10.0 ** draw.randint(0, 9) for n in [*own, "cpu", "gpu"]}
+    resources = {n: 10.0 ** int(draw.integers(10)) for n in [*own, "cpu", "gpu"]}
     machines = [
         {
             "name": _name(draw, number),
             "nic": f"{draw.choice([0.123456789, 987654321])} Gbit/s",
             **resources,
         }
-        for number in range(draw.randint(2, 5))
+        for number in range(draw.integers(2, 6))
     ]
     tasks = [
         {"name": _name(draw, number), "time": f"{draw.random()} s", "demands": demanded}
-        for number in range(draw.randint(2, 8))
+        for number in range(draw.integers(2, 9))
     ]
     names = [task["name"] for task in tasks]
     edges = [
         {"from": a, "to": b, "volume": f"{draw.random()} GB"}
-        for a, b in zip(names, names[1:], strict=False)
+        for a, b in pairwise(names)
     ]
-    job = {"tasks": tasks, "flows": edges, "iterations": draw.choice([2, 12])}
+    job = {"tasks": tasks, "flows": edges, "iterations": int(draw.choice([2, 12]))}
     return {
         "name": _name(draw, 0),
         "cluster": {"machines": machines},
         "job": {"system": "custom", **job},
-        "placement": {"policy": draw.choice(["best", "etp", "ifs"])},
+        "placement": {"policy": str(draw.choice(["best", "etp", "ifs"]))},
     }
 
 
@@ -59,7 +62,7 @@ def _printed(*arguments: str) -> str:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_output_on_drawn_scenarios(seed: int, tmp_path: Path) -> None:
-    draw = random.Random(seed)
+    draw = np.random.default_rng(seed)
     file = tmp_path / "s.yaml"
     file.write_text(json.dumps(_drawn(draw)))
 
@@ -77,8 +80,8 @@ def test_output_on_drawn_scenarios(seed: int, tmp_path: Path) -> None:
 def test_compared_systems_name_long_machines_and_warn_of_what_nothing_demands(
     seed: int,
 ) -> None:
-    draw = random.Random(seed)
-    idle = draw.choice(["cpu", "memory"])
+    draw = np.random.default_rng(seed)
+    idle = str(draw.choice(["cpu", "memory"]))
     machine = {"cpu": 16, "gpu": 4, "memory": "99 GB", "nic": "1.23456789 Gbit/s"}
     machines = [{"name": _name(draw, n), "count": 2, **machine} for n in range(2)]
     amounts = {"cpu": 1, "gpu": 0.01, "memory": "1 GB"}
