@@ -234,8 +234,10 @@ def audit(
         When no schedule of the run can be read, or it is neither of the two.
     """
     if not isinstance(what, Schedule | RecordedRun):
-        problem = "neither a schedule nor a run: write emu.simulate or emu.load_run"
-        raise DataError(f"found {what!r}, {problem}")
+        raise DataError(
+            f"found {what!r}, neither a schedule nor a run: write emu.simulate or "
+            "emu.load_run"
+        )
     if isinstance(what, RecordedRun) and what.emulated is not None:
         from emu.runs.to_audit import run_to_audit  # noqa: PLC0415 - brings sockets
 
