@@ -71,9 +71,8 @@ def main(arguments: list[str] | None = None) -> int:
     for run, made in zip(runs, progress, strict=True):
         at = time_to(options.target, run.best, made)
         reached = "not reached" if math.isnan(at) else f"{at:.2f} s"
-        print(
-            f"{run.name:15} {run.makespan:8.2f} s in all, {options.target:.0%}: {reached}"
-        )
+        said = f"{options.target:.0%}: {reached}"
+        print(f"{run.name:15} {run.makespan:8.2f} s in all, {said}")
     plot(
         runs,
         "progress",
