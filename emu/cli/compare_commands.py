@@ -29,7 +29,7 @@ from emu.report.comparison import (
     ranking,
     systems_table,
 )
-from emu.report.job_tables import job_line, print_placing
+from emu.report.job_tables import job_line, print_placing, warn_unclaimed
 from emu.report.many_runs import runs_json, runs_table
 from emu.scenario.document import value_at
 
@@ -87,6 +87,7 @@ def _compare_as_systems(
         terminal().print(systems_table(results))
         for line in [*chain(*map(edit_lines, results)), ranking(results)]:
             terminal().print(line, highlight=False)
+        warn_unclaimed({result.system: result.placing for result in results})
     _judge(scenario, [(result.system, result.missed) for result in results])
 
 

@@ -172,12 +172,12 @@ def _heads(model: ModelSection) -> Iterator[tuple[Trail, str]]:
 
 
 def _dgtp(job: DgtpJobSection) -> Iterator[tuple[Trail, str]]:
-    if job.batch_size % job.samplers_per_worker:
-        smaller = job.batch_size - job.batch_size % job.samplers_per_worker
+    if job.batch_size % (samplers := job.samplers_per_worker):
+        each = job.batch_size // samplers
+        even = [str(n * samplers) for n in (each, each + 1) if n]
         problem = (
-            f"{job.batch_size} seeds cannot be shared evenly by "
-            f"{job.samplers_per_worker} samplers, "
-            f"write {smaller + job.samplers_per_worker}"
+            f"{job.batch_size} seeds cannot be shared evenly by {samplers} samplers "
+            f"(job.samplers_per_worker), write batch_size: {' or '.join(even)}"
         )
         yield ("job", "batch_size"), problem
     if job.sync == "halving_doubling" and job.workers & (job.workers - 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 
 import emu
 from emu.analysis.critical_path import Cause, critical_path
+from emu.analysis.what_if import Change
 from emu.errors import EmulatorError
 from emu.problem import Profile
 from emu.scenario import ProfileFile, build_job, write_profile
+from emu.scenario.edits import ScenarioEdits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -165,6 +168,39 @@ def test_every_what_if_is_its_edited_scenario(seed: int) -> None:
     except EmulatorError:
         return
     check_every_edit(drawn)
+
+
+@settings(deadline=None, max_examples=12)
+@given(st.integers(0, 2**32 - 1))
+def test_one_more_machine_is_a_copy_wherever_flows_pass(seed: int) -> None:
+    """The same resources, and the same links on the way to and from everybody."""
+    drawn = scenario(seed)
+    if drawn is None:
+        return
+    try:
+        placed = emu.place(drawn)
+    except EmulatorError:
+        return
+    base = Change("", "", placed.problem, placed.realization, "oes")
+    known = placed.problem.cluster.machines
+    for change in ScenarioEdits(drawn).more_machines(base):
+        cluster = change.problem.cluster
+        (new,) = {each.name for each in cluster.machines} - {m.name for m in known}
+        old = change.what.removeprefix("one more machine like ").split(",")[0]
+        of, copy = cluster.index(old), cluster.index(new)
+        renamed = replace(cluster.machines[copy], name=old)
+
+        assert renamed == cluster.machines[of]
+        for other in {*range(len(cluster.machines))} - {of, copy}:
+            for ends, copied in (
+                ((of, other), (copy, other)),
+                ((other, of), (other, copy)),
+            ):
+                way = [cluster.links[port].name for port in cluster.links.route(*ends)]
+                its = [
+                    cluster.links[port].name for port in cluster.links.route(*copied)
+                ]
+                assert [name.replace(f"{new} ", f"{old} ") for name in its] == way
 
 
 @settings(deadline=None, max_examples=60)
