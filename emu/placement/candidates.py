@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from emu.scheduling.routes import Routes
 
 NORM = 16.0  # of `estimate`
+FIRST = 3  # iterations that `estimate` goes through
 ROUNDING = 1e-9  # relative; a bound must exceed a limit by more to reject anything
 
 
@@ -147,7 +148,8 @@ def _without_transfers(
     arrays: JobArrays, times: Floats
 ) -> tuple[Floats, Floats, float]:
     """Return head and tail of every edge and the makespan if transfers were free."""
-    end, rest = _earliest_ends(arrays, times), _longest_rests(arrays, times)
+    end = _earliest_ends(arrays, times, np.zeros(arrays.source.size))
+    rest = _longest_rests(arrays, times)
     head = np.zeros(arrays.source.size)
     tail = np.zeros(arrays.source.size)
     for edge in range(arrays.source.size):
@@ -158,8 +160,11 @@ def _without_transfers(
 
 
 @compiled
-def _earliest_ends(arrays: JobArrays, times: Floats) -> Floats:
-    """Return the end of every (task, iteration); 0 of those that are not there."""
+def _earliest_ends(arrays: JobArrays, times: Floats, taken: Floats) -> Floats:
+    """Return the end of every (task, iteration); 0 of those that are not there.
+
+    Every transfer of an edge takes as long as its entry of ``taken``, seconds.
+    """
     end = np.zeros(times.shape)
     for n in range(times.shape[1]):
         for j in arrays.order:
@@ -170,7 +175,7 @@ def _earliest_ends(arrays: JobArrays, times: Floats) -> Floats:
                 edge = arrays.in_edge[i]
                 sent = n - arrays.lag[edge]
                 if 0 <= sent < arrays.sent[edge]:
-                    start = max(start, end[arrays.source[edge], sent])
+                    start = max(start, end[arrays.source[edge], sent] + taken[edge])
             end[j, n] = start + times[j, n]
     return end
 
@@ -270,10 +275,10 @@ def _port_bounds(t: Transfers, machine_of: Ints) -> Floats:
 
 @compiled
 def estimate(c: Candidates, machine_of: Ints) -> float:
-    """Return a norm of what every port and every task asks for, seconds.
+    """Return the mean of a norm of what ports and tasks ask for and `_crowded`, seconds.
 
-    For about a hundredth of a simulation's time. Unlike their maximum, the bound, it
-    falls when any port that counts gets less to do.
+    For some hundredths of a simulation's time. Unlike their maximum, the bound, the norm
+    falls when any port that counts gets less to do; but it is blind to what waits.
     """
     bounds = _port_bounds(c.transfers, machine_of)
     most = max(bounds.max(), c.transfers.least)
@@ -284,7 +289,33 @@ def estimate(c: Candidates, machine_of: Ints) -> float:
         total += (bound / most) ** NORM
     for task in range(machine_of.size):
         total += (c.busy[task, machine_of[task]] / most) ** NORM
-    return float(most * total ** (1.0 / NORM))
+    return float(most * total ** (1.0 / NORM) + _crowded(c, machine_of, bounds)) / 2.0
+
+
+@compiled
+def _crowded(c: Candidates, machine_of: Ints, busy: Floats) -> float:
+    """Return the makespan if every flow met all others of its ports, seconds.
+
+    From the first iterations, all of mean times; ``busy`` holds the seconds of ports.
+    """
+    a, t = c.arrays, c.transfers
+    taken = np.zeros(t.source.size)
+    for edge in range(t.source.size):
+        if t.sent[edge] <= 0.0:
+            continue
+        source, destination = machine_of[t.source[edge]], machine_of[t.destination[edge]]
+        first, end = route_between(t.routes, source, destination)
+        for i in range(first, end):
+            port = port_at(t.routes, i, source, destination)
+            taken[edge] = max(taken[edge], busy[port] / a.sent[edge])
+    iterations = c.times.shape[1]
+    times = np.empty((machine_of.size, min(FIRST, iterations)))
+    for task in range(machine_of.size):
+        times[task] = c.busy[task, machine_of[task]] / a.rounds[task]
+    ends = _earliest_ends(a, times, taken)
+    last = ends[:, -1].max()
+    each = last - ends[:, -2].max() if ends.shape[1] > 1 else 0.0
+    return float(last + (iterations - ends.shape[1]) * each)
 
 
 @compiled
