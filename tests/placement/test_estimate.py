@@ -1,4 +1,4 @@
-"""The estimate that searches ask before they simulate, and what is sketched under it."""
+"""The estimate before simulations, and what is sketched under it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def compiled_search(
 
 
 def chain(iterations: int) -> tuple[Job, Cluster, Realization]:
-    """Return a (1 s), then b (2 s), with 40 bytes between them, at 10 bytes a second."""
+    """Return a (1 s), then b (2 s), with 40 bytes between them at 10 B/s."""
     cluster = Cluster(tuple(Machine(f"m{m}", 10.0, 10.0) for m in range(2)))
     job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), iterations)
     times = np.array([[1.0], [2.0]]).repeat(iterations, axis=1)
