@@ -145,8 +145,8 @@ def test_ranks_placements_as_simulation_does() -> None:
 
 def rank_correlation(some: list[float], others: list[float]) -> float:
     """Return Spearman's coefficient; there are no ties to speak of."""
-    ranks = [np.argsort(np.argsort(values)) for values in (some, others)]
-    return float(np.corrcoef(np.array(ranks))[0, 1])
+    ranks = (np.argsort(np.argsort(some)), np.argsort(np.argsort(others)))
+    return float(np.asarray(np.corrcoef(*ranks))[0, 1])
 
 
 def test_a_sketch_meets_the_least_estimate_of_all_placements() -> None:
