@@ -39,7 +39,9 @@ def headings(path: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", t).lower().replace(" ", "-") for t in titles}
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_links_lead_somewhere(path: Path) -> None:
     broken = []
     for link, heading in LINK.findall(path.read_text(encoding="utf-8")):

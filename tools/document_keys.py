@@ -10,17 +10,13 @@ import json
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
-from typer.core import TyperArgument
 
 from emu.cli import app
 from emu.cli.listing import GROUPS
 from emu.scenario import json_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MARK = "<!-- What follows is written by tools/document_keys.py. -->\n"
@@ -96,14 +92,14 @@ def _heading(name: str) -> str:
 
 
 def _lines(section: dict[str, Any]) -> dict[str, str]:
-    """Return the line of every key of a section; those with a star are required."""
+    """Return the line of every key of a section; what is required is bold."""
     found = {}
     for key, value in section.get("properties", {}).items():
         if "const" in value:  # the heading says which it is
             continue
-        star = r"\*" * (key in section.get("required", []))
+        bold = "**" * (key in section.get("required", []))
         meaning = ": ".join(("", _meaning(value))).rstrip(": ")
-        found[key] = f"- `{key}`{star}{_default(value.get('default'))}{meaning}"
+        found[key] = f"- {bold}`{key}`{bold}{_default(value.get('default'))}{meaning}"
     return found
 
 
@@ -127,7 +123,7 @@ def _meaning(value: dict[str, Any]) -> str:
 
 
 def commands() -> str:
-    """Return a line for every command: its arguments, its summary, its options."""
+    """Return a line for every command: its arguments and its summary."""
     group = typer.main.get_command(app)
     return "\n".join(
         f"### {title}\n\n"
@@ -146,18 +142,7 @@ def _command(group: Any, name: str, summary: str) -> str:
         for piece in command.collect_usage_pieces(typer.Context(command))
         if piece != "[OPTIONS]"
     ]
-    options = ", ".join(f"`{option}`" for option in _options(command))
-    return (
-        f"- `{' '.join(['emu', name, *pieces])}`: {summary} {options}".rstrip() + "\n"
-    )
-
-
-def _options(command: Any) -> Iterator[str]:
-    for option in command.params:
-        if not isinstance(option, TyperArgument) and not getattr(
-            option, "hidden", False
-        ):
-            yield max(option.opts, key=len)
+    return f"- `{' '.join(['emu', name, *pieces])}`: {summary}\n"
 
 
 #: File in docs/ -> what writes the part below its mark.

@@ -120,11 +120,11 @@ class TimesSection(Section):
     graph_store: DurationPerDevice | None = None
     """Collect the features of one iteration for all samplers."""
     sampler: DurationPerDevice | None = None
-    """Sample and assemble one whole mini-batch of ``batch_size`` seeds: of several
-    samplers that share it each takes its share of this time."""
+    """Sample and assemble one whole mini-batch; samplers that share it take their
+    shares."""
     worker: DurationPerDevice | None = None
-    """Forward and backward; where workers sum gradients, the step as well; default is
-    the sum of P3's four phases, which is the same work."""
+    """Forward and backward, and the step where workers sum gradients; default is the
+    sum of P3's four phases."""
     parameter_server: DurationPerDevice | None = None
     """Average gradients and step."""
     all_reduce: DurationPerDevice = 0.0
@@ -137,8 +137,8 @@ class TimesSection(Section):
     """Ask for the features of a whole mini-batch (multi-round sampling)."""
 
     model_forward: DurationPerDevice | None = None
-    """P3: the linear part of layer 1 on an even share of the columns, for one
-    mini-batch of every machine of the group."""
+    """P3: the linear part of layer 1 on an even share of the columns, for every machine
+    of the group."""
     data_forward: DurationPerDevice | None = None
     """P3: the rest of the forward pass of one mini-batch."""
     data_backward: DurationPerDevice | None = None
@@ -175,8 +175,7 @@ class TrainingSection(Section):
     ]
     """What is trained: ``kind`` and widths, or a ``program`` of your own."""
     fanouts: Fanouts = Field(examples=[[5, 10, 15]])
-    """Neighbours sampled per hop; as dgl orders them, the last is for the seeds.
-    ``all`` samples none: every neighbour is taken."""
+    """Neighbours sampled per hop, the last for the seeds; ``all``: every neighbour."""
     batch_size: Count = Field(examples=[100])
     """Seeds per worker and iteration, shared evenly by its samplers."""
     times: TimesSection = TimesSection()
@@ -188,8 +187,8 @@ class TrainingSection(Section):
     epoch: Literal["replicate", "shard"] = "replicate"
     """Whether each sampler walks the whole training set (the paper) or its share."""
     credit_window: Window = DEFAULT_WINDOW
-    """Batches that may be under way: the first task of batch n waits for the worker's
-    batch n - K; ``unlimited`` for no limit."""
+    """Batches under way: the first task of batch n waits for the worker's batch n - K;
+    ``unlimited`` for no limit."""
     optimizer: Annotated[OptimizerSection, BeforeValidator(_named)] = OptimizerSection()
     """``adam``, ``sgd`` or ``{name: ..., lr: ...}``."""
     precision: Literal["float32", "float64"] = "float32"
@@ -270,20 +269,19 @@ class DgtpJobSection(TrainingSection):
     system: Literal["dgtp"]
     """Kind of job."""
     partitioner: Literal["metis", "metis-dgl", "hash", "imported"] = "metis"
-    """Which store owns which vertex. ``metis``: few edges between parts of equal size;
-    ``metis-dgl``: as dgl does (Python 3.11 only); ``imported``: as the parts that the
-    graph came with (a DistDGL folder)."""
+    """Ownership of vertices. ``metis``: few edges between parts of equal size;
+    ``metis-dgl``: as dgl does (Python 3.11 only); ``imported``: as the graph came
+    (DistDGL)."""
     workers: Few = 1
     """Workers of the job."""
     samplers_per_worker: Few = 1
     """Sampler s serves worker s // samplers_per_worker."""
     sync: Literal["parameter_server", "ring", "halving_doubling"] = "parameter_server"
-    """Who sums the gradients: parameter servers, or the workers by an all-reduce, each
-    of which holds all parameters then (``halving_doubling``: 2, 4, 8, ... workers)."""
+    """Sum of gradients, by parameter servers or an all-reduce of the workers
+    (``halving_doubling``: 2, 4, 8, ... of them)."""
     ring: Literal["rank", "placed"] = "rank"
-    """Order of the workers in ``sync: ring``: by number, or ``placed``, after placement
-    such that as few neighbours as possible cross a NIC, and none a slow link that can
-    be avoided. Searches judge placements by the order of numbers."""
+    """Order of the workers in ``sync: ring``, by number or ``placed``: with the fewest
+    neighbours across a NIC or slow link. Searches judge by number."""
     parameter_servers: Few = 1
     """Parameters are sharded over them; not counted where workers sum."""
     demands: DemandsSection = DemandsSection()
