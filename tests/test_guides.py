@@ -15,7 +15,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import typer
@@ -26,6 +26,8 @@ from emu.machines import missing_needs
 from emu.scratch import cache_home
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.leftovers import Leftovers
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,7 +38,7 @@ GUIDES = [page for page in PAGES if "\n```console" in page.read_text(encoding="u
 COMPILED = os.environ.get("NUMBA_CACHE_DIR", str(cache_home() / "compiled"))
 
 #: What a block may need -> why it cannot be run here, if it cannot.
-NEEDS = {
+NEEDS: dict[str, Callable[[], str]] = {
     "data": lambda: "" if os.environ.get("EMU_DATA") else "EMU_DATA names no graphs",
     "dgl": lambda: "" if find_spec("dgl") else "dgl is not installed",
     "netns": lambda: "; ".join(missing_needs()),
@@ -156,7 +158,7 @@ def used() -> set[tuple[str, str]]:
 
 
 def test_commands_and_options_of_the_pages_are_there() -> None:
-    known = typer.main.get_command(app)
+    known: Any = typer.main.get_command(app)
     wrong = []
     for name, option in sorted(used()):
         if name not in COMMANDS:
