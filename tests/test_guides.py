@@ -107,14 +107,15 @@ def printed(command: Command, folder: Path) -> str:
 def test_a_guide_prints_what_it_shows(
     guide: Path, tmp_path: Path, leftovers: Leftovers
 ) -> None:
-    left_out = set()
+    left_out: set[str] = set()
     for language, words, text in BLOCK.findall(guide.read_text(encoding="utf-8")):
         if language != "console":
             if words:
                 (tmp_path / words).write_text(text, encoding="utf-8")
             continue
-        if missing := NEEDS.get(words, str)():
-            left_out.add(missing)
+        missing = {NEEDS[word]() for word in words.split() if word in NEEDS} - {""}
+        left_out |= missing
+        if missing:
             continue
         for command in commands(text, *words.split()):
             found = printed(command, tmp_path)
