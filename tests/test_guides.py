@@ -119,9 +119,9 @@ def test_a_guide_prints_what_it_shows(
             continue
         for command in commands(text, *words.split()):
             found = printed(command, tmp_path)
-            assert pattern(command.shown).fullmatch(found), (
-                f"$ {command.line}\n{found}\nis not\n{command.shown}"
-            )
+            if not pattern(command.shown).fullmatch(found):
+                both = f"{found}\n{guide.name} shows\n{command.shown}"
+                pytest.fail(f"$ {command.line}\n{both}", pytrace=False)
     assert leftovers.note() == []
     if left_out:
         pytest.skip(f"without the blocks that need more: {'; '.join(left_out)}")
