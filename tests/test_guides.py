@@ -100,6 +100,32 @@ def printed(command: Command, folder: Path) -> str:
     return text
 
 
+def walk(guide: Path, folder: Path) -> set[str]:
+    """Run the blocks of a guide; return what those that were left out need.
+
+    Raises
+    ------
+    pytest.fail.Exception
+        When a command prints something else than the guide shows.
+    """
+    left_out: set[str] = set()
+    for language, words, text in BLOCK.findall(guide.read_text(encoding="utf-8")):
+        if language != "console":
+            if words:
+                (folder / words).write_text(text, encoding="utf-8")
+            continue
+        missing = {NEEDS[word]() for word in words.split() if word in NEEDS} - {""}
+        left_out |= missing
+        if missing:
+            continue
+        for command in commands(text, *words.split()):
+            found = printed(command, folder)
+            if not pattern(command.shown).fullmatch(found):
+                both = f"{found}\n{guide.name} shows\n{command.shown}"
+                pytest.fail(f"$ {command.line}\n{both}", pytrace=False)
+    return left_out
+
+
 @pytest.mark.emulation
 @pytest.mark.untimed
 @pytest.mark.timeout(600)
@@ -107,24 +133,45 @@ def printed(command: Command, folder: Path) -> str:
 def test_a_guide_prints_what_it_shows(
     guide: Path, tmp_path: Path, leftovers: Leftovers
 ) -> None:
-    left_out: set[str] = set()
-    for language, words, text in BLOCK.findall(guide.read_text(encoding="utf-8")):
-        if language != "console":
-            if words:
-                (tmp_path / words).write_text(text, encoding="utf-8")
-            continue
-        missing = {NEEDS[word]() for word in words.split() if word in NEEDS} - {""}
-        left_out |= missing
-        if missing:
-            continue
-        for command in commands(text, *words.split()):
-            found = printed(command, tmp_path)
-            if not pattern(command.shown).fullmatch(found):
-                both = f"{found}\n{guide.name} shows\n{command.shown}"
-                pytest.fail(f"$ {command.line}\n{both}", pytrace=False)
+    left_out = walk(guide, tmp_path)
+
     assert leftovers.note() == []
     if left_out:
         pytest.skip(f"without the blocks that need more: {'; '.join(left_out)}")
+
+
+GUIDE = """
+```text note.txt
+a b
+```
+```console
+$ cat note.txt
+a ...
+```
+```console exit 3
+$ echo x && exit 3
+x
+```
+```console data torch
+$ cat {file}
+other
+```
+"""
+
+
+def test_a_guide_is_walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be run is left out with its reason; what differs is a failure."""
+    (tmp_path / "page.md").write_text(GUIDE.format(file="note.txt"))
+    monkeypatch.setitem(NEEDS, "torch", lambda: "no torch")
+    monkeypatch.setitem(NEEDS, "data", lambda: "")
+    assert walk(tmp_path / "page.md", tmp_path) == {"no torch"}
+
+    monkeypatch.setitem(NEEDS, "torch", lambda: "")
+    with pytest.raises(pytest.fail.Exception, match=r"a b\n\npage.md shows\nother"):
+        walk(tmp_path / "page.md", tmp_path)
+    (tmp_path / "page.md").write_text(GUIDE.format(file="no.txt"))
+    with pytest.raises(AssertionError, match=r"cat no\.txt"):
+        walk(tmp_path / "page.md", tmp_path)
 
 
 def test_a_difference_is_seen() -> None:
