@@ -39,7 +39,7 @@ def test_every_command_is_documented() -> None:
 
 
 def test_every_key_of_a_scenario_is_documented() -> None:
-    """Run tools/document_keys.py where this fails."""
+    """Run `tools/check --write` where this fails."""
     text = document_keys.DOCUMENT.read_text(encoding="utf-8")
 
     assert text == document_keys.document(text)
