@@ -1,4 +1,4 @@
-"""The processes of one trial, found by a mark in their environment."""
+"""The processes of one run, found by a mark in their environment."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 
 import psutil
+
+import emu
 
 MARK = "EMU_CHAOS"
 #: Where Linux keeps named shared memory.
@@ -40,16 +42,14 @@ def roles(mark: str) -> dict[str, psutil.Process]:
             role = name.removeprefix("emu:")
         elif "emu.launch.fork_server" in command:
             role = "fork server"
-        elif "-m emu.launch" in command:
-            role = "agent"
         else:
-            role = "command"
+            role = "agent" if "-m emu.launch" in command else "command"
         found.setdefault(role, process)
     return found
 
 
 def gone(mark: str, spared: set[int], within: float) -> list[psutil.Process]:
-    """Wait until nobody else of the family is left; return who is after all."""
+    """Wait until no other process of the family is left; return those that are."""
     deadline = time.monotonic() + within
     while left := [each for each in family(mark) if each.pid not in spared]:
         if time.monotonic() > deadline:
@@ -61,3 +61,17 @@ def gone(mark: str, spared: set[int], within: float) -> list[psutil.Process]:
 def shared_memory() -> set[str]:
     """Return the names of shared memory segments."""
     return {*os.listdir(_SHARED)} if _SHARED.is_dir() else set()  # noqa: PTH208
+
+
+def settings(
+    scenario: str, changes: list[str], time_scale: float, wall: float
+) -> list[str]:
+    """Return ``--set`` of changes and of iterations that take ``wall`` seconds."""
+    changes = [f"emulation.time_scale={time_scale}", "expect=null", *changes]
+    few, more = (
+        emu.simulate(emu.load(scenario, [*changes, f"job.iterations={n}"])).makespan
+        for n in (20, 40)
+    )
+    count = round(wall / time_scale / ((more - few) / 20))
+    changes.append(f"job.iterations={count}")
+    return [part for each in changes for part in ("--set", each)]

@@ -1,13 +1,13 @@
 """Hostile frames into every port of a run that goes on, beside a run left alone.
 
-    python -m tools.live_ports OUT --frames 10000 --seconds 180
+    tools/hostile ports OUT --frames 10000 --seconds 180
 
 Runs ``emu run golden`` with a dashboard twice, as long as asked. Into every port that
 the second listens on (coordinator, node processes, dashboard) go frames and requests
 that were good until bytes were flipped, cut, repeated, moved or replaced; one in ten
-connections stays open and says no more. A line per run: makespan error, verdict, memory
-of the command. The exit status is 1 when the run failed, or anything raised what is no
-error of ours.
+connections stays open and sends no more. A line per run: makespan error, verdict,
+memory of the command. The exit status is 1 when the run failed, or anything raised what
+is no error of ours.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psutil
 
-import emu
 from emu.wire import Kind, encode_message
 from emu.wire.encoding import encode_data
-from tools.fuzz import mutated
+from tools.attacks.fuzz import mutated
+from tools.attacks.processes import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 _TOGETHER = 24  # connections at a time
 _ANSWER = 0.02  # wall seconds to listen to what comes back
 _KEPT = 0.1  # share of the connections that stay open
@@ -44,23 +44,23 @@ _TIME_SCALE = 0.2
 
 
 def good_frames() -> list[bytes]:
-    """Return what honest peers say first, and later, and a browser's request."""
+    """Return what honest peers send first, and later, and a browser's request."""
     nonce = bytes(range(32))
     hellos: list[dict[str, Any]] = [
         {"role": role, "name": name, "nonce": nonce}
         for role, name in (("agent", "localhost"), ("process", "g0"))
     ]
-    says = [encode_message(Kind.CONTROL, fields) for fields in hellos]
-    says += [encode_message(Kind.HELLO, {"edge": 0, "nonce": nonce})]
-    says += [encode_message(Kind.HELLO, {"proof": nonce})]
-    says += [encode_message(Kind.CONTROL, {"is": "Stop", "reason": "no"})]
+    frames = [encode_message(Kind.CONTROL, fields) for fields in hellos]
+    frames += [encode_message(Kind.HELLO, {"edge": 0, "nonce": nonce})]
+    frames += [encode_message(Kind.HELLO, {"proof": nonce})]
+    frames += [encode_message(Kind.CONTROL, {"is": "Stop", "reason": "no"})]
     payload = {"x": np.arange(64, dtype=np.float32)}
-    says.append(b"".join(bytes(part) for part in encode_data(0, 0, payload)))
-    says.append(
+    frames.append(b"".join(bytes(part) for part in encode_data(0, 0, payload)))
+    frames.append(
         b"GET /api/status?token=abc HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         b"Authorization: Bearer abc\r\nContent-Length: 3\r\n\r\nabc"
     )
-    return says
+    return frames
 
 
 def ports_of(process: psutil.Process) -> set[tuple[str, int]]:
@@ -115,25 +115,14 @@ async def attack(
     return sent
 
 
-def command_of(out: Path, seconds: float) -> list[str]:
-    """Return the command of a run that takes so many wall seconds."""
-    settings = [f"emulation.time_scale={_TIME_SCALE}", "expect=null"]
-    few, more = (
-        emu.simulate(emu.load("golden", [*settings, f"job.iterations={n}"])).makespan
-        for n in (20, 40)
-    )
-    count = round(seconds / _TIME_SCALE / ((more - few) / 20))
-    settings.append(f"job.iterations={count}")
-    command = [sys.executable, "-m", "emu", "run", "golden", "--dashboard"]
-    command += ["--json", str(out / "result.json"), "--runs", str(out / "runs")]
-    return command + [part for each in settings for part in ("--set", each)]
-
-
 def carried(out: Path, seconds: float, frames: int, seed: int) -> dict[str, Any]:
     """Return what a run came to that took so long, and so many hostile frames."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    command, output = command_of(out, seconds), out / "output"
+    output = out / "output"
+    command = [sys.executable, "-m", "emu", "run", "golden", "--dashboard"]
+    command += ["--json", str(out / "result.json"), "--runs", str(out / "runs")]
+    command += settings("golden", [], _TIME_SCALE, seconds)
     with output.open("wb") as file:
         run = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=ROOT
@@ -154,9 +143,12 @@ def carried(out: Path, seconds: float, frames: int, seed: int) -> dict[str, Any]
         run.kill()
         run.wait()
     logs = [output, *(out / "runs").glob("*/agent.log")]
-    said = "".join(log.read_text(errors="replace") for log in logs)
+    printed = "".join(log.read_text(errors="replace") for log in logs)
     row = {"frames": sum(sent.values()), "ports": len(sent), "exit": run.returncode}
-    row |= {"tracebacks": said.count("Traceback"), "refused": said.count("refused")}
+    row |= {
+        "tracebacks": printed.count("Traceback"),
+        "refused": printed.count("refused"),
+    }
     row |= {"memory_mb": memory / 2**20, "fewest": min(sent.values(), default=0)}
     if run.returncode == 0:
         result = json.loads((out / "result.json").read_text())
@@ -181,7 +173,3 @@ def main() -> int:
         print(name, json.dumps(row), flush=True)
         wrong |= bool(row["exit"] or row["tracebacks"] or row["frames"] < frames)
     return int(wrong)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,13 +1,11 @@
-#!/usr/bin/env python3
-"""Run iterations for a long time; say what memory, descriptors and lateness came to.
+"""Run iterations for a long time; print what memory, descriptors and lateness came to.
 
-    tools/soak OUT [--minutes 60] [--scenario golden] [--set KEY=VALUE]
+    tools/hostile soak OUT [--minutes 60] [--scenario golden] [--set KEY=VALUE]
 
-Looks at every process of the run every ten seconds: resident memory, descriptors,
-threads; and at how busy the cores were since the last look. OUT/rows.jsonl has the
-looks; the table has, per process, where it began and ended and the slope after the
-first tenth. Iterations are as many as simulated time
-needs. Lateness is what each iteration adds to the distance from the run's replay.
+Looks at every process of the run every ten seconds: resident memory, descriptors, CPU
+time; and at how busy the cores were since the last look. OUT/rows.jsonl has the looks;
+the table has, per process, where it began and ended and the slope after the first
+tenth. Lateness is what each iteration adds to the distance from the run's replay.
 """
 
 from __future__ import annotations
@@ -24,28 +22,15 @@ from typing import Any
 import numpy as np
 import psutil
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
 import emu
-from tools.chaos_campaign.family import MARK, roles
+from tools.attacks.processes import MARK, roles, settings
 
 EVERY = 10.0  # wall seconds between two looks
 SKIPPED = 0.1  # share of the looks that is warm-up
 TIME_SCALE = 0.02
-SETTINGS = [f"emulation.time_scale={TIME_SCALE}", "emulation.byte_scale=5000"]
-SETTINGS += ["emulation.deadline=600 s", "emulation.silence=600 s", "expect=null"]
-# Or payloads of iterations far ahead fill the memory of who shall wait for them.
-SETTINGS += ["job.credit_window=2"]
-
-
-def iterations(scenario: str, settings: list[str], minutes: float) -> int:
-    """Return how many iterations take so many wall minutes."""
-    few, more = (
-        emu.simulate(emu.load(scenario, [*settings, f"job.iterations={n}"])).makespan
-        for n in (20, 40)
-    )
-    return round(60 * minutes / TIME_SCALE / ((more - few) / 20))
+SETTINGS = ["emulation.byte_scale=5000", "emulation.deadline=600 s"]
+# Without a window payloads of iterations far ahead fill the memory of those behind.
+SETTINGS += ["emulation.silence=600 s", "job.credit_window=2"]
 
 
 def look(mark: str) -> dict[str, dict[str, float]]:
@@ -57,7 +42,6 @@ def look(mark: str) -> dict[str, dict[str, float]]:
                 found[role] = {
                     "memory": process.memory_info().rss / 2**20,
                     "descriptors": process.num_fds(),
-                    "threads": process.num_threads(),
                     "cpu": sum(process.cpu_times()[:2]),
                 }
         except psutil.Error:
@@ -69,7 +53,7 @@ def load(rows: list[dict[str, Any]]) -> str:
     """Return how busy all cores were between two looks, and by whom, in words."""
     busy = np.array([row["busy"] for row in rows[1:]])
     if not busy.size:
-        return "too short to say how busy the host was"
+        return "too short to measure how busy the host was"
     first, last = rows[0], rows[-1]
     spent = sum(
         held["cpu"] - first["held"].get(name, {"cpu": 0.0})["cpu"]
@@ -93,18 +77,17 @@ def slope(minutes: list[float], values: list[float]) -> float:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Return a line per process."""
-    names = list(dict.fromkeys(name for row in rows for name in row["held"]))
     head = ("process", "MB first", "MB last", "MB/min", "fds", "fds/min", "CPU s")
     lines = ["{:12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}".format(*head)]
-    for name in names:
+    for name in dict.fromkeys(name for row in rows for name in row["held"]):
         mine = [row for row in rows if name in row["held"]]
         held, at = [row["held"][name] for row in mine], [row["minute"] for row in mine]
         begin = int(SKIPPED * len(held))
         memory, files = ([each[k] for each in held] for k in ("memory", "descriptors"))
         lines.append(
-            f"{name:12} {memory[begin]:9.1f} {memory[-1]:9.1f} {slope(at, memory):9.3f} "
-            f"{files[begin]:4.0f}-{files[-1]:<4.0f} {slope(at, files):9.3f} "
-            f"{held[-1]['cpu']:9.1f}"
+            f"{name:12} {memory[begin]:9.1f} {memory[-1]:9.1f} "
+            f"{slope(at, memory):9.3f} {files[begin]:4.0f}-{files[-1]:<4.0f} "
+            f"{slope(at, files):9.3f} {held[-1]['cpu']:9.1f}"
         )
     return "\n".join(lines)
 
@@ -140,22 +123,20 @@ def main() -> int:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     changes = [*SETTINGS, *options.set]
-    count = iterations(options.scenario, changes, options.minutes)
-    changes.append(f"job.iterations={count}")
-    arguments = [part for change in changes for part in ("--set", change)]
-    arguments += ["--runs", str(options.out / "runs")]
-    mark, rows = f"soak.{os.getpid()}", []
-    begun = time.monotonic()
+    command = [sys.executable, "-m", "emu", "run", options.scenario]
+    command += settings(options.scenario, changes, TIME_SCALE, 60 * options.minutes)
+    mark, begun = f"soak.{os.getpid()}", time.monotonic()
+    rows: list[dict[str, Any]] = []
     with (options.out / "output").open("wb") as output:
-        command = subprocess.Popen(
-            [sys.executable, "-m", "emu", "run", options.scenario, *arguments],
+        run = subprocess.Popen(
+            [*command, "--runs", str(options.out / "runs")],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             env={**os.environ, MARK: mark},
         )
         try:
-            while command.poll() is None:
+            while run.poll() is None:
                 minute = (time.monotonic() - begun) / 60
                 busy = psutil.cpu_percent() / 100  # since the last look
                 rows.append({"minute": minute, "busy": busy, "held": look(mark)})
@@ -163,18 +144,15 @@ def main() -> int:
                     file.write(json.dumps(rows[-1]) + "\n")
                 time.sleep(EVERY)
         finally:
-            command.terminate()
-            command.wait()
+            run.terminate()
+            run.wait()
     running = [row for row in rows if len(row["held"]) > 3]  # all are there
-    print(f"{count} iterations, {(time.monotonic() - begun) / 60:.1f} minutes")
-    print(load(running))
-    print(table(running))
+    print(f"{command[-1]}, {(time.monotonic() - begun) / 60:.1f} minutes")
+    print(
+        load(running) if running else "too short for a look", table(running), sep="\n"
+    )
     print((options.out / "output").read_text())
-    if not command.returncode:
+    if not run.returncode:
         newest = max((options.out / "runs").iterdir(), key=lambda p: p.stat().st_mtime)
         print(lateness(newest))
-    return command.returncode
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return run.returncode

@@ -1,11 +1,11 @@
 """Bytes into the codec, chosen by the branches that they reach (pip install atheris).
 
-    python -m tools.fuzz_frames CORPUS -atheris_runs=1000000
+    tools/hostile frames CORPUS -atheris_runs=1000000
 
 The folder CORPUS gets good frames first, then what libFuzzer finds. The first byte of
-an input says which kinds of frame are due and whether sealed; the rest is the stream.
-What is no `WireError`, or takes more memory than the limits say, ends it with the input
-kept.
+an input chooses which kinds of frame are due and whether sealed; the rest is the
+stream. What is no `WireError`, or takes more memory than the limits say, ends it
+with the input kept.
 """
 
 from __future__ import annotations
@@ -87,8 +87,17 @@ def read(data: bytes) -> None:
         reader.end()
 
 
-def main() -> None:
-    """Fill the corpus and fuzz, as libFuzzer's options say."""
+def main() -> int:
+    """Fill the corpus and fuzz, as libFuzzer's options state.
+
+    Returns
+    -------
+    int
+        2 without a corpus; otherwise the fuzzer ends the process.
+    """
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        print(__doc__, file=sys.stderr)
+        return 2
     corpus = Path(sys.argv[1])
     corpus.mkdir(parents=True, exist_ok=True)
     for number, frame in enumerate(good_frames()):
@@ -96,7 +105,4 @@ def main() -> None:
             (corpus / f"good-{number}-{first}").write_bytes(bytes([first]) + frame)
     atheris.Setup(sys.argv, read)
     atheris.Fuzz()
-
-
-if __name__ == "__main__":
-    main()
+    return 0
