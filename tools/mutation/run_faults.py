@@ -1,49 +1,26 @@
-"""Faults to plant: one piece of text of one file, and what stands there instead."""
+"""Faults to plant in runs, by name."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from tools.mutation.campaign import Fault
 
 
 @dataclass(frozen=True)
-class Fault:
+class RunFault(Fault):
     """One change of the product that makes runs false.
 
     Parameters
     ----------
-    file
-        Path in the repository.
-    text, instead
-        What occurs there once, and what replaces it.
     scenario
         That shows it.
     unseen
-        Why no run can say that it is false; empty where one must.
+        Why no run can show that it is false; empty where one must.
     """
 
-    file: str
-    text: str
-    instead: str
     scenario: str = "golden"
     unseen: str = ""
-
-    def plant(self, root: Path) -> None:
-        """Change the file under ``root``.
-
-        Raises
-        ------
-        ValueError
-            When the text does not occur there exactly once: the product has moved on.
-        """
-        path = root / self.file
-        source = path.read_text(encoding="utf-8")
-        if source.count(self.text) != 1:
-            raise ValueError(f"{self.text!r} is {source.count(self.text)} x in {path}")
-        path.write_text(source.replace(self.text, self.instead), encoding="utf-8")
 
 
 _LINKS = "emu/problem/links.py"
@@ -67,175 +44,181 @@ _CLOCK = "RunClock(begin.start_wall, scale, offset)"
 _DURATION = "else self._times[n]"
 _SHARE = "set_rate(layout, state, group, rate, now)\n\n\n@inlined\ndef share_equally"
 
-FAULTS: dict[str, Fault] = {
+FAULTS: dict[str, RunFault] = {
     # What links carry.
-    "capacities times 1.5": Fault(
+    "capacities times 1.5": RunFault(
         _LINKS, _CAPACITIES, f"{_CAPACITIES[:1]}1.5 * {_CAPACITIES[1:]}"
     ),
-    "capacities times 1.02": Fault(
+    "capacities times 1.02": RunFault(
         _LINKS, _CAPACITIES, f"{_CAPACITIES[:1]}1.02 * {_CAPACITIES[1:]}"
     ),
-    "a port forgotten": Fault(_LINKS, "= [(OUT, IN)]", "= [(OUT,)]", "incast"),
-    "a change that the run does not carry out": Fault(
+    "a port forgotten": RunFault(
+        _LINKS, "= [(OUT, IN)]", "= [(OUT,)]", scenario="incast"
+    ),
+    "a change that the run does not carry out": RunFault(
         "emu/scheduling/capacity_changes.py",
         "state.capacity[port] = layout.changes[place, 2]",
         "pass",
-        "events",
+        scenario="events",
     ),
-    "a flow that never shares": Fault(
+    "a flow that never shares": RunFault(
         _SHARING, _SHARE, _SHARE.replace("rate,", "2 * rate if group == 0 else rate,")
     ),
-    "shares cut in half": Fault(_SHARING, _SHARE, _SHARE.replace("rate,", "rate / 2,")),
+    "shares cut in half": RunFault(
+        _SHARING, _SHARE, _SHARE.replace("rate,", "rate / 2,")
+    ),
     # What senders do.
-    "senders at 1.5 times their rate": Fault(_PACER, _RATE, f"1.5 * {_RATE}"),
-    "senders one flow ahead": Fault(
+    "senders at 1.5 times their rate": RunFault(_PACER, _RATE, f"1.5 * {_RATE}"),
+    "senders one flow ahead": RunFault(
         _PACER, "line.served * self._byte_scale", "1e9 + line.served * self._byte_scale"
     ),
-    "senders half a second ahead": Fault(_PACING, _SOON, f"{_SOON} + 0.5"),
-    "one store sends early": Fault(
+    "senders half a second ahead": RunFault(_PACING, _SOON, f"{_SOON} + 0.5"),
+    "one store sends early": RunFault(
         _PACER, _SINCE, f"{_SINCE} - (0.1 if edge == 1 else 0.0)"
     ),
-    "the lead of fluid under arrival": Fault(
+    "the lead of fluid under arrival": RunFault(
         _PACER,
         '_LEAD * longest if flow_ends == "fluid" else 0.0',
         "_LEAD * longest",
         unseen="a last byte comes some 6 ms early, which is less than what a sound run "
         "owes to wake-ups; the makespan is the same, lateness up to 6 ms is hidden",
     ),
-    "the last piece is not kept back": Fault(
+    "the last piece is not kept back": RunFault(
         _PACING,
         "float(volume - depth.tail)",
         "float(volume)",
         unseen="the last 16 kB of a flow come early, here 3 ms, and end it no sooner",
     ),
     # What is reported.
-    "arrivals noted 5 ms early": Fault(
+    "arrivals noted 5 ms early": RunFault(
         "emu/network/rx_timestamps.py",
         "return count, self._last",
         "return count, self._last - 0.005",
     ),
-    "arrivals told 50 ms early": Fault(
+    "arrivals told 50 ms early": RunFault(
         "nodes/emu_nodes/edge_ends.py",
         "FlowEnded(edge, n, time,",
         "FlowEnded(edge, n, time - 0.5,",
     ),
-    "arrivals do not count": Fault(
+    "arrivals do not count": RunFault(
         "emu/coordinator/scheduler_driver.py",
         "time=max(event.time, served)",
         "time=served",
     ),
-    "frames of an iteration not noted": Fault(
+    "frames of an iteration not noted": RunFault(
         _SERVER,
         "server.log.note(header.edge",
         "header.iteration == 1 or server.log.note(header.edge",
     ),
-    "starts noted early": Fault(
+    "starts noted early": RunFault(
         _RECORDER,
         "self.task_start[task, iteration] = decisions.time",
         "self.task_start[task, iteration] = decisions.time - 0.5",
     ),
-    "flows noted early": Fault(
+    "flows noted early": RunFault(
         _RECORDER,
         "self._activated[edge, iteration] = decisions.time",
         "self._activated[edge, iteration] = decisions.time - 0.5",
     ),
-    "half the bytes noted": Fault(
+    "half the bytes noted": RunFault(
         _RECORDER,
         "np.where(sent, self._volumes, np.nan)",
         "np.where(sent, self._volumes / 2, np.nan)",
     ),
-    "half the rates noted": Fault(
+    "half the rates noted": RunFault(
         _RECORDER,
         "getattr(decisions.lines, name)",
         'getattr(decisions.lines, name) / (2 if name == "rate" else 1)',
     ),
-    "makespans 10 % short": Fault(
+    "makespans 10 % short": RunFault(
         "emu/problem/schedule.py",
         "return float(np.nanmax(self.task_end))",
         "return 0.9 * float(np.nanmax(self.task_end))",
     ),
     # Clocks.
-    "a clock 1 % fast": Fault(
+    "a clock 1 % fast": RunFault(
         "emu/network/clock.py",
         "return (wall + self._ahead(wall) - self._start) / self.time_scale",
         "return (wall + self._ahead(wall) - self._start) / self.time_scale * 1.01",
     ),
-    "the clock of one process 1 % fast": Fault(
+    "the clock of one process 1 % fast": RunFault(
         _RUNTIME,
         _CLOCK,
         _CLOCK.replace("scale,", 'scale * (0.99 if self._name == "w0" else 1),'),
     ),
-    "the clock of one process 20 ms ahead": Fault(
+    "the clock of one process 20 ms ahead": RunFault(
         _RUNTIME,
         _CLOCK,
         _CLOCK.replace("offset", 'offset + (0.02 if self._name == "w0" else 0.0)'),
     ),
     # What is sent.
-    "volumes halved": Fault(_TIMED, _WINDOW, _WINDOW.replace("]]", "] // 2]")),
-    "no bytes every tenth iteration": Fault(
+    "volumes halved": RunFault(_TIMED, _WINDOW, _WINDOW.replace("]]", "] // 2]")),
+    "no bytes every tenth iteration": RunFault(
         _TIMED,
         _WINDOW,
         _WINDOW.replace("]]", "] * (iteration % 10 != 9)]"),
-        "incast",
+        scenario="incast",
     ),
-    "half the bytes, announced whole": Fault(
+    "half the bytes, announced whole": RunFault(
         _TASK, "payload_bytes(payloads[e]) /", "2 * payload_bytes(payloads[e]) /"
     ),
-    "wrong content": Fault(_TIMED, _WINDOW, _WINDOW.replace("pool[", "255 - pool[")),
-    "content of the iteration before": Fault(
+    "wrong content": RunFault(_TIMED, _WINDOW, _WINDOW.replace("pool[", "255 - pool[")),
+    "content of the iteration before": RunFault(
         _TIMED, _CONTENT, _CONTENT.replace("iteration", "max(iteration - 1, 0)")
     ),
-    "content of another edge": Fault(_TIMED, _CONTENT, _CONTENT.replace("edge", "0")),
-    "a byte altered on its way": Fault(
+    "content of another edge": RunFault(
+        _TIMED, _CONTENT, _CONTENT.replace("edge", "0")
+    ),
+    "a byte altered on its way": RunFault(
         "emu/wire/decoding.py",
         "header, body = self._header, self._body",
         "header, body = self._header, self._body\n        "
         'body[:1] = bytes([body[0] ^ 1]) if len(body) else b""',
     ),
-    "features of other vertices": Fault(
+    "features of other vertices": RunFault(
         "nodes/emu_nodes/graph_store.py",
         "self._features[self._dataset.local[owned]]",
         "self._features[self._dataset.local[owned][::-1]]",
-        "training",
+        scenario="training",
     ),
-    "a gradient back to front": Fault(
+    "a gradient back to front": RunFault(
         _WORKER,
         "gradient[first:last]}",
         "gradient[first:last][::-1].copy()}",
-        "learning",
+        scenario="learning",
     ),
-    "the first worker counts alone": Fault(
-        _PARAMETERS, "mean_gradient(gradients)", "gradients[0]", "learning"
+    "the first worker counts alone": RunFault(
+        _PARAMETERS, "mean_gradient(gradients)", "gradients[0]", scenario="learning"
     ),
-    "parameters of the step before": Fault(
+    "parameters of the step before": RunFault(
         _PARAMETERS,
         "payload = {version_name(iteration): self._parameters.copy()}",
         "held = getattr(self, '_held', self._parameters.copy())\n        "
         "self._held = self._parameters.copy()\n        "
         "payload = {version_name(iteration): held}",
-        "learning",
+        scenario="learning",
     ),
     # Tasks, slots, windows.
-    "tasks take half their time": Fault(_TASK, _DURATION, f"{_DURATION} / 2"),
-    "one task ends early": Fault(
+    "tasks take half their time": RunFault(_TASK, _DURATION, f"{_DURATION} / 2"),
+    "one task ends early": RunFault(
         _TASK, _DURATION, f'{_DURATION} / (2 if self.name == "w0" else 1)'
     ),
-    "ends told half a second early": Fault(_TASK, "end=end,", "end=end - 0.5,"),
-    "one slot too many": Fault(
+    "ends told half a second early": RunFault(_TASK, "end=end,", "end=end - 0.5,"),
+    "one slot too many": RunFault(
         "emu/scheduling/compiled_problem.py",
         "pool_slots=pool_slots,",
         "pool_slots=pool_slots + 1,",
-        "incast",
+        scenario="incast",
     ),
     # What everything is read from.
-    "NICs read as twice as fast": Fault(
+    "NICs read as twice as fast": RunFault(
         "emu/scenario/cluster_section.py",
         "=self.nic.outward",
         "=2 * self.nic.outward",
         unseen="guards, too, know a NIC by what the one parser read; its tests hold it "
         "against numbers worked out by hand",
     ),
-    "an error of 0 whatever happens": Fault(
+    "an error of 0 whatever happens": RunFault(
         "emu/runs/result.py",
         "return found / expected - 1 if",
         "return 0.0 if",
