@@ -28,7 +28,7 @@ from emu.network.pacer import QUANTUM, pace_at
 from emu.network.pool import size_class
 from emu.network.rx_timestamps import ArrivalReader
 from emu.wire import WireLimits
-from tools.benchmarks.processes import MB, TOKEN, ask_of, forked
+from tools.benches.processes import MB, TOKEN, ask_of, forked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,7 @@ def payload_of(body: NDArray[np.uint8], size: int) -> dict[str, NDArray[np.uint8
 
 
 def sending(pipe: Connection, board_path: str, quantum: float) -> None:
-    """Send what the pipe orders, paced, until told to end."""
+    """Send what the pipe orders, paced, until it orders the end."""
 
     async def run() -> None:
         tune_process()
@@ -199,8 +199,8 @@ class Flows:
         sender.send((edge, iteration, size))
         self.sent += size
 
-    def tell(self, edges: Sequence[int]) -> None:
-        """Tell the senders of these edges that they have got a rate."""
+    def notify(self, edges: Sequence[int]) -> None:
+        """Notify the senders of these edges that these have a rate."""
         per_sender = self.edges // len(self.senders)
         for number in sorted({edge // per_sender for edge in edges}):
             mine = [edge for edge in edges if edge // per_sender == number]
@@ -225,7 +225,7 @@ class Flows:
         for pipe in [*self.senders, *self.receivers]:
             pipe.send(None)
             while not isinstance(found := pipe.recv(), dict):
-                pass  # an arrival that nobody waits for any more
+                pass  # an arrival after the last that counts
             reports.append(found)
         for process in self._processes:
             process.join(5.0)

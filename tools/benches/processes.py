@@ -1,4 +1,4 @@
-"""Processes of the network benchmarks, and how they are told what to do."""
+"""Processes of the network benchmarks, and the pipes that command them."""
 
 from __future__ import annotations
 

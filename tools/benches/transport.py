@@ -1,24 +1,19 @@
-"""Measure the transport's throughput beside a raw blocking socket pair.
-
-    python tools/bench_transport.py [--seconds S] [--json OUT]
+"""The transport's throughput beside a raw blocking socket pair.
 
 It is quoted as a ratio to a raw blocking socket pair in the same run, since absolute
 figures drift by a factor of two on shared machines. Sender and receiver are separate
 processes; all pairs stay alive and their bursts are interleaved. "plain" frames are not
 shaped. "full" ones are shaped by a line of 10^15 bytes per second, counted per window
-at both ends, and go when the payload before the last one was released: the receiver
-says so over a control connection.
+at both ends, and go when the payload before the last one was released, which the
+receiver reports over a control connection.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import os
 import socket
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,10 +36,11 @@ from emu.network import (
     tune_process,
     tune_socket,
 )
-from tools.benchmarks.processes import MB, TOKEN, ask_of, forked
-from tools.benchmarks.targets import Figure, as_json, show, show_figures
+from tools.benches.figures import Figure
+from tools.benches.processes import MB, TOKEN, ask_of, forked
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from multiprocessing.connection import Connection
 
     from emu.network import ControlConnection
@@ -197,7 +193,7 @@ class Pair:
             process.join(5)
 
 
-def throughput(seconds: float, cores: tuple[int, int]) -> list[dict[str, Any]]:
+def throughput(seconds: float, cores: tuple[int, int]) -> Iterator[Figure]:
     """Compare our transport with a raw pair, bursts interleaved in random order.
 
     Left alone, the kernel puts a pair on one core or on two and keeps it there for
@@ -209,7 +205,6 @@ def throughput(seconds: float, cores: tuple[int, int]) -> list[dict[str, Any]]:
         "plain": Pair(emu_receiver, emu_sender, cores, False),
         "full": Pair(emu_receiver, emu_sender, cores, True),
     }
-    rows = []
     for size in SIZES:
         count = BURST // size
         found: dict[str, list[tuple[float, float, float]]] = {
@@ -221,59 +216,35 @@ def throughput(seconds: float, cores: tuple[int, int]) -> list[dict[str, Any]]:
         while time.monotonic() < until:
             for name in rng.permutation(list(pairs)):
                 found[name].append(pairs[name].burst(size, count))
-        medians = {name: np.median(np.array(v), axis=0) for name, v in found.items()}
-        # Some kernels count CPU time in ticks, which only a mean averages out.
-        means = {name: np.mean(np.array(v), axis=0) for name, v in found.items()}
-        row: dict[str, Any] = {
-            "cores": len(set(cores)),
-            "mb": size // MB,
-            "bursts": len(found["raw"]),
-            "raw_gb_s": float(size * count / medians["raw"][0] / 1e9),
-        }
-        for name in ("plain", "full"):
-            row[f"{name}_ratio"] = float(medians["raw"][0] / medians[name][0])
-        for name, mean in means.items():
-            row[f"{name}_send"] = float(mean[1] / size / count * 1e9)
-            row[f"{name}_recv"] = float(mean[2] / size / count * 1e9)
-        rows.append(row)
+        on = len(set(cores))
+        what = f"{size // MB} MB on {on} core{'s' * (on > 1)}: "
+        yield from _figures(what, size, count, found)
     for pair in pairs.values():
         pair.close()
-    return rows
 
 
-def figures(rows: list[dict[str, Any]]) -> list[Figure]:
-    """Return what was promised beside what was found."""
-    found = []
-    for row in rows:
-        what = f"{row['mb']} MB on {row['cores']} core{'s' * (row['cores'] > 1)}: "
-        aim = 0.95 if row["mb"] > 1 else None
-        for name in ("plain", "full"):
-            ratio = row[f"{name}_ratio"]
-            found.append(Figure(f"{what}{name}/raw", ratio, "", aim, at_least=True))
-        if aim is None:
-            continue
-        for end, word in (("send", "sender"), ("recv", "receiver")):
-            ratio = row[f"full_{end}"] / row[f"raw_{end}"]
-            found.append(Figure(f"{what}CPU of the {word}, x raw", ratio, "", CPU_AIM))
-    return found
+def _figures(
+    what: str, size: int, count: int, found: dict[str, list[tuple[float, float, float]]]
+) -> Iterator[Figure]:
+    """Yield ratios to the raw pair: of wall times (medians), of CPU times (means)."""
+    walls = {name: float(np.median([b[0] for b in v])) for name, v in found.items()}
+    # Some kernels count CPU time in ticks, which only a mean averages out.
+    means = {name: np.mean(np.array(v), axis=0) for name, v in found.items()}
+    rate = size * count / walls["raw"] / 1e9
+    yield Figure(f"{what}raw", rate, "GB/s", note=f"{len(found['raw'])} bursts")
+    small = size <= MB
+    for name in ("plain", "full"):
+        ratio, aim = walls["raw"] / walls[name], None if small else 0.95
+        yield Figure(f"{what}{name}/raw", ratio, "", aim, at_least=True)
+    for end, word in ((1, "sender"), (2, "receiver")):
+        ours, raw = (float(means[name][end]) for name in ("full", "raw"))
+        note = f"{ours / size / count * 1e9:.3f} s per GB"
+        aim = None if small else CPU_AIM
+        yield Figure(f"{what}CPU of the {word}, x raw", ours / raw, "", aim, note=note)
 
 
-def main() -> None:
-    """Measure, print the tables, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--seconds", type=float, default=20.0)
-    options = parser.parse_args()
+def transport(seconds: float) -> Iterator[Figure]:
+    """Yield the throughput of pairs on one core, and on two."""
     allowed = sorted(os.sched_getaffinity(0))
-    rows = throughput(options.seconds / 2, (allowed[0], allowed[0]))
-    rows += throughput(options.seconds / 2, (allowed[0], allowed[-1]))
-    show("throughput; CPU-s per GB of sender and receiver", rows)
-    aims = figures(rows)
-    show_figures("transport, medians", aims)
-    if options.json is not None:
-        content = {"throughput": rows, "figures": as_json(aims)}
-        options.json.write_text(json.dumps(content, indent=1))
-
-
-if __name__ == "__main__":
-    main()
+    for last in (allowed[0], allowed[-1]):
+        yield from throughput(seconds / 2, (allowed[0], last))

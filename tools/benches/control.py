@@ -1,6 +1,4 @@
-"""Measure the control round trip between two processes, idle and beside payload.
-
-    python tools/bench_control.py [--seconds S] [--json OUT]
+"""The control round trip between two processes, idle and beside payload.
 
 One process asks and the other answers over a control connection, 1 to 5 ms after the
 last answer. Quiet seconds and seconds in which a flow of 4 Gbit/s is paced between two
@@ -10,13 +8,10 @@ sockets with the same bytes: what is above the raw pair is ours.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import socket
 import time
 from collections import defaultdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,11 +25,12 @@ from emu.network import (
     tune_process,
     tune_socket,
 )
-from tools.benchmarks.flows import Flows
-from tools.benchmarks.processes import TOKEN, forked
-from tools.benchmarks.targets import Figure, as_json, show_figures
+from tools.benches.figures import Figure
+from tools.benches.flows import Flows
+from tools.benches.processes import TOKEN, forked
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from multiprocessing.connection import Connection
 
     from emu.network import ControlConnection
@@ -44,7 +40,7 @@ RATE = 4e9 / 8
 TURN = 1.0
 QUIET, BESIDE = "idle", "beside 4 Gbit/s"
 OURS = "control"
-#: As long as the message that tells of a task's end, and as its frame.
+#: As long as the message of a task's end, and as its frame.
 BODY = 100 * "x"
 RAW = bytes(128)
 AIMS = {50: 60.0, 99: 300.0}
@@ -127,7 +123,7 @@ async def measure(seconds: float, flows: Flows) -> dict[tuple[str, str], list[fl
         await trips.take(QUIET, TURN)
         flows.send(0, n, round(RATE * TURN))
         flows.board.publish([0], [n], [0.0], [RATE], flows.now())
-        flows.tell([0])
+        flows.notify([0])
         await trips.take(BESIDE, 0.95 * TURN)
         await asyncio.to_thread(flows.receivers[0].recv)
     raw.close()
@@ -138,29 +134,16 @@ async def measure(seconds: float, flows: Flows) -> dict[tuple[str, str], list[fl
     return trips.took
 
 
-def main() -> None:
-    """Measure, print a table, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--seconds", type=float, default=10.0)
-    options = parser.parse_args()
+def control(seconds: float) -> Iterator[Figure]:
+    """Yield quantiles of round trips, by what else went on and what was asked."""
     flows = Flows(1, 1, reserved=[round(RATE * TURN)])
-    found = uvloop.run(measure(options.seconds, flows))
+    found = uvloop.run(measure(seconds, flows))
     flows.close()
-    figures = [
-        Figure(
-            f"{what} round trip, {name}, p{share} of {len(took)}",
-            float(np.percentile(took, share)) * 1e6,
-            "us",
-            aim if what == OURS else None,
-        )
-        for (name, what), took in found.items()
-        for share, aim in AIMS.items()
-    ]
-    show_figures("control", figures)
-    if options.json is not None:
-        options.json.write_text(json.dumps({"figures": as_json(figures)}, indent=1))
-
-
-if __name__ == "__main__":
-    main()
+    for (name, what), took in found.items():
+        for share, aim in AIMS.items():
+            yield Figure(
+                f"{what} round trip, {name}, p{share} of {len(took)}",
+                float(np.percentile(took, share)) * 1e6,
+                "us",
+                aim if what == OURS else None,
+            )
