@@ -167,7 +167,7 @@ class Study(Generic[R]):
         add("out", type=Path, nargs="?", default=Path("runs", name), help="folder")
         add("--only", action="append", help="cases whose name holds this; repeatable")
         add("--budget", type=float, default=math.inf, help="minutes until none starts")
-        add("--processes", type=int, default=1, help="cases at a time, simulated ones")
+        add("--jobs", type=int, default=1, help="cases at a time; 1 over sockets")
         self.options(parser)
         return parser.parse_args(arguments)
 
@@ -182,19 +182,23 @@ class Study(Generic[R]):
             if case not in ledger
             and (not options.only or any(text in case for text in options.only))
         )
-        if options.processes > 1:
-            with ProcessPoolExecutor(options.processes) as pool:
-                jobs = {pool.submit(measure): case for case, measure in todo}
+        if options.jobs > 1:
+            with ProcessPoolExecutor(options.jobs) as pool:
+                jobs = {pool.submit(_tried, measure): case for case, measure in todo}
                 for job in as_completed(jobs):
                     yield jobs[job], job.result()
             return
         for case, measure in todo:
             if time.monotonic() > until:
                 return
-            try:
-                yield case, measure()
-            except EmulatorError as error:
-                yield case, error
+            yield case, _tried(measure)
+
+
+def _tried(measure: Callable[[], Sequence[R]]) -> Sequence[R] | EmulatorError:
+    try:
+        return measure()
+    except EmulatorError as error:
+        return error
 
 
 POINTS = (0, 5, 25, 50, 75, 90, 95, 99, 100)

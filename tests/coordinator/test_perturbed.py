@@ -20,7 +20,7 @@ from tests.coordinator.virtual import (
     drive,
     drive_ahead,
 )
-from tools.fidelity_study.corpus import RULES
+from tools.trials.corpus import RULES
 
 if TYPE_CHECKING:
     from emu.coordinator.recorder import Recorder

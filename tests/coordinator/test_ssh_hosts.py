@@ -19,7 +19,7 @@ from emu.training import reference_training
 from tests.coordinator.emulated import golden
 from tests.coordinator.test_hosts import namespaces_or_skip, pytestmark
 from tests.integration.scenarios import tiny_training, written
-from tools.launch_study.hosts import SSHD, SshHosts, ip
+from tests.coordinator.hosts import SSHD, SshHosts, ip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

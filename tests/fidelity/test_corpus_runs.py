@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from emu.scenario import load
-from tools.fidelity_study.corpus import draw_scenario
-from tools.fidelity_study.trial import Trial, attempt, prepared
+from tools.trials.corpus import draw_scenario
+from tools.trials.trial import Trial, attempt, prepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,9 +14,9 @@ import pytest
 
 from emu.experiment.run_experiment import carry_out
 from emu.scenario import load
-from tools.fidelity_study.corpus import draw_scenario
-from tools.fidelity_study.hogs import CONDITIONS, Stopper, hogging
-from tools.fidelity_study.trial import Trial, attempt, prepared
+from tools.trials.corpus import draw_scenario
+from tools.trials.neighbours import CONDITIONS, Stopper, hogging
+from tools.trials.trial import Trial, attempt, prepared
 
 if TYPE_CHECKING:
     from pathlib import Path

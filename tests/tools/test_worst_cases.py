@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tools.fidelity_study.corpus import draw_scenario
-from tools.fidelity_study.worst import climbed, minimised, mutated, parted
+from tools.studies.worst_cases import climbed, minimised, mutated, parted
+from tools.trials.corpus import draw_scenario
 
 WALL = 2.0
 

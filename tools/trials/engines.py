@@ -9,11 +9,11 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from tools.launch_study.hosts import ROOT
+from tests.coordinator.hosts import ROOT
 
 if TYPE_CHECKING:
-    from tools.launch_study.hosts import SshHosts
-    from tools.launch_study.ray_hosts import RayHosts
+    from tests.coordinator.hosts import SshHosts
+    from tests.coordinator.ray_hosts import RayHosts
 
 TOKEN = "of-this-study"  # noqa: S105 -- of no use to anybody
 _PORT = 7123

@@ -1,4 +1,4 @@
-"""What keeps a host from serving a run: neighbours, and a process that stands still."""
+"""Neighbours that keep a host from serving a run, and a process that stands still."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _PATIENCE = 10.0
 
 @dataclass(frozen=True)
 class Condition:
-    """What a run has to put up with.
+    """One way of keeping a host from serving a run.
 
     Parameters
     ----------
     hogs
-        Kinds that `tools.fidelity_study.hog_process` knows, one process each.
+        Kinds that `tools.trials.hog_process` knows, one process each.
     nice
         Of the hogs; below 0 takes root.
     stops
@@ -150,7 +150,7 @@ class Stopper(Observer):
             self._process.send_signal(signal.SIGCONT)
 
     def end(self) -> None:
-        """Continue whom it stopped, and wait until that is done."""
+        """Continue the process that it stopped, and wait until that is done."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()

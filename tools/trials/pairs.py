@@ -1,4 +1,4 @@
-"""Which of two is better: what the sockets say, against the simulation."""
+"""Which of two is better: sockets against the simulation."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tools.fidelity_study.corpus import RULES
+from tools.trials.corpus import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.random import Generator
 
-    from tools.fidelity_study.rows import Row
+    from tools.trials.trial import Trial
 
     Content = dict[str, Any]
 
@@ -107,26 +107,6 @@ def pair_apart(
     return None if best is None else [content, best]
 
 
-def drawn_placements(
-    content: Content, seed: int, count: int, makespan: Callable[[Content], float]
-) -> list[Content]:
-    """Return a scenario in so many random placements, none of them very long.
-
-    Parameters
-    ----------
-    makespan
-        Simulates a scenario.
-    """
-    rng = np.random.default_rng([seed, 8])
-    drawn = [replaced(content, rng) for _ in range(_TRIES * count)]
-    lengths = np.array([makespan(variant) for variant in drawn])
-    order = np.argsort(lengths)
-    near = order[lengths[order] <= (1 + FAR) * lengths[order[0]]]
-    # From the best up to where it gets too long, evenly: some are close calls.
-    chosen = np.linspace(0, len(near) - 1, count).round().astype(int)
-    return [drawn[n] for n in near[np.unique(chosen)]]
-
-
 @dataclass(frozen=True)
 class Decision:
     """One question that was put to the simulation and to the sockets.
@@ -146,41 +126,42 @@ class Decision:
 
     @property
     def agreed(self) -> bool:
-        """Whether both say the same."""
+        """Whether both have the same sign."""
         return bool(np.sign(self.asked) == np.sign(self.found))
 
+    @property
+    def kind(self) -> str:
+        """What differs: placement, or policy."""
+        return self.group.partition("-")[0]
 
-def decisions(rows: Sequence[Row]) -> list[Decision]:
-    """Return what two runs of one group decide, of finished ones that are apart."""
-    finished = [row for row in rows if row.trial.trust != "failed"]
+
+def decisions(rows: Sequence[Trial]) -> list[Decision]:
+    """Return what two runs of one variant decide, of finished ones that are apart."""
+    finished = [row for row in rows if row.trust != "failed"]
     return [
         Decision(
-            one.group,
+            one.scenario,
             other.expected / one.expected - 1,
-            other.trial.emulated / one.trial.emulated - 1,
-            (one.trial.trust, other.trial.trust),
+            other.emulated / one.emulated - 1,
+            (one.trust, other.trust),
         )
         for one, other in itertools.combinations(finished, 2)
-        if one.group == other.group and apart(one.expected, other.expected) > APART
+        if (one.scenario, one.variant) == (other.scenario, other.variant)
+        and apart(one.expected, other.expected) > APART
     ]
 
 
-def agreement(rows: Sequence[Row]) -> list[str]:
-    """Return how often sockets and simulation agree, by how far it is between two."""
+def agreement(rows: Sequence[Trial]) -> list[str]:
+    """Return how often sockets and simulation agree, by kind of pair and distance."""
     made = decisions(rows)
-    failed = sum(row.trial.trust == "failed" for row in rows)
-    again = sum(row.trial.retries for row in rows)
+    failed = sum(row.trust == "failed" for row in rows)
+    again = sum(row.retries for row in rows)
     counts = f"runs {len(rows)}, again {again}, failed {failed}"
     lines = [f"decisions {_agreed(made)}; {counts}"]
-    return [*lines, *agreement_by_kind(made)]
-
-
-def agreement_by_kind(made: Sequence[Decision]) -> list[str]:
-    """Return the same by kind of pair and by distance, and who disagreed."""
-    lines = []
-    for kind in sorted({decision.group.split("-")[0] for decision in made}):
-        chosen = [d for d in made if d.group.split("-")[0] == kind]
-        lines.append(f"  {kind}: {_agreed(chosen)}")
+    lines += [
+        f"  {kind}: {_agreed([d for d in made if d.kind == kind])}"
+        for kind in sorted({decision.kind for decision in made})
+    ]
     for low, high in itertools.pairwise(_BANDS):
         chosen = [d for d in made if low < apart(1.0, 1.0 + d.asked) <= high]
         lines.append(f"  {100 * low:g} to {100 * high:g} % apart: {_agreed(chosen)}")
@@ -198,28 +179,3 @@ def _agreed(made: Sequence[Decision]) -> str:
         return "0"
     agreed = sum(decision.agreed for decision in made)
     return f"{len(made)}, agreed {agreed} ({100 * agreed / len(made):.1f} %)"
-
-
-def taus(rows: Sequence[Row]) -> list[str]:
-    """Return Kendall's tau of every group: of all its runs, and of what is apart."""
-    lines = []
-    for group in dict.fromkeys(row.group for row in rows):
-        mine = [r for r in rows if r.group == group and r.trial.trust != "failed"]
-        if len(mine) < 2:
-            continue
-        tau = kendall([r.expected for r in mine], [r.trial.emulated for r in mine])
-        made = decisions(mine)
-        lines.append(
-            f"Kendall's tau of {group}, {len(mine)} placements: {tau:.3f}; of those "
-            f"over {100 * APART:g} % apart {_agreed(made)}"
-        )
-    return lines
-
-
-def kendall(first: Sequence[float], second: Sequence[float]) -> float:
-    """Return Kendall's tau (a) of two lists of one length."""
-    pairs = list(itertools.combinations(range(len(first)), 2))
-    concordant = sum(
-        np.sign(first[i] - first[j]) * np.sign(second[i] - second[j]) for i, j in pairs
-    )
-    return float(concordant / len(pairs))

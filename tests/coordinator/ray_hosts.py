@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 import psutil
 
-from tools.launch_study.hosts import ROOT
+from tests.coordinator.hosts import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ class RayHosts:
     Parameters
     ----------
     bridge, names
-        As `tools.launch_study.hosts.namespaces` yields them.
+        As `tests.coordinator.hosts.namespaces` yields them.
     log
         Takes what the nodes print.
     cpus

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import asdict, dataclass
+import shutil
+import time
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from typing_extensions import override
 
 from emu.analysis.lateness import flow_completion
 from emu.errors import EmulatorError
@@ -15,6 +19,7 @@ from emu.experiment.dry_run import dry_run
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.run_sections import AUTO
+from emu.scenario.scenario_file import loads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,10 +34,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of it.
+    """One run and what came of it; a row of most studies.
 
     Parameters
     ----------
+    case
+        ``SCENARIO@VARIANT/NUMBER``: variants of a scenario are what a study compares
+        (time scales, neighbours, networks), the number is that of a repeat, or of a
+        placement or policy.
+    expected
+        Makespan that was simulated before the run, seconds.
+    seconds
+        Wall time from the first process to the last file, with retries.
     replay_error
         Emulated over simulated makespan with the same times and volumes, minus 1; NaN
         when the run could not be finished.
@@ -71,14 +84,18 @@ class Trial:
         The same over the flow's length.
     finish_excess_p95
         The same over what it may be.
+    note
+        Anything else that a study has to show.
     """
 
-    scenario: str
+    case: str
     policy: str
     processes: int
     machines: int
     time_scale: float
     byte_scale: float
+    expected: float = math.nan
+    seconds: float = 0.0
     retries: int = 0
     flows: int = 0
     simulated: float = math.nan
@@ -114,10 +131,48 @@ class Trial:
     finish_share_p95: float = math.nan
     finish_share_max: float = math.nan
     finish_excess_p95: float = math.nan
+    note: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the figures by name."""
-        return asdict(self)
+    @property
+    def scenario(self) -> str:
+        """The case without its variant and number."""
+        return self.case.partition("@")[0]
+
+    @property
+    def variant(self) -> str:
+        """What a study compares; empty where there is none."""
+        return self.case.partition("@")[2].rpartition("/")[0]
+
+    @property
+    def worst_error(self) -> float:
+        """How far it is off either simulation, as a share, whichever is more.
+
+        A task that a host prolonged is replayed as long as it was.
+        """
+        return max(abs(self.replay_error), abs(self.makespan_error))
+
+    @override
+    def __str__(self) -> str:
+        """Return one line on it."""
+        again = f" after {self.retries} more" if self.retries else ""
+        return (
+            f"{self.case:24} {self.policy:14} {self.machines:2} machines "
+            f"{self.processes:3} processes {self.flows:5} flows  "
+            f"makespan {100 * self.makespan_error:+8.3f} % of {self.expected:.4g} s, "
+            f"replay {100 * self.replay_error:+8.3f} %, scale {self.time_scale:.4g}  "
+            f"{self.seconds:5.1f} s  {self.trust}{again} {self.problem or self.note}"
+        ).rstrip()
+
+
+def scenario_of(content: dict[str, Any]) -> Scenario:
+    """Return a scenario as the loader sees it.
+
+    Raises
+    ------
+    ScenarioError
+        What the loader raises.
+    """
+    return loads(json.dumps(content), name=content["name"])
 
 
 def prepared(
@@ -176,7 +231,7 @@ def _thinned(experiment: Experiment, most_rate: float) -> Experiment:
 
 
 def prepared_at(scenario: Scenario, time_scale: float) -> Experiment:
-    """Return the experiment at a time scale, whatever the scenario says.
+    """Return the experiment at a time scale, whatever the scenario states.
 
     Raises
     ------
@@ -187,10 +242,12 @@ def prepared_at(scenario: Scenario, time_scale: float) -> Experiment:
 
 
 def attempt(
+    case: str,
     experiment: Experiment,
     runs: Path,
     *,
     retries: int = 0,
+    keep: bool = False,
     carry: Callable[..., ExperimentOutcome] = carry_out,
     choice: ScaleChoice | None = None,
 ) -> Trial:
@@ -199,7 +256,8 @@ def attempt(
     Parameters
     ----------
     runs
-        Directory that takes the run directories.
+        Directory that takes the run directories; those of runs that failed stay, others
+        if ``keep``.
     carry
         Carries the experiment out: `carry_out`, or what wraps or stands for it.
     choice
@@ -210,31 +268,35 @@ def attempt(
     ValueError
         When ``retries`` is negative.
     """
+    began = time.monotonic()
     for tried in range(retries + 1):
-        trial = _once(experiment, runs, tried, carry, choice)
+        directory = RunDirectory.create(experiment.scenario.name, runs)
+        trial = _once(case, experiment, directory, carry, choice)
+        if trial.trust != "failed" and not keep:
+            shutil.rmtree(directory.path)
         if trial.trust == "trusted" or tried == retries:
-            return trial
+            seconds = time.monotonic() - began
+            return replace(trial, retries=tried, seconds=seconds)
     raise ValueError(f"retries is {retries}; it must be 0 or more")
 
 
 def _once(
+    case: str,
     experiment: Experiment,
-    runs: Path,
-    retries: int,
+    directory: RunDirectory,
     carry: Callable[..., ExperimentOutcome],
     choice: ScaleChoice | None,
 ) -> Trial:
     scenario, problem = experiment.scenario, experiment.problem
-    directory = RunDirectory.create(scenario.name, runs)
     settings = emulation_settings(scenario)
     stated: dict[str, Any] = {
-        "scenario": scenario.name,
+        "case": case,
         "policy": experiment.policy,
         "processes": len(problem.job.processes),
         "machines": len(problem.cluster.machines),
         "time_scale": settings.time_scale,
         "byte_scale": settings.byte_scale,
-        "retries": retries,
+        "expected": experiment.simulate().makespan,
         "system": scenario.job.system,
         "shape": shape_of(problem.job),
         **_expected(experiment, choice),
@@ -244,10 +306,13 @@ def _once(
     except EmulatorError as error:
         return Trial(**stated, problem=str(error))
     result, verdict = outcome.result, outcome.result["verdict"]
-    figures = verdict["host"]
+    figures, schedule = verdict["host"], outcome.run.schedule
+    ended: dict[str, Any] = {}
+    if schedule.rates is not None:  # no process has assigned any on kernel NICs
+        ended = finish_figures(flow_completion(schedule, settings.time_scale))
     return Trial(
         **stated,
-        flows=len(outcome.run.schedule.flows()),
+        flows=len(schedule.flows()),
         simulated=result["replayed_makespan"],
         emulated=result["makespan"],
         replay_error=result["replay_error"],
@@ -261,7 +326,7 @@ def _once(
         **{name: figures[name] for name in ("cpu_busy", "cpu_steal", "cpu_wait")},
         loop_lag=figures["loop_lag_max"],
         pacer_lag=figures["pacer_lag_max"],
-        **finish_figures(flow_completion(outcome.run.schedule, settings.time_scale)),
+        **ended,
     )
 
 
@@ -276,12 +341,13 @@ def shape_of(job: Job) -> str:
     return "training" if timed else "oneshot"
 
 
-def _expected(
-    experiment: Experiment, choice: ScaleChoice | None
-) -> dict[str, float | None]:
-    """Return what the simulation and the trials of the time scale said before."""
+def _expected(experiment: Experiment, choice: ScaleChoice | None) -> dict[str, float]:
+    """Return what the simulation and the trials of the time scale showed before."""
     known = dry_run(experiment)
-    stated = {"peak_rate": known.peak_traffic, "sensitivity": known.sensitivity}
+    peak = known.peak_traffic
+    stated: dict[str, float] = {"sensitivity": known.sensitivity}
+    if peak is not None:
+        stated["peak_rate"] = peak
     if choice is None:
         return stated
     stated |= {
@@ -297,7 +363,7 @@ def _expected(
 
 
 def finish_figures(finish: FlowCompletion) -> dict[str, Any]:
-    """Return the fields of `Trial` that tell of flows' finishes."""
+    """Return the fields of `Trial` on flows' finishes."""
     excess = finish.excess
     found: dict[str, Any] = {
         "finishes": len(excess),

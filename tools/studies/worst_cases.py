@@ -1,27 +1,38 @@
-"""The search for scenarios whose makespan moves the most when ends are a little late.
+"""The search for scenarios that late ends move the most, and runs of the worst.
 
-All of it is simulated: a scenario is drawn or mutated, its ends are made as late as
-those of a run on a computer that keeps up, and it is kept where the makespan moves
-more. What is found is then made as small as it can be.
+    tools/study worst_cases OUT [--draws N] [--climb K] [--runs R] [--wall S]
+
+N scenarios are drawn, and simulated with ends as late as those of a run on a computer
+that keeps up. From the worst of every rate policy K mutations climb, each kept where
+the makespan moves more; what they find is made as small as it can be and run, R in all.
+OUT/found.json has the search, which is not repeated.
 """
 
 from __future__ import annotations
 
 import copy
+import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.analysis.late_replay import delayed
+from emu.atomic_file import write_atomic
 from emu.errors import EmulatorError
-from emu.scenario import Scenario
 from emu.simulation import makespan
-from tools.fidelity_study.trial import prepared
+from tools.runner import Study
+from tools.trials.corpus import RULES, draw_scenario
+from tools.trials.trial import Trial, attempt, prepared, scenario_of
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator
+
     from numpy.random import Generator
 
     from emu.scenario import Experiment
+    from tools.runner import Work
 
 Content = dict[str, Any]
 
@@ -42,7 +53,7 @@ def experiment_of(content: Content, wall: float) -> Experiment:
     EmulatorError
         When it cannot be prepared.
     """
-    return prepared(Scenario.model_validate(content), wall, most_rate=5e8)
+    return prepared(scenario_of(content), wall, most_rate=5e8)
 
 
 def parted(content: Content, wall: float) -> float:
@@ -126,3 +137,70 @@ def minimised(content: Content, wall: float) -> Content:
         del fewer["job"]["flows"][place]
         small = fewer if parted(fewer, wall) >= aim else small
     return small
+
+
+def options(parser: ArgumentParser) -> None:
+    """Add how much is searched and run."""
+    add = parser.add_argument
+    add("--draws", type=int, default=2000)
+    add("--climb", type=int, default=20)
+    add("--runs", type=int, default=50)
+    add("--wall", type=float, default=3.0, help="seconds of one run")
+    add("--processes", type=int, default=24, help="per job, at most")
+
+
+def work(options: Namespace) -> Iterator[Work[Trial]]:
+    """Yield what was found."""
+    path = options.out / "found.json"
+    if not path.exists():
+        write_atomic(path, json.dumps(searched(options), indent=1))
+    for content in json.loads(path.read_text())[: options.runs]:
+        yield content["name"], partial(one, options, content)
+
+
+def one(options: Namespace, content: Content) -> list[Trial]:
+    """Return the row of one run."""
+    experiment, runs = experiment_of(content, options.wall), options.out / "runs"
+    return [attempt(content["name"], experiment, runs)]
+
+
+def searched(options: Namespace) -> list[Content]:
+    """Return what was found, the worst of every policy before the second of any."""
+    drawn: dict[str, list[tuple[float, int]]] = {policy: [] for policy in RULES}
+    for seed in range(options.draws):
+        content = draw_scenario(seed, most_processes=options.processes)
+        share = parted(content, options.wall)
+        drawn[content["schedule"]["policy"]].append((share, seed))
+    found, rng = [], np.random.default_rng(0)
+    for rank in range(-(-options.runs // len(RULES))):
+        for policy, shares in drawn.items():
+            if rank >= len(shares):
+                continue
+            seed = sorted(shares, reverse=True)[rank][1]
+            content = draw_scenario(seed, most_processes=options.processes)
+            content = climbed(content, options.climb, rng, options.wall)
+            content = minimised(content, options.wall)
+            content["name"] = f"worst-{policy}-{rank}"
+            share = 100 * parted(content, options.wall)
+            print(f"{content['name']:28} {share:7.3f} % of seed {seed}", flush=True)
+            found.append(content)
+    return found
+
+
+def table(rows: list[Trial], _: Namespace) -> Iterator[str]:
+    """Yield the worst trusted run of every policy."""
+    for policy in RULES:
+        mine = [r for r in rows if r.policy == policy and r.trust == "trusted"]
+        if mine:
+            worst = max(mine, key=lambda row: abs(row.makespan_error))
+            error = 100 * worst.makespan_error
+            yield f"{policy:16} {error:+7.3f} % {worst.case}, {len(mine)} trusted"
+
+
+STUDY = Study(
+    row=Trial,
+    work=work,
+    table=table,
+    options=options,
+    settled=("draws", "climb", "wall", "processes"),
+)

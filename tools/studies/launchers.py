@@ -1,0 +1,134 @@
+"""One scenario on three hosts under each launcher: start, error, losses.
+
+    tools/study launchers OUT [--scenario testbed_products] [--rounds 3] [--set K=V]
+
+Hosts are network namespaces with an sshd each, on this computer (root, openssh-server;
+openmpi-bin for mpirun, torch for torchrun, ray). Rounds go through all in turn.
+``start`` is the wall time from when the run listens to its barrier (mpirun and torchrun
+are started before, and so is the Ray cluster), ``weights`` whether losses are those of
+``local`` to the last digit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tests.coordinator.hosts import SshHosts, namespaces
+from tests.coordinator.ray_hosts import RAY, RayHosts
+from tools.runner import Study
+from tools.trials.engines import TOKEN, Engine
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator
+
+    from tools.runner import Work
+
+ENGINES = ("local", "ssh", "ray", "mpirun", "torchrun")
+
+
+@dataclass(frozen=True)
+class Launched:
+    """One run: wall seconds of its start and in all, and what came of it."""
+
+    case: str
+    engine: str
+    start: float
+    whole: float
+    makespan_error: float
+    trust: str
+    losses: str
+
+
+def options(parser: ArgumentParser) -> None:
+    """Add what is run, and how often."""
+    parser.add_argument("--scenario", default="testbed_products")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--set", action="append", default=[])
+
+
+def work(options: Namespace) -> Iterator[Work[Launched]]:
+    """Yield every launcher in turn, with hosts that are there until all have ended."""
+    # So that namespaces and daemons go however this ends.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    keys = options.out / "keys"
+    shutil.rmtree(keys, ignore_errors=True)
+    keys.mkdir(0o700, parents=True)
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, keys)
+        bridge, *names = stack.enter_context(namespaces(3))
+        hosts = stack.enter_context(SshHosts(bridge, names, keys.resolve()))
+        ray = None
+        if RAY and (not options.only or "ray" in options.only):
+            cluster = RayHosts(bridge, names, options.out / "ray.log", cpus=16)
+            ray = stack.enter_context(cluster)
+        missing = {"ray"} if ray is None else set()
+        missing |= set() if shutil.which("mpirun") else {"mpirun"}
+        for number in range(options.rounds):
+            for name in ENGINES:
+                if name not in missing:
+                    engine, case = Engine(name, hosts, ray), f"{name}/{number}"
+                    yield case, partial(carried, options, case, engine)
+
+
+def carried(options: Namespace, case: str, engine: Engine) -> list[Launched]:
+    """Return the row of one run."""
+    target = options.out / "result.json"
+    target.unlink(missing_ok=True)
+    command: list[Any] = [sys.executable, "-m", "emu", "run", options.scenario]
+    command += ["--json", target, "--runs", options.out / "runs"]
+    for change in ("expect=null", *options.set):
+        command += ["--set", change]
+    began = time.monotonic()
+    engine.start()
+    try:
+        done = subprocess.run(
+            [*map(str, command), *engine.arguments()],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "EMU_TOKEN": TOKEN},
+        )
+    finally:
+        engine.stop()
+    whole, none = time.monotonic() - began, float("nan")
+    if done.returncode:
+        print(done.stderr[-2000:])
+        return [Launched(case, engine.name, none, whole, none, "failed", "")]
+    result = json.loads(target.read_text())
+    losses = json.dumps([point["loss"] for point in result["training"]])
+    start, error = result["startup"]["seconds"], result["makespan_error"]
+    trust = result["verdict"]["trust"]
+    return [Launched(case, engine.name, start, whole, error, trust, losses)]
+
+
+def table(rows: list[Launched], _: Namespace) -> Iterator[str]:
+    """Yield a line per launcher: runs, start, makespan error, whether losses agree."""
+    good = [row for row in rows if row.trust != "failed"]
+    local = {row.losses for row in good if row.engine == "local"}
+    yield f"{'launcher':10} {'runs':>4} {'start s':>8} {'makespan error':>15} weights"
+    for name in ENGINES:
+        mine = [row for row in good if row.engine == name]
+        if not mine:
+            continue
+        start = statistics.median(row.start for row in mine)
+        error = statistics.median(row.makespan_error for row in mine)
+        losses = {row.losses for row in mine} | local
+        word = "as local" if len(losses) == 1 else "DIFFER"
+        if not local or "[]" in losses:
+            word = "not compared: nothing was trained, or local did not run"
+        yield f"{name:10} {len(mine):4} {start:8.2f} {error:+15.5%} {word}"
+
+
+STUDY = Study(row=Launched, work=work, table=table, options=options)
