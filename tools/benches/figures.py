@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import time
@@ -52,6 +53,8 @@ class Figure:
     @property
     def amount(self) -> str:
         """The value with three digits and its unit."""
+        if math.isnan(self.value):
+            return ""
         if self.unit == "s":
             return amount(self.value)
         return f"{self.value:.3g} {self.unit}".strip()

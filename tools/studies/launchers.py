@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.coordinator.hosts import SshHosts, namespaces
+from emu.errors import RunError
+from tests.coordinator.hosts import SSHD, SshHosts, namespaces
 from tests.coordinator.ray_hosts import RAY, RayHosts
 from tools.runner import Study
 from tools.trials.engines import TOKEN, Engine
@@ -59,7 +60,15 @@ def options(parser: ArgumentParser) -> None:
 
 
 def work(options: Namespace) -> Iterator[Work[Launched]]:
-    """Yield every launcher in turn, with hosts that are there until all have ended."""
+    """Yield every launcher in turn, with hosts that are there until all have ended.
+
+    Raises
+    ------
+    RunError
+        When no sshd is installed.
+    """
+    if SSHD is None:
+        raise RunError("no sshd is installed here (Debian: openssh-server)")
     # So that namespaces and daemons go however this ends.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     keys = options.out / "keys"

@@ -67,7 +67,7 @@ def golden(options: Namespace) -> Iterator[Work[Trial]]:
     """Yield every golden case under every policy that has an exact result."""
     for file in ("hops", "executors", "jobs", "ring"):
         for case in cases(file):
-            for policy in RATE_POLICIES.keys() & case.results.keys():
+            for policy in filter(RATE_POLICIES.__contains__, case.results):
                 (exact,) = exactly([case.results[policy]["makespan"]])
                 scale = options.scale or max(_TIME_SCALE, _WALL / exact)
                 content = document(case) if file == "jobs" else stated(case)

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """P3's evaluation (OSDI 2021, section 5) as seen here: the paper beside simulation.
 
-    python tools/p3_shapes.py [--scale S] [--out FILE]
+    tools/study p3_shapes OUT [--scale S]
 
 Four machines with 10 Gbit/s. One number is calibrated: the rate at which a GPU
 computes, so that data parallel training on products computes for a fifth of the time at
@@ -11,18 +10,14 @@ made up; ``--scale`` is the share of the published products.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import sys
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from emu.atomic_file import write_atomic
 from emu.experiment.systems import as_system
 from emu.graph_data import BatchPlan, open_for, sampled_counts
 from emu.problem import Placement, Problem
@@ -39,6 +34,13 @@ from emu.workloads import (
     p3_realization,
     split_model,
 )
+from tools.runner import Study
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator
+
+    from tools.runner import Work
 
 TEXT = """\
 cluster:
@@ -60,7 +62,17 @@ emulation: {{compute: timed}}
 BUSY = 0.2
 PHASES = ("model_forward", "data_forward", "data_backward", "model_backward")
 Changes = dict[str, Any]
-Row = tuple[str, str, str]
+#: What is compared, what the paper states, and what is found here.
+Line = tuple[str, str, Callable[[], str]]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A line of one of the tables; ``case`` is the table and what is compared."""
+
+    case: str
+    paper: str
+    here: str
 
 
 def forward_work(one: SampleCounts, widths: list[int]) -> list[float]:
@@ -76,7 +88,7 @@ def forward_work(one: SampleCounts, widths: list[int]) -> list[float]:
     return work
 
 
-class Study:
+class Setting:
     """The setting, with what was calibrated."""
 
     def __init__(self, scale: float) -> None:
@@ -154,44 +166,33 @@ def fanouts(layers: int) -> list[int]:
     return [10] * (layers - 1) + [25]
 
 
-def graph_rows(study: Study) -> list[Row]:
-    """Return what the paper measured on other graphs and models, and the same here."""
+def shapes(study: Setting) -> Iterator[Line]:
+    """Yield what the paper measured of graphs, models, pipeline, copies, machines."""
     graphs: list[Changes] = [
         {"job.dataset.scale": study.base.to_json()["job"]["dataset"]["scale"] / 4},
         {},
         {"job.dataset": {"name": "papers100m-like", "scale": 0.005}},
     ]
-    whole = {"job.fanouts": "all", "job.batch_size": 100, "job.iterations": 3}
+    whole: Changes = {"job.fanouts": "all", "job.batch_size": 100, "job.iterations": 3}
     lengths = [{"job.dataset.feature_length": length} for length in (16, 128, 512)]
-    epochs = [study.seconds(one, "p3") for one in lengths]
     layers: list[Changes] = [
         {"job.model.layers": count, "job.fanouts": fanouts(count)}
         for count in (2, 3, 4)
     ]
     hidden = [{"job.model.hidden": width} for width in (16, 32, 64, 96, 128)]
-    return [
-        ("graphs: a quarter of products, products, papers100M", "2.1 to 5.4 x, growing",
-         times([study.gain(one) for one in graphs])),
-        ("without sampling", "6.5 to 7.7 x", times([study.gain(whole)])),
-        ("features 16, 128, 512: P3's epoch", "doubles at most",
-         times([epoch / epochs[0] for epoch in epochs])),
-        ("features 16, 128, 512: gain", "up to 4.8 x",
-         times([study.gain(one) for one in lengths])),
-        ("layers 2, 3, 4", "up to 6.1 x", times([study.gain(one) for one in layers])),
-        ("hidden 16, 32, 64, 96, 128: gain", "below 1 near 100 features",
-         times([study.gain(one) for one in hidden])),
-    ]  # fmt: skip
 
+    def gains(changes: list[Changes]) -> Callable[[], str]:
+        return lambda: times([study.gain(one) for one in changes])
 
-def machine_rows(study: Study) -> list[Row]:
-    """Return what the paper measured of pipeline, copies and machines."""
-    plain, piped = (
-        study.seconds({"job.pipeline": name}, "p3") for name in ("none", "A")
-    )
-    cached = [study.seconds({"job.cache": count}, "p3") for count in (4, 2)]
-    counts = (1, 2, 4)
+    def epochs() -> str:
+        found = [study.seconds(one, "p3") for one in lengths]
+        return times([epoch / found[0] for epoch in found])
+
+    def over(one: Changes, other: Changes) -> float:
+        return study.seconds(one, "p3") / study.seconds(other, "p3")
 
     def grown(system: str) -> str:
+        counts = (1, 2, 4)
         spans = [
             study.seconds({"cluster.machines[0].count": count}, system)
             for count in counts
@@ -199,70 +200,65 @@ def machine_rows(study: Study) -> list[Row]:
         pairs = zip(counts, spans, strict=True)
         return times([count * spans[0] / span for count, span in pairs])
 
-    busy = f"{study.busy('data_parallel'):.0%}, {study.busy('p3'):.0%}"
-    return [
-        ("pipeline A against none", "30 to 50 %", f"{plain / piped - 1:.0%}"),
-        ("groups of 2 with a copy each", "up to 1.7 x", times([cached[0] / cached[1]])),
-        ("1, 2, 4 machines: throughput of P3", "nearly linear", grown("p3")),
-        ("1, 2, 4 machines: of data parallel", "flat", grown("data_parallel")),
-        ("GPU busy: data parallel, P3", "20 %, 85 %", busy),
-    ]
+    def busy() -> str:
+        return f"{study.busy('data_parallel'):.0%}, {study.busy('p3'):.0%}"
+
+    plain, piped = ({"job.pipeline": name} for name in ("none", "A"))
+    yield (
+        "graphs: a quarter of products, products, papers100M",
+        "2.1 to 5.4 x, growing",
+        gains(graphs),
+    )
+    yield "without sampling", "6.5 to 7.7 x", gains([whole])
+    yield "features 16, 128, 512: P3's epoch", "doubles at most", epochs
+    yield "features 16, 128, 512: gain", "up to 4.8 x", gains(lengths)
+    yield "layers 2, 3, 4", "up to 6.1 x", gains(layers)
+    what = "hidden 16, 32, 64, 96, 128: gain"
+    yield what, "below 1 near 100 features", gains(hidden)
+    yield (
+        "pipeline A against none",
+        "30 to 50 %",
+        lambda: f"{over(plain, piped) - 1:.0%}",
+    )
+    yield (
+        "groups of 2 with a copy each",
+        "up to 1.7 x",
+        lambda: times([over({"job.cache": 4}, {"job.cache": 2})]),
+    )
+    what = "1, 2, 4 machines: "
+    yield f"{what}throughput of P3", "nearly linear", lambda: grown("p3")
+    yield f"{what}of data parallel", "flat", lambda: grown("data_parallel")
+    yield "GPU busy: data parallel, P3", "20 %, 85 %", busy
 
 
-def cause_rows(study: Study) -> list[Row]:
-    """Return what stands behind the shapes that are not the paper's."""
-    reached = []
-    for count in (2, 3, 4):
-        own = study.counts({"job.model.layers": count, "job.fanouts": fanouts(count)})
-        inputs = np.mean([one.inputs for one in own])
-        outputs = np.mean([one.outputs for one in own])
-        reached.append(f"{inputs:,.0f} / {outputs:,.0f} = {inputs / outputs:.1f}")
-    long: Changes = {"job.dataset.feature_length": 512}
-    fast: Changes = {"cluster.machines[0].nic": "10000 Gbit/s"}
-
-    machines: list[Changes] = [{"cluster.machines[0].count": n} for n in (2, 4)]
-
-    def alone(of: Changes) -> tuple[str, str]:
-        whole = study.seconds(of, "p3")
-        computing = study.seconds({**of, **fast}, "p3")
-        sending = study.seconds(of, "p3", free=True)
-        return f"{computing / whole:.0%}", f"{sending / whole:.0%}"
-
-    two, four = (1000 * study.seconds(one, "p3", free=True) for one in machines)
-    return [
-        ("layers 2, 3, 4: #S_0 / #S_1", "; ".join(reached), ""),
-        ("of P3's epoch: computation alone, network alone", *alone({})),
-        ("the same with 512 features", *alone(long)),
-        ("2, 4 machines: P3's network alone", f"{two:.1f} ms", f"{four:.1f} ms"),
-    ]
-
-
-def own_rows(study: Study) -> list[Row]:
-    """Return what the paper leaves open: shares of columns, and rules."""
+def beyond(study: Setting) -> Iterator[Line]:
+    """Yield what the paper leaves open: shares of columns, and rules."""
     uneven: Changes = {
         "cluster.machines": [
             {"count": 2, "nic": "50 Gbit/s"},
             {"count": 2, "nic": "10 Gbit/s"},
         ]
     }
-    shares = {
-        slow: study.seconds({**uneven, "job.columns": [1.0, 1.0, slow, slow]}, "p3")
-        for slow in (0.0, 0.01, *(share / 10 for share in range(1, 11)))
-    }
-    best = min(shares, key=shares.__getitem__)
-    rules = ("oes", "maxmin", "mrtf", "omcoflow", "sebf_madd")
-    by_rule = {
-        rule: study.seconds({**uneven, "schedule.policy": rule}, "p3") for rule in rules
-    }
-    said = ", ".join(f"{rule} {by_rule[rule] / by_rule['oes']:.3f}" for rule in rules)
-    return [
-        (
-            "shares of columns on 50/50/10/10 Gbit/s",
-            "even",
-            f"1 : 1 : {best:g} : {best:g}, {shares[1.0] / shares[best]:.2f} x of even",
-        ),
-        ("rules on the same, time against oes", "", said),
-    ]
+
+    def columns() -> str:
+        shares = {
+            slow: study.seconds({**uneven, "job.columns": [1.0, 1.0, slow, slow]}, "p3")
+            for slow in (0.0, 0.01, *(share / 10 for share in range(1, 11)))
+        }
+        best = min(shares, key=shares.__getitem__)
+        return (
+            f"1 : 1 : {best:g} : {best:g}, {shares[1.0] / shares[best]:.2f} x of even"
+        )
+
+    def rules() -> str:
+        found = {
+            rule: study.seconds({**uneven, "schedule.policy": rule}, "p3")
+            for rule in ("oes", "maxmin", "mrtf", "omcoflow", "sebf_madd")
+        }
+        return ", ".join(f"{rule} {s / found['oes']:.3f}" for rule, s in found.items())
+
+    yield "shares of columns on 50/50/10/10 Gbit/s", "even", columns
+    yield "rules on the same, time against oes", "", rules
 
 
 def orders() -> list[Pipeline]:
@@ -277,7 +273,7 @@ def orders() -> list[Pipeline]:
     return found
 
 
-def order_rows(study: Study) -> list[tuple[str, str, str]]:
+def fastest(study: Setting) -> list[Shape]:
     """Return the fastest static order for every number of updates missed."""
     scenario = study.timed({}, "p3")
     job, batches = scenario.to_job(), study.batches
@@ -301,15 +297,13 @@ def order_rows(study: Study) -> list[tuple[str, str, str]]:
         span = spans[pipeline] = makespan(problem, realized, "oes")
         if pipeline.missed not in best or span < best[pipeline.missed][0]:
             best[pipeline.missed] = span, pipeline
-    stated = {name: spans[PIPELINES[name]] for name in PIPELINES}
     rows = [
-        (f"{missed}", f"{DURATION.format(span)}", _named(pipeline))
+        Shape("orders", f"missed {missed}: {DURATION.format(span)}", _named(pipeline))
         for missed, (span, pipeline) in sorted(best.items())
     ]
-    rows += [
-        (f"{PIPELINES[name].missed}", DURATION.format(span), f"the paper's {name}")
-        for name, span in stated.items()
-    ]
+    for name, pipeline in PIPELINES.items():
+        paper = f"missed {pipeline.missed}: {DURATION.format(spans[pipeline])}"
+        rows.append(Shape("orders", paper, f"the paper's {name}"))
     return rows
 
 
@@ -321,32 +315,32 @@ def _named(pipeline: Pipeline) -> str:
     )
 
 
-def table(head: Row, rows: list[Row]) -> str:
-    """Return a table in Markdown."""
-    lines = [head, ("---",) * 3, *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+def options(parser: ArgumentParser) -> None:
+    """Add the size of the graphs."""
+    parser.add_argument("--scale", type=float, default=0.1, help="share of products")
 
 
-def main() -> None:
-    """Write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scale", type=float, default=0.1)
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    study = Study(arguments.scale)
-    text = "\n".join(
-        [
-            f"A GPU computes {study.rate / 1e12:.3g} Tflop/s by the calibration.\n",
-            table(("shape", "paper", "here"), graph_rows(study) + machine_rows(study)),
-            table(("behind them", "", ""), cause_rows(study)),
-            table(("beyond the paper", "its choice", "here"), own_rows(study)),
-            table(("updates missed", "makespan", "fastest order"), order_rows(study)),
-        ]
-    )
-    sys.stdout.write(text)
-    if arguments.out is not None:
-        write_atomic(arguments.out, text)
+def work(options: Namespace) -> Iterator[Work[Shape]]:
+    """Yield every line of the tables."""
+    study = Setting(options.scale)
+    rate = f"{study.rate / 1e12:.3g} Tflop/s"
+    yield "a GPU computes", lambda: [Shape("a GPU computes", "", rate)]
+    for name, lines in (("shapes", shapes), ("beyond the paper", beyond)):
+        for what, paper, find in lines(study):
+            yield f"{name}: {what}", partial(one, f"{name}: {what}", paper, find)
+    yield "orders", partial(fastest, study)
 
 
-if __name__ == "__main__":
-    main()
+def one(case: str, paper: str, find: Callable[[], str]) -> list[Shape]:
+    """Return a line."""
+    return [Shape(case, paper, find())]
+
+
+def table(rows: list[Shape], _: Namespace) -> Iterator[str]:
+    """Yield all lines as one table in Markdown."""
+    yield "| shape | paper | here |\n| --- | --- | --- |"
+    for row in rows:
+        yield f"| {row.case} | {row.paper} | {row.here} |"
+
+
+STUDY = Study(row=Shape, work=work, table=table, options=options, settled=("scale",))
