@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from emu.scenario import load, prepare
-from tools.trials.corpus import RULES, SHAPES, draw_scenario
+from tests.fidelity.corpus import RULES, SHAPES, draw_scenario
 from tools.trials.trial import shape_of
 
 if TYPE_CHECKING:

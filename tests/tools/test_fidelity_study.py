@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from emu.errors import DataError
+from tests.fidelity.corpus import draw_scenario
 from tools.runner import Ledger, insist
 from tools.studies.fidelity import band, single, spreads
-from tools.trials.corpus import draw_scenario
 from tools.trials.pairs import agreement, decisions, drawn_pair, pair_apart
 from tools.trials.trial import Trial
 

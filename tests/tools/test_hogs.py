@@ -13,9 +13,9 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.fidelity.neighbours import CONDITIONS, Condition, Stopper, hogging
 from tools.runner import Ledger
 from tools.studies.hogs import table
-from tools.trials.neighbours import CONDITIONS, Condition, Stopper, hogging
 from tools.trials.trial import Trial
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ TOOL = """
 import sys
 from argparse import Namespace
 from pathlib import Path
-from tools.trials.neighbours import Condition, hogging
+from tests.fidelity.neighbours import Condition, hogging
 with hogging(Condition(({kind!r},)), Path({scratch!r})) as hogs:
     print(hogs[0].pid, flush=True)
     sys.stdin.read()

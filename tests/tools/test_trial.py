@@ -15,7 +15,7 @@ from emu.analysis.lateness import FlowCompletion
 from emu.errors import NodeLost
 from emu.scenario import load
 from emu.simulation import simulate
-from tools.trials.corpus import draw_scenario
+from tests.fidelity.corpus import draw_scenario
 from tools.trials.trial import attempt, finish_figures, prepared, prepared_at
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tests.fidelity.corpus import draw_scenario
 from tools.studies.worst_cases import climbed, minimised, mutated, parted
-from tools.trials.corpus import draw_scenario
 
 WALL = 2.0
 

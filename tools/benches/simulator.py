@@ -1,11 +1,9 @@
-"""Runs of the simulator on workloads A and B, beside SimGrid; rules on drawn jobs."""
+"""Runs of the simulator on workloads A and B, and of every rule on drawn jobs."""
 
 from __future__ import annotations
 
 import functools
 import math
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,13 +23,11 @@ from emu.simulation import MakespanEvaluator, simulate
 from emu.simulation.evaluator import run_makespan
 from emu.testing import bench_directory, load_workload
 from tools.benches.figures import Figure, interleaved, once
-from tools.benches.simgrid import compiled_peer, peer_seconds, write_workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 FLOWS = {"workload_a": 916, "workload_b": 24_942}
-LIKE_FOR_LIKE = "maxmin"  # SimGrid's rule
 #: Machines, tasks, iterations, seed, window: every task sends to two of the next
 #: ``window`` tasks. Flows disturb few others in the one job, many in the other.
 JOBS = {"sparse": (137, 1_827, 20, 0, 60), "dense": (150, 21_000, 1, 1, 400)}
@@ -50,45 +46,29 @@ def makespan_call(
 
 
 def simulation(seconds: float) -> Iterator[Figure]:
-    """Yield the times of both workloads; one figure without a value otherwise."""
-    directory = bench_directory()
-    if directory is None:
+    """Yield the times of both workloads; one figure without a value otherwise.
+
+    Raises
+    ------
+    RuntimeError
+        When a makespan is not the one that is known.
+    """
+    if bench_directory() is None:
         yield Figure("workloads A, B", math.nan, note="skipped: EMU_BENCH not set")
         return
-    with tempfile.TemporaryDirectory() as folder:
-        peer = compiled_peer(directory / "simgrid_peer.cpp", Path(folder))
-        for name in FLOWS:
-            yield from _one(name, peer, Path(folder), seconds / 2)
-
-
-def _one(name: str, peer: Path | str, folder: Path, budget: float) -> Iterator[Figure]:
-    problem, realization, expected = load_workload(name)
-    calls: dict[str, Callable[[], object]] = {}
-    for policy in ("oes", "maxmin"):
-        call = makespan_call(problem, realization, policy)
-        if abs(call() - expected[policy]) > 1e-9:
-            raise RuntimeError(f"{name} takes {call()} s, not {expected[policy]} s")
-        calls[f"{policy}, makespan"] = call
-        calls[f"{policy}, schedule"] = functools.partial(
-            simulate, problem, realization, policy
-        )
-    medians = interleaved(calls, budget=budget)
-    title = name.replace("workload_", "").upper()
-    for what, took in medians.items():
-        note = f"{FLOWS[name] / took:,.0f} flows/s"
-        yield Figure(f"{title}: {what}", took, note=note)
-    if isinstance(peer, str):
-        yield Figure(f"{title}: SimGrid C++", math.nan, note=f"skipped: {peer}")
-        return
-    text = folder / f"{name}.txt"
-    write_workload(text, problem, realization)
-    rounds = 5 if name == "workload_a" else 3
-    span = expected[LIKE_FOR_LIKE]
-    found = peer_seconds(peer, text, problem.job.iterations, span, rounds)
-    ours = medians[f"{LIKE_FOR_LIKE}, makespan"]
-    for kind, took in found.items():
-        note = f"{took / ours:.0f} x our {LIKE_FOR_LIKE}, run alone, same makespan"
-        yield Figure(f"{title}: SimGrid C++ {kind}", took, note=note)
+    for name, flows in FLOWS.items():
+        problem, realization, expected = load_workload(name)
+        calls: dict[str, Callable[[], object]] = {}
+        for policy in ("oes", "maxmin"):
+            call = makespan_call(problem, realization, policy)
+            if abs(call() - expected[policy]) > 1e-9:
+                raise RuntimeError(f"{name} takes {call()} s, not {expected[policy]} s")
+            calls[f"{policy}, makespan"] = call
+            calls[f"{policy}, schedule"] = functools.partial(
+                simulate, problem, realization, policy
+            )
+        for what, took in interleaved(calls, budget=seconds / 2).items():
+            yield Figure(f"{name}: {what}", took, note=f"{flows / took:,.0f} flows/s")
 
 
 def drawn(

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from emu.experiment.auto_scale import stating
 from emu.report.statistics import interval, paired_text
+from tests.fidelity.corpus import draw_scenario
 from tools.runner import Study, distribution, heading
-from tools.trials.corpus import draw_scenario
 from tools.trials.pairs import agreement, drawn_pair
 from tools.trials.trial import (
     Trial,

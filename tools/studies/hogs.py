@@ -16,10 +16,10 @@ import numpy as np
 import psutil
 
 from emu.experiment.run_experiment import carry_out
+from tests.fidelity.corpus import draw_scenario
+from tests.fidelity.neighbours import CONDITIONS, Stopper, hogging, possible
 from tools.runner import Study
 from tools.studies.fidelity import RIGHT, WRONG
-from tools.trials.corpus import draw_scenario
-from tools.trials.neighbours import CONDITIONS, Stopper, hogging, possible
 from tools.trials.trial import Trial, attempt, prepared, scenario_of
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from emu.errors import EmulatorError
 from emu.machines import missing_needs
 from emu.scenario import Scenario, load, prepare
+from tests.fidelity.corpus import draw_scenario
 from tools.runner import Study, distribution, heading
-from tools.trials.corpus import draw_scenario
 from tools.trials.pairs import agreement, pair_apart
 from tools.trials.trial import Trial, attempt
 

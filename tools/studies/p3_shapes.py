@@ -231,36 +231,6 @@ def shapes(study: Setting) -> Iterator[Line]:
     yield "GPU busy: data parallel, P3", "20 %, 85 %", busy
 
 
-def beyond(study: Setting) -> Iterator[Line]:
-    """Yield what the paper leaves open: shares of columns, and rules."""
-    uneven: Changes = {
-        "cluster.machines": [
-            {"count": 2, "nic": "50 Gbit/s"},
-            {"count": 2, "nic": "10 Gbit/s"},
-        ]
-    }
-
-    def columns() -> str:
-        shares = {
-            slow: study.seconds({**uneven, "job.columns": [1.0, 1.0, slow, slow]}, "p3")
-            for slow in (0.0, 0.01, *(share / 10 for share in range(1, 11)))
-        }
-        best = min(shares, key=shares.__getitem__)
-        return (
-            f"1 : 1 : {best:g} : {best:g}, {shares[1.0] / shares[best]:.2f} x of even"
-        )
-
-    def rules() -> str:
-        found = {
-            rule: study.seconds({**uneven, "schedule.policy": rule}, "p3")
-            for rule in ("oes", "maxmin", "mrtf", "omcoflow", "sebf_madd")
-        }
-        return ", ".join(f"{rule} {s / found['oes']:.3f}" for rule, s in found.items())
-
-    yield "shares of columns on 50/50/10/10 Gbit/s", "even", columns
-    yield "rules on the same, time against oes", "", rules
-
-
 def orders() -> list[Pipeline]:
     """Return every static order with up to 4 mini-batches under way."""
     found = []
@@ -325,9 +295,8 @@ def work(options: Namespace) -> Iterator[Work[Shape]]:
     study = Setting(options.scale)
     rate = f"{study.rate / 1e12:.3g} Tflop/s"
     yield "a GPU computes", lambda: [Shape("a GPU computes", "", rate)]
-    for name, lines in (("shapes", shapes), ("beyond the paper", beyond)):
-        for what, paper, find in lines(study):
-            yield f"{name}: {what}", partial(one, f"{name}: {what}", paper, find)
+    for case, paper, find in shapes(study):
+        yield case, partial(one, case, paper, find)
     yield "orders", partial(fastest, study)
 
 

@@ -21,8 +21,8 @@ from emu.analysis.late_replay import delayed
 from emu.atomic_file import write_atomic
 from emu.errors import EmulatorError
 from emu.simulation import makespan
+from tests.fidelity.corpus import RULES, draw_scenario
 from tools.runner import Study
-from tools.trials.corpus import RULES, draw_scenario
 from tools.trials.trial import Trial, attempt, prepared, scenario_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tools.trials.corpus import RULES
+from tests.fidelity.corpus import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

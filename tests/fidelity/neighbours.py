@@ -34,7 +34,7 @@ class Condition:
     Parameters
     ----------
     hogs
-        Kinds that `tools.trials.hog_process` knows, one process each.
+        Kinds that `tests.fidelity.hog_process` knows, one process each.
     nice
         Of the hogs; below 0 takes root.
     stops
