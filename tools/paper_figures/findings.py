@@ -28,8 +28,8 @@ BAND = 0.2
 
 
 def word(found: Interval) -> str:
-    """Return whether the sign is certain: saves, costs, or a tie."""
-    if found.tie:
+    """Return whether the sign is certain: saves, costs, or a tie; so is one draw."""
+    if found.tie or found.count < 2:
         return TIE
     return "saves" if found.mean > 0 else "costs"
 
@@ -100,7 +100,7 @@ class Verdict:
     @property
     def word(self) -> str:
         """How the claim fares: reproduced only within `BAND` of it, either way."""
-        if self.mean.tie:
+        if word(self.mean) == TIE:
             return TIE
         if self.mean.mean < 0:
             return "the opposite"
