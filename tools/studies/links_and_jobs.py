@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.scheduling import RATE_POLICIES
-from tests.golden.cases import Case, cases, exactly, problem_of, with_gates
-from tests.scenario.test_jobs import document
+from tests.golden.as_scenario import as_scenario
+from tests.golden.cases import cases, exactly
 from tools.runner import Study
 from tools.trials.trial import Trial, attempt
 
@@ -42,7 +42,7 @@ def work(options: Namespace) -> Iterator[Work[Trial]]:
             for policy in filter(RATE_POLICIES.__contains__, case.results):
                 (exact,) = exactly([case.results[policy]["makespan"]])
                 scale = options.scale or max(_TIME_SCALE, _WALL / exact)
-                content = document(case) if file == "jobs" else stated(case)
+                content = as_scenario(file, case)
                 content |= {"name": case.name, "schedule": {"policy": policy}}
                 content["emulation"] = {
                     "byte_scale": 50_000,
@@ -57,73 +57,6 @@ def run(options: Namespace, case: str, content: dict[str, Any]) -> list[Trial]:
     """Return the row of a scenario over sockets."""
     scenario = loads(json.dumps(content))
     return [attempt(case, prepare(scenario), options.out / "runs")]
-
-
-def stated(case: Case) -> dict[str, Any]:
-    """Return a golden case as a scenario of one custom job."""
-    job = case.job
-    problem = with_gates(*problem_of(case))
-    machines = []
-    for name, machine in job["machines"].items():
-        nic = {way: f"{machine[way]} B/s" for way in ("in", "out") if way in machine}
-        slots = machine.get("slots", {})
-        machines.append({"name": name, "nic": nic or "none", "slots": slots})
-    ends = {f"{name} {way}": way for name in job["machines"] for way in ("in", "out")}
-    return {
-        "name": case.name,
-        "cluster": {
-            "machines": machines,
-            "links": [
-                {"name": name, "bandwidth": f"{rate} B/s"}
-                for name, rate in job.get("links", {}).items()
-            ],
-            "routes": [
-                {
-                    "from": [pair.split(">")[0]],
-                    "to": [pair.split(">")[1]],
-                    "through": [ends.get(port, port) for port in through],
-                }
-                for pair, through in job.get("routes", {}).items()
-            ],
-        },
-        "job": {
-            "system": "custom",
-            "iterations": job["iterations"],
-            "credit_window": "unlimited",
-            "tasks": [
-                _task(t, gate=problem.job.tasks[j].gate)
-                for j, t in enumerate(job["tasks"])
-            ],
-            "flows": [
-                {
-                    "from": flow["from"],
-                    "to": flow["to"],
-                    "volume": _with("B", flow["volume"]),
-                    "lag": flow.get("lag", 0),
-                }
-                for flow in job["flows"]
-            ],
-        },
-        "placement": {
-            "policy": "explicit",
-            "tasks": {task["name"]: task["on"] for task in job["tasks"]},
-        },
-    }
-
-
-def _task(stated: dict[str, Any], *, gate: bool) -> dict[str, Any]:
-    task = {"name": stated["name"], "time": _with("s", stated["time"]), "gate": gate}
-    if stated.get("takes"):
-        task["takes"] = stated["takes"]
-    if "frees" in stated:
-        task["frees"] = stated["frees"] or "none"
-    return task | ({"iterations": stated["rounds"]} if "rounds" in stated else {})
-
-
-def _with(unit: str, value: Any) -> Any:
-    if isinstance(value, list):
-        return [f"{one} {unit}" for one in value]
-    return f"{value} {unit}"
 
 
 def table(rows: list[Trial], _: Namespace) -> Iterator[str]:

@@ -73,14 +73,14 @@ class Trial:
         share of late flows; NaN where the scale was stated, or no trial met the aims.
     sensitivity
         Share by which the slightest delays move the simulated makespan.
-    cpu_busy, cpu_steal, cpu_wait, loop_lag, pacer_lag
+    cpu_busy, cpu_steal, loop_lag, pacer_lag
         Of the host during the run: shares, and the longest lags in wall seconds.
     finishes, kept
         Flows whose fluid has an end, and those of them that arrived within
         max(1 % of their length, 2 ms of wall time) of it.
     finish_p50, finish_p95, finish_max
         Receiver's end against the fluid's, wall seconds, either way.
-    finish_share_p50, finish_share_p95, finish_share_max
+    finish_share_p95
         The same over the flow's length.
     finish_excess_p95
         The same over what it may be.
@@ -98,7 +98,6 @@ class Trial:
     seconds: float = 0.0
     retries: int = 0
     flows: int = 0
-    simulated: float = math.nan
     emulated: float = math.nan
     replay_error: float = math.nan
     makespan_error: float = math.nan
@@ -119,7 +118,6 @@ class Trial:
     sensitivity: float = math.nan
     cpu_busy: float = math.nan
     cpu_steal: float = math.nan
-    cpu_wait: float = math.nan
     loop_lag: float = math.nan
     pacer_lag: float = math.nan
     finishes: int = 0
@@ -127,9 +125,7 @@ class Trial:
     finish_p50: float = math.nan
     finish_p95: float = math.nan
     finish_max: float = math.nan
-    finish_share_p50: float = math.nan
     finish_share_p95: float = math.nan
-    finish_share_max: float = math.nan
     finish_excess_p95: float = math.nan
     note: str = ""
 
@@ -313,7 +309,6 @@ def _once(
     return Trial(
         **stated,
         flows=len(schedule.flows()),
-        simulated=result["replayed_makespan"],
         emulated=result["makespan"],
         replay_error=result["replay_error"],
         makespan_error=result["makespan_error"],
@@ -323,7 +318,8 @@ def _once(
         bound=verdict["error"],
         wall=result["wall_seconds"],
         startup=result["startup"]["seconds"],
-        **{name: figures[name] for name in ("cpu_busy", "cpu_steal", "cpu_wait")},
+        cpu_busy=figures["cpu_busy"],
+        cpu_steal=figures["cpu_steal"],
         loop_lag=figures["loop_lag_max"],
         pacer_lag=figures["pacer_lag_max"],
         **ended,
@@ -371,11 +367,11 @@ def finish_figures(finish: FlowCompletion) -> dict[str, Any]:
     }
     if not len(excess):
         return found
-    for name, values in (("", np.abs(finish.error)), ("_share", finish.share)):
-        p50, p95 = np.percentile(values, [50, 95], method="higher").tolist()
-        found[f"finish{name}_p50"] = p50
-        found[f"finish{name}_p95"] = p95
-        found[f"finish{name}_max"] = float(values.max())
+    error, share = np.abs(finish.error), finish.share
+    for p in (50, 95):
+        found[f"finish_p{p}"] = float(np.percentile(error, p, method="higher"))
+    found["finish_max"] = float(error.max())
+    found["finish_share_p95"] = float(np.percentile(share, 95, method="higher"))
     found["finish_excess_p95"] = float(np.percentile(excess, 95))
     return found
 
