@@ -1,7 +1,7 @@
-"""Tables of keys in docs/scenarios.md, from the JSON Schema.
+"""Writes the tables of keys in docs/scenarios.md from the JSON Schema.
 
-``tools/check --write`` after a change to a section of `emu.scenario`; a test compares
-the file with what that would write.
+``python tools/document_keys.py`` after a change to a section of `emu.scenario`; a test
+compares the file with what this would write.
 """
 
 from __future__ import annotations
@@ -100,3 +100,12 @@ def _meaning(value: dict[str, Any]) -> str:
 def document(text: str) -> str:
     """Return ``text`` with its tables written anew."""
     return text.split(MARK, maxsplit=1)[0] + MARK + "\n" + tables()
+
+
+def main() -> None:
+    """Write the document."""
+    DOCUMENT.write_text(document(DOCUMENT.read_text(encoding="utf-8")))
+
+
+if __name__ == "__main__":
+    main()
