@@ -1,6 +1,6 @@
 """Figures 4 and 5 of the DGTP paper, to the accuracy that it trains to.
 
-    tools/study training_over_time OUT [--scenario NAME] [--steps N]
+    tools/study training_over_time OUT [--scenario NAME] [--steps N] [--target X]
 
 The weights after a step do not depend on the schedule, so one process takes the steps,
 off the clock, and looks at the validation vertices every ten. The time of each step is
@@ -54,6 +54,7 @@ def options(parser: ArgumentParser) -> None:
     """Add what is trained, and how long."""
     parser.add_argument("--scenario", default="testbed_products")
     parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--target", type=float, default=TARGET, help="accuracy")
 
 
 def work(options: Namespace) -> Iterator[Work[Simulated]]:
@@ -86,9 +87,10 @@ def table(rows: list[Simulated], options: Namespace) -> Iterator[str]:
     runs = [load_run(options.out / row.case) for row in rows]
     progress = progress_of(runs, looks=max(1, options.steps // STRIDE))
     for run, made in zip(runs, progress, strict=True):
-        at = time_to(TARGET, run.best, made)
+        at = time_to(options.target, run.best, made)
         reached = "not reached" if math.isnan(at) else f"{at:.2f} s"
-        yield f"{run.name:15} {run.makespan:8.2f} s in all, {TARGET:.0%}: {reached}"
+        there = f"{options.target:.0%}: {reached}"
+        yield f"{run.name:15} {run.makespan:8.2f} s in all, {there}"
     figure = options.out / f"{Path(options.scenario).stem}.svg"
     plot(runs, "progress", figure, progress=progress)
 
