@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,26 +20,17 @@ import numpy as np
 
 from emu.experiment.systems import as_system
 from emu.graph_data import BatchPlan, open_for, sampled_counts
-from emu.problem import Placement, Problem
 from emu.scenario import Scenario, prepare
 from emu.scenario.scenario_file import load, loads
 from emu.simulation import makespan
 from emu.units import DURATION
-from emu.workloads import (
-    PIPELINES,
-    P3Config,
-    Pipeline,
-    SampleCounts,
-    p3_job,
-    p3_realization,
-    split_model,
-)
 from tools.runner import Study
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator
 
+    from emu.workloads import SampleCounts
     from tools.runner import Work
 
 TEXT = """\
@@ -68,7 +59,7 @@ Line = tuple[str, str, Callable[[], str]]
 
 @dataclass(frozen=True)
 class Shape:
-    """A line of one of the tables; ``case`` is the table and what is compared."""
+    """A line of the table; ``case`` is what is compared."""
 
     case: str
     paper: str
@@ -119,10 +110,6 @@ class Setting:
         times = (float(first), upper, 2 * upper, float(first))
         return dict(zip(PHASES, times, strict=True))
 
-    def counts(self, changes: Changes) -> list[SampleCounts]:
-        """Return what all machines sample."""
-        return self._counts(self._scenario(changes))
-
     def _counts(self, scenario: Scenario) -> list[SampleCounts]:
         settings = scenario.to_job().settings
         plan = BatchPlan.from_settings(settings)
@@ -136,10 +123,6 @@ class Setting:
         times = {kind: DURATION.exact(time) for kind, time in phases.items()}
         stated = load(scenario, {"job.times": {"sampler": "0 s", **times}})
         return as_system(stated, system)
-
-    def phase_times(self) -> dict[str, float]:
-        """Return kind -> seconds as the setting is."""
-        return {"sampler": 0.0, **self._phases(self._scenario({}))}
 
     def seconds(self, changes: Changes, system: str, *, free: bool = False) -> float:
         """Return the makespan; ``free``: without computation."""
@@ -231,60 +214,6 @@ def shapes(study: Setting) -> Iterator[Line]:
     yield "GPU busy: data parallel, P3", "20 %, 85 %", busy
 
 
-def orders() -> list[Pipeline]:
-    """Return every static order with up to 4 mini-batches under way."""
-    found = []
-    for order in itertools.permutations(PIPELINES["A"].order):
-        for later in itertools.combinations_with_replacement(range(4), 3):
-            try:
-                found.append(Pipeline(order, (0, *later)))
-            except ValueError:  # a phase before the one that it needs
-                continue
-    return found
-
-
-def fastest(study: Setting) -> list[Shape]:
-    """Return the fastest static order for every number of updates missed."""
-    scenario = study.timed({}, "p3")
-    job, batches = scenario.to_job(), study.batches
-    config = scenario.to_config(batches)
-    if not isinstance(config, P3Config):
-        raise TypeError("not P3's")
-    dataset = open_for(job.settings)
-    counts = sampled_counts(dataset, BatchPlan.from_settings(job.settings), batches)
-    model = split_model(
-        job.settings["model"], dataset.feature_length, dataset.classes, 4
-    )
-    cluster = scenario.to_cluster()
-    best: dict[int, tuple[float, Pipeline]] = {}
-    spans: dict[Pipeline, float] = {}
-    for pipeline in orders():
-        one = replace(config, pipeline=pipeline)
-        built = p3_job(one)
-        places = tuple(cluster.index(str(task.pinned)) for task in built.tasks)
-        realized = p3_realization(one, study.phase_times(), counts, model)
-        problem = Problem(cluster, built, Placement(places))
-        span = spans[pipeline] = makespan(problem, realized, "oes")
-        if pipeline.missed not in best or span < best[pipeline.missed][0]:
-            best[pipeline.missed] = span, pipeline
-    rows = [
-        Shape("orders", f"missed {missed}: {DURATION.format(span)}", _named(pipeline))
-        for missed, (span, pipeline) in sorted(best.items())
-    ]
-    for name, pipeline in PIPELINES.items():
-        paper = f"missed {pipeline.missed}: {DURATION.format(spans[pipeline])}"
-        rows.append(Shape("orders", paper, f"the paper's {name}"))
-    return rows
-
-
-def _named(pipeline: Pipeline) -> str:
-    behind = dict(zip(PIPELINES["A"].order, pipeline.behind, strict=True))
-    return " ".join(
-        f"{phase}(c-{behind[phase]})" if behind[phase] else f"{phase}(c)"
-        for phase in pipeline.order
-    )
-
-
 def options(parser: ArgumentParser) -> None:
     """Add the size of the graphs."""
     parser.add_argument("--scale", type=float, default=0.1, help="share of products")
@@ -297,7 +226,6 @@ def work(options: Namespace) -> Iterator[Work[Shape]]:
     yield "a GPU computes", lambda: [Shape("a GPU computes", "", rate)]
     for case, paper, find in shapes(study):
         yield case, partial(one, case, paper, find)
-    yield "orders", partial(fastest, study)
 
 
 def one(case: str, paper: str, find: Callable[[], str]) -> list[Shape]:
