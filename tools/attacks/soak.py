@@ -113,6 +113,32 @@ def lateness(run: Path) -> str:
     )
 
 
+def watched(command: list[str], out: Path) -> tuple[int, list[dict[str, Any]]]:
+    """Run a command and look at it until it ends; return its exit status, the looks."""
+    mark, begun = f"soak.{os.getpid()}", time.monotonic()
+    rows: list[dict[str, Any]] = []
+    with (out / "output").open("wb") as output:
+        run = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, MARK: mark},
+        )
+        try:
+            while run.poll() is None:
+                minute = (time.monotonic() - begun) / 60
+                busy = psutil.cpu_percent() / 100  # since the last look
+                rows.append({"minute": minute, "busy": busy, "held": look(mark)})
+                with (out / "rows.jsonl").open("a") as file:
+                    file.write(json.dumps(rows[-1]) + "\n")
+                time.sleep(EVERY)
+        finally:
+            run.terminate()
+            run.wait()
+    return run.returncode, rows
+
+
 def main() -> int:
     """Run, look, print; return the command's exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -124,35 +150,15 @@ def main() -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     changes = [*SETTINGS, *options.set]
     command = [sys.executable, "-m", "emu", "run", options.scenario]
+    command += ["--runs", str(options.out / "runs")]
     command += settings(options.scenario, changes, TIME_SCALE, 60 * options.minutes)
-    mark, begun = f"soak.{os.getpid()}", time.monotonic()
-    rows: list[dict[str, Any]] = []
-    with (options.out / "output").open("wb") as output:
-        run = subprocess.Popen(
-            [*command, "--runs", str(options.out / "runs")],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env={**os.environ, MARK: mark},
-        )
-        try:
-            while run.poll() is None:
-                minute = (time.monotonic() - begun) / 60
-                busy = psutil.cpu_percent() / 100  # since the last look
-                rows.append({"minute": minute, "busy": busy, "held": look(mark)})
-                with (options.out / "rows.jsonl").open("a") as file:
-                    file.write(json.dumps(rows[-1]) + "\n")
-                time.sleep(EVERY)
-        finally:
-            run.terminate()
-            run.wait()
+    code, rows = watched(command, options.out)
     running = [row for row in rows if len(row["held"]) > 3]  # all are there
-    print(f"{command[-1]}, {(time.monotonic() - begun) / 60:.1f} minutes")
-    print(
-        load(running) if running else "too short for a look", table(running), sep="\n"
-    )
+    print(f"{command[-1]}, {rows[-1]['minute']:.1f} minutes")
+    if running:
+        print(load(running), table(running), sep="\n")
     print((options.out / "output").read_text())
-    if not run.returncode:
+    if not code:
         newest = max((options.out / "runs").iterdir(), key=lambda p: p.stat().st_mtime)
         print(lateness(newest))
-    return run.returncode
+    return code

@@ -129,9 +129,22 @@ class Setting:
         ready = prepare(self.timed(changes, system, free=free))
         return makespan(ready.problem, ready.realization, ready.policy)
 
-    def gain(self, changes: Changes) -> float:
-        """Return how many times as fast as data parallel training P3 is."""
-        return self.seconds(changes, "data_parallel") / self.seconds(changes, "p3")
+    def gains(self, *changes: Changes) -> Callable[[], str]:
+        """Return what finds how many times as fast as data parallel training P3 is."""
+        return lambda: times(
+            [self.seconds(c, "data_parallel") / self.seconds(c, "p3") for c in changes]
+        )
+
+    def over(self, one: Changes, other: Changes) -> float:
+        """Return P3's makespan of one setting over that of another."""
+        return self.seconds(one, "p3") / self.seconds(other, "p3")
+
+    def grown(self, system: str) -> str:
+        """Return the throughput of 1, 2 and 4 machines over that of one."""
+        counts, key = (1, 2, 4), "cluster.machines[0].count"
+        spans = [self.seconds({key: count}, system) for count in counts]
+        pairs = zip(counts, spans, strict=True)
+        return times([count * spans[0] / span for count, span in pairs])
 
     def busy(self, system: str) -> float:
         """Return the share of the time in which GPUs compute."""
@@ -150,7 +163,7 @@ def fanouts(layers: int) -> list[int]:
 
 
 def shapes(study: Setting) -> Iterator[Line]:
-    """Yield what the paper measured of graphs, models, pipeline, copies, machines."""
+    """Yield what the paper measured of graphs and models."""
     graphs: list[Changes] = [
         {"job.dataset.scale": study.base.to_json()["job"]["dataset"]["scale"] / 4},
         {},
@@ -163,55 +176,43 @@ def shapes(study: Setting) -> Iterator[Line]:
         for count in (2, 3, 4)
     ]
     hidden = [{"job.model.hidden": width} for width in (16, 32, 64, 96, 128)]
-
-    def gains(changes: list[Changes]) -> Callable[[], str]:
-        return lambda: times([study.gain(one) for one in changes])
-
-    def epochs() -> str:
-        found = [study.seconds(one, "p3") for one in lengths]
-        return times([epoch / found[0] for epoch in found])
-
-    def over(one: Changes, other: Changes) -> float:
-        return study.seconds(one, "p3") / study.seconds(other, "p3")
-
-    def grown(system: str) -> str:
-        counts = (1, 2, 4)
-        spans = [
-            study.seconds({"cluster.machines[0].count": count}, system)
-            for count in counts
-        ]
-        pairs = zip(counts, spans, strict=True)
-        return times([count * spans[0] / span for count, span in pairs])
-
-    def busy() -> str:
-        return f"{study.busy('data_parallel'):.0%}, {study.busy('p3'):.0%}"
-
-    plain, piped = ({"job.pipeline": name} for name in ("none", "A"))
+    what = "graphs: a quarter of products, products, papers100M"
+    yield what, "2.1 to 5.4 x, growing", study.gains(*graphs)
+    yield "without sampling", "6.5 to 7.7 x", study.gains(whole)
     yield (
-        "graphs: a quarter of products, products, papers100M",
-        "2.1 to 5.4 x, growing",
-        gains(graphs),
+        "features 16, 128, 512: P3's epoch",
+        "doubles at most",
+        lambda: times([study.over(one, lengths[0]) for one in lengths]),
     )
-    yield "without sampling", "6.5 to 7.7 x", gains([whole])
-    yield "features 16, 128, 512: P3's epoch", "doubles at most", epochs
-    yield "features 16, 128, 512: gain", "up to 4.8 x", gains(lengths)
-    yield "layers 2, 3, 4", "up to 6.1 x", gains(layers)
+    yield "features 16, 128, 512: gain", "up to 4.8 x", study.gains(*lengths)
+    yield "layers 2, 3, 4", "up to 6.1 x", study.gains(*layers)
     what = "hidden 16, 32, 64, 96, 128: gain"
-    yield what, "below 1 near 100 features", gains(hidden)
+    yield what, "below 1 near 100 features", study.gains(*hidden)
+    yield from machine_shapes(study)
+
+
+def machine_shapes(study: Setting) -> Iterator[Line]:
+    """Yield what the paper measured of pipeline, copies and machines."""
     yield (
         "pipeline A against none",
         "30 to 50 %",
-        lambda: f"{over(plain, piped) - 1:.0%}",
+        lambda: (
+            f"{study.over({'job.pipeline': 'none'}, {'job.pipeline': 'A'}) - 1:.0%}"
+        ),
     )
     yield (
         "groups of 2 with a copy each",
         "up to 1.7 x",
-        lambda: times([over({"job.cache": 4}, {"job.cache": 2})]),
+        lambda: times([study.over({"job.cache": 4}, {"job.cache": 2})]),
     )
     what = "1, 2, 4 machines: "
-    yield f"{what}throughput of P3", "nearly linear", lambda: grown("p3")
-    yield f"{what}of data parallel", "flat", lambda: grown("data_parallel")
-    yield "GPU busy: data parallel, P3", "20 %, 85 %", busy
+    yield f"{what}throughput of P3", "nearly linear", lambda: study.grown("p3")
+    yield f"{what}of data parallel", "flat", lambda: study.grown("data_parallel")
+    yield (
+        "GPU busy: data parallel, P3",
+        "20 %, 85 %",
+        lambda: f"{study.busy('data_parallel'):.0%}, {study.busy('p3'):.0%}",
+    )
 
 
 def options(parser: ArgumentParser) -> None:

@@ -301,29 +301,32 @@ def _once(
         outcome = carry(experiment, settings, directory)
     except EmulatorError as error:
         return Trial(**stated, problem=str(error))
+    return Trial(**stated, **_found(outcome, settings.time_scale))
+
+
+def _found(outcome: ExperimentOutcome, time_scale: float) -> dict[str, Any]:
+    """Return the fields of `Trial` that a run has when it has ended."""
     result, verdict = outcome.result, outcome.result["verdict"]
-    figures, schedule = verdict["host"], outcome.run.schedule
+    host, schedule = verdict["host"], outcome.run.schedule
     ended: dict[str, Any] = {}
     if schedule.rates is not None:  # no process has assigned any on kernel NICs
-        ended = finish_figures(flow_completion(schedule, settings.time_scale))
-    return Trial(
-        **stated,
-        flows=len(schedule.flows()),
-        emulated=result["makespan"],
-        replay_error=result["replay_error"],
-        makespan_error=result["makespan_error"],
-        flow_error=flow_error(outcome, 0.2 / settings.time_scale),
-        trust=verdict["trust"],
-        guards=",".join(found["guard"] for found in verdict["guards"]),
-        bound=verdict["error"],
-        wall=result["wall_seconds"],
-        startup=result["startup"]["seconds"],
-        cpu_busy=figures["cpu_busy"],
-        cpu_steal=figures["cpu_steal"],
-        loop_lag=figures["loop_lag_max"],
-        pacer_lag=figures["pacer_lag_max"],
-        **ended,
-    )
+        ended = finish_figures(flow_completion(schedule, time_scale))
+    return ended | {
+        "flows": len(schedule.flows()),
+        "emulated": result["makespan"],
+        "replay_error": result["replay_error"],
+        "makespan_error": result["makespan_error"],
+        "flow_error": flow_error(outcome, 0.2 / time_scale),
+        "trust": verdict["trust"],
+        "guards": ",".join(found["guard"] for found in verdict["guards"]),
+        "bound": verdict["error"],
+        "wall": result["wall_seconds"],
+        "startup": result["startup"]["seconds"],
+        "cpu_busy": host["cpu_busy"],
+        "cpu_steal": host["cpu_steal"],
+        "loop_lag": host["loop_lag_max"],
+        "pacer_lag": host["pacer_lag_max"],
+    }
 
 
 def shape_of(job: Job) -> str:
