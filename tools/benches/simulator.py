@@ -1,9 +1,11 @@
-"""Runs of the simulator on workloads A and B, and of every rule on drawn jobs."""
+"""Runs of the simulator on workloads A and B, beside SimGrid; rules on drawn jobs."""
 
 from __future__ import annotations
 
 import functools
 import math
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,10 +25,12 @@ from emu.simulation import MakespanEvaluator, simulate
 from emu.simulation.evaluator import run_makespan
 from emu.testing import bench_directory, load_workload
 from tools.benches.figures import Figure, interleaved, once
+from tools.benches.simgrid import compiled_peer, peer_seconds, write_workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+PEERS_RULE = "maxmin"
 FLOWS = {"workload_a": 916, "workload_b": 24_942}
 #: Machines, tasks, iterations, seed, window: every task sends to two of the next
 #: ``window`` tasks. Flows disturb few others in the one job, many in the other.
@@ -67,8 +71,36 @@ def simulation(seconds: float) -> Iterator[Figure]:
             calls[f"{policy}, schedule"] = functools.partial(
                 simulate, problem, realization, policy
             )
-        for what, took in interleaved(calls, budget=seconds / 2).items():
+        medians = interleaved(calls, budget=seconds / 2)
+        for what, took in medians.items():
             yield Figure(f"{name}: {what}", took, note=f"{flows / took:,.0f} flows/s")
+        span, ours = expected[PEERS_RULE], medians[f"{PEERS_RULE}, makespan"]
+        yield from peer(name, problem, realization, span, ours)
+
+
+def peer(
+    name: str, problem: Problem, realization: Realization, span: float, ours: float
+) -> Iterator[Figure]:
+    """Yield the times of SimGrid's C++ program, where it is installed.
+
+    Parameters
+    ----------
+    span
+        The makespan that it must have, seconds.
+    ours
+        The time that our run takes, seconds.
+    """
+    source = (bench_directory() or Path()) / "simgrid_peer.cpp"
+    with tempfile.TemporaryDirectory() as folder:
+        program, text = compiled_peer(source, Path(folder)), Path(folder, "workload")
+        if isinstance(program, str):
+            yield Figure(f"{name}: SimGrid", math.nan, note=f"skipped: {program}")
+            return
+        write_workload(text, problem, realization)
+        found = peer_seconds(program, text, problem.job.iterations, span, rounds=3)
+        for kind, took in found.items():
+            note = f"{took / ours:.0f} x our {PEERS_RULE}, run alone, same makespan"
+            yield Figure(f"{name}: SimGrid C++ {kind}", took, note=note)
 
 
 def drawn(
