@@ -85,6 +85,7 @@ def one(
 
 def table(spans: list[Span], options: Namespace) -> Iterator[str]:
     """Draw the figures; yield the tables, in Markdown."""
+    spans = sorted(spans, key=lambda s: (s.setting, s.demands, s.nics, s.draw))
     series: dict[tuple[str, str], Series] = {
         kind: by_series(span for span in spans if (span.demands, span.nics) == kind)
         for kind in dict.fromkeys((span.demands, span.nics) for span in spans)
