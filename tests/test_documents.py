@@ -60,7 +60,7 @@ def test_every_command_is_documented() -> None:
 
 @pytest.mark.parametrize("name", document_keys.WRITTEN)
 def test_keys_and_commands_are_those_of_the_code(name: str) -> None:
-    """Run tools/document_keys.py where this fails."""
+    """Run `tools/check --write` where this fails."""
     text = (document_keys.DOCS / name).read_text(encoding="utf-8")
 
     assert text == document_keys.document(name)

@@ -27,7 +27,7 @@ from emu.errors import NodeLost
 from emu.launch import ExternalLauncher
 from tests.analysis.guards.reported import reported
 from tests.coordinator.emulated import Acts, golden
-from tools.launch_study.hosts import ip, namespaces
+from tests.coordinator.hosts import ip, namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
