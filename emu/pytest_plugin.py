@@ -149,8 +149,8 @@ def _stated(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
     import emu
     from emu.analysis.verdict import Trust
     from emu.errors import EmulatorError
+    from emu.fields.suggestion import nearest
     from emu.scenario.run_sections import ExpectSection
-    from emu.scenario.suggestion import nearest
 
     marker = request.node.get_closest_marker("emu")
     options = {} if marker is None else dict(marker.kwargs)
@@ -186,8 +186,8 @@ def _refuse(problem: str) -> NoReturn:
 
 def _located(folder: Path, name: str) -> str | Path:
     """Return the file beside the test, or else the name of a shipped scenario."""
+    from emu.fields.suggestion import nearest
     from emu.scenario.shipped import shipped_scenarios
-    from emu.scenario.suggestion import nearest
 
     if (folder / name).exists():
         return folder / name

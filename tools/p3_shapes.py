@@ -16,7 +16,7 @@ import itertools
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,16 +29,13 @@ from emu.problem import Placement, Problem
 from emu.scenario import Scenario, prepare
 from emu.scenario.scenario_file import load, loads
 from emu.simulation import makespan
+from emu.systems.p3.job import PIPELINES, Pipeline, p3_job
+from emu.systems.p3.section import P3JobSection
+from emu.systems.p3.volumes import p3_realization, split_model
 from emu.units import DURATION
-from emu.workloads import (
-    PIPELINES,
-    P3Config,
-    Pipeline,
-    SampleCounts,
-    p3_job,
-    p3_realization,
-    split_model,
-)
+
+if TYPE_CHECKING:
+    from emu.workloads import SampleCounts
 
 TEXT = """\
 cluster:
@@ -281,10 +278,10 @@ def order_rows(study: Study) -> list[tuple[str, str, str]]:
     """Return the fastest static order for every number of updates missed."""
     scenario = study.timed({}, "p3")
     job, batches = scenario.to_job(), study.batches
-    config = scenario.to_config(batches)
-    if not isinstance(config, P3Config):
+    if not isinstance(scenario.job, P3JobSection):
         raise TypeError("not P3's")
     dataset = open_for(job.settings)
+    config = scenario.job.config(scenario.build_context(dataset.train_count))
     counts = sampled_counts(dataset, BatchPlan.from_settings(job.settings), batches)
     model = split_model(
         job.settings["model"], dataset.feature_length, dataset.classes, 4

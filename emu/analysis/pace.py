@@ -11,24 +11,13 @@ import numpy as np
 from emu.analysis.critical_path import MOVING, Cause, critical_path
 from emu.problem import Job, Placement, Problem, Profile, Realization
 from emu.simulation import makespan
-from emu.workloads import PIPELINES, RELEASE
+from emu.workloads import RELEASE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from emu.analysis.critical_path import ChainLink
     from emu.problem import Schedule
-
-
-#: Kinds of task that compute gradients: a worker, or the phases of P3.
-_TRAINING = (
-    "worker",
-    "model_forward",
-    "data_forward",
-    "data_backward",
-    "model_backward",
-)
-_SAMPLING = ("graph_store", "sampler")
 
 
 @dataclass(frozen=True)
@@ -57,7 +46,8 @@ def pace(schedule: Schedule) -> Pace:
     settings = schedule.problem.job.settings
     # A pipeline's first cycles end no mini-batch, and its last ones begin none: over
     # 8 mini-batches P3 would seem 10 % faster with the latter.
-    depth = PIPELINES[settings.get("pipeline", "none")].depth
+    alone = [task for task in schedule.problem.job.tasks if not task.job_name]
+    depth = max((task.behind for task in alone), default=0)
     ends = np.nanmax(schedule.task_end, axis=0)
     full = ends[depth : len(ends) - depth]
     if len(full) > 1:
@@ -90,7 +80,7 @@ def _busy(schedule: Schedule) -> float | None:
     spent: defaultdict[str, float] = defaultdict(float)
     lengths = np.nansum(schedule.task_end - schedule.task_start, axis=1)
     for task, seconds in zip(schedule.problem.job.tasks, lengths, strict=True):
-        if task.kind in _TRAINING:
+        if task.phase == "training":
             spent[task.process_name] += float(seconds)
     if not spent or not schedule.makespan:
         return None
@@ -105,7 +95,7 @@ def _split(schedule: Schedule) -> dict[str, float]:
             return "transfer"
         if link.cause is not Cause.COMPUTE:
             return "waiting"
-        return "sampling" if tasks[link.task].kind.startswith(_SAMPLING) else "compute"
+        return "sampling" if tasks[link.task].phase == "sampling" else "compute"
 
     sums = Counter(critical_path(schedule).sums(part))
     whole = schedule.makespan

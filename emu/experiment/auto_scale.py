@@ -216,7 +216,7 @@ def _at(experiment: Experiment, time_scale: float) -> Experiment:
 
 def _byte_scale(scenario: Scenario) -> float:
     """Return the byte scale of a job whose payloads are made up; others have theirs."""
-    if scenario.job.system != "custom":
+    if scenario.jobs or scenario.job.trains:
         return 1.0
     realization = realize(scenario, build_job(scenario))
     volumes: list[float] = np.unique(realization.volumes).tolist()

@@ -15,6 +15,7 @@ from emu.analysis.lateness import chain_lateness, clock_doubt
 from emu.analysis.verdict import decide
 from emu.experiment.kernel_network import burst_of
 from emu.runs.to_audit import gathered, stated_volumes
+from emu.systems.registry import system_guards
 
 if TYPE_CHECKING:
     from emu.analysis.guards import Evidence
@@ -63,7 +64,7 @@ def judgement(
         processes=len(problem.job.processes),
         compute=settings.compute,
         sensitivity=sensitivity(run.realization, policy, experiment.expected, replayed),
-        findings=examine(evidence(experiment, settings, run)),
+        findings=examine(evidence(experiment, settings, run), system_guards()),
         by_kernel=by_kernel,
     )
     rows = send_rows(counted["flows"] for counted in run.statistics.values())

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from emu.scenario.document import Trail
+    from emu.fields.network_section import Nic
+    from emu.fields.section import Trail
     from emu.scenario.events_section import EventSection
     from emu.scenario.lab_section import LabFile
-    from emu.scenario.network_section import Nic
     from emu.scenario.scenario_file import Overrides
 
 #: What a command of the command line is called.

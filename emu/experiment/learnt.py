@@ -18,8 +18,8 @@ from emu.runs.weights_file import NAME as WEIGHTS
 from emu.runs.weights_file import read_weights
 from emu.scenario import Scenario, build_job
 from emu.scenario.realize import measured_models
-from emu.training import ColumnSplit, evaluate, parameter_shapes, split_parts
-from emu.workloads import PIPELINES, column_blocks
+from emu.systems.registry import system_of
+from emu.training import evaluate, parameter_shapes, split_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,15 +100,11 @@ def _job_of(run: Path) -> Job:
 def by_mini_batch(job: Job, reports: Reports) -> Reports:
     """Return what tasks reported, numbered by mini-batch.
 
-    An iteration of P3 is a cycle, in which each phase is at another mini-batch.
+    An iteration of a pipeline is a cycle, in which phases are at other mini-batches.
     """
-    pipelines = {
-        task.name: PIPELINES[job.settings_of(task.job_name).get("pipeline", "none")]
-        for task in job.tasks
-    }
-    kinds = {task.name: task.kind for task in job.tasks}
+    behind = {task.name: task.behind for task in job.tasks}
     return [
-        (when, task, cycle - pipelines[task].behind_of(kinds[task]), figures)
+        (when, task, cycle - behind[task], figures)
         for when, task, cycle, figures in reports
     ]
 
@@ -125,34 +121,10 @@ def _figures(job: Job, run: EmulatedRun, name: str) -> tuple[dict[str, Any], Par
     )
     alone = Job(tasks, (), job.iterations, settings=job.settings_of(name))
     figures: dict[str, Any] = {"training": training_curve(reports)}
-    if not [*trained_jobs(alone)]:
+    system = system_of(alone.settings)
+    if system is None or not [*trained_jobs(alone)]:
         return figures, {}
-    flat = trained_parameters(alone, results)
+    flat = system.trained(alone, results)
     shapes = parameter_shapes(alone.settings, open_for(alone.settings))
     accuracy = evaluate(alone.settings, flat)
     return {**figures, "accuracy": accuracy}, split_parts(flat, shapes)
-
-
-def trained_parameters(job: Job, results: Results) -> NDArray[Any]:
-    """Return all parameters, flat.
-
-    Servers hold shards of them, machines of P3 the first layer's weights of their
-    columns beside all others, and of workers that sum gradients each holds all.
-    """
-    if "pipeline" in job.settings:
-        return _joined_columns(job.settings, results)
-    names = {
-        kind: [task.name for task in job.tasks if task.kind == kind]
-        for kind in ("parameter_server", "worker")
-    }
-    holders = names["parameter_server"] or names["worker"][:1]
-    return np.concatenate([results[name]["parameters"] for name in holders])
-
-
-def _joined_columns(settings: Mapping[str, Any], results: Results) -> NDArray[Any]:
-    members = settings["workers"] // settings["groups"]
-    dataset = open_for(settings)
-    blocks = column_blocks(settings["columns"], dataset.feature_length, members)
-    owned = [results[f"Mf{rank}"]["own"] for rank in range(members)]
-    split = ColumnSplit(settings, dataset, blocks, 0)
-    return split.joined(owned, results["Mf0"]["upper"])

@@ -32,10 +32,8 @@ from emu.runs.result import (
     task_rows,
 )
 from emu.runs.weights_file import write_weights
-from emu.scenario.p3_section import P3JobSection
 from emu.scenario.realize import model_programs, noted
 from emu.simulation import simulate
-from emu.workloads import PIPELINES
 
 if TYPE_CHECKING:
     from emu.experiment.learnt import Parts
@@ -170,17 +168,8 @@ def manifest(scenario: Scenario, settings: EmulationSettings) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "versions": {name: _version(name) for name in _VERSIONS},
-        **_staleness(scenario),
+        **scenario.job.manifest(),
     }
-
-
-def _staleness(scenario: Scenario) -> dict[str, Any]:
-    """Return how P3 orders its phases, and how many updates its weights lack."""
-    if not isinstance(scenario.job, P3JobSection):
-        return {}
-    pipeline = PIPELINES[scenario.job.pipeline]
-    order = {"order": [*pipeline.order], "behind": [*pipeline.behind]}
-    return {"pipeline": {**order, "updates_missed": pipeline.missed}}
 
 
 def summary(

@@ -9,6 +9,7 @@ import numpy as np
 
 from emu.errors import PlacementError, ScenarioError
 from emu.experiment.expectations import missed, simulated_figures
+from emu.fields.suggestion import nearest
 from emu.placement.neighbours import difference, moved
 from emu.problem import Problem, Profile
 from emu.report import Candidate
@@ -16,7 +17,6 @@ from emu.report.comparison import Comparison
 from emu.scenario import Experiment, build_job, load, place, prepare
 from emu.scenario.pins import process_of
 from emu.scenario.placing import with_placed_rings
-from emu.scenario.suggestion import nearest
 from emu.simulation import sensitivity, simulate
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from emu.runs.result_file import read_result
 from emu.runs.training_audit import training_audit
 from emu.scenario import Scenario, build_job, load, realize
 from emu.scenario.realize import model_programs
+from emu.systems.registry import system_guards
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,7 +122,7 @@ class ToAudit:
             report = report.adding("training", found)
         if self.evidence is None:
             return report
-        return replace(report, findings=examine(self.evidence))
+        return replace(report, findings=examine(self.evidence, system_guards()))
 
 
 def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:

@@ -8,7 +8,7 @@ import numpy as np
 
 from emu.analysis.violation import Violation
 from emu.errors import DataError
-from emu.workloads import PIPELINES
+from emu.systems.registry import system_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -56,7 +56,8 @@ def training_audit(run: Path, job: Job) -> Findings:
         found = _losses(frame, name)
         if found.empty:
             raise DataError("holds no losses", path=str(run / "training.csv"))
-        missed = PIPELINES[settings.get("pipeline", "none")].missed
+        system = system_of(settings)
+        missed = system.updates_missed(settings) if system else 0
         batches = int(found.index.max()) + 1
         alone = _alone(settings, batches, missed)[found.index]
         off = np.abs(found.to_numpy() - alone)

@@ -15,7 +15,6 @@ from emu.placement import place as place_by
 from emu.placement.place import SEARCHES
 from emu.problem import Placement
 from emu.problem.slots import slot_teams
-from emu.scenario.dgtp_section import DgtpJobSection
 from emu.scenario.realize import build_job, realize
 from emu.workloads import repeated
 
@@ -102,7 +101,7 @@ def with_placed_rings(scenario: Scenario, problem: Problem) -> Problem:
     """
     alone = {item.name: part.job for item, part in scenario.parts()}
     for name, job in (alone or {"": scenario.job}).items():
-        if isinstance(job, DgtpJobSection) and job.ring == "placed":
+        if job.rings_follow_placement:
             problem = with_placed_ring(problem, name)
     return problem
 

@@ -6,15 +6,17 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from emu.fields.suggestion import nearest
+from emu.scenario.jobs_section import SEVERAL
 from emu.scenario.scenario import json_schema
-from emu.scenario.suggestion import nearest
+from emu.systems.registry import systems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pydantic_core import ErrorDetails
 
-    from emu.scenario.document import Trail
+    from emu.fields.section import Trail
 
     Node = dict[str, Any]
 
@@ -168,7 +170,6 @@ _RENAMED = {
     "expect.fidelity": "replay_error",
     "expect.prediction": "makespan_error",
 }
-_SYSTEMS = ("dgtp", "p3", "data_parallel", "custom", "several")
 #: Kinds of ``job.model``, by the sections that they are.
 _MODELS = ("ModelSection", "ModelProgramSection")
 _BOUNDS = {
@@ -192,8 +193,9 @@ def trail_of(error: ErrorDetails, data: object) -> Trail:
     shorthand such as ``nic: 50 Gbit/s``; neither is in the file.
     """
     steps = [step for step in error["loc"] if step not in {"[key]", *_MODELS}]
+    tags = {*systems(), SEVERAL}
     for position in range(len(steps) - 1, 0, -1):
-        if steps[position - 1] == "job" and steps[position] in _SYSTEMS:
+        if steps[position - 1] == "job" and steps[position] in tags:
             del steps[position]
     if not steps:
         steps = ["jobs"]  # beside job: the one error of the whole file
@@ -282,7 +284,7 @@ _SPECIAL: dict[str, Callable[[ErrorDetails, Mapping[str, Any]], str]] = {
     "missing": lambda error, _: _missing(error),
     "value_error": lambda _, context: str(context["error"]),
     "union_tag_not_found": lambda *_: (
-        "the key 'system' is missing, write system: dgtp, p3, data_parallel or custom"
+        "the key 'system' is missing, write system: " + " or ".join(systems())
     ),
     "union_tag_invalid": _unknown_system,
     "literal_error": _unknown_word,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from emu.problem import Edge, Job
@@ -27,6 +27,13 @@ class NamedEdge:
     """What else the formula needs to know: ranks, the number of a chunk."""
 
 
+def phase_of(kind: str) -> str:
+    """Return ``Task.phase`` of a kind that several systems have."""
+    if kind.startswith(("graph_store", "sampler")):
+        return "sampling"
+    return "training" if kind == "worker" else ""
+
+
 def named_job(
     tasks: Iterable[Task],
     edges: Iterable[NamedEdge],
@@ -35,12 +42,16 @@ def named_job(
 ) -> Job:
     """Return the job of these tasks and edges, in their order.
 
+    Tasks without a phase have that of their kind.
+
     Raises
     ------
     ValueError
         As `Job`.
     """
-    tasks = tuple(tasks)
+    tasks = tuple(
+        replace(task, phase=task.phase or phase_of(task.kind)) for task in tasks
+    )
     positions = {task.name: position for position, task in enumerate(tasks)}
     built = tuple(
         Edge(

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.graph_data import open_columns
-from emu.training import ColumnSplit, initial_parameters, make_optimizer
+from emu.systems.p3.column_split import ColumnSplit
+from emu.systems.p3.job import PIPELINES, column_blocks
+from emu.training import initial_parameters, make_optimizer
 from emu.training.blocks import Block
-from emu.workloads import PIPELINES, SPLIT_WEIGHTS, column_blocks, layer_shapes
+from emu.workloads import SPLIT_WEIGHTS, layer_shapes
 from emu_nodes.job_data import JobData
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.graph_data import SampledBatch
-    from emu.training import ForwardPass
+    from emu.systems.p3.column_split import ForwardPass
     from emu_nodes.program import Payload, TaskSpec
 
 

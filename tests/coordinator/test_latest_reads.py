@@ -22,7 +22,7 @@ from emu.problem import (
 )
 from emu.runs.problem_json import schedule_from_json
 from emu.simulation import simulate
-from emu.workloads import CustomFlow, CustomTask, custom_job
+from emu.systems.custom.job import CustomFlow, CustomTask, custom_job
 from tests.coordinator.emulated import emulable, run
 from tests.coordinator.programs.drifting import drifted
 

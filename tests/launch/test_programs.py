@@ -17,7 +17,7 @@ from emu.launch.programs import (
     with_keys,
 )
 from emu.network import derive_key
-from emu.workloads.dgtp import PROGRAMS
+from emu.systems.dgtp.job import PROGRAMS
 
 TIMED = "emu_nodes.timed:Timed"
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from emu.graph_data import BatchPlan, open_columns, open_for
-from emu.training import ColumnSplit, GraphModel, MiniBatch, initial_parameters
+from emu.systems.p3.column_split import ColumnSplit
+from emu.training import GraphModel, MiniBatch, initial_parameters
 from emu.training.blocks import Block
 from emu.workloads import SPLIT_WEIGHTS
 

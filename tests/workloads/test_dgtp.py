@@ -7,15 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from emu.workloads import (
-    DgtpConfig,
-    SampleCounts,
-    dgtp_job,
-    dgtp_times,
-    dgtp_volumes,
-    parameter_count,
-    shard_sizes,
-)
+from emu.systems.dgtp.job import DgtpConfig, dgtp_job, dgtp_times
+from emu.systems.dgtp.volumes import dgtp_volumes
+from emu.workloads import SampleCounts, parameter_count, shard_sizes
 
 if TYPE_CHECKING:
     from emu.problem import Job

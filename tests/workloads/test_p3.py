@@ -9,18 +9,14 @@ import pytest
 
 from emu.problem import Cluster, Machine, Placement, Problem, Realization
 from emu.simulation import simulate
-from emu.workloads import (
-    PIPELINES,
+from emu.systems.data_parallel.job import (
     DataParallelConfig,
-    P3Config,
-    Pipeline,
-    SampleCounts,
-    SplitModel,
     data_parallel_job,
     data_parallel_realization,
-    p3_job,
-    p3_realization,
 )
+from emu.systems.p3.job import PIPELINES, P3Config, Pipeline, p3_job
+from emu.systems.p3.volumes import SplitModel, p3_realization
+from emu.workloads import SampleCounts
 from tests.golden.cases import Case, cases, exactly
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.problem import Cluster, Machine, Placement, Problem, Realization
-from emu.workloads import DgtpConfig, dgtp_job, dgtp_times
+from emu.systems.dgtp.job import DgtpConfig, dgtp_job, dgtp_times
 from tools.benchmarks.rows import Row, amount, once
 from tools.benchmarks.simulator import makespan_call
 

@@ -229,7 +229,7 @@ FAULTS: dict[str, Fault] = {
     ),
     # What everything is read from.
     "NICs read as twice as fast": Fault(
-        "emu/scenario/cluster_section.py",
+        "emu/fields/cluster_section.py",
         "=self.nic.outward",
         "=2 * self.nic.outward",
         unseen="guards, too, know a NIC by what the one parser read; its tests hold it "

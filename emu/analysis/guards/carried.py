@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.analysis.guards.evidence import CLOCKS
-from emu.analysis.payloads import received_kinds
 from emu.analysis.violation import Finding
-from emu.wire import FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,31 +51,6 @@ def _remedy(byte_scale: float, packets: float) -> str:
         return ""
     enough = 10.0 ** math.ceil(math.log10(byte_scale * FEW / packets))
     return f"raise byte_scale to {enough:g}"
-
-
-PAYLOADS = "payloads"
-#: The tasks that only P3 has.
-_OF_P3 = "model_forward"
-
-
-def payloads(evidence: Evidence) -> Iterator[Finding]:
-    """Yield a finding for every edge of P3 that brought features to another process.
-
-    P3 spreads columns so that no row of features ever travels. Kinds are what the
-    receivers read in the frames, not what the workload says of its edges.
-    """
-    job = evidence.schedule.problem.job
-    of_p3 = {task.job_name for task in job.tasks if task.kind == _OF_P3}
-    for (edge, kind), count in received_kinds(evidence.statistics).items():
-        source = job.tasks[job.edges[edge].source]
-        if kind == FEATURES and count and source.job_name in of_p3:
-            size = count / evidence.byte_scale
-            yield Finding(
-                PAYLOADS,
-                math.nan,
-                f"{job.edge_names[edge]} carried {size:,.0f} bytes of features; under "
-                "P3 every machine keeps its columns",
-            )
 
 
 CLOCKS_NAME = "clocks"

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.analysis.guards.bursts import bursts
-from emu.analysis.guards.carried import clocks, enough_carried, payloads
+from emu.analysis.guards.carried import clocks, enough_carried
 from emu.analysis.guards.link_bytes import link_bytes
 from emu.analysis.guards.order import cause, order
 from emu.analysis.guards.schedule import constraints, lower_bounds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from emu.analysis.guards.evidence import Evidence
     from emu.analysis.violation import Finding
+
+    Guard = Callable[[Evidence], Iterable[Finding]]
 
 GUARDS = (
     enough_carried,
@@ -23,10 +27,16 @@ GUARDS = (
     clocks,
     constraints,
     lower_bounds,
-    payloads,
 )
 
 
-def examine(evidence: Evidence) -> tuple[Finding, ...]:
-    """Return what the guards find in a run; nothing when all of it is possible."""
-    return tuple(finding for guard in GUARDS for finding in guard(evidence))
+def examine(evidence: Evidence, more: Iterable[Guard] = ()) -> tuple[Finding, ...]:
+    """Return what the guards find in a run; nothing when all of it is possible.
+
+    Parameters
+    ----------
+    more
+        Guards beside those of every run: those of its systems.
+    """
+    guards = (*GUARDS, *more)
+    return tuple(finding for guard in guards for finding in guard(evidence))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from pydantic import BaseModel, ConfigDict, Field
 
-from emu.scenario.quantities import Amount, Size
+from emu.fields.quantities import Amount, Size
+
+#: Keys and list positions from the top of the file down to a value.
+Trail: TypeAlias = tuple[str | int, ...]
 
 
 class Section(BaseModel):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.problem import Realization, Task
-from emu.workloads import dgtp
+from emu.systems.dgtp import job as dgtp
 from emu.workloads.all_reduce import (
     ALL_REDUCE,
     all_reduce_edges,

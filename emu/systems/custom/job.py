@@ -9,6 +9,7 @@ import numpy as np
 
 from emu.problem import Edge, Job, Realization, Task
 from emu.workloads.credit import credit_edges
+from emu.workloads.named_edges import phase_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -148,6 +149,7 @@ def custom_job(
         Task(
             name=task.name,
             kind=task.kind,
+            phase=phase_of(task.kind),
             demands=task.demands,
             pinned=task.pinned,
             settings={"payload_bytes": payload.get(task.name, [])}

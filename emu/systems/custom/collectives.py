@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from emu.systems.custom.job import CustomFlow, CustomTask
 from emu.workloads.all_reduce import ALL_REDUCE, steps_of
-from emu.workloads.custom import CustomFlow, CustomTask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from emu.workloads.custom import PerIteration
+    from emu.systems.custom.job import PerIteration
 
 #: Segments of a chunk in gloo, where they are not longer than it likes (1 MB).
 SEGMENTS = 2

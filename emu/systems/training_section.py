@@ -1,16 +1,16 @@
-"""Section ``job`` of ``system: dgtp``: sampled GNN training with parameter servers."""
+"""Keys of ``job`` that every system has which trains on sampled mini-batches."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 from typing_extensions import override
 
-from emu.graph_data import ALL_NEIGHBOURS
-from emu.scenario.model_section import ModelProgramSection
-from emu.scenario.quantities import (
+from emu.errors import ScenarioError
+from emu.fields.quantities import (
     DEFAULT_WINDOW,
     Count,
     DurationPerDevice,
@@ -24,17 +24,29 @@ from emu.scenario.quantities import (
     default_time,
     word_or_list,
 )
-from emu.scenario.section import Resources, Section
-from emu.workloads import PHASES, DgtpConfig
+from emu.fields.section import Section
+from emu.graph_data import ALL_NEIGHBOURS, open_for
+from emu.systems.job_section import JobSection
+from emu.systems.model_section import ModelProgramSection
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from emu.fields.cluster_section import ClusterSection
+    from emu.fields.section import Resources, Trail
+    from emu.graph_data import Dataset
+    from emu.problem import Cluster, Job, Realization
+    from emu.systems.job_section import BuildContext, Edit, Problems, Times
 
     Fanouts = tuple[int, ...]
 else:
     Fanouts = word_or_list("all", Count, {"type": "integer", "minimum": 1})
 
 
+#: Wrong where a kind of task has no time.
+NO_TIME = "found neither this time nor a profile, write for example 20 ms"
+#: Parts of a worker's time, in their order, that `TimesSection` takes as well.
+PHASES = ("model_forward", "data_forward", "data_backward", "model_backward")
 #: Kinds of task whose stated time is that of a whole mini-batch.
 _SAMPLING = ("sampler", "sampler_hop", "sampler_fetch")
 
@@ -84,6 +96,19 @@ class ModelSection(Section):
     heads: Count = 1
     """Of ``gat``: heads of the hidden layers, which share their width."""
 
+    def problems(self) -> Problems:
+        """Yield (where, what is wrong and what would be right)."""
+        if self.heads > 1 and self.kind != "gat":
+            problem = f"found heads for {self.kind}, only gat has them"
+            yield ("job", "model", "heads"), problem
+        elif self.hidden % self.heads:
+            wider = -(-self.hidden // self.heads) * self.heads
+            problem = (
+                f"{self.heads} heads cannot share a width of {self.hidden} "
+                f"evenly, write hidden: {wider}"
+            )
+            yield ("job", "model", "heads"), problem
+
 
 class OptimizerSection(Section):
     """How parameter servers step."""
@@ -94,19 +119,6 @@ class OptimizerSection(Section):
     """Learning rate."""
     half_life: Count | None = None
     """Steps in which the learning rate halves, a little with each; default: never."""
-
-
-class DemandsSection(Section):
-    """What one process of each kind needs of its machine."""
-
-    graph_store: Resources = Resources()
-    """Of each graph store."""
-    sampler: Resources = Resources()
-    """Of each sampler."""
-    worker: Resources = Resources()
-    """Of each worker; one ``gpu`` where machines have any, ``gpu: 0`` for none."""
-    parameter_server: Resources = Resources()
-    """Of each parameter server."""
 
 
 class TimesSection(Section):
@@ -149,7 +161,7 @@ class TimesSection(Section):
     def by_kind(self) -> dict[str, float | dict[str, float]]:
         """Return kind -> time, of those that are stated or follow from others."""
         known = {kind: time for kind, time in self if time is not None}
-        phases = [known[phase] for phase in PHASES.values() if phase in known]
+        phases = [known[phase] for phase in PHASES if phase in known]
         if self.worker is None and len(phases) == len(PHASES):
             known["worker"] = combined(lambda *parts: sum(parts), *phases)
         return known
@@ -159,8 +171,13 @@ class TimesSection(Section):
         return {kind: default_time(time) for kind, time in self.by_kind().items()}
 
 
-class TrainingSection(Section):
-    """What every system that trains on sampled mini-batches states."""
+class TrainingSection(JobSection):
+    """A job that trains on sampled mini-batches."""
+
+    trains: ClassVar[bool] = True
+
+    if TYPE_CHECKING:  # each system has kinds of process of its own
+        demands: Section
 
     system: str
     """Kind of job."""
@@ -216,29 +233,32 @@ class TrainingSection(Section):
         """Return the number of samplers: one per machine."""
         return len(machines)
 
-    def count_batches(self, train_vertices: int, machines: Sequence[str]) -> int:
+    def count_batches(self, context: BuildContext) -> int:
         """Return ``iterations``, or how many ``epochs`` take.
 
         ``replicate``: epochs * ceil(train / B_s); ``shard``: each sampler walks its
         whole share of the training set (specs, A4).
 
-        Parameters
-        ----------
-        machines
-            Names of those of the cluster.
+        Raises
+        ------
+        ValueError
+            When the job counts in epochs, and the training set is not known.
         """
         if self.epochs is None:
             return self.iterations or 1
-        walked = train_vertices
+        if context.train_vertices < 1:
+            raise ValueError("epochs are counted in training vertices: how many?")
+        walked = context.train_vertices
         if self.epoch == "shard":
-            walked //= self.samplers(machines)
+            walked //= self.samplers(context.machines)
         return self.epochs * max(1, math.ceil(walked / self.sampler_batch))
 
-    def training_settings(self, compute: str, seed: int) -> dict[str, Any]:
-        """Return what node programs are told, of these keys."""
-        dataset = self.dataset
+    def training_settings(self, context: BuildContext) -> dict[str, Any]:
+        """Return the settings of node programs that follow from these keys."""
+        dataset, seed = self.dataset, context.seed
         every = [ALL_NEIGHBOURS] * self.hops
         return {
+            "system": self.system,
             "dataset": {
                 "name": dataset.name,
                 "scale": dataset.scale,
@@ -253,7 +273,7 @@ class TrainingSection(Section):
             "optimizer": self.optimizer.model_dump(),
             "precision": self.precision,
             "epoch": self.epoch,
-            "compute": compute,
+            "compute": context.compute,
             "seed": seed,
         }
 
@@ -263,86 +283,139 @@ class TrainingSection(Section):
         told = self.model.model_dump(include={"args", "source"})
         return {**told, "program": self.model.name, "layers": self.hops}
 
-
-class DgtpJobSection(TrainingSection):
-    """DGTP: stores -> samplers -> workers -> parameter servers -> workers."""
-
-    system: Literal["dgtp"]
-    """Kind of job."""
-    partitioner: Literal["metis", "metis-dgl", "hash", "imported"] = "metis"
-    """Which store owns which vertex. ``metis``: few edges between parts of equal size;
-    ``metis-dgl``: as dgl does (Python 3.11 only); ``imported``: as the parts that the
-    graph came with (a DistDGL folder)."""
-    workers: Few = 1
-    """Workers of the job."""
-    samplers_per_worker: Few = 1
-    """Sampler s serves worker s // samplers_per_worker."""
-    sync: Literal["parameter_server", "ring", "halving_doubling"] = "parameter_server"
-    """Who sums the gradients: parameter servers, or the workers by an all-reduce, each
-    of which holds all parameters then (``halving_doubling``: 2, 4, 8, ... workers)."""
-    ring: Literal["rank", "placed"] = "rank"
-    """Order of the workers in ``sync: ring``: by number, or ``placed``, after placement
-    such that as few neighbours as possible cross a NIC, and none a slow link that can
-    be avoided. Searches judge placements by the order of numbers."""
-    parameter_servers: Few = 1
-    """Parameters are sharded over them; not counted where workers sum."""
-    demands: DemandsSection = DemandsSection()
-    """Resources per process of each kind."""
-    sampling: Literal["oneshot", "multiround"] = "oneshot"
-    """Whether stores know the whole structure, or are asked hop by hop."""
-
-    def on_gpus(self) -> DgtpJobSection:
-        """Return the job with a gpu for each worker, where nothing is said of gpus."""
-        worker = self.demands.worker
-        if worker.gpu is None:
-            worker = worker.model_copy(update={"gpu": 1.0})
-        demands = self.demands.model_copy(update={"worker": worker})
-        return self.model_copy(update={"demands": demands})
-
     @property
     @override
-    def sampler_batch(self) -> int:
-        """Seeds per sampler and iteration, B_s."""
-        return self.batch_size // self.samplers_per_worker
+    def length(self) -> str:
+        """Number of iterations or epochs, in words."""
+        return super().length if self.epochs is None else f"{self.epochs} epochs"
 
-    @override
-    def samplers(self, machines: Sequence[str]) -> int:
-        """Return the number of samplers, of all workers."""
-        return self.workers * self.samplers_per_worker
-
-    def config(
-        self,
-        machines: Sequence[str],
-        *,
-        batches: int,
-        window: int | None,
-        compute: str,
-        seed: int,
-    ) -> DgtpConfig:
-        """Return the shape of the job, with the settings of its node programs."""
-        demands = {kind: amounts.amounts() for kind, amounts in self.demands}
-        return DgtpConfig(
-            machines=tuple(machines),
-            workers=self.workers,
-            samplers_per_worker=self.samplers_per_worker,
-            parameter_servers=self.parameter_servers,
-            iterations=batches,
-            hops=self.hops,
-            sampling=self.sampling,
-            sync=self.sync,
-            window=window,
-            demands=demands,
-            settings=self._settings(len(machines), compute, seed),
+    @property
+    def measures_worker(self) -> bool:
+        """Whether a worker's time is measured: a program's, where none is stated."""
+        return (
+            isinstance(self.model, ModelProgramSection)
+            and "worker" not in self.times.stated()
         )
 
-    def _settings(self, stores: int, compute: str, seed: int) -> dict[str, Any]:
+    @override
+    def problems(self, cluster: ClusterSection) -> Problems:
+        """Yield (where, what is wrong and what would be right) between its keys."""
+        if isinstance(self.model, ModelProgramSection):
+            for key, problem in self.model.problems(len(self.fanouts)):
+                yield ("job", "model", key), problem
+        else:
+            yield from self.model.problems()
+        if self.fanouts and len(self.fanouts) != self.hops:
+            problem = (
+                f"found {len(self.fanouts)} for a model of {self.hops} layers, "
+                "write one per layer"
+            )
+            yield ("job", "fanouts"), problem
+        if (self.iterations is None) == (self.epochs is None):
+            found = "neither" if self.iterations is None else "both"
+            yield ("job",), f"found {found} of iterations and epochs, write one of them"
+
+    @override
+    def stated_demands(self) -> Iterator[tuple[Trail, Resources]]:
+        """Yield (where, what one process of each kind needs)."""
+        for kind, resources in self.demands:
+            yield ("job", "demands", kind), resources
+
+    @override
+    def device_times(self) -> Iterator[tuple[Trail, str, Mapping[str, float]]]:
+        """Yield (where, kind of task, device -> seconds) of what differs.
+
+        A worker's time that follows from those of its phases is where it would be
+        written.
+        """
+        for kind, time in self.times.by_kind().items():
+            if isinstance(time, dict):
+                yield ("job", "times", kind), kind, time
+
+    @override
+    def scaled_times(
+        self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
+    ) -> tuple[Edit, set[str]]:
+        """Return the times of whole kinds of task, scaled, and the tasks of these."""
+        kinds = {tasks[name] for name in wanted}
+        if wanted != {name for name, kind in tasks.items() if kind in kinds}:
+            return {}, set()
+        stated = {kind: getattr(self.times, kind, None) for kind in kinds}
+        covered = {name for name in wanted if stated[tasks[name]] is not None}
         return {
-            **self.training_settings(compute, seed),
-            "partitioner": self.partitioner,
-            "sampler_batch_size": self.sampler_batch,
-            "parts": stores,
-            "workers": self.workers,
-            "samplers_per_worker": self.samplers_per_worker,
-            "parameter_servers": self.parameter_servers,
-            "sampling": self.sampling,
-        }
+            f"job.times.{kind}": scale(time)
+            for kind, time in stated.items()
+            if time is not None
+        }, covered
+
+    @override
+    def realize(
+        self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
+    ) -> Realization:
+        """Return the stated times, and the volumes of the samples of its seed."""
+        times = {**measured, **self.times.stated()}
+        for task in job.tasks:
+            if task.kind not in times:
+                problem = (
+                    "found neither this time nor a profile, write for example 20 ms"
+                )
+                raise ScenarioError(problem, key=f"job.times.{task.kind}")
+        times = {kind: time * self.share(kind) for kind, time in times.items()}
+        dataset = open_fitting(job.settings)
+        context = replace(context, train_vertices=dataset.train_count)
+        found = self.realize_sampled(job, times, dataset, context, cluster)
+        return replace(found, volumes=found.volumes / context.byte_scale)
+
+    def realize_sampled(
+        self,
+        job: Job,
+        times: Times,
+        dataset: Dataset,
+        context: BuildContext,
+        cluster: Cluster,
+    ) -> Realization:
+        """Return seconds and real bytes of ``job`` on its data set.
+
+        Parameters
+        ----------
+        times
+            Kind of task -> seconds of one task, for every kind of the job.
+
+        Raises
+        ------
+        ScenarioError
+            When the data set does not fit the job or the cluster.
+        """
+        raise NotImplementedError
+
+
+def open_fitting(settings: Mapping[str, Any]) -> Dataset:
+    """Return the data set of a job, whose training set holds its mini-batches.
+
+    Raises
+    ------
+    ScenarioError
+        When a mini-batch has more seeds than there are training vertices.
+    DataError
+        When the data set is missing or damaged.
+    """
+    dataset = open_for(settings)
+    train, each = dataset.train_count, settings["samplers_per_worker"]
+    most = train - train % each
+    if settings["epoch"] == "shard":
+        most = train // (settings["workers"] * each) * each
+    if settings["batch_size"] > most:
+        of_worker = "one worker's share of " if settings["epoch"] == "shard" else ""
+        problem = (
+            f"{settings['batch_size']:,} seeds are more than {of_worker}the {train:,} "
+            f"training vertices: write {most:,} or fewer"
+            if most
+            else f"{train:,} training vertices are too few for so many samplers"
+        )
+        raise ScenarioError(problem, key="job.batch_size")
+    return dataset
+
+
+def number_bytes(settings: Mapping[str, Any]) -> int:
+    """Return the bytes of a feature and of a parameter, from ``Job.settings``."""
+    return 8 if settings["precision"] == "float64" else 4

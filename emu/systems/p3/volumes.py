@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from emu.problem import Realization
+from emu.systems.p3.job import p3_edges, p3_tasks
 from emu.workloads.all_reduce import ALL_REDUCE, part_elements
 from emu.workloads.model_shapes import SPLIT_WEIGHTS, layer_shapes, parameter_count
-from emu.workloads.p3 import p3_edges, p3_tasks
 from emu.workloads.volume_formulas import (
     ANSWERED_EDGE_BYTES,
     BLOCK_EDGE_BYTES,
@@ -20,8 +20,8 @@ from emu.workloads.volume_formulas import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from emu.systems.p3.job import P3Config
     from emu.workloads.named_edges import NamedEdge
-    from emu.workloads.p3 import P3Config
     from emu.workloads.volume_formulas import SampleCounts
 
 

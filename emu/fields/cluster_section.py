@@ -6,8 +6,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from emu.problem import Cluster, Link, Machine, Route
-from emu.scenario.network_section import (
+from emu.fields.network_section import (
     LinkSection,
     Nic,
     RackSection,
@@ -16,8 +15,9 @@ from emu.scenario.network_section import (
     rack_links,
     rack_routes,
 )
-from emu.scenario.quantities import Few, Name, Positive  # noqa: TC001 - for pydantic
-from emu.scenario.section import Resources, Section
+from emu.fields.quantities import Few, Name, Positive  # noqa: TC001 - for pydantic
+from emu.fields.section import Resources, Section
+from emu.problem import Cluster, Link, Machine, Route
 
 
 class MachineSection(Resources):

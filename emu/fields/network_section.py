@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_serializer
 
+from emu.fields.quantities import Name, Rate
+from emu.fields.section import Section
+from emu.fields.suggestion import nearest
 from emu.problem import Link, Route
-from emu.scenario.quantities import Name, Rate
-from emu.scenario.section import Section
-from emu.scenario.suggestion import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from emu.scenario.document import Trail
+    from emu.fields.section import Trail
 
 
 class Nic(Section):

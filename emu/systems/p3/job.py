@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from emu.problem import Task
-from emu.workloads import dgtp
+from emu.systems.dgtp import job as dgtp
 from emu.workloads.all_reduce import ALL_REDUCE, all_reduce_edges, all_reduce_tasks
 from emu.workloads.named_edges import NamedEdge, named_job
 from emu.workloads.shards import shard_sizes
@@ -206,6 +206,8 @@ def p3_tasks(config: P3Config) -> Iterator[Task]:
             yield Task(
                 name=f"{name}{rank}",
                 kind=kind,
+                phase="sampling" if sampler else "training",
+                behind=config.pipeline.behind_of(kind),
                 demands=config.demands if sampler else {},
                 pinned=config.machines[rank],
                 process=f"w{rank}",

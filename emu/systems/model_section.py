@@ -8,25 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from emu.errors import DataError
+from emu.fields.quantities import FilePath
+from emu.fields.section import Section
 from emu.input_file import read_text
-from emu.scenario.quantities import FilePath
-from emu.scenario.section import Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from emu.scenario.document import Document, Trail
 
 _MOST_TEXT = 1 << 20
-#: Keys of a job beside which figures of its model stay what they are.
-_KEPT = tuple(
-    (key,)
-    for key in (
-        "iterations", "epochs", "epoch", "credit_window", "optimizer", "partitioner",
-        "workers", "sync", "ring", "parameter_servers", "demands", "times", "machines",
-        "sampling",
-    )
-)  # fmt: skip
 
 
 class FiguresSection(Section):
@@ -77,45 +67,21 @@ class ModelProgramSection(Section):
             yield "program", f"found {self.program!r}, write FILE.py:NAME"
         elif self.source is None:
             try:
-                _text(self.program)
+                program_text(self.program)
             except DataError as error:
                 yield "program", str(error)
         if not fanouts and self.layers is None:
             yield "layers", "fanouts say no number of layers, write for example 2"
 
 
-def read_program(document: Document, trail: Trail) -> None:
-    """Put the text of a program into a document, where there is one at ``trail``.
+def program_text(program: str) -> str:
+    """Return the text of ``FILE.py:NAME``.
 
-    What was noted of another program is forgotten. A file that cannot be read is an
-    error of the checks that follow.
+    Raises
+    ------
+    DataError
+        When the file is missing or cannot be read.
     """
-    model: Any = document.data
-    for step in trail:
-        try:
-            model = model[step]
-        except (KeyError, IndexError, TypeError):
-            return
-    if not isinstance(model, dict) or not isinstance(model.get("program"), str):
-        return
-    if (*trail, "program") in document.options:
-        model.pop("source", None)
-    if any(_changes(at, trail[:-1]) for at in document.options):
-        model.pop("measured", None)
-    if not isinstance(model.get("source"), str):
-        try:
-            model["source"] = _text(model["program"])
-        except DataError:
-            model.pop("source", None)
-
-
-def _changes(option: Trail, job: Trail) -> bool:
-    """Tell whether an option touches what figures were measured with."""
-    inner = option[len(job) :]
-    return job[: len(option)] == option[: len(job)] and inner[:1] not in _KEPT
-
-
-def _text(program: str) -> str:
     file = program.rpartition(":")[0] or program
     try:
         return read_text(Path(file), _MOST_TEXT)
