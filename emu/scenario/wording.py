@@ -279,12 +279,17 @@ def _unknown_word(error: ErrorDetails, context: Mapping[str, Any]) -> str:
     return f"found {shown(error['input'])}, {nearest(str(error['input']), known)}"
 
 
+def _any_of(words: Sequence[str]) -> str:
+    """Return ``a, b or c``."""
+    return " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
 _SPECIAL: dict[str, Callable[[ErrorDetails, Mapping[str, Any]], str]] = {
     "extra_forbidden": _unknown_key,
     "missing": lambda error, _: _missing(error),
     "value_error": lambda _, context: str(context["error"]),
     "union_tag_not_found": lambda *_: (
-        "the key 'system' is missing, write system: " + " or ".join(systems())
+        "the key 'system' is missing, write system: " + _any_of([*systems()])
     ),
     "union_tag_invalid": _unknown_system,
     "literal_error": _unknown_word,

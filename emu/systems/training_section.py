@@ -356,10 +356,7 @@ class TrainingSection(JobSection):
         times = {**measured, **self.times.stated()}
         for task in job.tasks:
             if task.kind not in times:
-                problem = (
-                    "found neither this time nor a profile, write for example 20 ms"
-                )
-                raise ScenarioError(problem, key=f"job.times.{task.kind}")
+                raise ScenarioError(NO_TIME, key=f"job.times.{task.kind}")
         times = {kind: time * self.share(kind) for kind, time in times.items()}
         dataset = open_fitting(job.settings)
         context = replace(context, train_vertices=dataset.train_count)

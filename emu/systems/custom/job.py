@@ -141,9 +141,7 @@ def custom_job(
     _check_ends(flows, positions, gates)
     rounds = _counts(tasks, iterations)
     most = max(rounds.values(), default=iterations)
-    sending = (
-        [] if byte_scale is None else [f for f in flows if f.destination not in gates]
-    )
+    sending = [f for f in flows if byte_scale and f.destination not in gates]
     payload = _payload_bytes(sending, rounds, byte_scale or 0.0)
     built = tuple(
         Task(

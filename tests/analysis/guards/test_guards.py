@@ -15,6 +15,7 @@ from emu.analysis.guards.schedule import earliest_ends
 from emu.problem import Cluster, Machine, Problem
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
+from emu.systems.registry import system_guards
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from tests.analysis.guards.reported import BYTE_SCALE, frames, reported
@@ -35,7 +36,9 @@ def golden() -> tuple[Schedule, Realization]:
 
 
 def said(schedule: Schedule, **changes: Any) -> list[str]:
-    return [str(found) for found in examine(reported(schedule, **changes))]
+    return [
+        str(found) for found in examine(reported(schedule, **changes), system_guards())
+    ]
 
 
 @pytest.mark.parametrize("policy", RATE_POLICIES)
