@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from emu.analysis.audit import ROUNDING
 from emu.analysis.audit import audit as audit_schedule
 from emu.analysis.explanation import explain as explain_schedule
+from emu.errors import DataError, ScenarioError
 from emu.problem import Schedule
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.scenario import Experiment, Scenario, load, prepare
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from emu.analysis.violation import AuditReport
     from emu.report.comparison import Comparison
 
+_LOAD = "write emu.load(NAME), of a file or a shipped one, or emu.loads(TEXT)"
 #: Share by which bytes and rates may be off.
 EXACTNESS = 1e-6
 
@@ -52,13 +54,15 @@ def place(
     Raises
     ------
     ScenarioError
-        When there is no such policy, or a search has no times to simulate.
+        When there is no such policy, a search has no times to simulate, or it is no
+        scenario but the name of one, say.
     PlacementError
         When the stated placement breaks a constraint; `InfeasiblePlacement` when the
         cluster is too small.
     DataError
         When the profile or the data set is missing or damaged.
     """
+    scenario = _stated(scenario)
     if policy is not None:
         from emu.experiment.variants import placed_by  # noqa: PLC0415 - rich
 
@@ -227,9 +231,14 @@ def audit(
     Raises
     ------
     DataError
-        When no schedule of the run can be read.
+        When no schedule of the run can be read, or it is neither of the two.
     """
-    if not isinstance(what, Schedule) and what.emulated is not None:
+    if not isinstance(what, Schedule | RecordedRun):
+        raise DataError(
+            f"found {what!r}, neither a schedule nor a run: write emu.simulate or "
+            "emu.load_run"
+        )
+    if isinstance(what, RecordedRun) and what.emulated is not None:
         from emu.runs.to_audit import run_to_audit  # noqa: PLC0415 - brings sockets
 
         run = run_to_audit(what)
@@ -248,9 +257,11 @@ def _ready(
 
 
 def _stated(
-    what: Scenario | Experiment, placement: Mapping[str, str] | None
+    what: Scenario | Experiment, placement: Mapping[str, str] | None = None
 ) -> Scenario:
     """Return the scenario, with the placement stated where there is one."""
+    if not isinstance(what, Scenario | Experiment):
+        raise ScenarioError(f"found {what!r}, which is no scenario: {_LOAD}")
     scenario = what.scenario if isinstance(what, Experiment) else what
     if placement is None and isinstance(what, Scenario):
         return scenario

@@ -40,10 +40,14 @@ def import_library(name: str, purpose: str, remedy: str) -> Any:
     Raises
     ------
     DataError
-        When it is not installed.
+        When it is not installed, or is but does not import.
     """
     try:
         return importlib.import_module(name)
     except ImportError as error:
         problem = f"needs {name}, which is not installed here: {remedy}"
+        raise DataError(problem, path=purpose) from error
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        problem = f"needs {name}, which is installed but does not import: {cause}"
         raise DataError(problem, path=purpose) from error

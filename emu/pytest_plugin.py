@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import shutil
 import subprocess
 import time
@@ -224,10 +225,21 @@ def pytest_runtest_makereport(
     if attempt is None or call.excinfo is None or not report.failed:
         return report
     attempt.failed = True
-    attempt.busy = attempt.why_busy(call.excinfo.value)
+    if not _guard_fired(item):  # what a guard has seen is never the host's
+        attempt.busy = attempt.why_busy(call.excinfo.value)
     if attempt.run is not None and report.when == "call":
         report.sections.append(("emu", _told(attempt.run)))
     return report
+
+
+def _guard_fired(item: pytest.Item) -> bool:
+    """Return whether a guard found something in a run in the test's ``tmp_path``."""
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    for path in folder.rglob("result.json") if folder is not None else ():
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            if json.loads(path.read_text())["verdict"]["cause"] == "guards":
+                return True
+    return False
 
 
 class _Attempt:

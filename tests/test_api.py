@@ -8,6 +8,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typing_extensions import override
@@ -48,6 +49,21 @@ def test_an_unknown_name_is_answered_with_those_that_ship() -> None:
         emu.load("goldne")
     with pytest.raises(ScenarioError, match="amazon_computers, demo, "):
         emu.load("nothing_like_it")
+
+
+@pytest.mark.parametrize("wrong", ["golden", Path("golden.yaml"), {"name": "g"}, None])
+def test_what_is_no_scenario_is_answered_with_the_function_that_reads_one(
+    wrong: Any,
+) -> None:
+    for function in (emu.place, emu.simulate, emu.explain, emu.compare, emu.run):
+        with pytest.raises(
+            ScenarioError, match=r"^found .* no scenario: .*emu\.load\("
+        ):
+            function(wrong)
+    with pytest.raises(
+        DataError, match=r"neither .*: write emu\.simulate or emu\.load"
+    ):
+        emu.audit(wrong)
 
 
 def test_keys_are_replaced_in_files_texts_and_scenarios() -> None:

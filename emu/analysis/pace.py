@@ -16,6 +16,8 @@ from emu.workloads import RELEASE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
     from emu.analysis.critical_path import ChainLink
     from emu.problem import Schedule
 
@@ -43,20 +45,27 @@ class Pace:
 
 def pace(schedule: Schedule) -> Pace:
     """Return how fast a job goes."""
-    settings = schedule.problem.job.settings
+    job, seconds = schedule.problem.job, schedule.makespan
+    iteration, samples = _speed(job, schedule.task_end, seconds)
+    return Pace(iteration, samples, _busy(schedule), _split(schedule))
+
+
+def _speed(
+    job: Job, task_end: NDArray[np.float64], seconds: float
+) -> tuple[float, float | None]:
+    """Return seconds per iteration, and seeds per second where there are any."""
     # A pipeline's first cycles end no mini-batch, and its last ones begin none: over
     # 8 mini-batches P3 would seem 10 % faster with the latter.
-    alone = [task for task in schedule.problem.job.tasks if not task.job_name]
-    depth = max((task.behind for task in alone), default=0)
-    ends = np.nanmax(schedule.task_end, axis=0)
+    several = "jobs" in job.settings
+    depth = 0 if several else max(task.behind for task in job.tasks)
+    ends = np.nanmax(task_end, axis=0)
     full = ends[depth : len(ends) - depth]
     if len(full) > 1:
         iteration = float(full.max() - full[0]) / (len(full) - 1)
     else:
-        iteration = schedule.makespan / (len(ends) - depth)
-    seeds = seeds_per_iteration(settings)
-    samples = seeds / iteration if seeds and iteration > 0 else None
-    return Pace(iteration, samples, _busy(schedule), _split(schedule))
+        iteration = seconds / (len(ends) - depth)
+    seeds = seeds_per_iteration(job.settings)
+    return iteration, seeds / iteration if seeds and iteration > 0 else None
 
 
 def seeds_per_iteration(settings: Mapping[str, Any]) -> int | None:
@@ -116,6 +125,8 @@ class JobTime:
     """The same in a simulation without the other jobs, every task where it stands."""
     slowdown: float
     """``seconds`` over ``alone``; 1 where neither takes any time."""
+    samples_per_second: float | None
+    """As of `Pace`."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures by name."""
@@ -152,7 +163,9 @@ def _time(
     alone = makespan(problem, times, policy, profile=expected) - release
     seconds = end - release
     slowdown = seconds / alone if alone > 0 else 1.0
-    return JobTime(name, release, end, seconds, alone, slowdown)
+    longest = max(problem.job.rounds)
+    _, samples = _speed(problem.job, schedule.task_end[own][:, :longest], seconds)
+    return JobTime(name, release, end, seconds, alone, slowdown, samples)
 
 
 def only(

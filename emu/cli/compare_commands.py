@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from itertools import chain
 from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,8 +29,9 @@ from emu.report.comparison import (
     ranking,
     systems_table,
 )
-from emu.report.job_tables import job_line, print_placing
+from emu.report.job_tables import job_line, print_placing, warn_unclaimed
 from emu.report.many_runs import runs_json, runs_table
+from emu.scenario.document import value_at
 
 if TYPE_CHECKING:
     from emu.scenario import Scenario
@@ -87,6 +87,7 @@ def _compare_as_systems(
         terminal().print(systems_table(results))
         for line in [*chain(*map(edit_lines, results)), ranking(results)]:
             terminal().print(line, highlight=False)
+        warn_unclaimed({result.system: result.placing for result in results})
     _judge(scenario, [(result.system, result.missed) for result in results])
 
 
@@ -101,19 +102,10 @@ def _range(scenario: Scenario, key: str, stated: str) -> Values:
         if stated:
             low, _, high = stated.partition(",")
             return Values.between(low, high)
-        return Values.around(_value(scenario, key))
+        return Values.around(value_at(scenario.to_json(), key))
     except ValueError as error:
         option = f"--range {stated}" if stated else f"--key {key}"
         raise ScenarioError(f"{error}: write --range LOW,HIGH", file=option) from error
-
-
-def _value(scenario: Scenario, key: str) -> Any:
-    """Return what the scenario has at a dotted key, None for nothing."""
-
-    def step(found: Any, name: str) -> Any:
-        return found.get(name) if isinstance(found, dict) else None
-
-    return reduce(step, key.split("."), scenario.to_json())
 
 
 @app.command()

@@ -70,6 +70,6 @@ def explain(
             explanation.replayed_makespan,
             seconds=limit,
         )
-        console.print(f"\n{placement_line(gap)}", soft_wrap=True)
+        console.print(f"\n{placement_line(gap)}")
         content |= gap
     emit(json_target, content)

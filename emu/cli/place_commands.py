@@ -76,12 +76,12 @@ def place(
     print_placing(experiment.placing, console)
     found = experiment.placed
     if found is not None and found.start_makespan is not None:
-        console.print(_story(found, experiment), soft_wrap=True)
+        console.print(_story(found, experiment))
     rounding = sensitivity(problem, experiment.realization, experiment.chosen_policy())
     if rounding > NOTABLE * makespan:
-        console.print(_rounding(rounding, makespan), soft_wrap=True)
+        console.print(_rounding(rounding, makespan))
     gap = placement_gap(problem, experiment.realization, makespan, seconds=limit)
-    console.print(placement_line(gap), soft_wrap=True)
+    console.print(placement_line(gap))
     emit(json_target, _content(experiment, makespan) | gap | {"rounding": rounding})
 
 

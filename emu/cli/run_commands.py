@@ -230,7 +230,7 @@ def say_what_is_known(scenario: Scenario, json_target: str | None) -> None:
 def _warn(known: DryRun, console: Console) -> None:
     """Print in a line why this host cannot keep to the scales, where that is sure."""
     if said := strain(known, usable_cores(), loopback_rate()):
-        console.print(f"warning: {said}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"warning: {said}", markup=False, highlight=False)
 
 
 @app.command()

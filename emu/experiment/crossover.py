@@ -143,15 +143,21 @@ class Values:
 
     @classmethod
     def around(cls, value: object) -> Values:
-        """Return those from a sixteenth of a bare number to sixteen times as much.
+        """Return those from a sixteenth of a number to sixteen times as much.
 
         Raises
         ------
         ValueError
-            When it is no bare number.
+            When it is neither a bare number nor one with a unit, such as ``10 Gbit/s``.
         """
+        if isinstance(value, dict) and len({str(end) for end in value.values()}) == 1:
+            value = next(iter(value.values()))  # a NIC, as fast in as out
+        found = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+        if found is not None and found[2]:
+            number = float(found[1])
+            return cls(number / 16, number * 16, found[2].strip())
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"{value!r} is no bare number")  # noqa: TRY004 - of input
+            raise ValueError(f"{value!r} is no number")  # noqa: TRY004 - of input
         whole = isinstance(value, int)
         low = max(1, value // 16) if whole else value / 16
         return cls(low, value * 16, whole=whole)

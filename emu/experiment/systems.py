@@ -6,15 +6,17 @@ import io
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from ruamel.yaml import YAML
 
 from emu.atomic_file import write_atomic
 from emu.errors import DataError, ScenarioError
 from emu.graph_data import BatchPlan, open_for, sampled_counts
-from emu.scenario import build_job, load
+from emu.scenario import build_job, load, read_profile
 from emu.systems.registry import systems
 from emu.systems.training_section import PHASES
 from emu.systems.translation import SAME_KEYS, CommonJob
+from emu.units import DURATION
 from emu.workloads import first_layer_share
 
 if TYPE_CHECKING:
@@ -47,7 +49,8 @@ def as_system(
         When either is no system of mini-batches, times are those of a profile, or the
         changed scenario is wrong.
     DataError
-        When the data set is needed (for epochs, or the phases of P3) and is missing.
+        When the data set is needed (for epochs, or the phases of P3) and is missing, or
+        the profile is, or is of another job.
     """
     scenario = load(scenario, {**(overrides or {}), "expect": None})
     for name in (scenario.job.system, system):
@@ -61,7 +64,10 @@ def as_system(
     if scenario.job.system == system:
         return scenario
     if scenario.profile is not None:
-        problem = "is of one system: write job.times instead, to compare systems"
+        problem = (
+            "is of one system, to compare several write its means instead: "
+            f"job.times={_mean_times(scenario)}"
+        )
         raise ScenarioError(problem, file=scenario.name, key="profile")
     target = _translation(system)
     job = target.write(_common(scenario, split=target.splits_first_layer))
@@ -76,6 +82,21 @@ def _translation(system: str) -> Translation:
     if found is None:
         raise ValueError(f"{system} has no translation")
     return found()
+
+
+def _mean_times(scenario: Scenario) -> str:
+    """Return the mean times of a scenario's profile by kind, as ``job.times``."""
+    job = build_job(scenario)
+    found = read_profile(scenario.profile or "").profile(job)
+    rows: dict[str, list[float]] = {}
+    for task, times in zip(job.tasks, found.times, strict=True):
+        rows.setdefault(task.kind, []).append(times.mean())
+    share = cast("TrainingSection", scenario.job).share
+    means = {
+        kind: DURATION.format(float(np.mean(times)) / share(kind))
+        for kind, times in sorted(rows.items())
+    }
+    return f"{{{', '.join(f'{kind}: {time}' for kind, time in means.items())}}}"
 
 
 def _common(scenario: Scenario, *, split: bool) -> CommonJob:

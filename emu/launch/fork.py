@@ -37,7 +37,8 @@ class ForkServer:
         Called with the name of a process that has ended, and its exit status: negative
         is the number of the signal that killed it.
     on_lost
-        Called when the server itself has ended, with how.
+        Called when the server forks nothing more: how it ended, or what does not
+        import on this host.
     """
 
     def __init__(
@@ -100,15 +101,21 @@ class ForkServer:
             while True:
                 (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
                 note = msgpack.unpackb(await reader.readexactly(length))
+                if "broken" in note:
+                    self._lose(note["broken"])
+                    continue
                 self._alive.discard(note["ended"])
                 self._changed.set()
                 self._on_end(note["ended"], note["code"])
         if self._process is not None:
             how = describe_end(await self._process.wait())
-            self._alive.clear()  # they die with it
-            self._changed.set()
-            self._lost = f"the fork server {how}"
-            self._on_lost(self._lost)
+            self._lose(f"the fork server {how}")
+
+    def _lose(self, how: str) -> None:
+        self._alive.clear()  # never forked, or they die with the server
+        self._changed.set()
+        self._lost = how
+        self._on_lost(how)
 
     async def aclose(self, grace: float) -> None:
         """End everybody: processes have ``grace`` wall seconds to do so by themselves.

@@ -9,6 +9,7 @@ go notes, msgpack maps behind their lengths:
     {"preload": [module, ...]}       import these beside the runtime's
     {"fork": description}            fork a process
     {"ended": name, "code": status}  how it ended; negative is the number of a signal
+    {"broken": reason}               what does not import; nothing is forked after it
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class _ForkServer:
     def __init__(self, agent: socket.socket) -> None:
         self._agent = agent
         self._names: dict[int, str] = {}
+        self._broken = False
         # A signal writes into it what select wakes up of.
         self._woken, self._wakes = socket.socketpair()
         self._woken.setblocking(False)
@@ -79,9 +81,13 @@ class _ForkServer:
         for module in order.get("preload", ()):
             try:
                 importlib.import_module(module)
-            except Exception:  # noqa: BLE001 -- its process will fail, and be named
+            except Exception as error:  # noqa: BLE001 -- torch raises OSError too
                 traceback.print_exc()
-        if "fork" in order:
+                cause = f"{module} does not import: {type(error).__name__}: {error}"
+                self._agent.sendall(packed({"broken": cause}))
+                self._broken = True
+                return
+        if "fork" in order and not self._broken:
             self._fork(order["fork"])
 
     def _fork(self, description: dict[str, Any]) -> None:

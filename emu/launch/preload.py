@@ -9,7 +9,6 @@ OpenMP has run before). 24 processes that need torch are ready in 0.3 s this way
 import msgpack  # noqa: F401
 import numba  # noqa: F401
 import numpy as np  # noqa: F401
-import torch  # noqa: F401, TID253 -- the point of this module
 import uvloop  # noqa: F401
 
 from emu.graph_data import warm_up

@@ -79,7 +79,11 @@ def check_allowed(programs: Collection[str], allowed: Collection[str]) -> None:
 
 def preloaded(programs: Collection[str]) -> list[str]:
     """Return what to import once, beside the runtime, for processes of these."""
-    heavy = [] if _known(torch=True).isdisjoint(programs) else ["emu.launch.preload"]
+    heavy = (
+        []
+        if _known(torch=True).isdisjoint(programs)
+        else ["torch", "emu.launch.preload"]
+    )
     modules = [name.partition(":")[0] for name in sorted(programs)]
     return [*heavy, *dict.fromkeys(modules)]
 

@@ -106,9 +106,26 @@ def unclaimed_line(placing: Mapping[str, Any]) -> str:
 
 def print_placing(placing: Mapping[str, Any], console: Console) -> None:
     """Print how tasks were placed; a warning of resources in vain to standard error."""
-    console.print(placing_line(placing), soft_wrap=True, highlight=False)
-    if not console.quiet and (line := unclaimed_line(placing)):
-        terminal(sys.stderr).print(line, soft_wrap=True)
+    console.print(placing_line(placing))
+    if not console.quiet:
+        warn_unclaimed({"": placing})
+
+
+def warn_unclaimed(placings: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print to standard error what limits nothing, once with the names it is true of.
+
+    Parameters
+    ----------
+    placings
+        By a name, of a system say; ``""`` where there is one alone.
+    """
+    names: dict[str, list[str]] = {}
+    for name, placing in placings.items():
+        names.setdefault(unclaimed_line(placing), []).append(name)
+    for line, of in names.items():
+        if line:
+            said = f" ({', '.join(of)})" if any(of) else ""
+            terminal(sys.stderr).print(line + said)
 
 
 def pace_rows(pace: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -150,12 +167,14 @@ def model_rows(models: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str]
 
 def job_table(jobs: Iterable[JobTime]) -> Table:
     """Return a row per job."""
-    columns = (">released", ">ended", ">took", ">alone", ">slowdown")
+    columns = (">released", ">ended", ">took", ">alone", ">slowdown", ">samples per s")
     table = plain_table("Jobs", "job", *columns)
     for one in jobs:
         seconds = (one.release, one.end, one.seconds, one.alone)
         shown = [format_duration(value, 4) for value in seconds]
-        table.add_row(one.job, *shown, f"{one.slowdown:.3f}")
+        speed = one.samples_per_second
+        samples = f"{speed:,.4g}" if speed is not None else ""
+        table.add_row(one.job, *shown, f"{one.slowdown:.3f}", samples)
     return table
 
 

@@ -17,7 +17,6 @@ from emu.report.plot_style import (
     legend_above,
     new_figure,
     palette,
-    time_axis,
 )
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def ports(schedule: Schedule, window: Window) -> Figure:
         axes.set_ylim(0, 1.12 * highest)
         axes.set_title(link.name)
         axes.set_ylabel(unit)
-        time_axis(axes, window.limits(schedule.makespan))
+        window.time_axis(axes, schedule.makespan)
         axes.label_outer(remove_inner_ticks=False)
         axes.set_ylabel(unit if axes in panels[:, 0] else "")
     for axes in panels.flat[len(shown) :]:
@@ -153,7 +152,7 @@ def loss(runs: Sequence[RecordedRun], labels: Sequence[str], window: Window) -> 
             "training loss (nats)" if name == "loss" else "accuracy (share)"
         )
         latest = max(curve[-1, 0] for curve in curves[name] if len(curve))
-        time_axis(by_time, window.limits(1.02 * float(latest)))
+        window.time_axis(by_time, 1.02 * float(latest))
         by_step.set_xlabel("step")
         by_step.xaxis.set_major_locator(MaxNLocator(integer=True))
     if len(runs) > 1:

@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 
 from emu.analysis.critical_path import Cause, critical_path
 from emu.report.lane_packing import pack_lanes
-from emu.report.plot_style import Window, colours, ink, new_figure, time_axis
+from emu.report.plot_style import Window, colours, ink, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,7 @@ def gantt(schedules: dict[str, Schedule], window: Window) -> Figure:
             remark = "NIC rows: flows, coloured by sender"
             axes.set_title(remark, loc="right", fontsize=6.5)
     for axes in panels:
-        time_axis(axes, window.limits(end))
+        window.time_axis(axes, end)
         axes.label_outer()
     handles = [Patch(color=c, label=kind) for kind, c in colour.items()]
     handles.append(Patch(fill=False, edgecolor=ink(), label="critical path"))

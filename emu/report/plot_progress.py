@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.report.plot_style import Window, ink, new_figure, palette, time_axis
+from emu.report.plot_style import Window, ink, new_figure, palette
 from emu.runs.validation import step_ends
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def compared(
         axes[1].axhline(TARGET, color=ink(), ls=":", lw=1)
         axes[1].set_ylim(0, 1)
     _bandwidth(axes[-1], [run.best for run in runs], labels, end)
-    time_axis(axes[-1], window.limits(end))
+    window.time_axis(axes[-1], end)
     figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside upper left")
     return figure
 

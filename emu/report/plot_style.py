@@ -135,12 +135,6 @@ def save(figure: Figure, path: Path) -> None:
         )
 
 
-def time_axis(axes: Axes, limits: tuple[float, float]) -> None:
-    """Label the x axis with the seconds between its limits."""
-    axes.set_xlim(*limits)
-    axes.set_xlabel("emulated time (s)")
-
-
 def legend_above(axes: Axes, columns: int = 4) -> None:
     """Put the legend above the plot, where it covers no data."""
     axes.legend(
@@ -169,14 +163,16 @@ class Window:
     """Names of those that are shown; empty for all, and for links that are no NIC."""
     only: str = ""
     """``emulated`` or ``simulated``; empty for both."""
+    clock: str = ""
+    """What the time of the runs shown is, likewise; empty where it is of both."""
 
     @property
     def narrow(self) -> bool:
         """Whether the figure is for one column."""
         return self.width < _COLUMN
 
-    def limits(self, end: float) -> tuple[float, float]:
-        """Return what a time axis shows of a figure that ends at ``end`` seconds.
+    def time_axis(self, axes: Axes, end: float) -> None:
+        """Limit and label the time axis of a figure that ends at ``end`` seconds.
 
         Raises
         ------
@@ -189,7 +185,8 @@ class Window:
                 f"nothing is left from {self.since:g} s to {until:g} s, "
                 f"the runs end at {end:g} s"
             )
-        return self.since, until
+        axes.set_xlim(self.since, until)
+        axes.set_xlabel(f"{self.clock} time (s)".lstrip())
 
     def shows(self, cluster: Cluster, machine: int) -> bool:
         """Tell whether a machine is shown, by its position; -1 is of no machine."""

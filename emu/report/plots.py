@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from emu.errors import DataError
@@ -65,6 +66,8 @@ def plot(
     if figure in ("gantt", "ports") and len(runs) != 1:
         raise DataError(f"{figure} is of one run, found {len(runs)}")
     shown = [window.of(run) for run in runs]
+    clocks = {"emulated" if run.emulated else "simulated" for run in shown}
+    window = replace(window, clock=clocks.pop() if len(clocks) == 1 else "")
     with plot_style.style(dark=dark):
         plot_style.save(_drawn(shown, figure, window, progress), out)
 

@@ -313,6 +313,18 @@ def apply_overrides(
             del document.lines[known]
 
 
+def value_at(content: dict[str, Any], keys: str) -> Any:
+    """Return what an override of ``keys`` would replace, None for nothing."""
+    document = Document("", copy.deepcopy(content))
+    place: Any = document.data
+    for step in _numbered(document, _trail(keys)):
+        try:
+            place = place[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return place
+
+
 def _told(
     overrides: Sequence[str] | Mapping[str, object],
 ) -> Iterator[tuple[Trail, Any, str]]:

@@ -148,8 +148,11 @@ class ScenarioEdits:
     def _can_be_tried(self, edited: Scenario, job: Job) -> bool:
         """Return whether times and volumes of ``edited`` are known, or soon found."""
         changed = build_job(edited)
-        if self._measured and _names(changed) != _names(job):
-            return False  # nobody measured what the other tasks would take
+        measured = self._measured or self._scenario.profile is not None
+        if measured and _names(changed) != _names(job):
+            problem = "it would have tasks that nobody measured"
+            self.notes.append(f"one more machine was not tried: {problem}")
+            return False
         for name in job.job_names:
             settings = job.settings_of(name)
             if settings.get("parts") == changed.settings_of(name).get("parts"):

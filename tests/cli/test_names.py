@@ -8,6 +8,7 @@ import io
 import json
 import re
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,12 @@ def drawn(name: str, folder: Path) -> tuple[list[str], str, str]:
     return tags(report), report, shown.getvalue()
 
 
+@cache
+def plain_elements() -> list[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        return drawn(PLAIN, Path(folder))[0]
+
+
 @settings(deadline=None, max_examples=8, suppress_health_check=list(HealthCheck))
 @given(names.filter(taken))
 @example("[/x]")
@@ -149,8 +156,7 @@ def drawn(name: str, folder: Path) -> tuple[list[str], str, str]:
 def test_report_trace_and_tables_take_every_name(name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         elements, _, shown = drawn(name, Path(folder))
-    with tempfile.TemporaryDirectory() as folder:
-        assert elements == drawn(PLAIN, Path(folder))[0]
+    assert elements == plain_elements()
     assert "\x1b" not in shown
     if len(name) < 20 and name == " ".join(name.split()):
         assert f"{name}." in shown or name in shown

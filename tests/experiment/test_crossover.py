@@ -20,7 +20,9 @@ from emu.experiment.crossover import (
 from emu.experiment.systems import as_system
 from emu.graph_data import realized_volumes
 from emu.scenario import prepare
+from emu.scenario.document import value_at
 from emu.scenario.scenario_file import loads
+from emu.units import RATE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,8 +111,32 @@ def test_values() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             Values.between(low, high)
-    with pytest.raises(ValueError, match="no bare number"):
-        Values.around("10 Gbit/s")
+    for value in ("fast", None, True, [1], "10"):
+        with pytest.raises(ValueError, match="is no number"):
+            Values.around(value)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_values_around_that_of_the_file(seed: int) -> None:
+    """By position, by name, and by the name of one of several equal machines."""
+    rng = np.random.default_rng(seed)
+    number, unit = int(rng.integers(1, 90)), rng.choice(["Mbit/s", "Gbit/s", "MB/s"])
+    other = {"name": "other", "nic": "7 Mbit/s"}
+    machines = [{"name": "m", "count": 2, "nic": f"{number} {unit}"}, other]
+    first = int(rng.integers(2))
+    scenario = loads(TEXT, {"cluster.machines": machines[:: 1 - 2 * first]})
+    content = scenario.to_json()
+
+    for where in (f"machines[{first}]", "machines.m0", "machines.m1"):
+        found = Values.around(value_at(content, f"cluster.{where}.nic"))
+        ends = [found.written(end) for end in (found.low, found.high)]
+        assert [RATE.parse(end) for end in ends] == pytest.approx(
+            [RATE.parse(f"{number} {unit}") * by for by in (1 / 16, 16)], rel=1e-5
+        )
+    batch = Values.around(value_at(content, "job.batch_size"))
+    assert batch == Values(200 // 16, 200 * 16, whole=True)
+    for key in ("cluster.machines.m2.nic", "job.modl", "cluster.machines[2].nic"):
+        assert value_at(content, key) is None
 
 
 def test_commands(tmp_path: Path) -> None:

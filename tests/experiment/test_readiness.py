@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +12,7 @@ import pytest
 
 from emu.errors import DataError
 from emu.experiment.readiness import check_ready
-from emu.optional_library import is_installed
+from emu.optional_library import import_library, is_installed
 from emu.scenario import load
 
 if TYPE_CHECKING:
@@ -50,6 +53,45 @@ def test_torch_that_cannot_be_imported(
         check_ready(load("demo"), tmp_path)
     check_ready(load("demo"), tmp_path, here=False)
     check_ready(load("golden"), tmp_path)  # trains nothing
+
+
+@pytest.mark.parametrize("raised", ["OSError('no libc10')", "RuntimeError", "KeyError"])
+def test_torch_that_is_installed_but_fails_is_one_error(
+    raised: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch.py").write_text(f"raise {raised}")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(__import__("sys").modules, "torch", raising=False)
+
+    with pytest.raises(DataError, match="which is installed but does not import: "):
+        import_library("torch", "net.py:Net", "install it")
+
+
+@pytest.mark.parametrize("name", ["demo", "testbed_reddit"])
+def test_a_run_without_torch_ends_before_what_it_would_need_is_imported(
+    name: str, tmp_path: Path
+) -> None:
+    """Of 0.9 s of CPU, half is what the scenario needs to be read, numba included."""
+    broken(tmp_path, "module")
+    asked = (
+        "import atexit, sys; from emu.cli.app import main; sys.argv[:] = ['emu', "
+        f"'run', {name!r}]; atexit.register(lambda: print(*sys.modules)); main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", asked],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == DataError.exit_code
+    assert done.stderr.startswith("emu: this job trains, and torch is not installed")
+    assert done.stderr.count("\n") == 1
+    needed = {"dgl", "matplotlib", "networkx", "pandas", "pymetis", "scipy.sparse"}
+    assert not needed & {*done.stdout.split()}
+    assert [path.name for path in tmp_path.iterdir()] == ["torch.py"]
 
 
 def test_a_data_set_that_is_not_there(

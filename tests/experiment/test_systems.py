@@ -18,8 +18,16 @@ from emu.cli import app
 from emu.errors import ScenarioError
 from emu.experiment.crossover import compare_systems
 from emu.experiment.systems import as_system, edits, translated_systems, write_system
+from emu.problem import Profile
 from emu.report.comparison import ranking
-from emu.scenario import load, prepare
+from emu.scenario import (
+    ProfileFile,
+    build_job,
+    load,
+    prepare,
+    realize,
+    write_profile,
+)
 from emu.scenario.scenario_file import loads
 from emu.training import GraphModel
 
@@ -91,6 +99,8 @@ def test_every_row_is_the_simulation_of_the_scenario_that_is_written(
     scenario: Scenario, data: st.DataObject
 ) -> None:
     target = data.draw(st.sampled_from(translated_systems()))
+    brief = data.draw(st.integers(1, 60))  # a whole search is 0.4 s, twice per example
+    scenario = load(scenario, {"placement.iterations": brief})
     (row,) = compare_systems(scenario, [target])
     with TemporaryDirectory() as folder:
         file = Path(folder) / "made" / "it.yaml"
@@ -219,8 +229,28 @@ def test_what_cannot_be_compared_is_one_error() -> None:
     custom = {"system": "custom", "iterations": 1, "tasks": tasks}
     with pytest.raises(ScenarioError, match="'custom' is not among the systems"):
         compare_systems(load(scenario, {"job": custom}), ["dgtp", "p3"])
-    with pytest.raises(ScenarioError, match="profile: is of one system"):
-        as_system(load(scenario, {"profile": "p.json"}), "p3")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_profile_is_compared_by_its_means(seed: int, tmp_path: Path) -> None:
+    """What the error says to write is what the profile's tasks take on average."""
+    rng = np.random.default_rng(seed)
+    several = int(rng.integers(1, 4))
+    scenario = document("dgtp", {"workers": 2, "samplers_per_worker": several})
+    job = build_job(scenario)
+    times = rng.random((len(job.tasks), 7)) / 50
+    profile = Profile(times, np.ones((len(job.edges), 7)))
+    write_profile(tmp_path / "p.json", ProfileFile.of(job, profile))
+    profiled = load(scenario, {"profile": str(tmp_path / "p.json")})
+
+    with pytest.raises(ScenarioError, match="profile: is of one system") as found:
+        as_system(profiled, "p3")
+    stated = load(scenario, [str(found.value).partition("instead: ")[2]])
+    taken = realize(stated, build_job(stated)).times.mean(axis=1)
+    for kind in {task.kind for task in job.tasks}:
+        rows = [n for n, task in enumerate(job.tasks) if task.kind == kind]
+        assert taken[rows] == pytest.approx(times[rows].mean(), rel=1e-3)
+    as_system(stated, "p3")
 
 
 def test_several_jobs_are_one_error() -> None:

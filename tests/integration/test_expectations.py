@@ -230,6 +230,38 @@ def test_a_busy_host_gets_two_more_tries(
     )
 
 
+@pytest.mark.parametrize(("cause", "tries"), [("guards", 1), ("host", 3)])
+def test_a_guard_of_a_run_of_the_tests_own_is_not_tried_again(
+    pytester: pytest.Pytester, cause: str, tries: int
+) -> None:
+    """Of a test that calls ``emu.run`` itself, on a host that others keep busy."""
+    pytester.makepyfile(
+        f"""
+        import json
+        import pytest
+        from emu import pytest_plugin
+
+        TRIES = []
+
+        @pytest.mark.emu_retry
+        def test_it(tmp_path, monkeypatch):
+            others = pytest_plugin._OtherPrograms
+            monkeypatch.setattr(others, "busy", lambda _: "others were busy")
+            TRIES.append(tmp_path)
+            (tmp_path / "run").mkdir()
+            result = {{"verdict": {{"cause": {cause!r}}}}}
+            (tmp_path / "run" / "result.json").write_text(json.dumps(result))
+            assert len(TRIES) > 3
+
+        def test_tries():
+            assert len(TRIES) == {tries}
+        """
+    )
+    done = pytester.runpytest("-p", "emu.pytest_plugin")
+    outcomes = {"guards": {"failed": 1}, "host": {"skipped": 1}}[cause]
+    done.assert_outcomes(passed=1, **outcomes)
+
+
 @pytest.mark.parametrize(
     ("options", "code"),
     [

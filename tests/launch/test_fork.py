@@ -18,7 +18,7 @@ import pytest
 from emu.launch.fork import ForkServer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
 HERE = Path(__file__).parent
 
@@ -31,10 +31,10 @@ class Ends:
         self.lost: list[str] = []
         self.server = ForkServer(self.codes.__setitem__, self.lost.append)
 
-    async def start(self, *processes: str) -> None:
+    async def start(self, *processes: str, preload: Sequence[str] = ()) -> None:
         """Fork one process per name; the name says what it does."""
         await self.server.start()
-        await self.server.fork([{"process": name} for name in processes], [])
+        await self.server.fork([{"process": name} for name in processes], [*preload])
 
     def children(self) -> dict[str, psutil.Process]:
         """Return the forked processes by name, and the server as such."""
@@ -84,6 +84,36 @@ async def test_ends_are_told_with_their_status(monkeypatch: pytest.MonkeyPatch) 
 
         assert ends.codes["sleep"] == -signal.SIGKILL
         assert not ends.lost
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("raise OSError('libc10.so: not found')", "OSError: libc10.so: not found"),
+        ("raise ImportError", "ImportError: "),
+        ("import no_such_library", "ModuleNotFoundError: No module named 'no_such_"),
+        ("def", "SyntaxError: invalid syntax"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+    ],
+)
+async def test_what_does_not_import_is_named_once_and_nothing_is_forked(
+    source: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch.py").write_text(source)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    ends = Ends()
+    try:
+        await ends.start("one", "two", preload=["torch", "emu.launch.preload"])
+        await until(lambda: ends.lost)
+        await asyncio.sleep(0.1)
+        left = ends.children()
+    finally:
+        await ends.server.aclose(0.0)
+
+    assert len(ends.lost) == 1
+    assert ends.lost[0].startswith(f"torch does not import: {said}")
+    assert not ends.codes
+    assert not any(name.startswith("emu:") for name in left)
 
 
 async def test_everybody_computes_with_one_thread(

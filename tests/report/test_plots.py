@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -71,6 +72,22 @@ def test_every_figure_names_its_units(
     }
 
     assert expected[figure] <= shown
+
+
+@pytest.mark.parametrize("figure", ["gantt", "ports", "progress"])
+def test_a_time_axis_is_named_by_what_measured_it(
+    figure: str, run: Path, tmp_path: Path
+) -> None:
+    read, out = emu.load_run(run), tmp_path / "figure.svg"
+    for only in ("emulated", "simulated"):
+        plot([read], figure, out, window=Window(only=only))
+        named = {text for text in texts(out) if text.endswith(" time (s)")}
+        assert named == {f"{only} time (s)"}
+    plot([replace(read, emulated=None)], figure, out)
+    assert "simulated time (s)" in texts(out)
+    if figure == "progress":
+        plot([read, replace(read, emulated=None)], figure, out)
+        assert "time (s)" in texts(out)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,17 @@ from hypothesis import strategies as st
 
 import emu
 from emu.analysis.critical_path import Cause, critical_path
+from emu.analysis.what_if import Change
 from emu.errors import EmulatorError
+from emu.problem import Profile
+from emu.scenario import ProfileFile, build_job, write_profile
+from emu.scenario.edits import ScenarioEdits
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Drawn = dict[str, Any]
+KINDS = ("graph_store", "sampler", "worker", "parameter_server")
 
 
 def cluster(rng: np.random.Generator) -> Drawn:
@@ -161,6 +170,39 @@ def test_every_what_if_is_its_edited_scenario(seed: int) -> None:
     check_every_edit(drawn)
 
 
+@settings(deadline=None, max_examples=12)
+@given(st.integers(0, 2**32 - 1))
+def test_one_more_machine_is_a_copy_wherever_flows_pass(seed: int) -> None:
+    """The same resources, and the same links on the way to and from everybody."""
+    drawn = scenario(seed)
+    if drawn is None:
+        return
+    try:
+        placed = emu.place(drawn)
+    except EmulatorError:
+        return
+    base = Change("", "", placed.problem, placed.realization, "oes")
+    known = placed.problem.cluster.machines
+    for change in ScenarioEdits(drawn).more_machines(base):
+        cluster = change.problem.cluster
+        (new,) = {each.name for each in cluster.machines} - {m.name for m in known}
+        old = change.what.removeprefix("one more machine like ").split(",")[0]
+        of, copy = cluster.index(old), cluster.index(new)
+        renamed = replace(cluster.machines[copy], name=old)
+
+        assert renamed == cluster.machines[of]
+        for other in {*range(len(cluster.machines))} - {of, copy}:
+            for ends, copied in (
+                ((of, other), (copy, other)),
+                ((other, of), (other, copy)),
+            ):
+                way = [cluster.links[port].name for port in cluster.links.route(*ends)]
+                its = [
+                    cluster.links[port].name for port in cluster.links.route(*copied)
+                ]
+                assert [name.replace(f"{new} ", f"{old} ") for name in its] == way
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32 - 1))
 def test_no_drawn_scenario_has_a_gap(seed: int) -> None:
@@ -176,3 +218,33 @@ def test_no_drawn_scenario_has_a_gap(seed: int) -> None:
 
     assert Cause.GAP not in {link.cause for link in chain.links}
     assert chain.seconds == pytest.approx(schedule.makespan, rel=1e-9, abs=1e-12)
+
+
+DGTP = """
+job:
+  system: dgtp
+  dataset: {name: products-like, scale: 0.002}
+  model: {hidden: 8, layers: 2}
+  fanouts: [2, 3]
+  batch_size: 12
+  workers: 2
+  iterations: 4
+"""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_ifs_of_a_profile(seed: int, tmp_path: Path) -> None:
+    """One more machine has a graph store, of which no profile knows anything."""
+    rng = np.random.default_rng(seed)
+    nics = [{"nic": f"{nic} Gbit/s"} for nic in rng.integers(1, 9, rng.integers(2, 4))]
+    file = tmp_path / "drawn.yaml"
+    file.write_text("\n".join(["cluster:", f"  machines: {json.dumps(nics)}", DGTP]))
+    job = build_job(emu.load(file, {"job.times": dict.fromkeys(KINDS, "1 ms")}))
+    times = rng.random((len(job.tasks), 5)) / 50
+    profile = Profile(times, 1e6 * rng.random((len(job.edges), 5)))
+    write_profile(tmp_path / "times.json", ProfileFile.of(job, profile))
+    drawn = emu.load(file, {"profile": str(tmp_path / "times.json")})
+
+    assert "network" in check_every_edit(drawn)
+    (note,) = emu.explain(drawn).notes
+    assert note.endswith("it would have tasks that nobody measured")

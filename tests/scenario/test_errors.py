@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emu.errors import ScenarioError
 from emu.scenario import find_errors, load
+from emu.scenario.scenario_file import loads
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -211,7 +214,7 @@ BROKEN = [
     (DGTP, "[5, 10]", "[5, 10, 15]", 7, "job.fanouts",
      "found 3 for a model of 2 layers, write one per layer"),
     (DGTP, "batch_size: 64", "batch_size: 65", 8, "job.batch_size",
-     "65 seeds cannot be shared evenly by 2 samplers, write 66"),
+     "65 seeds cannot be shared evenly by 2 samplers (job.samplers_per_worker), wr"),
     (DGTP, "iterations: 3", "epochs: 1\n  iterations: 3", 3, "job",
      "found both of iterations and epochs, write one of them"),
     (DGTP, "  iterations: 3\n", "", 3, "job",
@@ -261,6 +264,24 @@ def test_broken_file(
 @pytest.mark.parametrize("text", [GOOD, DGTP])
 def test_good_file(tmp_path: Path, text: str) -> None:
     assert find_errors(_written(tmp_path, text)) == []
+
+
+@given(st.integers(1, 200), st.integers(2, 9))
+def test_an_uneven_batch_names_the_batches_next_to_it(
+    batch: int, samplers: int
+) -> None:
+    shares = {"job.batch_size": batch, "job.samplers_per_worker": samplers}
+    if batch % samplers == 0:
+        loads(DGTP, shares)
+        return
+    with pytest.raises(ScenarioError, match=r"job\.samplers_per_worker") as caught:
+        loads(DGTP, shares)
+    named = str(caught.value).split("batch_size: ")[-1].split(" or ")
+    near = range(max(batch - samplers, 0) + 1, batch + samplers)
+
+    assert named == [str(n) for n in near if n % samplers == 0]
+    for even in named:
+        loads(DGTP, shares | {"job.batch_size": int(even)})
 
 
 def test_an_error_reads_file_line_key_problem(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.analysis.audit import audit
@@ -114,6 +114,54 @@ def test_each_job_beside_its_time_alone() -> None:
     names = [task.name for task in experiment.problem.job.tasks]
     assert names == ["A/g", "A/w", "A/v", "B/g", "B/w", "B/release"]
     assert "A/g->A/w" in experiment.problem.job.edge_positions
+
+
+@settings(deadline=None, max_examples=10)
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 3), st.integers(1, 30), st.integers(1, 5)),
+        min_size=2,
+        max_size=3,
+    )
+)
+def test_each_job_has_its_own_samples_per_second(
+    drawn: list[tuple[int, int, int]],
+) -> None:
+    kinds = ("graph_store", "sampler", "worker", "parameter_server")
+    content = {
+        "cluster": {"machines": [{"nic": "1 Gbit/s", "count": 2}]},
+        "jobs": [
+            {
+                "name": f"j{number}",
+                "release": f"{number} ms",
+                "job": {
+                    "system": "dgtp",
+                    "dataset": {"name": "products-like", "scale": 0.002},
+                    "model": {"hidden": 8, "layers": 1},
+                    "fanouts": [2],
+                    "workers": workers,
+                    "batch_size": batch,
+                    "iterations": iterations,
+                    "times": dict.fromkeys(kinds, "5 ms"),
+                },
+            }
+            for number, (workers, batch, iterations) in enumerate(drawn)
+        ],
+    }
+    experiment = prepared(content)
+    schedule = experiment.simulate()
+    found = job_times(schedule, experiment.realization, "oes")
+
+    for one, (workers, batch, iterations) in zip(found, drawn, strict=True):
+        tasks = experiment.problem.job.tasks
+        rows = [t for t, task in enumerate(tasks) if task.job_name == one.job]
+        ends = [
+            max(np.nan_to_num(schedule.task_end[rows, i])) for i in range(iterations)
+        ]
+        seconds = (
+            (ends[-1] - ends[0]) / (iterations - 1) if iterations > 1 else one.seconds
+        )
+        assert one.samples_per_second == pytest.approx(workers * batch / seconds)
 
 
 def crowded(**more: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from emu.runs.recorded_run import load_run
-from emu.runs.validation import progress_of
+from emu.runs.validation import progress_of, step_ends
 from emu.scenario import load, prepare
 from tests.integration.scenarios import tiny_training
 from tools.training_over_time import SYSTEMS, main
@@ -18,10 +18,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_systems_train_the_same_steps_in_times_of_their_own(tmp_path: Path) -> None:
+def test_systems_train_the_same_steps_in_times_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "tiny.yaml"
     file.write_text(json.dumps(tiny_training(3)))
-    assert main([str(file), "--steps", "12", "--out", str(tmp_path)]) == 0
+    asked = [str(file), "--steps", "12", "--out", str(tmp_path)]
+    assert main([*asked, "--target", "1.01"]) == 0
+    assert capsys.readouterr().out.count("101%: not reached") == len(SYSTEMS)
+    assert main([*asked, "--target", "0"]) == 0
+    said = capsys.readouterr().out
 
     runs = [load_run(tmp_path / system) for system in SYSTEMS]
     for run, (placement, policy) in zip(runs, SYSTEMS.values(), strict=True):
@@ -30,10 +36,11 @@ def test_systems_train_the_same_steps_in_times_of_their_own(tmp_path: Path) -> N
             "placement.policy": placement,
             "schedule.policy": policy,
         }
+        assert f" 0%: {step_ends(run.best)[11]:.2f} s" in said
         assert run.makespan == prepare(load(file, changes)).simulate().makespan
     one, *others = progress_of(runs, lambda *_: pytest.fail("trained again"))
     assert len(one.loss) == 12
     assert [*np.flatnonzero(~np.isnan(one.accuracy))] == [11]
     for other in others:
         np.testing.assert_array_equal(other.loss, one.loss)
-    assert (tmp_path / "tiny.svg").stat().st_size
+    assert "simulated time (s)" in (tmp_path / "tiny.svg").read_text()

@@ -100,12 +100,13 @@ class DgtpJobSection(TrainingSection):
     def problems(self, cluster: ClusterSection) -> Problems:
         """Yield (where, what is wrong and what would be right) between its keys."""
         yield from super().problems(cluster)
-        if self.batch_size % self.samplers_per_worker:
-            smaller = self.batch_size - self.batch_size % self.samplers_per_worker
+        if self.batch_size % (samplers := self.samplers_per_worker):
+            each = self.batch_size // samplers
+            even = [str(n * samplers) for n in (each, each + 1) if n]
             problem = (
-                f"{self.batch_size} seeds cannot be shared evenly by "
-                f"{self.samplers_per_worker} samplers, "
-                f"write {smaller + self.samplers_per_worker}"
+                f"{self.batch_size} seeds cannot be shared evenly by {samplers} "
+                "samplers (job.samplers_per_worker), write batch_size: "
+                f"{' or '.join(even)}"
             )
             yield ("job", "batch_size"), problem
         if self.sync == "halving_doubling" and self.workers & (self.workers - 1):
