@@ -13,9 +13,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from emu.analysis.guards.examine import GUARDS
 from emu.simulation import simulate
-from tests.analysis.guards.reported import reported
+from emu.trust.guards.examine import GUARDS
+from tests.trust.guards.reported import reported
 from tools.bench_report import drawn, placed
 
 

@@ -14,8 +14,8 @@ from emu.atomic_file import write_atomic
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, emit
 from emu.errors import ScenarioError
-from emu.experiment.lab_opening import find_lab_errors
 from emu.fields.suggestion import nearest
+from emu.lab.setup import find_lab_errors
 from emu.report.terminal import terminal
 from emu.scenario import find_errors, load
 from emu.scenario.realize import model_programs

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.analysis.late_replay import host_effect, sensitivity
-from emu.analysis.lateness import flow_completion
 from emu.calibration.available import usable_cores
 from emu.coordinator.run import emulate
 from emu.errors import ScenarioError
@@ -21,6 +19,8 @@ from emu.scenario import Experiment, build_job, open_data, prepare, realize
 from emu.scenario.run_sections import AUTO
 from emu.scratch import scratch_folder
 from emu.simulation import simulate
+from emu.trust.lateness import flow_completion
+from emu.trust.perturbed_replay import host_effect, sensitivity
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from emu.analysis.bounds import bounds
 from emu.analysis.critical_path import critical_path
-from emu.analysis.pace import pace, seeds_per_iteration
+from emu.analysis.throughput import pace, seeds_per_iteration
 from emu.errors import ScenarioError
 from emu.experiment.expectations import missed, simulated_figures
 from emu.experiment.systems import as_system, edits

@@ -15,8 +15,8 @@ from emu.problem import Problem, Profile
 from emu.report import Candidate
 from emu.report.comparison import Comparison
 from emu.scenario import Experiment, build_job, load, place, prepare
+from emu.scenario.apply_placement import with_placed_rings
 from emu.scenario.pins import process_of
-from emu.scenario.placing import with_placed_rings
 from emu.simulation import sensitivity, simulate
 
 if TYPE_CHECKING:

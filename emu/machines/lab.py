@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from emu.errors import RunError
+from emu.machines.connection_rates import Paces
 from emu.machines.counters import Counters
-from emu.machines.holder import Holder
 from emu.machines.machine import Program
+from emu.machines.namespace_client import Holder
+from emu.machines.namespace_rpc import LARGEST
 from emu.machines.nic import Sharing, leaves_among, plan_nic
-from emu.machines.paces import Paces
-from emu.machines.requests import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -162,7 +162,7 @@ class Lab:
             "user": os.geteuid() != 0,
         }
         self._keeper = subprocess.Popen(
-            [sys.executable, "-m", "emu.machines.keeper", json.dumps(spec)],
+            [sys.executable, "-m", "emu.machines.namespace_process", json.dumps(spec)],
             pass_fds=theirs,
             stdin=subprocess.PIPE,
         )

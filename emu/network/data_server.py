@@ -23,9 +23,9 @@ from emu.network.authentication import (
     fresh_nonce,
     name_of,
 )
-from emu.network.awake_clock import awake_timeout
 from emu.network.frame_log import FrameLog
 from emu.network.inbox import Delivery, Inbox
+from emu.network.pause_aware_clock import awake_timeout
 from emu.network.rx_timestamps import ArrivalReader
 from emu.network.tls import ServerTls
 from emu.network.tls_socket import TlsSocket

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.violation import Violation
 from emu.errors import DataError
 from emu.systems.registry import system_of
+from emu.trust.violation import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from emu.analysis.violation import Findings
     from emu.problem import Job
+    from emu.trust.violation import Findings
 
 #: Share of a loss by which it may be off, by precision: sums of gradients differ in
 #: their last digits where workers are many, and steps carry them on.

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from emu.errors import DataError, PlacementError, ScenarioError, ScenarioErrors
 from emu.fields.suggestion import nearest
-from emu.garbage import collected_seldom
+from emu.gc_tuning import collected_seldom
 from emu.graph_data.sources import find_source
 from emu.input_file import one_error
 from emu.placement import place
@@ -22,13 +22,13 @@ from emu.scenario.document import (
     parse_document,
     read_document,
 )
+from emu.scenario.error_messages import MISSING, describe, either, meant_key, trail_of
 from emu.scenario.events_section import event_errors
 from emu.scenario.lab_section import LabFile, name_errors
 from emu.scenario.profile_file import read_profile
 from emu.scenario.realize import model_figures
 from emu.scenario.scenario import Scenario
 from emu.scenario.shipped import locate
-from emu.scenario.wording import MISSING, describe, either, meant_key, trail_of
 from emu.scenario.workload_file import (
     expect_listed_makespan,
     is_workload,

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.analysis.guards import Evidence
-    from emu.analysis.violation import Finding
     from emu.problem import Job
     from emu.systems.job_section import JobSection
     from emu.systems.translation import Translation
+    from emu.trust.guards import Evidence
+    from emu.trust.violation import Finding
 
     Guard = Callable[[Evidence], Iterable[Finding]]
     #: Task -> name -> what its program left at the end of the run.

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from emu.analysis.pace import pace, seeds_per_iteration
+from emu.analysis.throughput import pace, seeds_per_iteration
 from emu.cli import app
 from emu.errors import ScenarioError
 from emu.experiment.crossover import compare_systems

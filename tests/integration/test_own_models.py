@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from emu.runs.to_audit import read_to_audit
+from emu.runs.audit_inputs import read_to_audit
 from emu.systems.registry import systems
 from emu.training import evaluate, reference_training
 from tests.integration.scenarios import SCENARIOS, carried_out, tiny_training, written

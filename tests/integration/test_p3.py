@@ -12,8 +12,8 @@ import pytest
 
 from emu.coordinator import EmulationSettings, emulate
 from emu.errors import NodeLost
-from emu.experiment.learnt import evaluate_run
 from emu.experiment.run_experiment import emulation_settings
+from emu.experiment.training_results import evaluate_run
 from emu.problem import Cluster, Edge, Job, Placement, Problem, Realization
 from emu.runs.training_audit import training_audit
 from emu.runs.weights_file import read_weights

@@ -54,8 +54,8 @@ _SHARING = "emu/scheduling/sharing.py"
 _RECORDER = "emu/coordinator/recorder.py"
 _TIMED = "nodes/emu_nodes/timed.py"
 _TASK = "nodes/emu_nodes/task_runner.py"
-_PARAMETERS = "nodes/emu_nodes/parameter_server.py"
-_WORKER = "nodes/emu_nodes/worker.py"
+_PARAMETERS = "nodes/emu_nodes/dgtp/parameter_server.py"
+_WORKER = "nodes/emu_nodes/dgtp/worker.py"
 _RUNTIME = "nodes/emu_nodes/runtime.py"
 _CAPACITIES = "[link.capacity for"
 _RATE = "rate * self._byte_scale / scale"
@@ -193,7 +193,7 @@ FAULTS: dict[str, Fault] = {
         'body[:1] = bytes([body[0] ^ 1]) if len(body) else b""',
     ),
     "features of other vertices": Fault(
-        "nodes/emu_nodes/graph_store.py",
+        "nodes/emu_nodes/dgtp/graph_store.py",
         "self._features[self._dataset.local[owned]]",
         "self._features[self._dataset.local[owned][::-1]]",
         "training",

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.lateness import flow_completion
 from emu.experiment.auto_scale import stating
 from emu.experiment.run_experiment import carry_out
 from emu.scenario import load
+from emu.trust.lateness import flow_completion
 from tools.fidelity_study.corpus import draw_scenario
 from tools.fidelity_study.pairs import drawn_pair, drawn_placements
 from tools.fidelity_study.rows import Ledger, Row, insist

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.late_replay import delayed
 from emu.errors import EmulatorError
 from emu.scenario import Scenario
 from emu.simulation import makespan
+from emu.trust.perturbed_replay import delayed
 from tools.fidelity_study.trial import prepared
 
 if TYPE_CHECKING:

@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 #: What ``nodes`` runs for each kind (workers without servers: ``replica``); ``emu``
 #: never imports it.
 PROGRAMS = {
-    "graph_store": "emu_nodes.graph_store:GraphStore",
-    "graph_store_hop": "emu_nodes.graph_store:GraphStoreHop",
-    "sampler": "emu_nodes.sampler:Sampler",
-    "sampler_hop": "emu_nodes.sampler:SamplerHop",
-    "sampler_fetch": "emu_nodes.sampler:SamplerFetch",
-    "worker": "emu_nodes.worker:Worker",
-    "replica": "emu_nodes.worker:Replica",
-    "parameter_server": "emu_nodes.parameter_server:ParameterServer",
+    "graph_store": "emu_nodes.dgtp.graph_store:GraphStore",
+    "graph_store_hop": "emu_nodes.dgtp.graph_store:GraphStoreHop",
+    "sampler": "emu_nodes.dgtp.sampler:Sampler",
+    "sampler_hop": "emu_nodes.dgtp.sampler:SamplerHop",
+    "sampler_fetch": "emu_nodes.dgtp.sampler:SamplerFetch",
+    "worker": "emu_nodes.dgtp.worker:Worker",
+    "replica": "emu_nodes.dgtp.worker:Replica",
+    "parameter_server": "emu_nodes.dgtp.parameter_server:ParameterServer",
     ALL_REDUCE: STEP,
     "all_reduce_receive": RECEIVE,
 }

@@ -6,14 +6,14 @@ import math
 from typing import TYPE_CHECKING
 
 from emu.analysis.payloads import received_kinds
-from emu.analysis.violation import Finding
 from emu.systems.p3.job import PHASES
+from emu.trust.violation import Finding
 from emu.wire import FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from emu.analysis.guards import Evidence
+    from emu.trust.guards import Evidence
 
 PAYLOADS = "payloads"
 

@@ -46,11 +46,11 @@ PHASES = {
 PROGRAMS = {
     "graph_store_hop": dgtp.PROGRAMS["graph_store_hop"],
     "sampler_hop": dgtp.PROGRAMS["sampler_hop"],
-    "sampler": "emu_nodes.p3:Sampler",
-    "model_forward": "emu_nodes.p3:ModelForward",
-    "data_forward": "emu_nodes.p3:DataForward",
-    "data_backward": "emu_nodes.p3:DataBackward",
-    "model_backward": "emu_nodes.p3:ModelBackward",
+    "sampler": "emu_nodes.p3.programs:Sampler",
+    "model_forward": "emu_nodes.p3.programs:ModelForward",
+    "data_forward": "emu_nodes.p3.programs:DataForward",
+    "data_backward": "emu_nodes.p3.programs:DataBackward",
+    "model_backward": "emu_nodes.p3.programs:ModelBackward",
 }
 
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.analysis.violation import Finding
 from emu.systems.system import System
+from emu.trust.violation import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from emu.analysis.guards import Evidence
     from emu.systems.job_section import JobSection
+    from emu.trust.guards import Evidence
 
 PROGRAMS = dict.fromkeys(("ask", "echo"), "emu_echo.program:Echo")
 
