@@ -74,7 +74,7 @@ class PlacementSection(Section):
     """Task -> machine: with ``explicit`` the placement (pinned tasks may be left out),
     with every other policy pins, which it keeps."""
     iterations: Count | None = None
-    """Candidates of a search, I of the paper; default is as many as hold 2 million
+    """Candidates of a search, I of the paper; default is as many as hold 1.2 million
     flows, at most 10,000."""
     simulated_iterations: Count = 20
     """Iterations that a search simulates for the makespan of a candidate, at most
