@@ -1,32 +1,44 @@
-"""Writes the tables of keys in docs/scenarios.md from the JSON Schema.
+"""Writes what docs/scenarios.md and docs/commands.md take from the code.
 
-``python tools/document_keys.py`` after a change to a section of `emu.scenario`; a test
-compares the file with what this would write.
+``python tools/document_keys.py`` after a change to a section of `emu.scenario` or to a
+command; a test compares the files with what this would write.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import typer
+
+from emu.cli import app
+from emu.cli.listing import GROUPS
 from emu.scenario import json_schema
 
-DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "scenarios.md"
-MARK = "<!-- The tables below are written by tools/document_keys.py. -->\n"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+MARK = "<!-- What follows is written by tools/document_keys.py. -->\n"
+#: From so many on, keys that an earlier section has just so are named alone.
+_SHARED = 3
+
+#: What a run notes of a program, and nobody states.
+_NOTED = {"FiguresSection"}
 
 #: Heading -> section of the schema, in the order of a file.
 SECTIONS = {
     "The file": "",
     "`cluster`": "ClusterSection",
-    "An item of `cluster.machines`": "MachineSection",
-    "`nic` of a machine": "Nic",
+    "`cluster.machines[]`": "MachineSection",
+    "`cluster.machines[].nic`": "Nic",
+    "`cluster.links[]`": "LinkSection",
+    "`cluster.routes[]`": "RouteSection",
+    "`cluster.racks[]`": "RackSection",
     "`job` of `system: dgtp`": "DgtpJobSection",
     "`job.dataset`": "DatasetSection",
     "`job.model`": "ModelSection",
-    "`job.model` that is a program": "ProgramSection",
-    "`measured` of a program": "FiguresSection",
+    "`job.model` that is a program": "ModelProgramSection",
     "`job.demands`": "DemandsSection",
     "An amount of resources": "Resources",
     "`job.times`": "TimesSection",
@@ -36,75 +48,117 @@ SECTIONS = {
     "`job.demands` of both": "ReplicaDemandsSection",
     "`job.times` of both": "ReplicaTimesSection",
     "`job` of `system: custom`": "CustomJobSection",
-    "An item of `job.tasks`": "CustomTaskSection",
-    "An item of `job.flows`": "FlowSection",
-    "An item of `job.collectives`": "CollectiveSection",
-    "`allreduce` of an item of `job.collectives`": "AllReduceSection",
-    "An item of `jobs`": "JobsItemSection",
+    "`job.tasks[]`": "CustomTaskSection",
+    "`job.flows[]`": "FlowSection",
+    "`job.collectives[]`": "CollectiveSection",
+    "`job.collectives[].allreduce`": "AllReduceSection",
+    "`jobs[]`": "JobsItemSection",
     "`placement`": "PlacementSection",
     "`schedule`": "ScheduleSection",
     "`emulation`": "EmulationSection",
-    "An item of `events`": "EventSection",
+    "`events[]`": "EventSection",
     "`expect`": "ExpectSection",
     "A lab file, for `emu lab`": "LabFile",
     "`lab`": "LabSection",
-    "An item of `lab.programs`": "ProgramSection",
+    "`lab.programs[]`": "ProgramSection",
 }
 
 
-def tables() -> str:
-    """Return a table of keys for every section of the schema."""
+def keys() -> str:
+    """Return a list of keys for every section of the schema."""
     schema = json_schema()
     known = {"": schema, **schema["$defs"]}
-    named = set(SECTIONS.values())
+    named = {*SECTIONS.values(), *_NOTED}
     further = {_heading(name): name for name in known if name not in named}
-    return "\n".join(
-        f"### {heading}\n\n{_table(known[name])}"
-        for heading, name in {**SECTIONS, **further}.items()
-        if known.get(name, {}).get("properties")
-    )
+    parts, first = [], dict[str, str]()
+    for heading, name in {**SECTIONS, **further}.items():
+        lines = _lines(known.get(name, {}))
+        shared = defaultdict(list)
+        for key, line in lines.items():
+            shared[first.setdefault(line, heading)].append(key)
+        for other, found in shared.items():
+            if other != heading and len(found) >= _SHARED:
+                there = ", ".join(f"`{key}`" for key in found)
+                where = other if other[0] == "`" else other[0].lower() + other[1:]
+                lines[found[0]] = f"- as in {where}: {there}"
+                lines = {k: v for k, v in lines.items() if k not in found[1:]}
+        if lines:
+            parts.append(f"### {heading}\n\n" + "\n".join(lines.values()) + "\n")
+    return "\n".join(parts)
 
 
 def _heading(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.removesuffix("Section")).lower()
 
 
-def _table(section: dict[str, Any]) -> str:
-    rows = ["| key | default | meaning |", "|---|---|---|"]
-    for key, value in section["properties"].items():
-        rows.append(f"| `{key}` | {_default(section, key)} | {_meaning(value)} |")
-    return "\n".join(rows) + "\n"
+def _lines(section: dict[str, Any]) -> dict[str, str]:
+    """Return the line of every key of a section; what is required is bold."""
+    found = {}
+    for key, value in section.get("properties", {}).items():
+        if "const" in value:  # the heading says which it is
+            continue
+        bold = "**" * (key in section.get("required", []))
+        meaning = ": ".join(("", _meaning(value))).rstrip(": ")
+        found[key] = f"- {bold}`{key}`{bold}{_default(value.get('default'))}{meaning}"
+    return found
 
 
-def _default(section: dict[str, Any], key: str) -> str:
-    if key in section.get("required", []):
-        return "required"
-    default = section["properties"][key].get("default")
-    if default in (None, [], {}) or isinstance(default, dict):
+def _default(value: Any) -> str:
+    if value in (None, [], {}) or isinstance(value, dict):
         return ""
-    return f"`{default if isinstance(default, str) else json.dumps(default)}`"
+    return f" (`{value if isinstance(value, str) else json.dumps(value)}`)"
 
 
 def _meaning(value: dict[str, Any]) -> str:
-    told = " ".join(str(value.get("description", "")).split())
+    meaning = " ".join(str(value.get("description", "")).split())
     words = [
         str(word)
         for option in (value, *value.get("anyOf", ()))
         for word in option.get("enum", [option["const"]] if "const" in option else ())
     ]
-    if words and not all(word in told for word in words):
-        told = f"{told} One of {', '.join(f'`{word}`' for word in words)}.".strip()
-    return told.replace("``", "`").replace("|", "\\|")
+    if missing := [f"`{word}`" for word in words if f"`{word}`" not in meaning]:
+        which = "One of" if len(missing) == len(words) else "Also"
+        meaning = f"{meaning} {which} {', '.join(missing)}.".strip()
+    return meaning.replace("``", "`")
 
 
-def document(text: str) -> str:
-    """Return ``text`` with its tables written anew."""
-    return text.split(MARK, maxsplit=1)[0] + MARK + "\n" + tables()
+def commands() -> str:
+    """Return a line for every command: its arguments and its summary."""
+    group = typer.main.get_command(app)
+    return "\n".join(
+        f"### {title}\n\n"
+        + "".join(
+            _command(group, name, listed.summary) for name, listed in part.items()
+        )
+        for title, part in GROUPS.items()
+    )
+
+
+def _command(group: Any, name: str, summary: str) -> str:
+    """Return the line of a command."""
+    command = group.get_command(typer.Context(group), name)
+    pieces = [
+        piece.replace("[list|clear]", "list|clear")
+        for piece in command.collect_usage_pieces(typer.Context(command))
+        if piece != "[OPTIONS]"
+    ]
+    return f"- `{' '.join(['emu', name, *pieces])}`: {summary}\n"
+
+
+#: File in docs/ -> what writes the part below its mark.
+WRITTEN = {"scenarios.md": keys, "commands.md": commands}
+
+
+def document(name: str) -> str:
+    """Return a document with what follows its mark written anew."""
+    above = (DOCS / name).read_text(encoding="utf-8").split(MARK, maxsplit=1)[0]
+    return f"{above}{MARK}\n{WRITTEN[name]()}"
 
 
 def main() -> None:
-    """Write the document."""
-    DOCUMENT.write_text(document(DOCUMENT.read_text(encoding="utf-8")))
+    """Write the documents."""
+    for name in WRITTEN:
+        (DOCS / name).write_text(document(name), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -129,9 +129,10 @@ def docs(
     """
     known = shipped_documents()
     if not name:
+        width = max(map(len, known)) + 2
         for title, path in known.items():
             heading = path.read_text(encoding="utf-8").split("\n", 1)[0]
-            typer.echo(f"{title:14}{heading.removeprefix('# ')}")
+            typer.echo(f"{title:{width}}{heading.removeprefix('# ')}")
         return
     if name not in known:
         raise ScenarioError(nearest(name, known), file=f"no document {name!r}")

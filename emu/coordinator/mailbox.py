@@ -16,7 +16,8 @@ class Mailbox(Generic[T]):
 
     An `asyncio.Queue` under `asyncio.wait_for` would make a task for every wait, and
     wake its waiter a turn of the loop later; uvloop's own timers are off by up to half
-    a millisecond either way.
+    a millisecond either way. What has come is settled in one compiled call, which takes
+    10 to 20 us to enter, and goes out once: a line per edge, a message per process.
     """
 
     def __init__(self) -> None:

@@ -34,9 +34,8 @@ class MachineSection(Resources):
     """``50 Gbit/s`` for both directions, ``{in: ..., out: ...}``, or ``none``."""
 
     speed: Positive = 1.0
-    """How many times as fast as this computer it does real work: a task takes its CPU
-    seconds over this, where they are measured or profiled. Stated times go by
-    ``device``."""
+    """Speed over this computer's: a task takes its measured CPU seconds over this.
+    Stated times go by ``device``."""
 
     device: Name | None = None
     """What its tasks compute on, a word that ``times`` may state times for:

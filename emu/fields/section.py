@@ -32,8 +32,8 @@ class Resources(Section):
     cpu: Amount | None = None
     """Cores; without it unlimited (machine) or none needed (task)."""
     gpu: Amount | None = None
-    """Pieces; where one machine has any, those without the key have none, and a worker
-    of ``dgtp`` needs one."""
+    """Pieces; where one machine has any, others have none, and a worker of ``dgtp``
+    needs one."""
     memory: Size | None = None
     """Size with its unit."""
 

@@ -79,11 +79,8 @@ def check_allowed(programs: Collection[str], allowed: Collection[str]) -> None:
 
 def preloaded(programs: Collection[str]) -> list[str]:
     """Return what to import once, beside the runtime, for processes of these."""
-    heavy = (
-        []
-        if _known(torch=True).isdisjoint(programs)
-        else ["torch", "emu.launch.preload"]
-    )
+    light = _known(torch=True).isdisjoint(programs)
+    heavy = [] if light else ["torch", "emu.launch.preload"]
     modules = [name.partition(":")[0] for name in sorted(programs)]
     return [*heavy, *dict.fromkeys(modules)]
 

@@ -47,8 +47,8 @@ class LabSection(Section):
     """``fair``: a queue per connection, so that shares are max-min; ``tcp``: one queue,
     as in a plain NIC and switch port."""
     queue: Duration | None = None
-    """Seconds of its NIC's rate that one queue holds; default is 20 ms, and
-    with ``fair`` up to 50 ms where that is less than what TCP begins with."""
+    """Depth of a queue in seconds of its NIC's rate; default is 20 ms, with ``fair`` up
+    to 50 ms at slow NICs."""
     congestion_control: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] = "reno"
     """Of TCP in every machine; one that the kernel has."""
     mtu: Annotated[int, Field(ge=576, le=9000)] = 1500

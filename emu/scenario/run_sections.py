@@ -67,12 +67,11 @@ class PlacementSection(Section):
     """Which task stands on which machine."""
 
     policy: PlacementPolicy = "best"
-    """``best``: a search, never worse than ``etp``, the paper's, with as many
-    candidates; ``ifs``: any feasible one;
-    ``distdgl``: samplers beside their workers; ``explicit``: see ``tasks``."""
+    """``best``: a search, never worse than ``etp``, the paper's; ``ifs``: any feasible
+    one; ``distdgl``: samplers beside their workers; ``explicit``: see ``tasks``."""
     tasks: dict[Name, Name] = Field(default_factory=dict, examples=[{"s0": "fast0"}])
-    """Task -> machine: with ``explicit`` the placement (pinned tasks may be left out),
-    with every other policy pins, which it keeps."""
+    """Task -> machine: with ``explicit`` the placement, with every other policy
+    pins."""
     iterations: Count | None = None
     """Candidates of a search, I of the paper; default is as many as hold 1.2 million
     flows, at most 10,000."""
@@ -97,8 +96,8 @@ class ScheduleSection(Section):
     """Who may send how fast."""
 
     policy: RatePolicy = "oes"
-    """``oes`` of the paper, ``maxmin``, ``none`` (TCP shares the emulated NICs), or any
-    other policy of `emu.scheduling`."""
+    """``oes`` of the paper, ``maxmin``, ``none`` (TCP shares the emulated NICs), or
+    another (``emu policies``)."""
     share: Literal["flow", "job"] = "flow"
     """``job``: under ``oes`` and ``maxmin`` every port is divided among the jobs with
     flows there, then among the flows of each."""
@@ -113,48 +112,45 @@ class EmulationSection(Section):
     """How emulated quantities become real ones on this computer."""
 
     time_scale: Positive | Literal["auto"] = 1.0
-    """Wall seconds per emulated second; ``auto``: the least at which short trials
-    keep the error under ``max_error`` and late flows under ``max_late_flows``."""
+    """Wall seconds per emulated second; ``auto``: chosen by short trials, within
+    ``max_error`` and ``max_late_flows``."""
     byte_scale: Positive | Literal["auto"] = 1.0
     """Real bytes per emulated byte; ``auto``: payloads of about 1 MB where they are
     made up, 1 where they are real."""
     compute: Literal["timed", "real", "padded"] = "timed"
-    """``timed`` holds the profiled time; ``real`` computes, and takes the CPU time of
-    that over the ``speed`` of the machine; ``padded`` computes, then holds."""
+    """``timed`` waits for the profiled time; ``real`` computes, and takes its CPU time
+    over ``speed``; ``padded`` computes, then waits."""
     network: Literal["userspace", "kernel"] = "userspace"
-    """``userspace``: senders keep to the rates that the schedule assigns; ``kernel``:
-    every machine has a NIC that the kernel limits, and TCP shares it."""
+    """``userspace``: senders keep to the assigned rates; ``kernel``: NICs are limits of
+    the kernel, and TCP shares them."""
     sharing: Literal["fair", "tcp", "assigned"] = "fair"
-    """Of a kernel NIC: ``fair`` gives every connection a queue of its own, so that
-    shares are max-min; ``tcp`` is one queue, as in a plain NIC; ``assigned`` holds
-    every connection to the rate of the schedule, whatever the policy."""
+    """Sharing of a kernel NIC: ``fair`` gives every connection a queue of its own;
+    ``tcp`` is one queue, as in a plain NIC; ``assigned`` limits connections to the
+    schedule's rates."""
     flow_ends: FlowEnds = "arrival"
-    """``arrival``: a flow ends when its last byte is in the receiver's memory, and
-    leaves no sooner than its rates allow; ``fluid``: with the rates that it was
-    assigned where its bytes, sent a little ahead, have come by then."""
+    """``arrival``: a flow ends when its last byte is in the receiver's memory;
+    ``fluid``: with its rates, where its bytes, sent a little ahead, have come by
+    then."""
     catch_up: Duration | Literal["unlimited"] = "unlimited"
     """Depth of a sender's token bucket beyond 16 KB, as emulated time at the flow's
-    rate: what a sender that stood still longer could have sent is lost, and its flow
-    ends later. ``0 s`` catches nothing up."""
+    rate; what overflows it goes later. ``0 s`` catches nothing up."""
     max_error: Annotated[Ratio, Field(gt=0)] = 0.01
     """Share of the makespan by which the host may prolong a run that is ``trusted``."""
     max_late_flows: Annotated[Ratio, Field(le=1)] = 0.05
-    """Share of the flows that ``time_scale: auto`` lets end over 2 ms of wall time, and
-    over 1 % of their length, after they should, where a scale is found that keeps it;
-    100 % where only the makespan matters, in less wall time."""
+    """Share of the flows that ``time_scale: auto`` lets end over 2 ms of wall time and
+    1 % of their length late; 100 % where only the makespan matters."""
     trial_budget: Duration = 30.0
     """Wall time that ``time_scale: auto`` may take for trials after the first."""
     deadline: Duration = 30.0
     """Wall time after which a wait ends the run with an error."""
     silence: Annotated[Duration, Field(gt=0)] = 60.0
-    """Wall time without a sign of life after which a host counts as cut off; time in
-    which the one who listens stood still itself does not count."""
+    """Wall time without a sign of life after which a host counts as cut off."""
     hosts: dict[Name, Name] = Field(default_factory=dict, examples=[{"m0": "10.0.0.1"}])
-    """Emulated machine -> the host that carries it, in a run on several hosts. Machines
-    that are left out go where payload and processes are balanced."""
+    """Emulated machine -> host; the others go where payload and processes are
+    balanced."""
     tls: Literal["control", "all"] = "control"
-    """What is encrypted: ``control`` links, where the run listens beyond loopback, or
-    ``all``: these and the data between processes, wherever they are."""
+    """Encrypted are ``control`` links, where the run listens beyond loopback, or
+    ``all``: data between processes as well."""
     memory_limit: Size | None = None
     """Of bytes in flight, real; more ends the run with an error."""
 
@@ -178,8 +174,8 @@ class ExpectSection(Section):
     """What must come out; a miss ends the command with exit code 6."""
 
     makespan: ExpectedDuration | None = None
-    """Simulated makespan, met to within ``tolerance``, or a range: ``4 s .. 5 s``; that
-    holds for the simulated makespan, and for that of a run as well."""
+    """Simulated makespan, to within ``tolerance``, or a range (``4 s .. 5 s``), which
+    holds for a run as well."""
     tolerance: Ratio = 1e-9
     """Relative, of ``makespan`` and ``bytes`` where they are no ranges."""
     gap: ExpectedRatio | None = None

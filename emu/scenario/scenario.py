@@ -60,11 +60,10 @@ class Scenario(Section):
     """Several jobs on the one cluster, in place of ``job``."""
     place_jobs: Literal["sequential", "joint"] = "sequential"
     """``sequential``: each job by its own placement, on what those before it leave;
-    ``joint``: all by the ``placement`` of the scenario, as if they were one."""
+    ``joint``: all as one."""
     joint_cost: Literal["max", "sum", "weighted"] = "max"
-    """What searches minimise of jobs that are placed together: the longest of their
-    times, each from its release to its end, the sum of these, or the sum by ``weight``
-    of the jobs."""
+    """Cost of jobs that are placed together: the longest of their times, the sum of
+    these, or the sum by ``weight``."""
     placement: PlacementSection = PlacementSection()
     """Which task stands on which machine."""
     schedule: ScheduleSection = ScheduleSection()

@@ -34,14 +34,13 @@ class ModelProgramSection(Section):
     """A model of one's own: a ``torch.nn.Module``, called with blocks and features."""
 
     program: FilePath = Field(examples=["net.py:Net"])
-    """``FILE.py:NAME``, the file relative to the scenario file: a class or a function
-    that returns a ``torch.nn.Module``. It is called with the sampled blocks, input side
-    first, and the features of the first one's sources, and returns a score per seed and
-    class. Its code is run, by ``emu validate`` as well."""
+    """``FILE.py:NAME``, relative to the scenario file: a class or function that returns
+    a ``torch.nn.Module``, which takes the sampled blocks, input side first, and
+    features, and returns a score per seed and class. ``emu validate`` runs its code as
+    well."""
     args: dict[str, Any] = Field(default_factory=dict)
     """Arguments by name, ``{hid_size: 64}``; ``in_size``, ``out_size``, ``num_layers``
-    and other names of these three are given where it takes them and nothing is
-    written."""
+    are given where it takes them."""
     layers: Annotated[int, Field(strict=True, ge=1, le=16)] | None = None
     """Number of blocks, one hop of sampling each; default is one per fan-out."""
     source: str | None = None

@@ -135,11 +135,11 @@ class TimesSection(Section):
     graph_store: DurationPerDevice | None = None
     """Collect the features of one iteration for all samplers."""
     sampler: DurationPerDevice | None = None
-    """Sample and assemble one whole mini-batch of ``batch_size`` seeds: of several
-    samplers that share it each takes its share of this time."""
+    """Sample and assemble one whole mini-batch; samplers that share it take their
+    shares."""
     worker: DurationPerDevice | None = None
-    """Forward and backward; where workers sum gradients, the step as well; default is
-    the sum of P3's four phases, which is the same work."""
+    """Forward and backward, and the step where workers sum gradients; default is the
+    sum of P3's four phases."""
     parameter_server: DurationPerDevice | None = None
     """Average gradients and step."""
     all_reduce: DurationPerDevice = 0.0
@@ -152,8 +152,8 @@ class TimesSection(Section):
     """Ask for the features of a whole mini-batch (multi-round sampling)."""
 
     model_forward: DurationPerDevice | None = None
-    """P3: the linear part of layer 1 on an even share of the columns, for one
-    mini-batch of every machine of the group."""
+    """P3: the linear part of layer 1 on an even share of the columns, for every machine
+    of the group."""
     data_forward: DurationPerDevice | None = None
     """P3: the rest of the forward pass of one mini-batch."""
     data_backward: DurationPerDevice | None = None
@@ -195,8 +195,7 @@ class TrainingSection(JobSection):
     ]
     """What is trained: ``kind`` and widths, or a ``program`` of your own."""
     fanouts: Fanouts = Field(examples=[[5, 10, 15]])
-    """Neighbours sampled per hop; as dgl orders them, the last is for the seeds.
-    ``all`` samples none: every neighbour is taken."""
+    """Neighbours sampled per hop, the last for the seeds; ``all``: every neighbour."""
     batch_size: Count = Field(examples=[100])
     """Seeds per worker and iteration, shared evenly by its samplers."""
     times: TimesSection = TimesSection()
@@ -208,8 +207,8 @@ class TrainingSection(JobSection):
     epoch: Literal["replicate", "shard"] = "replicate"
     """Whether each sampler walks the whole training set (the paper) or its share."""
     credit_window: Window = DEFAULT_WINDOW
-    """Batches that may be under way: the first task of batch n waits for the worker's
-    batch n - K; ``unlimited`` for no limit."""
+    """Batches under way: the first task of batch n waits for the worker's batch n - K;
+    ``unlimited`` for no limit."""
     optimizer: Annotated[OptimizerSection, BeforeValidator(_named)] = OptimizerSection()
     """``adam``, ``sgd`` or ``{name: ..., lr: ...}``."""
     precision: Literal["float32", "float64"] = "float32"

@@ -26,8 +26,8 @@ from emu.launch import ExternalLauncher
 from emu.trust.guards.minimum_traffic import clocks
 from emu.trust.lateness import clock_doubt
 from tests.coordinator.emulated import Acts, golden
+from tests.coordinator.hosts import ip, namespaces
 from tests.trust.guards.reported import reported
-from tools.launch_study.hosts import ip, namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

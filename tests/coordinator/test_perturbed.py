@@ -20,7 +20,7 @@ from tests.coordinator.virtual import (
     drive,
     drive_ahead,
 )
-from tools.fidelity_study.corpus import RULES
+from tests.fidelity.corpus import RULES
 
 if TYPE_CHECKING:
     from emu.coordinator.recorder import Recorder

@@ -18,9 +18,9 @@ from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from emu.training import reference_training
 from tests.coordinator.emulated import Acts, golden
+from tests.coordinator.ray_hosts import RAY, RayHosts
 from tests.coordinator.test_hosts import namespaces_or_skip, pytestmark
 from tests.integration.scenarios import tiny_training, written
-from tools.launch_study.ray_hosts import RAY, RayHosts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -37,7 +37,7 @@ from tests.coordinator.virtual import (
     driver_of,
     take_in,
 )
-from tools.fidelity_study.corpus import RULES
+from tests.fidelity.corpus import RULES
 
 if TYPE_CHECKING:
     from emu.coordinator.outcome import EmulatedRun

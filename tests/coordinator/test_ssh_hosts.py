@@ -17,9 +17,9 @@ from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare
 from emu.training import reference_training
 from tests.coordinator.emulated import golden
+from tests.coordinator.hosts import SSHD, SshHosts, ip
 from tests.coordinator.test_hosts import namespaces_or_skip, pytestmark
 from tests.integration.scenarios import tiny_training, written
-from tools.launch_study.hosts import SSHD, SshHosts, ip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from emu.scenario import load
-from tools.fidelity_study.corpus import draw_scenario
-from tools.fidelity_study.trial import Trial, attempt, prepared
+from tests.fidelity.corpus import draw_scenario
+from tools.trials.trial import Trial, attempt, prepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,8 @@ def test_emulated_and_simulated_makespan_agree(
     path.write_text(json.dumps(draw_scenario(seed, most_processes=10)))
     experiment = prepared(load(path), WALL, per_event=PER_EVENT)
 
-    trial = trials[seed] = attempt(experiment, tmp_path / "runs", retries=RETRIES)
+    runs = tmp_path / "runs"
+    trial = trials[seed] = attempt("drawn", experiment, runs, retries=RETRIES)
 
     assert trial.trust != "failed", trial.problem
     allowed = OFF if trial.trust == "trusted" else trial.bound + SLACK

@@ -14,9 +14,9 @@ import pytest
 
 from emu.experiment.run_experiment import carry_out
 from emu.scenario import load
-from tools.fidelity_study.corpus import draw_scenario
-from tools.fidelity_study.hogs import CONDITIONS, Stopper, hogging
-from tools.fidelity_study.trial import Trial, attempt, prepared
+from tests.fidelity.corpus import draw_scenario
+from tests.fidelity.neighbours import CONDITIONS, Stopper, hogging
+from tools.trials.trial import Trial, attempt, prepared
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,8 +39,9 @@ def _run(
     path.write_text(json.dumps(draw_scenario(seed, most_processes=10)))
 
     carry = partial(carry_out, observer=stopper)
+    experiment = prepared(load(path), WALL)
     with hogging(CONDITIONS[condition], tmp_path):
-        return attempt(prepared(load(path), WALL), tmp_path / "runs", carry=carry)
+        return attempt(condition, experiment, tmp_path / "runs", carry=carry)
 
 
 def _error(trial: Trial) -> float:

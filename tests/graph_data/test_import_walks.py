@@ -1,4 +1,4 @@
-"""The walks of docs/commands.md: a graph of dgl, PyTorch Geometric and OGB in use."""
+"""The walks of docs/own_graph.md: a graph of dgl, PyTorch Geometric and OGB in use."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.integration.scenarios import Carried, attempts, carried_out
 if TYPE_CHECKING:
     from emu.problem import Problem, Realization
 
-FALLS = Path(__file__).parents[2] / "tools" / "falsification" / "events.yaml"
+FALLS = Path(__file__).parents[2] / "tools" / "mutation" / "events.yaml"
 
 
 def example() -> tuple[Problem, Realization]:

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.coordinator.emulated import Acts, golden, run
-from tools.live_ports import attack, ports_of
+from tools.attacks.ports import attack, ports_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ FRAMES = 400
 
 
 def test_hostile_frames_change_nothing(tmp_path: Path, leftovers: Leftovers) -> None:
-    """Into the coordinator and six processes; tools/live_ports sends 10,000."""
+    """Into the coordinator and six processes; `tools/hostile ports` sends 10,000."""
     problem, realization = golden(3)
     sent: Counter[tuple[str, int]] = Counter()
 

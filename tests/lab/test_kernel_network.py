@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from emu.machines import Lab, Paces
 
 GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"
-FALLS = Path(__file__).parents[2] / "tools" / "falsification" / "events.yaml"
+FALLS = Path(__file__).parents[2] / "tools" / "mutation" / "events.yaml"
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.usefixtures("_a_lab_can_be_had"),
 ]
 
-FALLS = Path(__file__).parents[2] / "tools" / "falsification" / "events.yaml"
+FALLS = Path(__file__).parents[2] / "tools" / "mutation" / "events.yaml"
 KERNEL = ["emulation.network=kernel", "schedule.policy=maxmin"]
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import pytest
 
-from emu.simulation import makespan
 from emu.testing import two_machine_example
-from tools.benchmarks.rows import amount, interleaved
-from tools.benchmarks.scaling import flow_count, grown
-from tools.benchmarks.simgrid import compiled_peer, write_workload
+from tools.benches.figures import amount, interleaved
+from tools.benches.simgrid import compiled_peer, write_workload
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,12 +50,3 @@ def test_the_peer_reads_the_workload_as_documented(tmp_path: Path) -> None:
     assert [float(word) for word in lines[1]] == [10.0, 10.0]
     assert len(lines) == 1 + 2 + tasks + edges
     assert {len(line) for line in lines[3 + tasks :]} == {3 + 3}
-
-
-def test_growth_counts_the_flows_between_machines() -> None:
-    problem, realization = grown(4, 3)
-
-    # 20 samplers, 5 workers on machines 0-3 and 0 again, the server on machine 0.
-    from_stores, to_workers, to_server = 20 * 3, 15, 3
-    assert flow_count(problem) == 3 * (from_stores + to_workers + to_server) + 2 * 3
-    assert math.isfinite(makespan(problem, realization))

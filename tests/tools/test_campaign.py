@@ -1,154 +1,181 @@
-"""What a campaign runs, skips and compares; nothing is emulated here."""
+"""What studies run, skip and compare; nothing is emulated here."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from emu.errors import DataError
-from tools.fidelity_study import campaign as under_test
-from tools.fidelity_study.campaign import Campaign, Manner, OutOfTime
-from tools.fidelity_study.trial import Trial
+from emu.errors import DataError, NodeLost
+from tools.runner import Ledger, Study, distribution
+from tools.studies import fidelity
+from tools.trials.trial import Trial
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator
     from pathlib import Path
 
     from emu.scenario import Experiment
-    from tools.fidelity_study.rows import Row
+    from tools.runner import Work
 
 
 class Attempts:
     """Stands for `attempt`: notes what it is asked for, runs nothing."""
 
     def __init__(self) -> None:
-        self.scales: list[tuple[str, float]] = []
-        self.ends: list[str] = []
-        self.failing = ""
+        self.asked: list[tuple[str, float, str]] = []
 
-    def __call__(self, experiment: Experiment, *_: Any, **__: Any) -> Trial:
-        """Return a trial that came out as simulated, or failed."""
-        name = experiment.scenario.name
-        scale = experiment.scenario.emulation.stated_time_scale
-        self.scales.append((name, scale))
-        self.ends.append(experiment.scenario.emulation.flow_ends)
-        makespan = experiment.simulate().makespan
-        trust = "failed" if name.startswith(self.failing or "-") else "trusted"
+    def __call__(self, case: str, experiment: Experiment, *_: Any, **__: Any) -> Trial:
+        """Return a trial that came out as simulated."""
+        emulation, span = experiment.scenario.emulation, experiment.simulate().makespan
+        self.asked.append((case, emulation.stated_time_scale, emulation.flow_ends))
         return Trial(
-            name, experiment.policy, 8, 2, scale, 1.0,
-            emulated=makespan, replay_error=0.0, trust=trust,
+            case, experiment.policy, 8, 2, emulation.stated_time_scale, 1.0,
+            emulated=span, expected=span, replay_error=0.0, trust="trusted",
         )  # fmt: skip
 
 
 @pytest.fixture
 def attempts(monkeypatch: pytest.MonkeyPatch) -> Attempts:
     found = Attempts()
-    monkeypatch.setattr(under_test, "attempt", found)
+    monkeypatch.setattr(fidelity, "attempt", found)
     return found
 
 
-def _campaign(
-    out: Path, told: list[tuple[Row, bool]] | None = None, **changed: Any
-) -> Campaign:
-    manner: dict[str, Any] = {
-        "out": out,
-        "scales": ("wall",),
-        "wall": 1.5,
-        "per_event": 0.0,
-        "most_rate": 5e8,
-        "processes": 8,
-        "retries": 1,
-        "keep": False,
-        "until": math.inf,
-    }
-    told = [] if told is None else told
-    return Campaign(
-        Manner(**{**manner, **changed}), lambda row, fresh: told.append((row, fresh))
-    )
+def _study(out: Path, scenarios: int, repeats: int = 1, **more: object) -> int:
+    words = {"wall": 1.5, "processes": 8, "peak": 4.0} | more
+    arguments = [str(out), "--scenarios", str(scenarios), "--repeats", str(repeats)]
+    for name, value in words.items():
+        arguments += [f"--{name.replace('_', '-')}", str(value)]
+    return fidelity.STUDY.main("fidelity", "", arguments)
+
+
+def _rows(out: Path) -> list[Trial]:
+    return Ledger(out / "rows.csv", Trial).rows
 
 
 def test_what_stands_on_disk_is_not_run_again(
     tmp_path: Path, attempts: Attempts
 ) -> None:
-    _campaign(tmp_path).repeat(range(3), 1)
-    assert [name for name, _ in attempts.scales] == ["drawn-0", "drawn-1", "drawn-2"]
+    assert _study(tmp_path, 3) == 0
+    ran = [case for case, *_ in attempts.asked]
+    assert ran == ["drawn-0@wall/0", "drawn-1@wall/0", "drawn-2@wall/0"]
 
-    told: list[tuple[Row, bool]] = []
-    again = _campaign(tmp_path, told)
-    again.repeat(range(4), 2)
+    assert _study(tmp_path, 4, repeats=2) == 0
 
-    assert len(attempts.scales) == 8
-    assert [fresh for _, fresh in told] == [False] * 3 + [True] * 5
-    assert len(again.trials.rows) == 8
-
-
-def test_every_scenario_runs_at_every_scale(tmp_path: Path, attempts: Attempts) -> None:
-    ran = _campaign(tmp_path, scales=("wall", "2", "0.5"))
-    ran.repeat(range(2), 1)
-
-    groups = [row.group for row in ran.trials.rows]
-    assert groups[:3] == ["drawn-0@wall", "drawn-0@2", "drawn-0@0.5"]
-    assert [scale for _, scale in attempts.scales[4:]] == [2.0, 0.5]
+    assert len(attempts.asked) == 8
+    assert len({case for case, *_ in attempts.asked}) == 8
+    assert [row.case for row in _rows(tmp_path)] == [c for c, *_ in attempts.asked]
+    assert "runs 8 of 4 scenarios" in (tmp_path / "table.txt").read_text()
 
 
-def test_both_ways_of_ending_flows_run_side_by_side(
+def test_every_scenario_runs_at_every_scale_and_end(
     tmp_path: Path, attempts: Attempts
 ) -> None:
-    ran = _campaign(tmp_path, scales=("wall arrival", "wall fluid"))
-    ran.repeat(range(2), 1)
+    _study(tmp_path, 2, scale="wall,2,0.5", flow_ends="arrival,fluid")
 
-    assert attempts.ends == ["arrival", "fluid"] * 2
-    assert attempts.scales[0] == attempts.scales[1]
-    assert {row.scale for row in ran.trials.rows} == {"wall arrival", "wall fluid"}
+    variants = [row.variant for row in _rows(tmp_path)[:6]]
+    words = ("wall", "2", "0.5")
+    assert variants == [
+        f"{scale} {end}" for scale in words for end in ("arrival", "fluid")
+    ]
+    assert [scale for _, scale, _ in attempts.asked[8:]] == [2.0, 2.0, 0.5, 0.5]
+    assert [end for *_, end in attempts.asked] == ["arrival", "fluid"] * 6
+    assert attempts.asked[0][1] == attempts.asked[1][1]
 
 
 def test_a_budget_that_is_spent_starts_no_run_and_keeps_the_others(
     tmp_path: Path, attempts: Attempts
 ) -> None:
-    _campaign(tmp_path).repeat(range(2), 1)
-    late = _campaign(tmp_path, until=-math.inf)
+    _study(tmp_path, 2)
+    _study(tmp_path, 3, budget=-1.0)
 
-    with pytest.raises(OutOfTime):
-        late.repeat(range(3), 1)
-    assert len(attempts.scales) == 2
-    assert len(late.trials.rows) == 2
+    assert len(attempts.asked) == 2
+    assert len(_rows(tmp_path)) == 2
 
 
-def test_another_manner_needs_another_folder(tmp_path: Path) -> None:
-    _campaign(tmp_path)
+def test_other_settings_need_another_folder(tmp_path: Path) -> None:
+    _study(tmp_path, 0)
 
     with pytest.raises(DataError, match="choose another"):
-        _campaign(tmp_path, wall=3.0)
+        _study(tmp_path, 0, wall=3.0)
 
 
-def test_pairs_are_run_at_one_time_scale_until_enough_are_decided(
-    tmp_path: Path, attempts: Attempts
-) -> None:
-    attempts.failing = "placement-0-1"
-    told = _campaign(tmp_path)
-    told.decide(0, 3)
+def test_pairs_are_run_at_one_time_scale(tmp_path: Path, attempts: Attempts) -> None:
+    _study(tmp_path, 0, pairs=3)
 
-    groups = dict.fromkeys(row.group for row in told.pairs.rows)
-    assert len(groups) == 4  # one of them failed and decides nothing
-    for group in groups:
-        scales = {s for name, s in attempts.scales if name.startswith(f"{group}-")}
-        assert len(scales) == 1
-        one, other = (row.expected for row in told.pairs.of(group))
-        assert abs(one / other - 1) > 0.009
+    rows = _rows(tmp_path)
+    groups = {group: [r for r in rows if r.scenario == group] for group in
+              dict.fromkeys(row.scenario for row in rows)}  # fmt: skip
+    assert len(groups) == 3
     assert {group.split("-")[0] for group in groups} == {"placement", "policy"}
-    ran = len(attempts.scales)
-    _campaign(tmp_path).decide(0, 3)
-    assert len(attempts.scales) == ran == 8
+    for one, other in groups.values():
+        assert one.time_scale == other.time_scale
+        assert abs(one.expected / other.expected - 1) > 0.009
+        shortest = min(one.expected, other.expected)
+        assert shortest * one.time_scale == pytest.approx(1.5, rel=0.01)
+    _study(tmp_path, 0, pairs=3)
+    assert len(attempts.asked) == 6
 
 
-def test_placements_of_a_scenario_share_a_time_scale(
-    tmp_path: Path, attempts: Attempts
+@dataclass(frozen=True)
+class Squared:
+    """A row of the smallest study there is."""
+
+    case: str
+    value: float
+
+
+def _squares(options: Namespace) -> Iterator[Work[Squared]]:
+    for number in range(options.count):
+        yield f"square {number}", partial(_square, options.broken, number)
+
+
+def _square(broken: int, number: int) -> list[Squared]:
+    if number == broken:
+        raise NodeLost("w0 died")
+    return [Squared(f"square {number}", number**2)]
+
+
+def _options(parser: ArgumentParser) -> None:
+    parser.add_argument("--count", type=int, default=5)
+    parser.add_argument("--broken", type=int, default=-1)
+
+
+SQUARES = Study(
+    row=Squared,
+    work=_squares,
+    table=lambda rows, _: [f"sum {sum(row.value for row in rows):g}"],
+    options=_options,
+)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_case_that_fails_does_not_stop_the_others(
+    tmp_path: Path, jobs: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ranked = _campaign(tmp_path)
-    ranked.rank(0, 2, 4)
+    arguments = [str(tmp_path), "--jobs", str(jobs)]
 
-    assert [row.number for row in ranked.pairs.of("tau-1")] == [0, 1, 2, 3]
-    assert len({scale for _, scale in attempts.scales}) == 2
-    shortest = min(row.expected * row.trial.time_scale for row in ranked.pairs.rows)
-    assert shortest == pytest.approx(1.5, rel=0.01)
+    assert SQUARES.main("squares", "", [*arguments, "--broken", "3"]) == 1
+    assert "square 3: w0 died" in capsys.readouterr().out
+    assert (tmp_path / "table.txt").read_text() == "sum 21\n"
+    assert SQUARES.main("squares", "", arguments) == 0
+    assert (tmp_path / "table.txt").read_text() == "sum 30\n"
+
+
+def test_cases_are_chosen_by_part_of_their_name(tmp_path: Path) -> None:
+    SQUARES.main("squares", "", [str(tmp_path), "--only", " 2", "--only", " 4"])
+
+    assert (tmp_path / "table.txt").read_text() == "sum 20\n"
+
+
+def test_a_distribution_leaves_out_what_is_no_number() -> None:
+    cells = distribution("x", [0.01, math.nan, math.inf, 0.03]).split()
+
+    assert cells[:3] == ["x", "2", "1.000"]
+    assert cells[-1] == "3.000"
+    assert set(distribution("y", []).split()) == {"y", "0", "-"}

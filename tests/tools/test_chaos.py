@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tools.chaos_campaign.draw import TASKS, Draw
-from tools.chaos_campaign.rows import complaint, table
+from tools.attacks.chaos import TASKS, Draw, complaint, table
 
 ROW: dict[str, Any] = {
     "victim": "w0",

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from emu.scenario import load, prepare
-from tools.fidelity_study.corpus import RULES, SHAPES, draw_scenario
-from tools.fidelity_study.trial import shape_of
+from tests.fidelity.corpus import RULES, SHAPES, draw_scenario
+from tools.trials.trial import shape_of
 
 if TYPE_CHECKING:
     from pathlib import Path

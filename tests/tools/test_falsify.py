@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.falsification.faults import FAULTS, Fault
+from tools.mutation.run_faults import FAULTS, RunFault
+from tools.mutation.runs import plant
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +21,7 @@ def test_a_fault_can_be_planted(name: str, tmp_path: Path) -> None:
     target.parent.mkdir(parents=True)
     shutil.copy(ROOT / fault.file, target)
 
-    fault.plant(tmp_path)
+    plant(fault, tmp_path)
 
     planted = target.read_text(encoding="utf-8")
     ast.parse(planted)
@@ -31,4 +32,4 @@ def test_a_fault_whose_place_is_gone_says_so(tmp_path: Path) -> None:
     (tmp_path / "there.py").write_text("x = 1\n")
 
     with pytest.raises(ValueError, match="'y = 2' is 0 x in"):
-        Fault("there.py", "y = 2", "y = 3").plant(tmp_path)
+        plant(RunFault("there.py", "y = 2", "y = 3"), tmp_path)

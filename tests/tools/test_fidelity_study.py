@@ -6,55 +6,45 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from emu.errors import DataError
-from tools.fidelity_study.cdf import draw_cdf
-from tools.fidelity_study.corpus import draw_scenario
-from tools.fidelity_study.figures import band, spreads, table
-from tools.fidelity_study.pairs import (
-    agreement,
-    decisions,
-    drawn_pair,
-    drawn_placements,
-    kendall,
-    pair_apart,
-    taus,
-)
-from tools.fidelity_study.rows import Ledger, Row, insist
-from tools.fidelity_study.trial import Trial
+from tests.fidelity.corpus import draw_scenario
+from tools.runner import Ledger, insist
+from tools.studies.fidelity import band, single, spreads
+from tools.trials.pairs import agreement, decisions, drawn_pair, pair_apart
+from tools.trials.trial import Trial
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def _trial(replay_error: float, trust: str = "trusted", **more: Any) -> Trial:
+def _row(
+    replay_error: float,
+    trust: str = "trusted",
+    case: str = "drawn-0@wall/0",
+    **more: Any,
+) -> Trial:
     stated = {
-        "scenario": "drawn", "policy": "oes", "processes": 8, "machines": 2,
+        "policy": "oes", "processes": 8, "machines": 2,
         "time_scale": 1.0, "byte_scale": 1.0, "trust": trust,
         "replay_error": replay_error, "makespan_error": replay_error,
         "flow_error": 0.01, "bound": 0.002, "system": "custom", "shape": "graph",
+        "expected": 1.0, "seconds": 5.0,
     }  # fmt: skip
-    return Trial(**{**stated, **more})
-
-
-def _row(trial: Trial, group: str = "drawn-0", number: int = 0) -> Row:
-    return Row(group, number, 1.0, 5.0, trial)
+    return Trial(case, **{**stated, **more})
 
 
 ROWS = [
-    _row(_trial(0.001, finishes=90, kept=90), "drawn-0", 0),
-    _row(_trial(-0.003, retries=2, finishes=10, kept=5), "drawn-0", 1),
-    _row(_trial(0.05, "untrusted", machines=16, policy="fifo"), "drawn-1"),
+    _row(0.001, finishes=90, kept=90),
+    _row(-0.003, case="drawn-0@wall/1", retries=2, finishes=10, kept=5),
+    _row(0.05, "untrusted", "drawn-1@wall/0", machines=16, policy="fifo"),
     _row(
-        _trial(0.004, "degraded", guards="carried", system="dgtp", shape="oneshot"),
-        "drawn-2",
+        0.004, "degraded", "drawn-2@wall/0",
+        guards="carried", system="dgtp", shape="oneshot",
     ),
-    _row(_trial(math.nan, "failed", problem="w0 died, alas"), "drawn-3"),
-]
+    _row(math.nan, "failed", "drawn-3@wall/0", problem="w0 died, alas"),
+]  # fmt: skip
 
 
 def _cells(lines: list[str], name: str) -> list[str]:
@@ -64,7 +54,7 @@ def _cells(lines: list[str], name: str) -> list[str]:
 
 
 def test_the_table_counts_runs_retries_and_flags() -> None:
-    text = "\n".join(table(ROWS))
+    text = "\n".join(single(ROWS))
 
     assert "runs 5 of 4 scenarios, trusted 2, degraded 1, untrusted 1, failed 1" in text
     assert "retried 1 (2 runs more)" in text
@@ -76,16 +66,16 @@ def test_the_table_counts_runs_retries_and_flags() -> None:
 
 def test_a_flag_is_no_false_alarm_where_the_run_missed_what_was_predicted() -> None:
     """Late tasks moved it and the simulation of its own times alike."""
-    moved = _row(_trial(0.0, "untrusted", makespan_error=-0.04), "drawn-4")
+    moved = _row(0.0, "untrusted", "drawn-4@wall/0", makespan_error=-0.04)
 
-    text = "\n".join(table([*ROWS, moved]))
+    text = "\n".join(single([*ROWS, moved]))
 
     assert "off either simulation by > 3 %: 2, flagged 2, trusted 0" in text
     assert "within 1 % of both: 3, flagged all the same 1 (1 by a guard)" in text
 
 
 def test_the_table_shows_whole_distributions_split_by_what_matters() -> None:
-    lines = table(ROWS, np.array([0.5, 1.5]))
+    lines = single(ROWS)
 
     every = _cells(lines, "all runs")
     assert (every[0], every[1], every[-1]) == ("4", "0.100", "5.000")
@@ -95,11 +85,10 @@ def test_the_table_shows_whole_distributions_split_by_what_matters() -> None:
     assert _cells(lines, "dgtp oneshot")[:2] == ["1", "0.400"]
     assert _cells(lines, "machines 13-16")[:2] == ["1", "5.000"]
     assert _cells(lines, "fifo")[0] == "1"
-    assert _cells(lines, "every flow of every run")[:2] == ["2", "0.500"]
 
 
 def test_nothing_finished_is_a_table_too() -> None:
-    text = "\n".join(table([ROWS[-1]]))
+    text = "\n".join(single([ROWS[-1]]))
 
     assert "failed 1" in text
     assert "none of 0" in text
@@ -114,12 +103,12 @@ def test_bands_cover_the_corpus() -> None:
 
 def test_scales_are_shown_beside_each_other_and_by_pairs() -> None:
     rows = [
-        _row(_trial(error * factor), f"drawn-{seed}@{scale}")
+        _row(error * factor, case=f"drawn-{seed}@{scale}/0")
         for seed, error in enumerate((0.001, 0.002, 0.004, 0.008))
         for scale, factor in (("auto", 1.0), ("4", 1.0), ("1", 6.0))
     ]
 
-    lines = table(rows)
+    lines = single(rows)
 
     assert _cells(lines, "time scale auto")[:2] == ["4", "0.100"]
     assert _cells(lines, "time scale 1")[-1] == "4.800"
@@ -131,28 +120,27 @@ def test_scales_are_shown_beside_each_other_and_by_pairs() -> None:
 
 
 def test_the_spread_is_that_of_a_scenarios_repeats() -> None:
-    assert spreads(ROWS).tolist() == [pytest.approx(0.004)]
+    assert spreads(ROWS) == [pytest.approx(0.004)]
 
 
 def test_rows_come_back_from_disk_and_are_not_missing_then(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "trials.csv")
+    ledger = Ledger(tmp_path / "trials.csv", Trial)
     for row in ROWS:
-        ledger.add(row)
+        ledger.add([row])
 
-    again = Ledger(tmp_path / "trials.csv")
+    again = Ledger(tmp_path / "trials.csv", Trial)
 
     assert [str(asdict(row)) for row in again.rows] == [str(asdict(r)) for r in ROWS]
-    assert again.get("drawn-0", 1) is not None
-    assert again.get("drawn-0", 2) is None
-    assert [row.number for row in again.of("drawn-0")] == [0, 1]
+    assert "drawn-0@wall/1" in again
+    assert "drawn-0@wall/2" not in again
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "trials.csv"
-    path.write_text("group,number,expected,seconds,fidelity\ndrawn-0,0,1,1,x\n")
+    path.write_text("case,policy,fidelity\ndrawn-0,oes,x\n")
 
-    with pytest.raises(DataError, match="another folder"):
-        Ledger(path)
+    with pytest.raises(DataError, match="name another"):
+        Ledger(path, Trial)
 
 
 def test_a_folder_keeps_to_its_settings(tmp_path: Path) -> None:
@@ -162,12 +150,6 @@ def test_a_folder_keeps_to_its_settings(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match="wall"):
         insist(path, {"wall": 5.0})
-
-
-def test_the_distribution_is_drawn(tmp_path: Path) -> None:
-    draw_cdf([row.trial for row in ROWS], tmp_path / "cdf.png")
-
-    assert (tmp_path / "cdf.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3])
@@ -207,28 +189,11 @@ def test_two_placements_are_about_as_far_apart_as_is_asked(
     assert pair_apart(content, 4, share, lambda _: 1.0) is None
 
 
-def test_placements_differ_and_none_is_very_long() -> None:
-    content = draw_scenario(4)
-
-    def makespan(variant: dict[str, Any]) -> float:
-        return 1.0 + sum(map(ord, str(variant["placement"]["tasks"]))) % 97
-
-    drawn = drawn_placements(content, 4, 8, makespan)
-    placed = [variant["placement"]["tasks"] for variant in drawn]
-    lengths = [makespan(variant) for variant in drawn]
-
-    assert len({str(tasks) for tasks in placed}) == 8
-    assert {frozenset(tasks) for tasks in placed} == {
-        frozenset(content["placement"]["tasks"])
-    }
-    assert lengths == sorted(lengths)
-    assert lengths[-1] <= 3 * lengths[0]
-    assert drawn == drawn_placements(content, 4, 8, makespan)
-
-
-def _run(group: str, number: int, expected: float, emulated: float, **more: Any) -> Row:
-    trial = _trial(0.0, emulated=emulated, **more)
-    return Row(group, number, expected, 5.0, trial)
+def _run(
+    group: str, number: int, expected: float, emulated: float, **more: Any
+) -> Trial:
+    case, trust = f"{group}@/{number}", more.pop("trust", "trusted")
+    return _row(0.0, trust, case, expected=expected, emulated=emulated, **more)
 
 
 PAIRS = [
@@ -254,23 +219,3 @@ def test_agreement_is_counted_over_finished_pairs_that_are_apart() -> None:
     assert "placement: 1, agreed 1" in text
     assert "2 to 5 % apart: 1, agreed 0" in text
     assert "policy-1 asked +3.00 %, found -2.88 % (degraded, trusted)" in text
-
-
-def test_tau_is_of_every_group_that_was_ranked() -> None:
-    rows = [_run("tau-0", n, 1 + n, 1 + n) for n in range(4)]
-    rows[3] = _run("tau-0", 3, 3.01, 2.9)
-
-    (line,) = taus(rows)
-    assert line.startswith("Kendall's tau of tau-0, 4 placements: 0.667; ")
-    assert line.endswith("over 1 % apart 5, agreed 5 (100.0 %)")
-    assert taus(rows[:1]) == []
-
-
-@given(st.lists(st.floats(-10, 10), min_size=2, max_size=8, unique=True))
-def test_tau_of_an_order_with_itself_is_one(values: list[float]) -> None:
-    assert kendall(values, values) == 1.0
-    assert kendall(values, [-value for value in values]) == -1.0
-
-
-def test_tau_by_hand() -> None:
-    assert kendall([1, 2, 3, 4], [1, 2, 4, 3]) == pytest.approx(4 / 6)

@@ -26,7 +26,7 @@ from emu.runs.array_files import read_realization
 from emu.scenario import find_errors
 from emu.scenario.scenario_file import load_lab
 from emu.testing import two_machine_example
-from tools.fuzz import library_loaders, loaders
+from tools.attacks.fuzz import library_loaders, loaders
 
 ROOT = Path(__file__).parents[2]
 FILES = {"npz": 1500, "profile": 1500, "workload": 400, "run": 200, "scenario": 40}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +13,19 @@ import numpy as np
 import psutil
 import pytest
 
-from tools.fidelity_study.hogs import CONDITIONS, Condition, Stopper, hogging
-from tools.fidelity_study.verdict_accuracy import (
-    errors,
-    read_rows,
-    row_of,
-    table,
-    write_rows,
-)
+from tests.fidelity.neighbours import CONDITIONS, Condition, Stopper, hogging
+from tools.runner import Ledger
+from tools.studies.hogs import table
+from tools.trials.trial import Trial
 
 ROOT = Path(__file__).parents[2]
 KINDS = ("busy", "bursts", "faults", "paging")
 #: Starts a hog as the tool does, says its process id, and waits.
 TOOL = """
 import sys
+from argparse import Namespace
 from pathlib import Path
-from tools.fidelity_study.hogs import Condition, hogging
+from tests.fidelity.neighbours import Condition, hogging
 with hogging(Condition(({kind!r},)), Path({scratch!r})) as hogs:
     print(hogs[0].pid, flush=True)
     sys.stdin.read()
@@ -109,13 +107,15 @@ def test_a_run_that_never_began_stops_nobody() -> None:
 
 def _row(
     replay_error: float, trust: str = "trusted", bound: float = 0.02, **more: Any
-) -> dict[str, Any]:
-    stated = {
-        "condition": "calm",
-        "replay_error": replay_error,
+) -> Trial:
+    name = more.pop("condition", "calm")
+    stated: dict[str, Any] = {
         "makespan_error": replay_error,
-    }
-    return stated | {"trust": trust, "bound": bound} | more
+        "trust": trust,
+        "bound": bound,
+    } | more
+    case = f"drawn-{len(stated)}{replay_error}@{name}/0"
+    return Trial(case, "oes", 8, 2, 1.0, 1.0, replay_error=replay_error, **stated)
 
 
 ROWS = [
@@ -128,9 +128,10 @@ ROWS = [
 
 
 def test_the_table_counts_by_condition(tmp_path: Path) -> None:
-    write_rows(ROWS, tmp_path / "rows.csv")
-    for rows in (ROWS, read_rows(tmp_path / "rows.csv")):
-        calm, busy, every = (line.split("|") for line in table(rows)[1:])
+    Ledger(tmp_path / "rows.csv", Trial).add(ROWS)
+    for rows in (ROWS, Ledger(tmp_path / "rows.csv", Trial).rows):
+        lines = table(rows, Namespace())
+        calm, busy, every = (line.split("|") for line in lines[1:4])
 
         assert calm[0].split() == ["calm", "3", "0"]
         assert calm[2].split() == ["1", "1"]
@@ -141,21 +142,5 @@ def test_the_table_counts_by_condition(tmp_path: Path) -> None:
         assert every[4].split()[0] == "75.0"
 
 
-def test_nothing_is_read_where_nothing_was_written(tmp_path: Path) -> None:
-    assert read_rows(tmp_path / "rows.csv") == []
-
-
 def test_a_run_is_off_by_the_worse_of_its_two_errors() -> None:
-    assert errors(ROWS[:3]).tolist() == [0.001, 0.005, 0.05]
-
-
-def test_a_row_is_flat() -> None:
-    verdict = {
-        "host": {"cpu_busy": 0.5},
-        "lateness": {"gaps": 1.0},
-        "reasons": ["a", "b"],
-    }
-
-    assert row_of({"trust": "trusted"}, verdict) == {
-        "trust": "trusted", "host_cpu_busy": 0.5, "late_gaps": 1.0, "reasons": "a / b",
-    }  # fmt: skip
+    assert [row.worst_error for row in ROWS[:3]] == [0.001, 0.005, 0.05]

@@ -13,9 +13,9 @@ from tools.mutation.campaign import (
     attempt,
     failing,
     faults,
-    planted,
+    killed,
 )
-from tools.mutation.outcomes import append, killed
+from tools.runner import Ledger
 
 ROOT = Path(__file__).parents[2]
 FAULT = Fault(
@@ -36,7 +36,7 @@ def test_the_table_is_large_and_says_what_could_see_each() -> None:
     assert all(fault.old != fault.new and fault.means for fault in table)
     assert {"launch", "cli", "report", "placement", "scheduling"} <= packages
     for fault in table:
-        assert planted((ROOT / fault.file).read_text(), fault) is not None, fault
+        assert fault.planted((ROOT / fault.file).read_text()) is not None, fault
         for test in fault.tests:
             file, _, name = test.partition("::")
             text = (ROOT / file).read_text() if name else ""
@@ -45,9 +45,9 @@ def test_the_table_is_large_and_says_what_could_see_each() -> None:
 
 
 def test_a_fault_needs_one_place() -> None:
-    assert planted("return one + other\n", FAULT) == "return one - other\n"
-    assert planted("return other\n", FAULT) is None
-    assert planted("one + other, one + other", FAULT) is None
+    assert FAULT.planted("return one + other\n") == "return one - other\n"
+    assert FAULT.planted("return other\n") is None
+    assert FAULT.planted("one + other, one + other") is None
 
 
 @pytest.fixture
@@ -106,11 +106,11 @@ def test_a_text_that_is_gone_is_no_kill(copy: Path) -> None:
 def test_a_campaign_goes_on_with_what_is_not_killed(tmp_path: Path) -> None:
     other = replace(FAULT, new="one + 2 * other")
     table = tmp_path / "out.csv"
-    dead = Outcome(FAULT, "killed", "tests/test_sums.py::test_more", 1.5)
+    dead = Outcome(FAULT.case, "killed", "tests/test_sums.py::test_more", 1.5)
 
     assert killed(table, [FAULT, other]) == []
-    append(table, Outcome(other, "alive", "", 2.0))
-    append(table, dead)
+    Ledger(table, Outcome).add([Outcome(other.case, "alive", "", 2.0)])
+    Ledger(table, Outcome).add([dead])
 
     assert killed(table, [FAULT, other]) == [dead]
     assert killed(table, [other]) == []

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from tools.benchmarks.arrivals import window_errors
-from tools.benchmarks.targets import Figure, as_json
+from tools.benches.figures import Figure, as_json
+from tools.benches.pacing import window_errors
 
 
 @pytest.mark.parametrize(

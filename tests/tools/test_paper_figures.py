@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,26 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.paper_figures.contest import Duel, Span
-from tools.paper_figures.drawing import (
-    LINES,
-    comparison_table,
-    draw_map,
-    draw_sweep,
-    duel_table,
-    verdict_table,
-)
+from tools.paper_figures.contest import Span
 from tools.paper_figures.findings import (
     CLAIMS,
+    LINES,
     PAIRS,
     by_series,
+    comparison_table,
     comparisons,
-    interval,
+    draw_sweep,
+    duel_table,
     saving,
+    verdict_table,
     verdicts,
-    write_rows,
+    word,
 )
-from tools.paper_figures.landscape import CELLS, Gain
 from tools.paper_figures.settings import (
     GB,
     GBIT,
@@ -196,18 +189,10 @@ def test_times_are_in_proportion_to_the_edges_sampled() -> None:
     assert half[kinds.index("parameter_server")] == full[-1] == pytest.approx(0.005)
 
 
-def test_interval_of_the_textbook() -> None:
-    # Student's t with 4 degrees of freedom: 2.776 * sqrt(2.5 / 5).
-    found = interval([1.0, 2.0, 3.0, 4.0, 5.0])
-
-    assert found.mean == pytest.approx(3.0)
-    assert found.half == pytest.approx(1.963, abs=0.003)
-    assert math.isinf(interval([1.0]).half)
-
-
 def spans_of(times: dict[str, list[float]], x: float) -> list[Span]:
     return [
         Span(
+            case=f"products cores symmetric {draw}",
             setting="products",
             demands="cores",
             nics="symmetric",
@@ -247,36 +232,17 @@ def test_every_sentence_of_the_paper_is_a_claim() -> None:
     assert saving([1.0], [4.0]) == [0.75]
 
 
-def test_csv_carries_every_field_and_reads_back(tmp_path: Path) -> None:
-    write_rows(tmp_path / "runs.csv", SPANS)
-
-    with (tmp_path / "runs.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == len(SPANS)
-    assert float(rows[0]["training"]) == SPANS[0].training
-
-
-def duel(draw: int) -> Duel:
-    return Duel(
-        setting="products",
-        demands="cores",
-        nics="symmetric",
-        draw=draw,
-        cluster_draws=1,
-        distdgl=10.0,
-        dgtp=9.5,
-        etp=9.0,
-        search=8.1,
-        bound=6.0,
-        seconds_etp=1.0,
-        seconds_search=1.0,
-        candidates_etp=100,
-        candidates_search=50,
-    )
+def searched(draw: int) -> list[Span]:
+    found = {"DistDGL": 10.0, "DGTP": 9.5, "ETP": 9.0, "search": 8.1, "bound": 6.0}
+    (span,) = spans_of({"DGTP": [1.0]}, 1.0)
+    return [
+        replace(span, draw=draw, sweep="search", contender=name, makespan=seconds)
+        for name, seconds in found.items()
+    ]
 
 
 @pytest.mark.parametrize(
-    ("saved", "word"),
+    ("saved", "judged"),
     [
         ([0.10, 0.11, 0.12], "reproduced"),
         ([0.20, 0.21, 0.22], "larger"),
@@ -286,14 +252,14 @@ def duel(draw: int) -> Duel:
     ],
 )
 def test_a_claim_is_reproduced_within_a_band_both_ways(
-    saved: list[float], word: str
+    saved: list[float], judged: str
 ) -> None:
     """The paper says 11 %."""
     times = {"DGTP": [1 - share for share in saved], "DistDGL": [1.0, 1.0, 1.0]}
 
     (verdict,) = verdicts(by_series(spans_of(times, 250.0)))
 
-    assert verdict.word == word
+    assert verdict.word == judged
 
 
 def everybody(x: float) -> list[Span]:
@@ -307,28 +273,19 @@ def test_differences_are_taken_cluster_by_cluster() -> None:
 
     assert [(c.one, c.other) for c in found] == list(PAIRS)
     assert found[0].saved.mean == pytest.approx((0.2 + 0.25 + 0.15) / 3)
-    assert (found[0].better, found[0].draws, found[0].saved.word) == (3, 3, "saves")
+    assert (found[0].better, found[0].draws, word(found[0].saved)) == (3, 3, "saves")
 
 
-def test_figures_and_map_are_small_and_repeat(tmp_path: Path) -> None:
+def test_a_figure_is_small_and_repeats(tmp_path: Path) -> None:
     series = by_series([*everybody(250.0), *everybody(500.0)])
-    gains = {
-        cell: [
-            Gain(**cell._asdict(), draw=draw, distdgl=2.0, etp=1.5, search=1.0 + draw)
-            for draw in range(2)
-        ]
-        for cell in CELLS
-    }
-    paths = [
-        draw_sweep(6, {"cores": series, "logical": series}, tmp_path),
-        draw_map(gains, tmp_path),
-    ]
-    before = [path.read_bytes() for path in paths]
-    draw_sweep(6, {"cores": series, "logical": series}, tmp_path)
+    readings = {"cores": series, "logical": series}
+    path = draw_sweep(6, readings, tmp_path)
+    before = path.read_bytes()
+    draw_sweep(6, readings, tmp_path)
 
-    assert [path.name for path in paths] == ["figure_6.svg", "map.svg"]
-    assert all(5000 < len(content) < 200_000 for content in before)
-    assert paths[0].read_bytes() == before[0]
+    assert path.name == "figure_6.svg"
+    assert 5000 < len(before) < 200_000
+    assert path.read_bytes() == before
 
 
 def test_tables_are_markdown_with_a_column_per_reading() -> None:
@@ -341,5 +298,7 @@ def test_tables_are_markdown_with_a_column_per_reading() -> None:
     assert lines[2].count("|") == lines[0].count("|") == lines[1].count("|")
     pairs = {"cores": comparisons(by_series(everybody(1.0)), "products", 1.0)}
     assert len(comparison_table(pairs).splitlines()) == 2 + len(PAIRS)
-    assert len(duel_table([duel(0), duel(1)]).splitlines()) == 2 + 5
-    assert duel(0).gain == pytest.approx(0.1)
+    duels = duel_table([*searched(0), *searched(1)]).splitlines()
+    assert len(duels) == 2 + 5
+    assert duels[2] == "| products, cores: search against ETP | 10.0% | 10.0% | 10.0% |"
+    assert duels[-1].endswith("gap of search to the bound | 35.0% | 35.0% | 35.0% |")

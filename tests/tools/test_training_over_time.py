@@ -1,4 +1,4 @@
-"""tools/training_over_time.py: what it draws can be drawn again from what it wrote."""
+"""The study of training over time draws what can be drawn again from its files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emu.runs.recorded_run import load_run
 from emu.runs.validation import progress_of, step_ends
 from emu.scenario import load, prepare
 from tests.integration.scenarios import tiny_training
-from tools.training_over_time import SYSTEMS, main
+from tools.studies.training_over_time import STUDY, SYSTEMS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,11 +23,11 @@ def test_systems_train_the_same_steps_in_times_of_their_own(
 ) -> None:
     file = tmp_path / "tiny.yaml"
     file.write_text(json.dumps(tiny_training(3)))
-    asked = [str(file), "--steps", "12", "--out", str(tmp_path)]
-    assert main([*asked, "--target", "1.01"]) == 0
+    arguments = [str(tmp_path), "--scenario", str(file), "--steps", "12"]
+    assert STUDY.main("training", "", [*arguments, "--target", "1.01"]) == 0
     assert capsys.readouterr().out.count("101%: not reached") == len(SYSTEMS)
-    assert main([*asked, "--target", "0"]) == 0
-    said = capsys.readouterr().out
+    assert STUDY.main("training", "", [*arguments, "--target", "0"]) == 0
+    printed = capsys.readouterr().out
 
     runs = [load_run(tmp_path / system) for system in SYSTEMS]
     for run, (placement, policy) in zip(runs, SYSTEMS.values(), strict=True):
@@ -36,7 +36,7 @@ def test_systems_train_the_same_steps_in_times_of_their_own(
             "placement.policy": placement,
             "schedule.policy": policy,
         }
-        assert f" 0%: {step_ends(run.best)[11]:.2f} s" in said
+        assert f" 0%: {step_ends(run.best)[11]:.2f} s" in printed
         assert run.makespan == prepare(load(file, changes)).simulate().makespan
     one, *others = progress_of(runs, lambda *_: pytest.fail("trained again"))
     assert len(one.loss) == 12

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tools.fidelity_study.corpus import draw_scenario
-from tools.fidelity_study.worst import climbed, minimised, mutated, parted
+from tests.fidelity.corpus import draw_scenario
+from tools.studies.worst_cases import climbed, minimised, mutated, parted
 
 WALL = 2.0
 

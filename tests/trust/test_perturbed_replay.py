@@ -26,7 +26,7 @@ from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from emu.trust.perturbed_replay import delayed, sensitivity
 from tests.coordinator.virtual import LateProcesses, drive
-from tools.fidelity_study.corpus import RULES
+from tests.fidelity.corpus import RULES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,19 +6,27 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from rich.console import Console
+from rich.table import Table
 
 from emu.scratch import cache_home
+from tools.runner import Ledger
 
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator, Sequence
+
+ROOT = Path(__file__).parents[2]
 TABLE = Path(__file__).with_name("faults.toml")
 #: What tests of the product read.
 COPIED = ("emu", "nodes", "tests", "tools", "scenarios", "docs", "pyproject.toml")
@@ -32,7 +40,7 @@ _QUICK = ("-m", "not (slow or netns or emulation)")
 
 @dataclass(frozen=True)
 class Fault:
-    """One small change of the product that a test should see.
+    """One small change of the product that a test, or a run, should see.
 
     Parameters
     ----------
@@ -51,9 +59,18 @@ class Fault:
     file: str
     old: str
     new: str
-    means: str
-    tests: tuple[str, ...]
+    means: str = ""
+    tests: tuple[str, ...] = ()
     compiled: bool = False
+
+    @property
+    def case(self) -> str:
+        """Name in a table of outcomes."""
+        return f"{self.file}: {self.means}\n{self.new}"
+
+    def planted(self, text: str) -> str | None:
+        """Return ``text`` with the fault in it, None unless its place is there once."""
+        return text.replace(self.old, self.new) if text.count(self.old) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -64,10 +81,13 @@ class Outcome:
     ``gone``, where its text is.
     """
 
-    fault: Fault
+    case: str
     fate: str
     seen_by: str
     seconds: float
+
+
+FATES = ("killed", "alive", "hung", "skipped", "gone")
 
 
 def faults(table: Path = TABLE) -> list[Fault]:
@@ -81,11 +101,6 @@ def faults(table: Path = TABLE) -> list[Fault]:
 
 def _own_tests(file: str) -> tuple[str, ...]:
     return ("tests/" + file.split("/")[1],)
-
-
-def planted(text: str, fault: Fault) -> str | None:
-    """Return ``text`` with the fault in it, None unless its place is there once."""
-    return text.replace(fault.old, fault.new) if text.count(fault.old) == 1 else None
 
 
 def copy_tree(root: Path, to: Path) -> None:
@@ -125,9 +140,9 @@ def attempt(copy: Path, fault: Fault) -> Outcome:
     """Plant ``fault`` in ``copy``, run its tests, and take it out again."""
     began, path = time.monotonic(), copy / fault.file
     text = path.read_text() if path.exists() else ""
-    changed = planted(text, fault)
+    changed = fault.planted(text)
     if changed is None:
-        return Outcome(fault, "gone", "", 0.0)
+        return Outcome(fault.case, "gone", "", 0.0)
     status = path.stat()
     path.write_text(changed)
     try:
@@ -135,23 +150,24 @@ def attempt(copy: Path, fault: Fault) -> Outcome:
     finally:
         path.write_text(text)
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    return Outcome(fault, fate, seen_by, time.monotonic() - began)
+    return Outcome(fault.case, fate, seen_by, time.monotonic() - began)
 
 
 def _fate(copy: Path, fault: Fault) -> tuple[str, str]:
     """Return the fate and the first test that failed."""
-    code, said = _tested(
+    code, printed = _tested(
         copy, fault.tests, "-x", compiled=fault.compiled, patience=PATIENCE
     )
     if code == STOPPED:
         return "hung", ""
     if code in (PASSED, NOTHING):
-        return "alive" if " passed" in said else "skipped", ""
-    return "killed", next(iter(_failed(said)), "")
+        return "alive" if " passed" in printed else "skipped", ""
+    return "killed", next(iter(_failed(printed)), "")
 
 
-def _failed(said: str) -> list[str]:
-    lines = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
+def _failed(printed: str) -> list[str]:
+    ends = ("FAILED", "ERROR")
+    lines = [line for line in printed.splitlines() if line.startswith(ends)]
     return [line.split(" ", 1)[1].split(" - ")[0] for line in lines]
 
 
@@ -162,7 +178,7 @@ def _tested(
     compiled: bool,
     patience: float | None = None,
 ) -> tuple[int, str]:
-    """Return the exit code of pytest and what it said."""
+    """Return the exit code of pytest and what it printed."""
     command = [
         *(sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", *options),
         *("-p", "no:cacheprovider"),
@@ -193,9 +209,9 @@ def failing(sound: Path, chosen: Sequence[Fault]) -> list[str]:
         named = {t for one in chosen if one.compiled is compiled for t in one.tests}
         if not named:  # pytest would run all tests
             continue
-        code, said = _tested(sound, sorted(named), compiled=compiled)
+        code, printed = _tested(sound, sorted(named), compiled=compiled)
         if code not in (PASSED, NOTHING):
-            found += _failed(said) or [said]
+            found += _failed(printed) or [printed]
     return found
 
 
@@ -216,7 +232,7 @@ def prepare(root: Path, folder: Path, count: int) -> tuple[Path, list[Path]]:
     return sound, copies
 
 
-def campaign(copies: Sequence[Path], chosen: list[Fault]) -> Iterator[Outcome]:
+def outcomes(copies: Sequence[Path], chosen: list[Fault]) -> Iterator[Outcome]:
     """Yield the outcome of every fault, with as many at a time as there are copies."""
     free: SimpleQueue[Path] = SimpleQueue()
     for copy in copies:
@@ -231,3 +247,51 @@ def campaign(copies: Sequence[Path], chosen: list[Fault]) -> Iterator[Outcome]:
 
     with ThreadPoolExecutor(len(copies)) as pool:
         yield from pool.map(one, chosen)
+
+
+def table(found: Sequence[Outcome]) -> Table:
+    """Return the numbers per package."""
+    counts = Counter((one.case.split("/")[1], one.fate) for one in found)
+    shown = Table("package", "planted", *FATES)
+    for name in [*dict.fromkeys(package for package, _ in counts), "all"]:
+        row = [
+            sum(n for (p, f), n in counts.items() if f == fate and name in {p, "all"})
+            for fate in FATES
+        ]
+        shown.add_row(name, *map(str, (sum(row), *row)))
+    return shown
+
+
+def killed(path: Path, chosen: Sequence[Fault]) -> list[Outcome]:
+    """Return the outcomes of those of ``chosen`` that a table says were killed."""
+    cases = {fault.case for fault in chosen}
+    rows = Ledger(path, Outcome).rows
+    return [row for row in rows if row.fate == "killed" and row.case in cases]
+
+
+def main(options: Namespace) -> int:
+    """Plant what is chosen and was not killed yet; return the exit status."""
+    chosen = [
+        fault
+        for fault in faults()
+        if not options.only or any(text in fault.file for text in options.only)
+    ]
+    with tempfile.TemporaryDirectory(prefix="emu-mutants-") as folder:
+        ledger = Ledger(options.out or Path(folder, "rows.csv"), Outcome)
+        found = killed(options.out, chosen) if options.out else []
+        dead = {one.case for one in found}
+        left = [fault for fault in chosen if fault.case not in dead]
+        console = Console(highlight=False)
+        sound, copies = prepare(ROOT, Path(folder), options.copies)
+        if unsound := failing(sound, left):
+            print("fail without a fault:", *unsound, sep="\n")
+            return 2
+        for one in outcomes(copies, left):
+            found.append(one)
+            ledger.add([one])
+            place, _, new = one.case.partition("\n")
+            end = one.seen_by or new.strip().splitlines()[0]
+            text = f"{one.fate:6} {one.seconds:5.1f} s  {place}\n{'':16}{end}"
+            console.print(text, markup=False, soft_wrap=True)
+    console.print(table(found))
+    return int(any(one.fate != "killed" for one in found))

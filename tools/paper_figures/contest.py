@@ -1,9 +1,11 @@
-"""Who competes on one cluster: placements found once, runs simulated at every point."""
+"""Contenders on one cluster: placements found once, runs simulated at every point."""
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from emu.analysis.bounds import bounds
@@ -55,7 +57,7 @@ MOST_TRANSFERS = 1_000_000
 #: Candidates that a round of the improved search deserves: with 4,000 in all, one round
 #: ended 0 to 7 % below four rounds on 4 clusters of products.
 PER_ROUND = 10_000
-PILOTS = (20, 200)  # candidates of two searches that tell how long one takes
+PILOTS = (20, 200)  # candidates of two searches that show how long one takes
 _CLUSTER, _PROFILE, _RUN = 0, 1, 2  # streams of random numbers
 
 
@@ -68,17 +70,20 @@ class Span:
     demands, nics
         Reading of the demands for cores, and how NICs were drawn, see `settings`.
     sweep
-        ``batch`` or ``pmr``; ``x`` is the value on that axis.
+        ``batch`` or ``pmr``; ``x`` is the value on that axis. Or ``search``: what the
+        searches found, given the same time, and the bound that no placement beats;
+        ``x`` is then the time of the processor, seconds.
+    policy
+        The rate policy that ran.
     makespan
         Of the simulated iterations, seconds.
     training
         Of all epochs, seconds, in proportion.
-    policy
-        The rate policy that ran.
     gap
         Least part of ``makespan`` that no schedule of that placement can save.
     """
 
+    case: str
     setting: str
     demands: str
     nics: str
@@ -88,46 +93,8 @@ class Span:
     contender: str
     policy: str
     makespan: float
-    training: float
-    gap: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Duel:
-    """ETP and the improved search on one cluster, given the same time.
-
-    Time of the processor: what the wall shows on a quiet machine, without the rest.
-
-    Parameters
-    ----------
-    dgtp
-        Makespan that ETP reaches with the candidates that the paper gives it, which is
-        DGTP's placement in the figures; ``etp`` and ``search`` have ``seconds``.
-    seconds_etp, seconds_search
-        Time that each took.
-    bound
-        Time that no placement beats, seconds.
-    """
-
-    setting: str
-    demands: str
-    nics: str
-    draw: int
-    cluster_draws: int
-    distdgl: float
-    dgtp: float
-    etp: float
-    search: float
-    bound: float
-    seconds_etp: float
-    seconds_search: float
-    candidates_etp: int
-    candidates_search: int
-
-    @property
-    def gain(self) -> float:
-        """Part of ETP's makespan that the improved search saves."""
-        return 1.0 - self.search / self.etp
+    training: float = math.nan
+    gap: float = math.nan
 
 
 class Draw:
@@ -153,15 +120,22 @@ class Draw:
         nics: str,
     ) -> None:
         self.setting, self.number, self.pools = setting, number, pools
-        self.reading, self.nics = reading, nics
         self.job: Job = setting.job(ITERATIONS, reading)
         self.cluster: Cluster
-        self.cluster, self.draws = feasible_cluster(
+        self.cluster, _ = feasible_cluster(
             self.job, generator(setting, number, _CLUSTER), nics
+        )
+        self._span = partial(
+            Span,
+            case=f"{setting.name} {reading} {nics} {number}",
+            setting=setting.name,
+            demands=reading,
+            nics=nics,
+            draw=number,
         )
         self.placements: dict[str, Placement] = {}
         profile = self.profile(REFERENCE_BATCH)
-        self.duel = self._duel(profile, transfers)
+        self.searched = list(self._search_all(profile, transfers))
         problem = Problem(self.cluster, self.job, self.placements["search"])
         self.choice = best_policy(problem, profile, CHOICE)
 
@@ -170,10 +144,14 @@ class Draw:
         rng = generator(self.setting, self.number, _PROFILE)
         return profile_of(self.setting, self.job, self.pools[batch], rng, pmr)
 
-    def _duel(self, profile: Profile, transfers: int) -> Duel:
+    def _search_all(self, profile: Profile, transfers: int) -> Iterator[Span]:
+        """Yield what ETP and the improved search find, given the same time.
+
+        Time of the processor: what the wall shows on a quiet machine, without the rest.
+        DGTP's placement is that of ETP with the candidates that the paper gives it.
+        """
         dgtp, seconds = self._etp(profile, transfers)
-        budget = self.setting.search_seconds
-        more = min(budget / seconds, MOST_TRANSFERS / transfers)
+        more = min(self.setting.search_seconds / seconds, MOST_TRANSFERS / transfers)
         etp, seconds_etp = dgtp, seconds
         if more > 1:
             etp, seconds_etp = self._etp(profile, round(more * transfers))
@@ -185,45 +163,30 @@ class Draw:
             "distdgl": distdgl,
         }
         drawn = common_draws(profile, self.number, ITERATIONS)
-        problem = Problem(self.cluster, self.job, distdgl)
-        return Duel(
-            setting=self.setting.name,
-            demands=self.reading,
-            nics=self.nics,
-            draw=self.number,
-            cluster_draws=self.draws,
-            distdgl=makespan(problem, drawn, "oes"),
-            dgtp=_simulated(dgtp),
-            etp=_simulated(etp),
-            search=_simulated(ours),
-            bound=placement_bound(self.job, self.cluster, drawn),
-            seconds_etp=seconds_etp,
-            seconds_search=seconds_ours,
-            candidates_etp=etp.candidates,
-            candidates_search=ours.candidates,
-        )
+        plain = makespan(Problem(self.cluster, self.job, distdgl), drawn, "oes")
+        for contender, x, found in (
+            ("DistDGL", 0.0, plain),
+            ("DGTP", seconds, _simulated(dgtp)),
+            ("ETP", seconds_etp, _simulated(etp)),
+            ("search", seconds_ours, _simulated(ours)),
+            ("bound", 0.0, placement_bound(self.job, self.cluster, drawn)),
+        ):
+            yield self._span(
+                sweep="search", x=x, contender=contender, policy="oes", makespan=found
+            )
 
     def _etp(self, profile: Profile, transfers: int) -> tuple[PlacementResult, float]:
-        unit = COST_UNIT * self._first_makespan(profile)
+        place = partial(search_etp, self.job, self.cluster, profile, seed=self.number)
+        first = place(options=EtpOptions(transfers=0, iterations=ITERATIONS))
+        unit = COST_UNIT * _simulated(first)
         options = EtpOptions(transfers=transfers, iterations=ITERATIONS, beta_unit=unit)
         began = time.process_time()
-        found = search_etp(
-            self.job, self.cluster, profile, seed=self.number, options=options
-        )
-        return found, time.process_time() - began
-
-    def _first_makespan(self, profile: Profile) -> float:
-        options = EtpOptions(transfers=0, iterations=ITERATIONS)
-        return _simulated(
-            search_etp(
-                self.job, self.cluster, profile, seed=self.number, options=options
-            )
-        )
+        return place(options=options), time.process_time() - began
 
     def _search(
         self, profile: Profile, seconds: float
     ) -> tuple[PlacementResult, float]:
-        """Search with as many candidates as two pilots say fit into ``seconds``."""
+        """Search with as many candidates as two pilots show to fit into ``seconds``."""
         few, many = PILOTS
         _, short = self._searched(profile, few)
         _, long = self._searched(profile, many)
@@ -233,12 +196,12 @@ class Draw:
     def _searched(
         self, profile: Profile, candidates: int
     ) -> tuple[PlacementResult, float]:
-        began = time.process_time()
         options = SearchOptions(
             transfers=candidates,
             iterations=ITERATIONS,
             rounds=1 + candidates // PER_ROUND,
         )
+        began = time.process_time()
         found = search(
             self.job, self.cluster, profile, seed=self.number, options=options
         )
@@ -258,11 +221,7 @@ class Draw:
             problem = Problem(self.cluster, self.job, self.placements[placement])
             policy = self.choice if rule == BEST else rule
             span = makespan(problem, run, policy, profile=profile)
-            yield Span(
-                setting=self.setting.name,
-                demands=self.reading,
-                nics=self.nics,
-                draw=self.number,
+            yield self._span(
                 sweep=sweep,
                 x=x,
                 contender=contender,

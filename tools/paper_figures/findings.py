@@ -1,27 +1,25 @@
-"""From spans to means: paired savings, their intervals, and the paper's beside them."""
+"""From spans to means: paired savings beside the paper's, as tables and figures."""
 
 from __future__ import annotations
 
-import csv
 import statistics
 from collections import defaultdict
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure
+
+from emu.report.statistics import Interval, interval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from tools.paper_figures.contest import Duel, Span
+    from matplotlib.axes import Axes
 
-#: Two-sided 95 % points of Student's t by degrees of freedom; 1.96 beyond.
-_STUDENT = {
-    1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26,
-    10: 2.23, 12: 2.18, 15: 2.13, 19: 2.09, 24: 2.06, 29: 2.05, 39: 2.02, 59: 2.00,
-}  # fmt: skip
-
+    from tools.paper_figures.contest import Span
 
 #: What lies within its interval of 0.
 TIE = "tie"
@@ -29,29 +27,11 @@ TIE = "tie"
 BAND = 0.2
 
 
-@dataclass(frozen=True)
-class Interval:
-    """A mean and the half width of its 95 % interval (Student's t)."""
-
-    mean: float
-    half: float
-
-    @property
-    def word(self) -> str:
-        """Whether the sign is certain: saves, costs, or a tie."""
-        if abs(self.mean) <= self.half:
-            return TIE
-        return "saves" if self.mean > 0 else "costs"
-
-
-def interval(values: Sequence[float]) -> Interval:
-    """Return the mean of ``values`` and its 95 % interval; infinite for one value."""
-    if len(values) < 2:
-        return Interval(values[0], np.inf)
-    error = statistics.stdev(values) / len(values) ** 0.5
-    freedom = max((f for f in _STUDENT if f < len(values)), default=1)
-    factor = 1.96 if len(values) > 120 else _STUDENT[freedom]
-    return Interval(statistics.fmean(values), factor * error)
+def word(found: Interval) -> str:
+    """Return whether the sign is certain: saves, costs, or a tie; so is one draw."""
+    if found.tie or found.count < 2:
+        return TIE
+    return "saves" if found.mean > 0 else "costs"
 
 
 #: (setting, sweep, contender) -> x -> training times over the draws, seconds.
@@ -61,7 +41,8 @@ Series = dict[tuple[str, str, str], dict[float, list[float]]]
 def by_series(spans: Iterable[Span]) -> Series:
     """Return training times in the order of the draws, of one kind of clusters."""
     found: Series = defaultdict(lambda: defaultdict(list))
-    for span in sorted(spans, key=lambda span: (span.x, span.draw)):
+    swept = (span for span in spans if span.sweep != "search")
+    for span in sorted(swept, key=lambda span: (span.x, span.draw)):
         key = span.setting, span.sweep, span.contender
         found[key][span.x].append(span.training)
     return found
@@ -96,12 +77,12 @@ CLAIMS = tuple(
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim and what we see of it.
+    """A claim and what is seen of it here.
 
     Parameters
     ----------
     claim
-        What the paper says.
+        Of the paper.
     mean
         Saving at the best point, as a mean over the draws, with its interval.
     most
@@ -119,7 +100,7 @@ class Verdict:
     @property
     def word(self) -> str:
         """How the claim fares: reproduced only within `BAND` of it, either way."""
-        if self.mean.word == TIE:
+        if word(self.mean) == TIE:
             return TIE
         if self.mean.mean < 0:
             return "the opposite"
@@ -200,25 +181,145 @@ def comparisons(series: Series, setting: str, batch: float) -> list[Comparison]:
     return found
 
 
-def write_rows(path: Path, rows: Sequence[Any]) -> None:
-    """Write dataclasses of one type as CSV, fields as columns."""
-    with path.open("w", newline="") as file:
-        names = [field.name for field in fields(rows[0])]
-        writer = csv.DictWriter(file, names)
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
+#: Number of the paper's figure -> (setting, sweep).
+FIGURES = {
+    6: ("products", "batch"),
+    7: ("papers100M", "batch"),
+    8: ("products", "pmr"),
+    9: ("papers100M", "pmr"),
+}
+AXES = {"batch": "batch size per sampler", "pmr": "peak-to-mean ratio"}
+#: Reading of "cores" -> what the machines have.
+READINGS = {"cores": "a core is two logical ones", "logical": "a core is a logical one"}
+#: Contender -> (colour, line style, marker); Okabe and Ito's colours.
+LINES = {
+    "DGTP": ("#0072B2", "-", "o"),
+    "DistDGL": ("#D55E00", "-", "s"),
+    "DistDGL FIFO": ("#D55E00", ":", "s"),
+    "OMCoflow": ("#009E73", "--", "^"),
+    "OMCoflow wc": ("#009E73", ":", "^"),
+    "MRTF": ("#CC79A7", "--", "v"),
+    "MRTF exclusive": ("#CC79A7", ":", "v"),
+    "max-min": ("#56B4E9", ":", "x"),
+    "ours": ("#000000", "-", "D"),
+}
 
 
-def quantiles(duels: Sequence[Duel]) -> dict[str, tuple[float, float, float]]:
-    """Return 5 %, 50 % and 95 % points of what the duels show: time saved, gaps."""
-    values = {
-        "search against ETP": [duel.gain for duel in duels],
-        "DGTP (ETP) against DistDGL": [1 - d.dgtp / d.distdgl for d in duels],
-        "search against DistDGL": [1 - d.search / d.distdgl for d in duels],
-        "gap of ETP to the bound": [duel.etp / duel.bound - 1 for duel in duels],
-        "gap of search to the bound": [duel.search / duel.bound - 1 for duel in duels],
-    }
-    return {
-        name: tuple(np.quantile(column, (0.05, 0.5, 0.95)).tolist())
-        for name, column in values.items()
-    }
+def draw_sweep(number: int, readings: Mapping[str, Series], folder: Path) -> Path:
+    """Draw figure ``number``: times relative to DGTP's, a panel per reading."""
+    setting, sweep = FIGURES[number]
+    figure = Figure(figsize=(9.0, 3.8), layout="constrained")
+    panels = figure.subplots(1, len(readings), sharey=True, squeeze=False)[0]
+    for axes, (reading, series) in zip(panels, readings.items(), strict=True):
+        reference = series[setting, sweep, "DGTP"]
+        for contender in LINES:
+            _line(axes, contender, series[setting, sweep, contender], reference)
+        draws = max(map(len, reference.values()))
+        axes.set_title(f"{READINGS[reading]}, {draws} clusters", fontsize="small")
+        axes.set(xlabel=AXES[sweep])
+    panels[0].set(ylabel="training time relative to DGTP's")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside right center", fontsize="x-small", frameon=False
+    )
+    figure.suptitle(
+        f"Figure {number}: {setting}, mean over clusters and its 95 % interval",
+        fontsize="medium",
+    )
+    path = folder / f"figure_{number}.svg"
+    with mpl.rc_context({"svg.hashsalt": "emu"}):
+        figure.savefig(path, metadata={"Date": None})
+    return path
+
+
+def _line(
+    axes: Axes,
+    contender: str,
+    points: Mapping[float, Sequence[float]],
+    reference: Mapping[float, Sequence[float]],
+) -> None:
+    colour, style, marker = LINES[contender]
+    xs = sorted(points)
+    found = [
+        interval([a / b for a, b in zip(points[x], reference[x], strict=True)])
+        for x in xs
+    ]
+    axes.errorbar(
+        xs,
+        [i.mean for i in found],
+        yerr=[i.half for i in found],
+        label=contender,
+        color=colour,
+        linestyle=style,
+        marker=marker,
+        markersize=4,
+        linewidth=1.2,
+        capsize=2,
+    )
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown; the first column is text, the others are numbers."""
+    lines = [headings, ["---", *["---:"] * (len(headings) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def verdict_table(found: Mapping[str, Sequence[Verdict]]) -> str:
+    """Return the paper's savings beside ours, at the best point, for every reading."""
+    headings = ["figure", "against", "paper"]
+    for reading in found:
+        headings += [f"{reading}: mean", "best cluster", "first, last x", "is"]
+    rows = []
+    for claims in zip(*found.values(), strict=True):
+        first = claims[0].claim
+        row = [f"{first.figure} {first.setting}", first.other, f"{first.reported:.0%}"]
+        for v in claims:
+            row += [
+                f"{v.mean.mean:+.1%} ± {v.mean.half:.1%}",
+                f"{v.most:+.1%}",
+                f"{v.first:+.1%}, {v.last:+.1%}",
+                v.word,
+            ]
+        rows.append(row)
+    return table(headings, rows)
+
+
+def comparison_table(found: Mapping[str, Sequence[Comparison]]) -> str:
+    """Return paired savings, a column per kind of clusters."""
+    rows = []
+    for pair in zip(*found.values(), strict=True):
+        cells = [
+            f"{c.saved.mean:+.1%} ± {c.saved.half:.1%} "
+            f"({c.better} of {c.draws}), {word(c.saved)}"
+            for c in pair
+        ]
+        rows.append([f"{pair[0].one} on {pair[0].other}", *cells])
+    return table(["saving of", *found], rows)
+
+
+#: Words -> contender, and what it is held against.
+DUELS = {
+    "search against ETP": ("search", "ETP"),
+    "DGTP (ETP) against DistDGL": ("DGTP", "DistDGL"),
+    "search against DistDGL": ("search", "DistDGL"),
+    "gap of ETP to the bound": ("ETP", "bound"),
+    "gap of search to the bound": ("search", "bound"),
+}
+
+
+def duel_table(spans: Sequence[Span]) -> str:
+    """Return the distribution of what the searches found, given the same time."""
+    rows = []
+    found = [s for s in spans if s.sweep == "search" and s.nics == "symmetric"]
+    for setting, reading in dict.fromkeys((s.setting, s.demands) for s in found):
+        own: dict[str, list[float]] = defaultdict(list)
+        for span in found:
+            if (span.setting, span.demands) == (setting, reading):
+                own[span.contender].append(span.makespan)
+        for name, (one, other) in DUELS.items():
+            ratio = np.array(own[one]) / np.array(own[other])
+            values = ratio - 1 if other == "bound" else 1 - ratio
+            points = np.quantile(values, (0.05, 0.5, 0.95))
+            cells = (f"{point:.1%}" for point in points)
+            rows.append([f"{setting}, {reading}: {name}", *cells])
+    return table(["placements", "5 %", "median", "95 %"], rows)

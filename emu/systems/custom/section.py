@@ -65,8 +65,8 @@ class CustomTaskSection(Section):
     frees: Name | None = None
     """Pool that gets a slot back at its end, or ``none``; default: what it takes."""
     server: TaskName | None = None
-    """Its process, in which the tasks of this server run one at a time, first come
-    first served: as ``process``, with one slot."""
+    """Process in which the tasks of this server run one at a time, first come first
+    served."""
     gate: bool = False
     """No process runs it: a barrier, a release; flows to and from it have 0 bytes."""
 
@@ -88,8 +88,7 @@ class FlowSection(Section):
     """Bytes, one or one per iteration of the source."""
     channel: TaskName | None = None
     """Flows of one channel go one after the other in the order in which they got ready,
-    as on one TCP connection, also between different machines; within a machine none
-    waits."""
+    as on one TCP connection."""
     reads: Literal["each", "latest"] = "each"
     """``each``: ``to`` reads n - lag. ``latest``: the newest that has arrived when it
     starts, n - lag at the least."""
@@ -99,8 +98,8 @@ class AllReduceSection(Section):
     """An all-reduce round a ring, as gloo and NCCL run it."""
 
     among: tuple[TaskName, ...] = Field(examples=[["w0", "w1", "w2"]])
-    """The tasks, two or more, in the order of the ring: each sends to the next. gloo's
-    ring goes from the last rank to the first."""
+    """Tasks, two or more, in the order of the ring: each sends to the next (gloo: to
+    the one before)."""
     volume: SizePerIteration
     """Bytes of what each of them brings, one or one per iteration."""
     then: tuple[TaskName, ...] = ()

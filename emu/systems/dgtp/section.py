@@ -43,20 +43,19 @@ class DgtpJobSection(TrainingSection):
     system: Literal["dgtp"]
     """Kind of job."""
     partitioner: Literal["metis", "metis-dgl", "hash", "imported"] = "metis"
-    """Which store owns which vertex. ``metis``: few edges between parts of equal size;
-    ``metis-dgl``: as dgl does (Python 3.11 only); ``imported``: as the parts that the
-    graph came with (a DistDGL folder)."""
+    """Ownership of vertices. ``metis``: few edges between parts of equal size;
+    ``metis-dgl``: as dgl does (Python 3.11 only); ``imported``: as the graph came
+    (DistDGL)."""
     workers: Few = 1
     """Workers of the job."""
     samplers_per_worker: Few = 1
     """Sampler s serves worker s // samplers_per_worker."""
     sync: Literal["parameter_server", "ring", "halving_doubling"] = "parameter_server"
-    """Who sums the gradients: parameter servers, or the workers by an all-reduce, each
-    of which holds all parameters then (``halving_doubling``: 2, 4, 8, ... workers)."""
+    """Sum of gradients, by parameter servers or an all-reduce of the workers
+    (``halving_doubling``: 2, 4, 8, ... of them)."""
     ring: Literal["rank", "placed"] = "rank"
-    """Order of the workers in ``sync: ring``: by number, or ``placed``, after placement
-    such that as few neighbours as possible cross a NIC, and none a slow link that can
-    be avoided. Searches judge placements by the order of numbers."""
+    """Order of the workers in ``sync: ring``, by number or ``placed``: with the fewest
+    neighbours across a NIC or slow link. Searches judge by number."""
     parameter_servers: Few = 1
     """Parameters are sharded over them; not counted where workers sum."""
     demands: DemandsSection = DemandsSection()

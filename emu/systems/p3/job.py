@@ -105,7 +105,7 @@ class Pipeline:
         return self.depth - before
 
 
-#: The paper's words leave open which of the two its pipeline is (docs/readings.md).
+#: The paper's words leave open which of the two its pipeline is (docs/which_system.md).
 PIPELINES = {
     "none": Pipeline(tuple(PHASES), (0, 0, 0, 0)),
     "A": Pipeline(tuple(PHASES), (0, 1, 1, 2)),

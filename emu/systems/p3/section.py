@@ -45,14 +45,14 @@ class P3JobSection(ReplicaSection):
     system: Literal["p3"]
     """Kind of job."""
     pipeline: Literal["none", "A", "B"] = "A"
-    """Phases of several mini-batches in turn: A has 3 under way, and weights that lack
-    2 updates, B 4 and 3; ``none`` trains as data parallel training does."""
+    """Phases of several mini-batches in turn: A lacks 2 updates, B 3; ``none`` trains
+    as data parallel training does."""
     push: Literal["shipped", "derived"] = "shipped"
-    """Whether samplers send ids and edges of layer 1, or every machine samples the
-    batches of its group itself, which needs the structure there."""
+    """``shipped``: samplers send ids and edges of layer 1; ``derived``: every machine
+    samples for its group, which needs the structure there."""
     structure: Literal["replicated", "hashed"] = "replicated"
-    """Whether every machine holds the graph's structure, or that of the vertices that
-    are hashed to it: samplers then ask their owners hop by hop, as DistDGL's do."""
+    """``replicated``: every machine has the graph's structure; ``hashed``: its share,
+    and samplers ask owners hop by hop."""
     cache: Few | None = None
     """Machines that hold a full copy of the features between them; default is all."""
     columns: Shares = ()

@@ -1,0 +1,219 @@
+"""Guides in docs/ are walked: each command is run, and prints what the page shows.
+
+A fenced block with a file name behind its language is written into the reader's folder.
+In a ``console`` block each line that begins with ``$`` is run there; the lines below it
+are its whole output, where ``...`` stands for any text, and alone on a line for any
+lines. Words behind ``console`` say what a block needs (`NEEDS`) or how its last command
+ends (``exit 1``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+import typer
+
+from emu.cli import app
+from emu.cli.listing import COMMANDS
+from emu.machines import missing_needs
+from emu.scratch import cache_home
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.leftovers import Leftovers
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+BLOCK = re.compile(r"^```(\w+)(?: +([^\n]*))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+GUIDES = [page for page in PAGES if "\n```console" in page.read_text(encoding="utf-8")]
+#: Compiled code is found where it always is; what is imported is kept apart.
+COMPILED = os.environ.get("NUMBA_CACHE_DIR", str(cache_home() / "compiled"))
+
+#: What a block may need -> why it cannot be run here, if it cannot.
+NEEDS: dict[str, Callable[[], str]] = {
+    "data": lambda: "" if os.environ.get("EMU_DATA") else "EMU_DATA names no graphs",
+    "dgl": lambda: "" if find_spec("dgl") else "dgl is not installed",
+    "netns": lambda: "; ".join(missing_needs()),
+    "torch": lambda: "" if find_spec("torch") else "torch is not installed",
+}
+
+
+class Command(NamedTuple):
+    """A command of a block, and what it has to print."""
+
+    line: str
+    shown: str
+    code: int = 0
+
+
+def commands(text: str, *words: str) -> list[Command]:
+    """Return the commands of a console block in their order."""
+    found = []
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        line, _, shown = part.replace("\\\n", "").partition("\n")
+        found.append(Command(line, shown))
+    if words[:1] == ("exit",):
+        found[-1] = found[-1]._replace(code=int(words[1]))
+    return found
+
+
+def pattern(shown: str) -> re.Pattern[str]:
+    """Return the expression that what is shown stands for."""
+    lines = [
+        r"(?:.*\n)*?"
+        if line == "..."
+        else ".*".join(map(re.escape, line.split("..."))) + r"\n"
+        for line in shown.splitlines()
+    ]
+    return re.compile("".join(lines))
+
+
+def printed(command: Command, folder: Path) -> str:
+    """Run a command as a reader would; return what came to the terminal."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    cache = folder / ".cache"
+    home = {
+        "XDG_CACHE_HOME": str(cache),
+        "NUMBA_CACHE_DIR": COMPILED,
+        "TORCHINDUCTOR_CACHE_DIR": str(cache / "torch"),
+    }
+    done = subprocess.run(
+        ["/bin/sh", "-c", command.line],
+        cwd=folder,
+        env={**os.environ, **home, "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    lines = [line.rstrip() for line in done.stdout.splitlines()]
+    text = "".join(f"{x}\n" for x in lines if not x.startswith("compiling once"))
+    assert done.returncode == command.code, f"$ {command.line}\n{text}"
+    return text
+
+
+def walk(guide: Path, folder: Path) -> set[str]:
+    """Run the blocks of a guide; return what those that were left out need.
+
+    Raises
+    ------
+    pytest.fail.Exception
+        When a command prints something else than the guide shows.
+    """
+    left_out: set[str] = set()
+    for language, words, text in BLOCK.findall(guide.read_text(encoding="utf-8")):
+        if language != "console":
+            if words:
+                (folder / words).write_text(text, encoding="utf-8")
+            continue
+        missing = {NEEDS[word]() for word in words.split() if word in NEEDS} - {""}
+        left_out |= missing
+        if missing:
+            continue
+        for command in commands(text, *words.split()):
+            found = printed(command, folder)
+            if not pattern(command.shown).fullmatch(found):
+                both = f"{found}\n{guide.name} shows\n{command.shown}"
+                pytest.fail(f"$ {command.line}\n{both}", pytrace=False)
+    return left_out
+
+
+@pytest.mark.emulation
+@pytest.mark.untimed
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda page: page.stem)
+def test_a_guide_prints_what_it_shows(
+    guide: Path, tmp_path: Path, leftovers: Leftovers
+) -> None:
+    left_out = walk(guide, tmp_path)
+
+    assert leftovers.note() == []
+    if left_out:
+        pytest.skip(f"without the blocks that need more: {'; '.join(left_out)}")
+
+
+GUIDE = """
+```text note.txt
+a b
+```
+```console
+$ cat note.txt
+a ...
+```
+```console exit 3
+$ echo x && exit 3
+x
+```
+```console data torch
+$ cat {file}
+other
+```
+"""
+
+
+def test_a_guide_is_walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be run is left out with its reason; what differs is a failure."""
+    (tmp_path / "page.md").write_text(GUIDE.format(file="note.txt"))
+    monkeypatch.setitem(NEEDS, "torch", lambda: "no torch")
+    monkeypatch.setitem(NEEDS, "data", lambda: "")
+    assert walk(tmp_path / "page.md", tmp_path) == {"no torch"}
+
+    monkeypatch.setitem(NEEDS, "torch", lambda: "")
+    with pytest.raises(pytest.fail.Exception, match=r"a b\n\npage.md shows\nother"):
+        walk(tmp_path / "page.md", tmp_path)
+    (tmp_path / "page.md").write_text(GUIDE.format(file="no.txt"))
+    with pytest.raises(AssertionError, match=r"cat no\.txt"):
+        walk(tmp_path / "page.md", tmp_path)
+
+
+def test_a_difference_is_seen() -> None:
+    assert pattern("a ... c\n...\nz\n").fullmatch("a b c\n1\n2\nz\n")
+    assert pattern("a\n...\n").fullmatch("a\n")
+    for other in ("a c\nz\n", "a b c\n", "a b c\nz\n1\n", "a b cd\nz\n"):
+        assert not pattern("a ... c\n...\nz\n").fullmatch(other)
+    assert commands("$ a \\\n  b\n1\n$ c\n", "exit", "2") == [
+        Command("a   b", "1\n"),
+        Command("c", "", 2),
+    ]
+
+
+def used() -> set[tuple[str, str]]:
+    """Return (command, option or nothing) of every call in the pages.."""
+    calls = set()
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+        for line in re.findall(
+            r"^(?:\$ | {4})(emu .*)|`(emu [^`]*)`", text, re.MULTILINE
+        ):
+            for call in re.split(r"[|;&]| -- | # ", "".join(line)):
+                words = call.split()
+                if (
+                    words[:1] == ["emu"]
+                    and len(words) > 1
+                    and re.match("[a-z]", words[1])
+                ):
+                    options = [w.split("=")[0] for w in words[2:] if w[:2] == "--" < w]
+                    calls |= {(words[1], option) for option in ("", *options)}
+    return calls
+
+
+def test_commands_and_options_of_the_pages_are_there() -> None:
+    known: Any = typer.main.get_command(app)
+    wrong = []
+    for name, option in sorted(used()):
+        if name not in COMMANDS:
+            wrong.append(name)
+        elif option:
+            command = known.get_command(typer.Context(known), name)
+            names = {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
+            wrong += [f"{name} {option}"] * (option not in names | {"--help"})
+
+    assert wrong == []

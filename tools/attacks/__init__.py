@@ -1,0 +1,1 @@
+"""Damage of any kind, done to loaders, ports, processes and patience."""

@@ -1,0 +1,1 @@
+"""Timings of the simulator, of searches, and of what carries bytes, beside aims."""

@@ -1,0 +1,241 @@
+"""Paced flows between processes, for the network benchmarks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import uvloop
+from typing_extensions import override
+
+from emu.calibration.peer import cpu_seconds
+from emu.network import (
+    BufferPool,
+    DataServer,
+    Inbox,
+    Pacer,
+    RateBoard,
+    RunClock,
+    data_server,
+    derive_key,
+    edge_keys,
+    open_edge,
+    tune_process,
+)
+from emu.network.pacer import QUANTUM, pace_at
+from emu.network.pool import size_class
+from emu.network.rx_timestamps import ArrivalReader
+from emu.wire import WireLimits
+from tools.benches.processes import MB, TOKEN, ask_of, forked
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from multiprocessing.connection import Connection
+
+    from numpy.typing import NDArray
+
+_PIECE = 64 * MB
+_LIMITS = WireLimits(body=1 << 33)
+#: What receivers hold ready, bytes: two of every size class from 2 to 12 MB, as a run
+#: holds what it expects. One met for the first time is 10 ms of page faults.
+RESERVED = 2 * tuple(sorted({size_class(n * MB // 4) for n in range(8, 49)}))
+
+
+class NotingReader(ArrivalReader):
+    """Notes when the bytes of each receive call came, headers included."""
+
+    times: ClassVar[list[float]] = []
+    sizes: ClassVar[list[int]] = []
+
+    @override
+    def receive(self, view: memoryview) -> tuple[int, float]:
+        count, wall = super().receive(view)
+        self.times.append(wall)
+        self.sizes.append(count)
+        return count, wall
+
+
+def payload_of(body: NDArray[np.uint8], size: int) -> dict[str, NDArray[np.uint8]]:
+    """Return a payload of any size whose tensors view the same memory."""
+    return {
+        f"x{begin}": body[: min(_PIECE, size - begin)]
+        for begin in range(0, size, _PIECE)
+    }
+
+
+def sending(pipe: Connection, board_path: str, quantum: float) -> None:
+    """Send what the pipe orders, paced, until it orders the end."""
+
+    async def run() -> None:
+        tune_process()
+        pacer = Pacer(RateBoard.open(board_path), quantum=quantum)
+        address, mine = pipe.recv()
+        out = {
+            e: await open_edge(
+                address, e, key=derive_key(TOKEN, "edge", e), pacer=pacer
+            )
+            for e in mine
+        }
+        body = np.ones(_PIECE, dtype=np.uint8)
+        pipe.send("ready")
+        pacer.start(RunClock(pipe.recv(), 1.0))
+        ask = ask_of(asyncio.get_running_loop(), pipe)
+        begun = cpu_seconds()
+        while (order := await ask()) is not None:
+            if isinstance(order, list):
+                for edge in order:
+                    out[edge].notify(0.0)
+                continue
+            edge, iteration, size = order
+            _ = out[edge].send(iteration, payload_of(body, size), shaped=True)
+        pipe.send({"cpu": cpu_seconds() - begun, "wakes": pacer.statistics().wakes})
+        for edge in out.values():
+            await edge.aclose()
+        pacer.close()
+
+    uvloop.run(run())
+
+
+def receiving(
+    pipe: Connection, edges: int, reserved: Sequence[int], chunked: int
+) -> None:
+    """Report every arrival, and at the end the chunks if they are noted."""
+    if chunked:  # in this process alone
+        data_server.ArrivalReader = NotingReader  # type: ignore[attr-defined]
+
+    async def run() -> None:
+        tune_process()
+        pool, inbox = BufferPool(1 << 33), Inbox()
+        for size in reserved:
+            pool.reserve(size)
+
+        async def watch(edge: int) -> None:
+            for iteration in range(1_000_000):
+                delivery = await inbox.get(edge, iteration)
+                pipe.send((edge, iteration, delivery.arrived))
+                delivery.release()
+
+        server = DataServer(
+            keys=edge_keys(TOKEN, range(edges)),
+            inbox=inbox,
+            pool=pool,
+            limits=_LIMITS,
+        )
+        pipe.send(await server.start("127.0.0.1"))
+        watching = [asyncio.ensure_future(watch(edge)) for edge in range(edges)]
+        ask = ask_of(asyncio.get_running_loop(), pipe)
+        begun = cpu_seconds()
+        while await ask() is not None:
+            pass
+        for handle in watching:
+            handle.cancel()
+        pipe.send(
+            {
+                "cpu": cpu_seconds() - begun,
+                "wakes": 0,
+                "times": np.array(NotingReader.times),
+                "sizes": np.array(NotingReader.sizes, dtype=np.int64),
+            }
+        )
+        await server.aclose()
+
+    uvloop.run(run())
+
+
+class Flows:
+    """Sending processes, each with some edges to a receiving process of its own.
+
+    Parameters
+    ----------
+    processes, per_process
+        Senders, and edges of each.
+    quantum
+        Of the pacers, wall seconds.
+    reserved
+        Payload sizes for which receivers hold touched memory, bytes.
+    chunked
+        Whether receivers note when the bytes of each receive call came.
+    """
+
+    def __init__(
+        self,
+        processes: int,
+        per_process: int,
+        *,
+        quantum: float = QUANTUM,
+        reserved: Sequence[int] = RESERVED,
+        chunked: bool = False,
+    ) -> None:
+        edges = self.edges = processes * per_process
+        #: Seconds before its fluid's end from which a flow's last bytes may leave.
+        self.lead = pace_at(1.0, quantum=quantum)[1].lead_time
+        self.board = RateBoard.create(edges)
+        self._processes, self.receivers, self.senders = [], [], []
+        for _ in range(processes):
+            process, pipe = forked(receiving, edges, reserved, chunked)
+            self._processes.append(process)
+            self.receivers.append(pipe)
+        for p in range(processes):
+            process, pipe = forked(sending, self.board.path, quantum)
+            self._processes.append(process)
+            self.senders.append(pipe)
+            mine = list(range(p * per_process, (p + 1) * per_process))
+            pipe.send((self.receivers[p].recv(), mine))
+        for sender in self.senders:
+            sender.recv()
+        self.sent, self.begun = 0, time.monotonic()
+        for sender in self.senders:
+            sender.send(self.begun)
+
+    def now(self) -> float:
+        """Return the run time, seconds."""
+        return time.monotonic() - self.begun
+
+    def send(self, edge: int, iteration: int, size: int) -> None:
+        """Have one flow queued at its sender."""
+        sender = self.senders[edge * len(self.senders) // self.edges]
+        sender.send((edge, iteration, size))
+        self.sent += size
+
+    def notify(self, edges: Sequence[int]) -> None:
+        """Notify the senders of these edges that these have a rate."""
+        per_sender = self.edges // len(self.senders)
+        for number in sorted({edge // per_sender for edge in edges}):
+            mine = [edge for edge in edges if edge // per_sender == number]
+            self.senders[number].send(mine)
+
+    def arrivals(self) -> list[tuple[int, float]]:
+        """Return (edge, run time of the last byte) of what was reported by now."""
+        found = []
+        for pipe in self.receivers:
+            while pipe.poll():
+                edge, _, wall = pipe.recv()
+                found.append((edge, wall - self.begun))
+        return found
+
+    def close(self) -> dict[str, Any]:
+        """End all processes; return cost, and the chunks of the first receiver.
+
+        ``times`` are run time in seconds.
+        """
+        wall = self.now()
+        reports = []
+        for pipe in [*self.senders, *self.receivers]:
+            pipe.send(None)
+            while not isinstance(found := pipe.recv(), dict):
+                pass  # an arrival after the last that counts
+            reports.append(found)
+        for process in self._processes:
+            process.join(5.0)
+        self.board.close()
+        cpu = sum(report["cpu"] for report in reports)
+        first = reports[len(self.senders)]
+        return {
+            "cpu_s_gb": cpu / self.sent * 1e9,
+            "core_pct": 100 * cpu / wall,
+            "wakes_s": sum(report["wakes"] for report in reports) / wall,
+            "times": first["times"] - self.begun,
+            "sizes": first["sizes"],
+        }

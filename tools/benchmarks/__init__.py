@@ -1,1 +1,0 @@
-"""What `make bench` measures: medians and ratios within one run."""

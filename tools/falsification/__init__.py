@@ -1,1 +1,0 @@
-"""Faults planted in copies of the product, and what a run of each says of itself."""

@@ -1,1 +1,0 @@
-"""Figures of many trials: tables, distributions, rank correlation."""

@@ -1,0 +1,227 @@
+"""Faults to plant in runs, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tools.mutation.campaign import Fault
+
+
+@dataclass(frozen=True)
+class RunFault(Fault):
+    """One change of the product that makes runs false.
+
+    Parameters
+    ----------
+    scenario
+        That shows it.
+    unseen
+        Why no run can show that it is false; empty where one must.
+    """
+
+    scenario: str = "golden"
+    unseen: str = ""
+
+
+_LINKS = "emu/problem/links.py"
+_PACER = "emu/network/pacer.py"
+_PACING = "emu/shaping/pacing.py"
+_SERVER = "emu/network/data_server.py"
+_SHARING = "emu/scheduling/sharing.py"
+_RECORDER = "emu/coordinator/recorder.py"
+_TIMED = "nodes/emu_nodes/timed.py"
+_TASK = "nodes/emu_nodes/task_runner.py"
+_PARAMETERS = "nodes/emu_nodes/dgtp/parameter_server.py"
+_WORKER = "nodes/emu_nodes/dgtp/worker.py"
+_RUNTIME = "nodes/emu_nodes/runtime.py"
+_CAPACITIES = "[link.capacity for"
+_RATE = "rate * self._byte_scale / scale"
+_SINCE = "clock.to_wall(line.since)"
+_SOON = "soon = now + depth.lead_time"
+_CONTENT = "stream_key(self._seed, edge, iteration)"
+_WINDOW = "return pool[start : start + row[iteration]]"
+_CLOCK = "RunClock(begin.start_wall, scale, offset)"
+_DURATION = "else self._times[n]"
+_SHARE = "set_rate(layout, state, group, rate, now)\n\n\n@inlined\ndef share_equally"
+
+FAULTS: dict[str, RunFault] = {
+    # What links carry.
+    "capacities times 1.5": RunFault(
+        _LINKS, _CAPACITIES, f"{_CAPACITIES[:1]}1.5 * {_CAPACITIES[1:]}"
+    ),
+    "capacities times 1.02": RunFault(
+        _LINKS, _CAPACITIES, f"{_CAPACITIES[:1]}1.02 * {_CAPACITIES[1:]}"
+    ),
+    "a port forgotten": RunFault(
+        _LINKS, "= [(OUT, IN)]", "= [(OUT,)]", scenario="incast"
+    ),
+    "a change that the run does not carry out": RunFault(
+        "emu/scheduling/capacity_changes.py",
+        "state.capacity[port] = layout.changes[place, 2]",
+        "pass",
+        scenario="events",
+    ),
+    "a flow that never shares": RunFault(
+        _SHARING, _SHARE, _SHARE.replace("rate,", "2 * rate if group == 0 else rate,")
+    ),
+    "shares cut in half": RunFault(
+        _SHARING, _SHARE, _SHARE.replace("rate,", "rate / 2,")
+    ),
+    # What senders do.
+    "senders at 1.5 times their rate": RunFault(_PACER, _RATE, f"1.5 * {_RATE}"),
+    "senders one flow ahead": RunFault(
+        _PACER, "line.served * self._byte_scale", "1e9 + line.served * self._byte_scale"
+    ),
+    "senders half a second ahead": RunFault(_PACING, _SOON, f"{_SOON} + 0.5"),
+    "one store sends early": RunFault(
+        _PACER, _SINCE, f"{_SINCE} - (0.1 if edge == 1 else 0.0)"
+    ),
+    "the lead of fluid under arrival": RunFault(
+        _PACER,
+        '_LEAD * longest if flow_ends == "fluid" else 0.0',
+        "_LEAD * longest",
+        unseen="a last byte comes some 6 ms early, which is less than what a sound run "
+        "owes to wake-ups; the makespan is the same, lateness up to 6 ms is hidden",
+    ),
+    "the last piece is not kept back": RunFault(
+        _PACING,
+        "float(volume - depth.tail)",
+        "float(volume)",
+        unseen="the last 16 kB of a flow come early, here 3 ms, and end it no sooner",
+    ),
+    # What is reported.
+    "arrivals noted 5 ms early": RunFault(
+        "emu/network/rx_timestamps.py",
+        "return count, self._last",
+        "return count, self._last - 0.005",
+    ),
+    "arrivals told 50 ms early": RunFault(
+        "nodes/emu_nodes/edge_ends.py",
+        "FlowEnded(edge, n, time,",
+        "FlowEnded(edge, n, time - 0.5,",
+    ),
+    "arrivals do not count": RunFault(
+        "emu/coordinator/scheduler_driver.py",
+        "time=max(event.time, served)",
+        "time=served",
+    ),
+    "frames of an iteration not noted": RunFault(
+        _SERVER,
+        "server.log.note(header.edge",
+        "header.iteration == 1 or server.log.note(header.edge",
+    ),
+    "starts noted early": RunFault(
+        _RECORDER,
+        "self.task_start[task, iteration] = decisions.time",
+        "self.task_start[task, iteration] = decisions.time - 0.5",
+    ),
+    "flows noted early": RunFault(
+        _RECORDER,
+        "self._activated[edge, iteration] = decisions.time",
+        "self._activated[edge, iteration] = decisions.time - 0.5",
+    ),
+    "half the bytes noted": RunFault(
+        _RECORDER,
+        "np.where(sent, self._volumes, np.nan)",
+        "np.where(sent, self._volumes / 2, np.nan)",
+    ),
+    "half the rates noted": RunFault(
+        _RECORDER,
+        "getattr(decisions.lines, name)",
+        'getattr(decisions.lines, name) / (2 if name == "rate" else 1)',
+    ),
+    "makespans 10 % short": RunFault(
+        "emu/problem/schedule.py",
+        "return float(np.nanmax(self.task_end))",
+        "return 0.9 * float(np.nanmax(self.task_end))",
+    ),
+    # Clocks.
+    "a clock 1 % fast": RunFault(
+        "emu/network/clock.py",
+        "return (wall + self._ahead(wall) - self._start) / self.time_scale",
+        "return (wall + self._ahead(wall) - self._start) / self.time_scale * 1.01",
+    ),
+    "the clock of one process 1 % fast": RunFault(
+        _RUNTIME,
+        _CLOCK,
+        _CLOCK.replace("scale,", 'scale * (0.99 if self._name == "w0" else 1),'),
+    ),
+    "the clock of one process 20 ms ahead": RunFault(
+        _RUNTIME,
+        _CLOCK,
+        _CLOCK.replace("offset", 'offset + (0.02 if self._name == "w0" else 0.0)'),
+    ),
+    # What is sent.
+    "volumes halved": RunFault(_TIMED, _WINDOW, _WINDOW.replace("]]", "] // 2]")),
+    "no bytes every tenth iteration": RunFault(
+        _TIMED,
+        _WINDOW,
+        _WINDOW.replace("]]", "] * (iteration % 10 != 9)]"),
+        scenario="incast",
+    ),
+    "half the bytes, announced whole": RunFault(
+        _TASK, "payload_bytes(payloads[e]) /", "2 * payload_bytes(payloads[e]) /"
+    ),
+    "wrong content": RunFault(_TIMED, _WINDOW, _WINDOW.replace("pool[", "255 - pool[")),
+    "content of the iteration before": RunFault(
+        _TIMED, _CONTENT, _CONTENT.replace("iteration", "max(iteration - 1, 0)")
+    ),
+    "content of another edge": RunFault(
+        _TIMED, _CONTENT, _CONTENT.replace("edge", "0")
+    ),
+    "a byte altered on its way": RunFault(
+        "emu/wire/decoding.py",
+        "header, body = self._header, self._body",
+        "header, body = self._header, self._body\n        "
+        'body[:1] = bytes([body[0] ^ 1]) if len(body) else b""',
+    ),
+    "features of other vertices": RunFault(
+        "nodes/emu_nodes/dgtp/graph_store.py",
+        "self._features[self._dataset.local[owned]]",
+        "self._features[self._dataset.local[owned][::-1]]",
+        scenario="training",
+    ),
+    "a gradient back to front": RunFault(
+        _WORKER,
+        "gradient[first:last]}",
+        "gradient[first:last][::-1].copy()}",
+        scenario="learning",
+    ),
+    "the first worker counts alone": RunFault(
+        _PARAMETERS, "mean_gradient(gradients)", "gradients[0]", scenario="learning"
+    ),
+    "parameters of the step before": RunFault(
+        _PARAMETERS,
+        "payload = {version_name(iteration): self._parameters.copy()}",
+        "held = getattr(self, '_held', self._parameters.copy())\n        "
+        "self._held = self._parameters.copy()\n        "
+        "payload = {version_name(iteration): held}",
+        scenario="learning",
+    ),
+    # Tasks, slots, windows.
+    "tasks take half their time": RunFault(_TASK, _DURATION, f"{_DURATION} / 2"),
+    "one task ends early": RunFault(
+        _TASK, _DURATION, f'{_DURATION} / (2 if self.name == "w0" else 1)'
+    ),
+    "ends told half a second early": RunFault(_TASK, "end=end,", "end=end - 0.5,"),
+    "one slot too many": RunFault(
+        "emu/scheduling/compiled_problem.py",
+        "pool_slots=pool_slots,",
+        "pool_slots=pool_slots + 1,",
+        scenario="incast",
+    ),
+    # What everything is read from.
+    "NICs read as twice as fast": RunFault(
+        "emu/fields/cluster_section.py",
+        "=self.nic.outward",
+        "=2 * self.nic.outward",
+        unseen="guards, too, know a NIC by what the one parser read; its tests hold it "
+        "against numbers worked out by hand",
+    ),
+    "an error of 0 whatever happens": RunFault(
+        "emu/runs/result.py",
+        "return found / expected - 1 if",
+        "return 0.0 if",
+        unseen="one line divides two makespans that stand beside it in result.json",
+    ),
+}

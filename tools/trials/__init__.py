@@ -1,0 +1,1 @@
+"""Runs beside their simulations: what is drawn, how it is run, what neighbours do."""
