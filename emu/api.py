@@ -64,7 +64,7 @@ def place(
     """
     scenario = _stated(scenario)
     if policy is not None:
-        from emu.experiment.variants import placed_by  # noqa: PLC0415 - rich
+        from emu.experiment.crossover import placed_by  # noqa: PLC0415 - rich
 
         scenario = placed_by(scenario, policy)
     return prepare(scenario, progress=progress)
@@ -172,7 +172,7 @@ def compare(
     ScenarioError, PlacementError, DataError
         As `place`, or when a move cannot be.
     """
-    from emu.experiment.variants import compare_variants  # noqa: PLC0415 - rich
+    from emu.experiment.crossover import compare_variants  # noqa: PLC0415 - rich
 
     return compare_variants(
         _ready(what), placements, policies, moves=moves, swaps=swaps, seeds=seeds

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
@@ -13,7 +14,75 @@ from emu.errors import MalformedFrame
 from emu.network import SilenceWatch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from emu.errors import EmulatorError
     from emu.network import ControlConnection, RateBoard
+
+
+#: Errors that a process reports when somebody else has gone.
+_CONSEQUENCES = {"NodeLost", "TruncatedFrame"}
+
+
+class Severity(IntEnum):
+    """How likely a report names the cause: the lowest is believed."""
+
+    KILLED = 0  #: somebody was killed, as its parent saw
+    FAILED = 1  #: somebody failed of itself, or was silent
+    GONE = 2  #: a connection ended; whoever knows why will say so
+    CONSEQUENCE = 3  #: somebody misses somebody else
+
+
+@dataclass(frozen=True)
+class Report:
+    """One error that the coordinator has heard of."""
+
+    severity: Severity
+    error: EmulatorError
+
+
+def severity_of(error: str) -> Severity:
+    """Return the severity of what a process says of itself, by the error's class."""
+    return Severity.CONSEQUENCE if error in _CONSEQUENCES else Severity.FAILED
+
+
+def cause(reports: Iterable[Report]) -> EmulatorError:
+    """Return the error to believe; of equal ones, the first."""
+    return min(reports, key=lambda report: report.severity).error
+
+
+class Standstill:
+    """Follows how much wall time passes between two looks at the clock.
+
+    Parameters
+    ----------
+    fatal
+        Wall seconds after which others give this process up.
+    """
+
+    def __init__(self, fatal: float) -> None:
+        self._fatal = fatal
+        self._looked = time.monotonic()
+        self._pause, self._resumed = 0.0, -math.inf
+
+    def look(self) -> float:
+        """Look at the clock; return the wall seconds since the last look."""
+        now = time.monotonic()
+        pause, self._looked = now - self._looked, now
+        if pause > self._fatal:
+            self._pause, self._resumed = pause, now
+        return pause
+
+    def story(self) -> str:
+        """Return what happened if this process was just given up, else nothing."""
+        self.look()
+        if time.monotonic() - self._resumed > 2 * self._fatal:
+            return ""
+        return (
+            f"the coordinator, this process, stood still for {self._pause:.1f} s of "
+            f"wall time: agents give it up after {self._fatal:g} s"
+        )
+
 
 _LINE = 3  # numbers that describe a clock
 

@@ -6,8 +6,7 @@ it. Needs Linux and what `emu.machines.preflight` tries. Must not know: jobs, sc
 simulations.
 """
 
-from emu.machines.connection_rates import Paces
-from emu.machines.lab import Lab
+from emu.machines.lab import Lab, Paces
 from emu.machines.machine import LabMachine, Program
 from emu.machines.nic import (
     BURST,

@@ -8,16 +8,18 @@ from emu.workloads.all_reduce import (
     part_bounds,
     steps_of,
 )
-from emu.workloads.credit import (
-    credit_edges,
-    window_of,
-)
 from emu.workloads.model_shapes import (
     PARTS,
     SPLIT_WEIGHTS,
     first_layer_share,
     layer_shapes,
     parameter_count,
+    shard_bounds,
+    shard_sizes,
+)
+from emu.workloads.named_edges import (
+    credit_edges,
+    window_of,
 )
 from emu.workloads.several_jobs import (
     RELEASE,
@@ -25,10 +27,6 @@ from emu.workloads.several_jobs import (
     repeated,
     several_jobs,
     several_realizations,
-)
-from emu.workloads.shards import (
-    shard_bounds,
-    shard_sizes,
 )
 from emu.workloads.volume_formulas import (
     SampleCounts,

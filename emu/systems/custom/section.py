@@ -22,12 +22,14 @@ from emu.fields.quantities import (
 )
 from emu.fields.section import Resources, Section
 from emu.fields.suggestion import nearest
-from emu.systems.custom.collectives import SEGMENTS, AllReduce, with_collectives
 from emu.systems.custom.job import (
+    SEGMENTS,
+    AllReduce,
     CustomFlow,
     CustomTask,
     custom_job,
     custom_realization,
+    with_collectives,
 )
 from emu.systems.job_section import JobSection
 

@@ -29,8 +29,7 @@ from emu.workloads.all_reduce import (
     all_reduce_edges,
     all_reduce_tasks,
 )
-from emu.workloads.credit import credit_edges
-from emu.workloads.named_edges import NamedEdge, named_job
+from emu.workloads.named_edges import NamedEdge, credit_edges, named_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
