@@ -9,21 +9,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from emu.analysis.audit import ROUNDING
-from emu.analysis.audit import audit as audit_schedule
 from emu.analysis.explanation import explain as explain_schedule
 from emu.errors import DataError, ScenarioError
 from emu.problem import Schedule
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.scenario import Experiment, Scenario, load, prepare
 from emu.scenario.edits import ScenarioEdits
+from emu.trust.audit import ROUNDING
+from emu.trust.audit import audit as audit_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from emu.analysis.explanation import Explanation
-    from emu.analysis.violation import AuditReport
     from emu.report.comparison import Comparison
+    from emu.trust.violation import AuditReport
 
 _LOAD = "write emu.load(NAME), of a file or a shipped one, or emu.loads(TEXT)"
 #: Share by which bytes and rates may be off.
@@ -64,7 +64,7 @@ def place(
     """
     scenario = _stated(scenario)
     if policy is not None:
-        from emu.experiment.variants import placed_by  # noqa: PLC0415 - rich
+        from emu.experiment.crossover import placed_by  # noqa: PLC0415 - rich
 
         scenario = placed_by(scenario, policy)
     return prepare(scenario, progress=progress)
@@ -172,7 +172,7 @@ def compare(
     ScenarioError, PlacementError, DataError
         As `place`, or when a move cannot be.
     """
-    from emu.experiment.variants import compare_variants  # noqa: PLC0415 - rich
+    from emu.experiment.crossover import compare_variants  # noqa: PLC0415 - rich
 
     return compare_variants(
         _ready(what), placements, policies, moves=moves, swaps=swaps, seeds=seeds
@@ -239,7 +239,7 @@ def audit(
             "emu.load_run"
         )
     if isinstance(what, RecordedRun) and what.emulated is not None:
-        from emu.runs.to_audit import run_to_audit  # noqa: PLC0415 - brings sockets
+        from emu.runs.audit_inputs import run_to_audit  # noqa: PLC0415 - brings sockets
 
         run = run_to_audit(what)
         return run.audit(run.tolerance if tolerance is None else tolerance, relative)

@@ -22,7 +22,7 @@ import numba
 from numba.core import caching, event
 from typing_extensions import override
 
-from emu.garbage import collected_seldom
+from emu.gc_tuning import collected_seldom
 from emu.scratch import cache_home
 
 if TYPE_CHECKING:

@@ -148,10 +148,10 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 def _stated(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
     """Return the scenario of the marker and the least trust."""
     import emu
-    from emu.analysis.verdict import Trust
     from emu.errors import EmulatorError
+    from emu.fields.suggestion import nearest
     from emu.scenario.run_sections import ExpectSection
-    from emu.scenario.suggestion import nearest
+    from emu.trust.verdict import Trust
 
     marker = request.node.get_closest_marker("emu")
     options = {} if marker is None else dict(marker.kwargs)
@@ -187,8 +187,8 @@ def _refuse(problem: str) -> NoReturn:
 
 def _located(folder: Path, name: str) -> str | Path:
     """Return the file beside the test, or else the name of a shipped scenario."""
+    from emu.fields.suggestion import nearest
     from emu.scenario.shipped import shipped_scenarios
-    from emu.scenario.suggestion import nearest
 
     if (folder / name).exists():
         return folder / name
@@ -203,8 +203,8 @@ def _problems(
     scenario: Scenario, run: RecordedRun, trust: str
 ) -> tuple[list[str], bool]:
     """Return what the marker asks for and is not, and whether lateness explains it."""
-    from emu.analysis.verdict import Trust
     from emu.experiment.expectations import missed_expectations, punctual
+    from emu.trust.verdict import Trust
 
     problems = missed_expectations(scenario.expect, run.result)
     by_host = not missed_expectations(scenario.expect, punctual(run.result))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.analysis.critical_path import Cause, ChainLink, critical_path, span
-from emu.analysis.lateness import fluid_ends
+from emu.analysis.link_load import fluid_ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

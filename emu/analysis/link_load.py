@@ -49,6 +49,43 @@ def pieces(schedule: Schedule, rates: RateHistory) -> Pieces:
     return Pieces(schedule, rates, order, ordered, goes_on, end)
 
 
+def fluid_ends(schedule: Schedule) -> NDArray[np.float64]:
+    """Return when the assigned rates had carried each flow's bytes.
+
+    Returns
+    -------
+    ndarray
+        Seconds, shape (edges, iterations); NaN for what has no rates (handoffs, flows
+        of no bytes) and where the rates never carried all of it.
+
+    Raises
+    ------
+    ValueError
+        When the schedule holds no rates.
+    """
+    rates = schedule.rates
+    if rates is None:
+        raise ValueError("the schedule holds no rates")
+    ends: NDArray[np.float64] = np.full_like(schedule.flow_end, np.nan)
+    of = pieces(schedule, rates)
+    time, rate = of.rates.time, of.rates.rate
+    flow = of.rates.edge * ends.shape[1] + of.rates.iteration
+    first = np.flatnonzero(~np.roll(of.goes_on, 1))
+    until = np.where(of.goes_on, of.end, np.inf)
+    carried = np.where(of.goes_on, rate * (of.end - time), 0.0)
+    before = np.cumsum(carried) - carried
+    before -= np.repeat(before[first], np.diff(np.append(first, len(flow))))
+    missing = np.maximum(schedule.flow_bytes.ravel()[flow] - before, 0.0)
+    moving = rate > 0
+    reached = np.full(len(flow), np.inf)
+    reached[moving] = time[moving] + missing[moving] / rate[moving]
+    # Rounding of a long sum must not push the end into the next piece, or out of all.
+    found = np.flatnonzero(reached <= until + 1e-9 * np.abs(time))
+    found = found[np.isfinite(reached[found])][::-1]  # the earliest piece wins
+    ends.ravel()[flow[found]] = reached[found]
+    return ends
+
+
 def _short(values: Ints) -> NDArray[Any]:
     """Return the same in 16 bits where they fit: a fourth of the time to sort."""
     return values.astype(np.min_scalar_type(int(values.max(initial=0))))

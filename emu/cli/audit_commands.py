@@ -13,12 +13,12 @@ from emu.cli.options import JsonTarget, emit
 from emu.errors import ExpectationMissed, ScenarioError
 from emu.report import audit_table, terminal
 from emu.report.flows import payload_line
-from emu.runs.to_audit import read_to_audit
+from emu.runs.audit_inputs import read_to_audit
 from emu.units import DURATION, RATIO, format_duration
 
 if TYPE_CHECKING:
-    from emu.analysis.violation import AuditReport
-    from emu.runs.to_audit import ToAudit
+    from emu.runs.audit_inputs import ToAudit
+    from emu.trust.violation import AuditReport
 
 
 @app.command()

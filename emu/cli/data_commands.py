@@ -16,7 +16,7 @@ from emu.names import file_part
 from emu.report.terminal import plain_table, terminal
 
 if TYPE_CHECKING:
-    from emu.graph_data.kept_data import KeptData
+    from emu.graph_data.data_inventory import KeptData
 
 FeatureFile = Annotated[
     Path | None,
@@ -116,7 +116,7 @@ def data_command(
     DataError
         When nothing is kept under a name.
     """
-    from emu.graph_data import kept_data  # noqa: PLC0415 - numba
+    from emu.graph_data import data_inventory as kept_data  # noqa: PLC0415 - numba
 
     if action is Action.CLEAR:
         freed = kept_data.clear_data(names or [])

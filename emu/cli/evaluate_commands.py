@@ -9,7 +9,7 @@ import typer
 
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, emit
-from emu.experiment.learnt import evaluate_run
+from emu.experiment.training_results import evaluate_run
 from emu.report import terminal
 from emu.report.job_tables import accuracy_table
 

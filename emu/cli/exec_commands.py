@@ -37,5 +37,5 @@ def run_beside(
     if not command:
         raise ScenarioError("there is no command: emu exec RUN MACHINE -- COMMAND")
     os.environ["EMU_MACHINE"] = machine
-    beside = [sys.executable, "-m", "emu.machines.beside", str(holder), *command]
+    beside = [sys.executable, "-m", "emu.machines.exec", str(holder), *command]
     os.execv(sys.executable, beside)  # noqa: S606 - the command is the user's own

@@ -10,8 +10,8 @@ import typer
 from emu.atomic_file import write_atomic
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, emit
-from emu.experiment.fit_run import Fit, fit_run
 from emu.fitting import Template  # noqa: TC001 - typer reads annotations
+from emu.lab.fit_run import Fit, fit_run
 from emu.report.terminal import plain_table, terminal
 from emu.units import format_duration
 

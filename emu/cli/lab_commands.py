@@ -12,8 +12,8 @@ from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.cli.running import draw
 from emu.errors import RunError
-from emu.experiment.lab_opening import open_lab
-from emu.experiment.lab_run import run_lab
+from emu.lab.run import run_lab
+from emu.lab.setup import open_lab
 from emu.machines import missing_needs
 from emu.names import for_terminal
 from emu.report.lab_tables import lab_tables

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from emu.calibration.available import usable_cores
 from emu.cli.app import app
-from emu.cli.launchers import Hosts
-from emu.cli.live_views import Onlookers
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, address, emit
 from emu.cli.progress_bar import ProgressLine
 from emu.cli.running import draw, judge, overrides_of, side_by_side, tried_out
-from emu.errors import ScenarioError
+from emu.coordinator import Observer, Observers
+from emu.dashboard import LiveRun, LiveTable
+from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.auto_scale import with_byte_scale
 from emu.experiment.dry_run import check_memory, strain
 from emu.experiment.dry_run import dry_run as dry_run_of
@@ -26,7 +29,16 @@ from emu.experiment.profiling import (
     profile_from_trace,
 )
 from emu.experiment.readiness import check_ready
-from emu.experiment.run_experiment import carry_out
+from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.launch import (
+    ExternalLauncher,
+    LocalLauncher,
+    RayLauncher,
+    SshLauncher,
+    address_towards,
+    bundles_of,
+    read_hosts_file,
+)
 from emu.launch.host_report import loopback_rate
 from emu.launch.programs import program_path
 from emu.report import terminal
@@ -38,14 +50,187 @@ from emu.scenario import load, write_profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import TracebackType
 
     import numpy as np
     from numpy.typing import NDArray
     from rich.console import Console
 
+    from emu.coordinator import EmulationSettings
+    from emu.dashboard.server import Dashboard
     from emu.experiment.dry_run import DryRun
     from emu.experiment.scale_search import ScaleChoice
-    from emu.scenario import Scenario
+    from emu.launch import Launcher
+    from emu.scenario import Experiment, Scenario
+
+
+class Onlookers:
+    """Gives, while entered, one observer for everybody who looks on.
+
+    Parameters
+    ----------
+    page
+        ``[host:]port`` of the dashboard, empty for none.
+    table
+        Whether the terminal shows machines and rates in place of the progress line.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        settings: EmulationSettings,
+        directory: Path,
+        console: Console,
+        *,
+        page: str = "",
+        table: bool = False,
+    ) -> None:
+        self._console, self._table = console, table
+        launcher = settings.launcher
+        self._agents = launcher.count if launcher and not launcher.hosts else 0
+        self._job = experiment.problem.job
+        self._live = LiveRun(
+            experiment.problem,
+            experiment.scenario.name,
+            experiment.policy,
+            settings.time_scale,
+        )
+        self._dashboard = self._served(page, directory) if page else None
+        self._open = ExitStack()
+        self._drawing = ExitStack()
+
+    def _served(self, page: str, directory: Path) -> Dashboard:
+        from emu.dashboard.server import Dashboard  # noqa: PLC0415 - aiohttp
+
+        at = page if ":" in page else f"127.0.0.1:{page}"
+        host, port = address(at, "--dashboard-at")
+        token = os.environ.get("EMU_DASHBOARD_TOKEN", "")
+        return Dashboard(self._live, directory, host=host, port=port, token=token)
+
+    def __enter__(self) -> Observer:
+        if self._dashboard is not None:
+            self._open.enter_context(self._dashboard)
+            self._console.print(f"dashboard at {self._dashboard.url}", soft_wrap=True)
+        line = ProgressLine(self._job, self._console, agents=self._agents)
+        if self._table:
+            self._drawing.enter_context(LiveTable(self._live, self._console))
+        else:
+            self._drawing.enter_context(line)
+        if self._dashboard is None and not self._table:
+            return line
+        return Observers([line, self._live.tape])
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._drawing.close()
+        if isinstance(error, EmulatorError):
+            self._live.failed(str(error))
+            self.linger(f"the run failed: {error}")
+        self._open.close()
+
+    def ended(self, result: dict[str, Any]) -> None:
+        """Show what the run came to; ``result`` is the content of result.json."""
+        self._live.ended(result)
+        self._drawing.close()
+
+    def linger(self, why: str = "") -> None:
+        """Keep the dashboard up until Ctrl-C where somebody watches the terminal."""
+        if self._dashboard is None or not self._console.is_terminal:
+            return
+        if why:
+            self._console.print(why, markup=False)
+        self._console.print(f"the dashboard stays at {self._dashboard.url} (Ctrl-C)")
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            self._console.print("the dashboard is closed")
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """What the options say of hosts.
+
+    Raises
+    ------
+    ScenarioError
+        When two ways are asked for, or the hosts cannot be read.
+    """
+
+    agents: int
+    file: Path | None
+    ssh: str
+    agent_command: str
+    ray: str
+    ray_cpus: float
+
+    def __post_init__(self) -> None:
+        if self.file is None and (self.ssh != "ssh" or self.agent_command):
+            raise ScenarioError("says how to start agents on --hosts", file="--ssh")
+        if not self.ray and self.ray_cpus != 1:
+            raise ScenarioError("says what a process takes of --ray", file="--ray-cpus")
+        if bool(self.agents) + (self.file is not None) + bool(self.ray) > 1:
+            problem = "waits for agents that others start, --hosts and --ray start them"
+            raise ScenarioError(f"{problem}: state one of the three", file="--agents")
+        if self.file is not None:
+            read_hosts_file(self.file)
+
+    def launcher(self, experiment: Experiment) -> Launcher:
+        """Return what starts the agents.
+
+        Raises
+        ------
+        RunError
+            When the Ray cluster has no room.
+        """
+        if self.ray:
+            stated = experiment.scenario.emulation.hosts
+            bundles = bundles_of(experiment.problem, self.ray_cpus, stated)
+            return RayLauncher(self.ray, bundles)
+        if self.file is not None:
+            hosts = read_hosts_file(self.file)
+            return SshLauncher(hosts, ssh=self.ssh, agent=self.agent_command)
+        return ExternalLauncher(self.agents) if self.agents else LocalLauncher()
+
+    def settings(
+        self,
+        experiment: Experiment,
+        at: tuple[str, int] | None,
+        allow: tuple[str, ...],
+    ) -> EmulationSettings:
+        """Return how to emulate on these hosts, which are reserved from now on.
+
+        Parameters
+        ----------
+        at
+            Where to listen; None is the way to the hosts.
+
+        Raises
+        ------
+        RunError
+            When the Ray cluster has no room, or there is no way to the hosts.
+        """
+        launcher = self.launcher(experiment)
+        started = self.file is not None or self.ray
+        way = "127.0.0.1"
+        if started and at is None:
+            way = address_towards(launcher.hosts[0])
+        host, port = at or (way, 0)
+        stated = {}
+        if isinstance(launcher, RayLauncher):
+            stated["host_of"] = launcher.host_of
+        return emulation_settings(
+            experiment.scenario,
+            launcher=launcher,
+            listen=host,
+            port=port,
+            token=os.environ.get("EMU_TOKEN", "") if self.agents else "",
+            allow=allow,
+            **stated,
+        )
 
 
 def _program(text: str) -> str:

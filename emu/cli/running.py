@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.analysis.verdict import Trust
 from emu.cli.options import emit
 from emu.errors import ExpectationMissed, RunUntrusted, ScenarioError
 from emu.experiment.auto_scale import with_scales
@@ -17,6 +16,7 @@ from emu.report.html import write_report
 from emu.report.scale_tables import trial_line
 from emu.report.trace import write_trace
 from emu.runs.run_directory import RunDirectory
+from emu.trust.verdict import Trust
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -14,14 +14,14 @@ from emu.atomic_file import write_atomic
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, emit
 from emu.errors import ScenarioError
-from emu.experiment.lab_opening import find_lab_errors
+from emu.fields.suggestion import nearest
+from emu.lab.setup import find_lab_errors
 from emu.report.terminal import terminal
 from emu.scenario import find_errors, load
 from emu.scenario.realize import model_programs
 from emu.scenario.scenario import file_schema
 from emu.scenario.scenario_file import is_lab
 from emu.scenario.shipped import LAB, shipped_documents, shipped_labs, shipped_scenarios
-from emu.scenario.suggestion import nearest
 
 
 @app.command()

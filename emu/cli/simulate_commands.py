@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from emu.analysis.optimality_gap import optimality, optimality_line
-from emu.analysis.pace import job_times, pace
+from emu.analysis.throughput import job_times, pace
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit, judge_simulated
 from emu.experiment.expectations import missed, simulated_figures, unchecked

@@ -13,12 +13,17 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
-from emu.coordinator.gathering import Gathering
-from emu.coordinator.mailbox import Mailbox
-from emu.coordinator.members import JoinedAgent, Process, agent_name
-from emu.coordinator.root_cause import Report, Severity, cause, severity_of
-from emu.coordinator.run_log import RunLog
-from emu.coordinator.standstill import Standstill
+from emu.coordinator.barrier import Gathering, Mailbox, RunLog
+from emu.coordinator.peers import (
+    JoinedAgent,
+    Process,
+    Report,
+    Severity,
+    Standstill,
+    agent_name,
+    cause,
+    severity_of,
+)
 from emu.errors import (
     EmulatorError,
     NodeLost,

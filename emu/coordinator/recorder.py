@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from isal import isal_zlib
 
-from emu.analysis.lateness import fluid_ends
-from emu.analysis.shared_use import lines
+from emu.analysis.link_load import fluid_ends
 from emu.problem import RateHistory, Realization, Schedule
+from emu.trust.resource_audit import lines
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

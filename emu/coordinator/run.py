@@ -8,6 +8,7 @@ import gc
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import psutil
 
 from emu.coordinator.deadlines import Deadlines
@@ -18,13 +19,13 @@ from emu.coordinator.outcome import EmulatedRun, FrameRows, Results, Tally
 from emu.coordinator.process_specs import describe_processes
 from emu.coordinator.recorder import Recorder
 from emu.coordinator.scheduler_driver import SchedulerDriver
-from emu.coordinator.sender_wakeups import SenderWakeups
 from emu.coordinator.warm_up import warm_up_scheduler
 from emu.errors import NodeMisbehaved
 from emu.launch import LocalLauncher, run_until_signalled
 from emu.network import AwakeClock, RunClock, clock_of_host
 from emu.problem import Profile
 from emu.scheduling import Scheduler
+from emu.shaping import RISE
 from emu.wire import messages
 from emu.wire.messages import (
     Begin,
@@ -40,6 +41,7 @@ from emu.wire.messages import (
     ResultPart,
     RunTask,
     TaskEnded,
+    WakeSender,
 )
 
 if TYPE_CHECKING:
@@ -50,6 +52,39 @@ if TYPE_CHECKING:
     from emu.coordinator.settings import EmulationSettings
     from emu.problem import Problem, Realization
     from emu.scheduling import Decisions, RateSegments
+
+
+class SenderWakeups:
+    """Follows what senders know of the rates of their flows."""
+
+    def __init__(self, problem: Problem) -> None:
+        job = problem.job
+        owner = {t: p for p, members in job.processes.items() for t in members}
+        self._process = {
+            e: owner[edge.source]
+            for e, edge in enumerate(job.edges)
+            if not job.control[e]
+        }
+        self._iteration = np.full(len(job.edges), -1, dtype=np.int64)
+        #: Lowest rate of the flow since its sender was notified: it knows none lower.
+        self._known = np.zeros(len(job.edges))
+
+    def due(self, lines: RateSegments) -> dict[str, WakeSender]:
+        """Return what to wake to which process: of rates `RISE` times those known."""
+        edges, rates = lines.edge, lines.rate
+        new = self._iteration[edges] != lines.iteration
+        known = np.where(new, 0.0, self._known[edges])
+        wake = (rates > 0) & (rates >= RISE * known)
+        self._iteration[edges] = lines.iteration
+        self._known[edges] = np.where(wake, rates, np.minimum(known, rates))
+        found: dict[str, tuple[list[int], list[float]]] = {}
+        woken = zip(edges[wake].tolist(), lines.since[wake].tolist(), strict=True)
+        for edge, since in woken:
+            mine = found.setdefault(self._process[edge], ([], []))
+            mine[0].append(edge)
+            mine[1].append(since)
+        return {process: WakeSender(*mine) for process, mine in found.items()}
+
 
 __all__ = ["Coordinator", "EmulatedRun", "emulate"]
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from typing_extensions import override
 
-from emu.dashboard.event_log import Began, Joined, Tape
+from emu.coordinator import Observer
 from emu.dashboard.history import SPANS, History
 from emu.dashboard.status import ActiveFlow, Phase, Port, RunningTask, Status, Summary
 from emu.problem import Schedule
@@ -17,10 +20,75 @@ from emu.scheduling import Decisions
 from emu.wire.messages import FlowEnded, RunTask, TaskEnded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from emu.dashboard.history import Seen
     from emu.problem import Problem
+
+
+@dataclass(frozen=True)
+class Joined:
+    """So many processes are up."""
+
+    processes: int
+
+
+@dataclass(frozen=True)
+class Began:
+    """Run time 0 is now."""
+
+
+class Tape(Observer):
+    """Appends everything, with the wall time at which it was heard.
+
+    Appending to a deque is atomic, so one thread may write while another one reads.
+
+    Parameters
+    ----------
+    clock
+        Wall seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._heard: deque[tuple[float, object]] = deque()
+
+    def drain(self) -> Iterator[tuple[float, object]]:
+        """Yield what was heard since the last time, the oldest first."""
+        for _ in range(len(self._heard)):
+            yield self._heard.popleft()
+
+    def _note(self, what: object) -> None:
+        self._heard.append((self._clock(), what))
+
+    @override
+    def predicted(self, schedule: Schedule) -> None:
+        self._note(schedule)
+
+    @override
+    def joined(self, processes: int) -> None:
+        self._note(Joined(processes))
+
+    @override
+    def began(self, seconds: float) -> None:
+        self._note(Began())
+
+    @override
+    def task_started(self, message: RunTask) -> None:
+        self._note(message)
+
+    @override
+    def task_ended(self, message: TaskEnded) -> None:
+        self._note(message)
+
+    @override
+    def flow_ended(self, message: FlowEnded) -> None:
+        self._note(message)
+
+    @override
+    def decided(self, decisions: Decisions) -> None:
+        self._note(decisions)
+
 
 _SHOWN_FLOWS = 40
 #: Wall seconds per sample of the history.

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.analysis.late_replay import host_effect, sensitivity
-from emu.analysis.lateness import flow_completion
 from emu.calibration.available import usable_cores
 from emu.coordinator.run import emulate
 from emu.errors import ScenarioError
@@ -21,6 +19,8 @@ from emu.scenario import Experiment, build_job, open_data, prepare, realize
 from emu.scenario.run_sections import AUTO
 from emu.scratch import scratch_folder
 from emu.simulation import simulate
+from emu.trust.lateness import flow_completion
+from emu.trust.perturbed_replay import host_effect, sensitivity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -216,7 +216,7 @@ def _at(experiment: Experiment, time_scale: float) -> Experiment:
 
 def _byte_scale(scenario: Scenario) -> float:
     """Return the byte scale of a job whose payloads are made up; others have theirs."""
-    if scenario.job.system != "custom":
+    if scenario.jobs or scenario.job.trains:
         return 1.0
     realization = realize(scenario, build_job(scenario))
     volumes: list[float] = np.unique(realization.volumes).tolist()

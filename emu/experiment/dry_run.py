@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psutil
 
-from emu.analysis.late_replay import sensitivity
 from emu.analysis.link_rates import peak_rate
 from emu.errors import ScenarioError
 from emu.scenario.run_sections import AUTO
 from emu.simulation import simulate
+from emu.trust.perturbed_replay import sensitivity
 from emu.units import format_rate, format_size
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from emu.units import SIZE, format_duration, format_ratio
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from emu.fields.quantities import Expected
     from emu.problem import Realization, Schedule
-    from emu.scenario.quantities import Expected
     from emu.scenario.run_sections import ExpectSection
 
     #: Key of ``expect`` -> what came out, None where it was not reported.

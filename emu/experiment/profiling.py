@@ -16,7 +16,7 @@ from emu.names import printable
 from emu.placement import place_ifs
 from emu.problem import Problem, Profile, Realization
 from emu.scenario import Experiment, ProfileFile, build_job, load, open_data, realize
-from emu.scenario.dgtp_section import DgtpJobSection
+from emu.systems.training_section import TrainingSection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -73,8 +73,10 @@ def profile_from_trace(
         When the trace cannot be read, lacks a range that was named, or the data set
         cannot be opened.
     """
-    if not isinstance(scenario.job, DgtpJobSection):
-        raise ScenarioError("only tasks of dgtp have kinds", key="job.system")
+    section = scenario.job
+    if not (section.traced and isinstance(section, TrainingSection)):
+        problem = f"kinds of task of {section.system} are no ranges of a trace"
+        raise ScenarioError(problem, key="job.system")
     kinds = dict.fromkeys(task.kind for task in build_job(scenario).tasks)
     unknown = sorted(ranges.keys() - kinds.keys())
     if unknown:
@@ -102,7 +104,7 @@ def profile_from_trace(
     times = np.array(realization.times)
     for row, task in zip(times, job.tasks, strict=True):
         if task.kind in measured:
-            share = scenario.job.share(task.kind)
+            share = section.share(task.kind)
             row[:] = share * measured[task.kind][:iterations]
     return ProfileFile.of(job, Profile(times, realization.volumes))
 
@@ -174,14 +176,10 @@ def prepare_profile(scenario: Scenario) -> Experiment:
     DataError, InfeasiblePlacement
         As `emu.scenario.build_job` and `emu.placement.place_ifs`.
     """
-    if scenario.job.system in ("custom", "several"):
-        raise ScenarioError(
-            "custom tasks state their times, there is nothing to measure",
-            key="job.system",
-        )
-    if scenario.job.system == "p3":
-        problem = "cycles of a pipeline cannot be profiled, write job.times"
-        raise ScenarioError(problem, key="job.system")
+    for _, _, section in scenario.each_job():
+        if section.unmeasured or scenario.jobs:
+            problem = section.unmeasured or "write each job into a file of its own"
+            raise ScenarioError(problem, key="job.system")
     job = build_job(scenario)
     open_data(job)
     cluster = scenario.to_cluster()

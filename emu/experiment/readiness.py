@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from emu.errors import DataError
 from emu.graph_data.sources import find_source
 from emu.optional_library import INSTALL_TORCH, is_installed
-from emu.scenario.custom_section import CustomJobSection
 
 if TYPE_CHECKING:
     from emu.scenario import Scenario
@@ -32,7 +31,7 @@ def check_ready(scenario: Scenario, runs: Path, *, here: bool = True) -> None:
     """
     parts = [alone for _, alone in scenario.parts()] if scenario.jobs else [scenario]
     for alone in parts:
-        if isinstance(alone.job, CustomJobSection):
+        if not alone.job.trains:
             continue
         if here and not is_installed("torch"):
             raise DataError(

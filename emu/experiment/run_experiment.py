@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.lateness import flow_completion, fluid_ends
+from emu.analysis.link_load import fluid_ends
 from emu.analysis.optimality_gap import optimality
-from emu.analysis.pace import pace
 from emu.analysis.payloads import kinds_between_machines
+from emu.analysis.throughput import pace
 from emu.coordinator import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import EmulationSettings
-from emu.experiment.judge import judgement
-from emu.experiment.kernel_network import burst_of, check_network, emulate_on_kernel
-from emu.experiment.learnt import by_mini_batch, learnt
+from emu.experiment.assessment import judgement
+from emu.experiment.training_results import by_mini_batch, learnt
+from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
 from emu.machines import Sharing
 from emu.network import pace_at
 from emu.runs.array_files import write_realization
@@ -32,14 +32,13 @@ from emu.runs.result import (
     task_rows,
 )
 from emu.runs.weights_file import write_weights
-from emu.scenario.p3_section import P3JobSection
 from emu.scenario.realize import model_programs, noted
 from emu.simulation import simulate
-from emu.workloads import PIPELINES
+from emu.trust.lateness import flow_completion
 
 if TYPE_CHECKING:
-    from emu.experiment.learnt import Parts
     from emu.experiment.scale_search import ScaleChoice
+    from emu.experiment.training_results import Parts
     from emu.problem import Schedule
     from emu.runs.run_directory import RunDirectory
     from emu.scenario import Experiment, Scenario
@@ -170,17 +169,8 @@ def manifest(scenario: Scenario, settings: EmulationSettings) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "versions": {name: _version(name) for name in _VERSIONS},
-        **_staleness(scenario),
+        **scenario.job.manifest(),
     }
-
-
-def _staleness(scenario: Scenario) -> dict[str, Any]:
-    """Return how P3 orders its phases, and how many updates its weights lack."""
-    if not isinstance(scenario.job, P3JobSection):
-        return {}
-    pipeline = PIPELINES[scenario.job.pipeline]
-    order = {"order": [*pipeline.order], "behind": [*pipeline.behind]}
-    return {"pipeline": {**order, "updates_missed": pipeline.missed}}
 
 
 def summary(

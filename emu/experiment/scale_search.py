@@ -11,7 +11,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from emu.analysis.verdict import round_up
+from emu.trust.verdict import round_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ class ScaleTrial:
     """Share of the makespan that lateness moved, or that nothing explains."""
     late_flows: int
     flows: int
-    """Flows that ended later than they may (`emu.analysis.lateness`), and all."""
+    """Flows that ended later than they may (`emu.trust.lateness`), and all."""
 
     @property
     def late_share(self) -> float:

@@ -8,7 +8,7 @@ from emu.graph_data.batches import ALL_NEIGHBOURS, BatchPlan, batch_counts
 from emu.graph_data.dataset import Dataset, open_dataset, open_for
 from emu.graph_data.feature_columns import open_columns
 from emu.graph_data.partitioning import partition
-from emu.graph_data.realized_volumes import realize_volumes, sampled_counts
+from emu.graph_data.realized_volumes import sampled_counts
 from emu.graph_data.sampling import (
     GrowingBatch,
     SampledBatch,
@@ -31,7 +31,6 @@ __all__ = [
     "open_dataset",
     "open_for",
     "partition",
-    "realize_volumes",
     "relabel",
     "sample_batch",
     "sample_neighbours",

@@ -8,14 +8,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from emu.graph_data.batches import BatchPlan, batch_counts
-from emu.workloads import dgtp_volumes, parameter_count
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from emu.graph_data.dataset import Dataset
-    from emu.problem import Job
     from emu.workloads import SampleCounts
 
 
@@ -44,32 +39,4 @@ def sampled_counts(
     return tuple(
         tuple(counts[first : first + batches])
         for first in range(0, len(counts), batches)
-    )
-
-
-def realize_volumes(job: Job, dataset: Dataset) -> NDArray[np.float64]:
-    """Return the real bytes of every (edge, iteration) of a DGTP job.
-
-    They are exactly the bytes that the node programs send. Divide by the byte scale for
-    emulated bytes; credit edges carry 0.
-
-    Returns
-    -------
-    volumes
-        float64, shape (edges, iterations).
-
-    Raises
-    ------
-    ValueError
-        When the settings contradict each other, or the job is not DGTP's.
-    """
-    plan = BatchPlan.from_settings(job.settings)
-    return dgtp_volumes(
-        job,
-        sampled_counts(dataset, plan, job.iterations),
-        feature_length=dataset.feature_length,
-        parameters=parameter_count(
-            job.settings["model"], dataset.feature_length, dataset.classes
-        ),
-        itemsize=8 if job.settings["precision"] == "float64" else 4,
     )

@@ -17,9 +17,8 @@ from emu.errors import (
     NodeMisbehaved,
 )
 from emu.launch.fork import ForkServer, describe_end
-from emu.launch.host_clock import HostClock
 from emu.launch.host_name import own_host_name
-from emu.launch.host_report import describe_host, loopback_rate
+from emu.launch.host_report import HostClock, describe_host, loopback_rate
 from emu.launch.programs import (
     check_allowed,
     model_programs,

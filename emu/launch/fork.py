@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 
-from emu.launch.orders import LENGTH, packed
+from emu.launch.fork_server import LENGTH, packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,15 +22,24 @@ import os
 import selectors
 import signal
 import socket
+import struct
 import sys
 import traceback
 from typing import Any, NoReturn
 
 import msgpack
 
-from emu.launch.orders import LENGTH, packed
 from emu.launch.programs import RUNTIME
 from emu.launch.signals import die_with_parent
+
+LENGTH = struct.Struct(">Q")
+
+
+def packed(message: dict[str, Any]) -> bytes:
+    """Return a message behind its length."""
+    body = bytes(msgpack.packb(message))
+    return LENGTH.pack(len(body)) + body
+
 
 _PR_SET_NAME = 15
 

@@ -13,16 +13,13 @@ from emu.errors import NodeMisbehaved
 from emu.names import printable
 from emu.network import derive_key
 from emu.optional_library import INSTALL_TORCH
-from emu.workloads import dgtp, p3
+from emu.systems.registry import systems
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 #: What every node process runs; it makes the programs of its tasks.
 RUNTIME = "emu_nodes.runtime:main"
-#: Programs that need no torch, whose import takes seconds.
-_LIGHT = frozenset({"emu_nodes.timed:Timed"})
-_HEAVY = frozenset({*dgtp.PROGRAMS.values(), *p3.PROGRAMS.values()})
 
 
 def program_path(text: str) -> str:
@@ -39,6 +36,12 @@ def program_path(text: str) -> str:
     if not ((model or path) and name.isidentifier()):
         raise ValueError(f"{printable(text)} is neither module:Class nor net.py:Net")
     return text
+
+
+def _known(*, torch: bool) -> frozenset[str]:
+    """Return the programs of the installed systems that need torch, or do not."""
+    offered = [one for one in systems().values() if one.needs_torch == torch]
+    return frozenset(path for one in offered for path in one.programs.values())
 
 
 def programs_of(descriptions: Iterable[dict[str, Any]]) -> set[str]:
@@ -62,12 +65,13 @@ def check_allowed(programs: Collection[str], allowed: Collection[str]) -> None:
         When there is another one; nothing of it was imported. When one needs torch,
         and this host has none.
     """
-    for program in sorted(set(programs) - _LIGHT - _HEAVY - set(allowed)):
+    known = _known(torch=False) | _known(torch=True)
+    for program in sorted(set(programs) - known - set(allowed)):
         raise NodeMisbehaved(
             f"program {printable(program)} is not allowed on this host: start the "
             f"agent (or emu run) with --allow {printable(program)} if it shall be"
         )
-    if not _HEAVY.isdisjoint(programs) and find_spec("torch") is None:
+    if not _known(torch=True).isdisjoint(programs) and find_spec("torch") is None:
         raise NodeMisbehaved(
             f"this job trains, and torch is not installed on this host: {INSTALL_TORCH}"
         )
@@ -75,7 +79,8 @@ def check_allowed(programs: Collection[str], allowed: Collection[str]) -> None:
 
 def preloaded(programs: Collection[str]) -> list[str]:
     """Return what to import once, beside the runtime, for processes of these."""
-    heavy = [] if _HEAVY.isdisjoint(programs) else ["torch", "emu.launch.preload"]
+    light = _known(torch=True).isdisjoint(programs)
+    heavy = [] if light else ["torch", "emu.launch.preload"]
     modules = [name.partition(":")[0] for name in sorted(programs)]
     return [*heavy, *dict.fromkeys(modules)]
 

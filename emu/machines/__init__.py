@@ -2,13 +2,12 @@
 
 Whatever runs in a machine sees a host of its own: address, host name, ``/etc/hosts``,
 ``/dev/shm``, process ids. Its NIC is a limit that the kernel enforces, and TCP shares
-it. Needs Linux and what `emu.machines.needs` tries. Must not know: jobs, schedules,
+it. Needs Linux and what `emu.machines.preflight` tries. Must not know: jobs, schedules,
 simulations.
 """
 
-from emu.machines.lab import Lab
+from emu.machines.lab import Lab, Paces
 from emu.machines.machine import LabMachine, Program
-from emu.machines.needs import missing_needs
 from emu.machines.nic import (
     BURST,
     SMALLEST_SEGMENT,
@@ -18,7 +17,7 @@ from emu.machines.nic import (
     leaves_among,
     plan_nic,
 )
-from emu.machines.paces import Paces
+from emu.machines.preflight import missing_needs
 
 __all__ = [
     "BURST",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from emu.machines.holder import Holder
+    from emu.machines.namespace_client import Holder
 
 
 def tcp_counts(process: int) -> dict[str, int]:

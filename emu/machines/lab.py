@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Self
 
 from emu.errors import RunError
 from emu.machines.counters import Counters
-from emu.machines.holder import Holder
 from emu.machines.machine import Program
+from emu.machines.namespace_client import Holder
+from emu.machines.namespace_rpc import LARGEST
+from emu.machines.netlink import Netlink, pace
 from emu.machines.nic import Sharing, leaves_among, plan_nic
-from emu.machines.paces import Paces
-from emu.machines.requests import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +32,32 @@ if TYPE_CHECKING:
     from emu.machines.capture import Capture
     from emu.machines.machine import LabMachine
     from emu.machines.nic import NicPlan
+
+
+class Paces:
+    """Sets how fast the leaves of one NIC send; made by `Lab.paces`."""
+
+    def __init__(self, kernel: Netlink, index: int, plan: NicPlan) -> None:
+        self._kernel, self._index, self._plan = kernel, index, plan
+
+    def set(self, rates: Mapping[int, float]) -> None:
+        """Limit leaves to payload bytes per second, by their numbers.
+
+        The NIC stays a limit of their sum; 8 us a leaf.
+
+        Raises
+        ------
+        OSError
+            When the kernel refuses, or the machine has gone.
+        """
+        self._kernel.send(
+            pace(self._index, leaf, self._plan, rate) for leaf, rate in rates.items()
+        )
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self._kernel.close()
+
 
 #: The limited network, and the one for control messages: behind a full NIC queue of 20
 #: ms those would be part of the result.
@@ -162,7 +188,7 @@ class Lab:
             "user": os.geteuid() != 0,
         }
         self._keeper = subprocess.Popen(
-            [sys.executable, "-m", "emu.machines.keeper", json.dumps(spec)],
+            [sys.executable, "-m", "emu.machines.namespace_process", json.dumps(spec)],
             pass_fds=theirs,
             stdin=subprocess.PIPE,
         )

@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.network.authentication import name_of
-from emu.network.awake_clock import awake_timeout
+from emu.network.pause_aware_clock import awake_timeout
 from emu.network.peer_clock import ClockLine, answered
 from emu.network.tuning import tune_socket
 from emu.wire import FrameReader, Kind, Message, Seal, WireLimits, encode_message

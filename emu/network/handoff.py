@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.network.frame_log import FrameLog
     from emu.network.inbox import Inbox
+    from emu.network.send_log import FrameLog
 
 
 class Handoff:

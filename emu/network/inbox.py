@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeMisbehaved
-from emu.network.awake_clock import awake_timeout
+from emu.network.pause_aware_clock import awake_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

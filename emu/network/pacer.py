@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from emu.network.clock import Alarm, RunClock
-from emu.network.frame_log import FrameLog
-from emu.network.send_log import SendLog
+from emu.network.send_log import FrameLog, SendLog
 from emu.shaping import Depth, FlowEnds, Looks, RateSegment
 
 if TYPE_CHECKING:

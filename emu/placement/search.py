@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from emu.errors import InfeasiblePlacement, PlacementError
-from emu.placement.anneal import anneal, sketch
 from emu.placement.baselines import deal_out, draw_machines
-from emu.placement.candidates import Candidates, candidates, expand, placement_cost
-from emu.placement.chain import ACCEPTED, PROPOSED, SIMULATED, Chain, new_chain
+from emu.placement.candidates import (
+    Candidates,
+    Units,
+    candidates,
+    estimate,
+    excess,
+    expand,
+    lower_bound,
+    placement_cost,
+    usage,
+)
+from emu.placement.chain import (
+    ACCEPTED,
+    PROPOSED,
+    SIMULATED,
+    Chain,
+    makespan_within,
+    new_chain,
+)
 from emu.placement.common_random_numbers import common_draws, walk_generator
 from emu.placement.distdgl import place_distdgl
 from emu.placement.etp import REMEMBERED, STRIDE
-from emu.placement.exhaustive import Listing, list_placements
 from emu.placement.ifs import fill
 from emu.placement.infeasible import infeasibility
-from emu.placement.moves import TeamArrays
+from emu.placement.moves import SHARES, RandomState, TeamArrays, propose, uniform
 from emu.placement.placement_result import PlacementResult
-from emu.placement.space import Space
-from emu.placement.symmetry import find_symmetry, hub_followers
+from emu.placement.space import TOLERANCE, Space
+from emu.placement.symmetry import Symmetry, canonicalise, find_symmetry, hub_followers
+from emu.scheduling.compiled import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -31,6 +47,227 @@ if TYPE_CHECKING:
     from emu.placement.job_costs import JobsCost
     from emu.placement.symmetry import Symmetry
     from emu.problem import Cluster, Job, Placement, Profile, Realization
+    from emu.scheduling.compiled_problem import Floats, Ints
+
+
+ATTEMPTS = 50  # moves tried for one proposal; most fail in a tight cluster
+#: Neighbours that an estimate may refuse for one proposal, and its temperature there,
+#: as part of the estimate now.
+SCREENED, SCREEN = 50, 0.01
+#: Part of the proposals that an estimate may refuse: it is blind to what waits, and of
+#: 200 small clusters 1,000 candidates met the optimum of 180 where all were screened.
+PART = 0.5
+
+
+@compiled
+def _feasible_neighbour(
+    units: Units,
+    symmetry: Symmetry,
+    teams: TeamArrays,
+    state: RandomState,
+    machines: Ints,
+    candidate: Ints,
+) -> bool:
+    """Fill ``candidate`` with a feasible placement unlike ``machines``, if one is met.
+
+    Both in canonical form.
+    """
+    for _ in range(ATTEMPTS):
+        candidate[:] = machines
+        draw = uniform(state)
+        kind = 0
+        while kind < SHARES.size - 1 and draw >= SHARES[kind]:
+            draw -= SHARES[kind]
+            kind += 1
+        propose(units, teams, state, candidate, kind)
+        canonicalise(symmetry, candidate)
+        changed = False
+        for unit in range(machines.size):
+            changed = changed or candidate[unit] != machines[unit]
+        if changed and excess(units.capacity, usage(units, candidate)) == 0.0:
+            return True
+    return False
+
+
+@compiled
+def _promising_neighbour(
+    c: Candidates,
+    symmetry: Symmetry,
+    teams: TeamArrays,
+    state: RandomState,
+    machines: Ints,
+    candidate: Ints,
+    now: float,
+) -> float:
+    """Fill ``candidate`` likewise and return its estimate; infinity where none is met.
+
+    Most that are estimated worse than ``now``, seconds, are passed over: by a chain of
+    plain makespans alone, since an estimate knows neither slots nor several jobs.
+    """
+    plain = c.arrays.slots.size == 0 and c.costs.job.size == 0
+    guess = np.inf
+    for _ in range(SCREENED if plain and uniform(state) < PART else 1):
+        if not _feasible_neighbour(
+            c.units, symmetry, teams, state, machines, candidate
+        ):
+            return np.inf
+        guess = estimate(c, expand(c.units, candidate))
+        if guess <= now * (1.0 - SCREEN * np.log(uniform(state))):
+            break
+    return guess
+
+
+@compiled
+def sketch(
+    c: Candidates,
+    symmetry: Symmetry,
+    teams: TeamArrays,
+    state: RandomState,
+    machines: Ints,
+    temperatures: Floats,
+) -> Ints:
+    """Return what annealing under `estimate` alone makes of a feasible placement.
+
+    Parameters
+    ----------
+    temperatures
+        One per proposal, as parts of the first estimate.
+    """
+    now, best = machines.copy(), machines.copy()
+    canonicalise(symmetry, now)
+    candidate = np.empty_like(now)
+    first = cost = least = estimate(c, expand(c.units, now))
+    for temperature in temperatures:
+        if not _feasible_neighbour(c.units, symmetry, teams, state, now, candidate):
+            continue
+        guess = estimate(c, expand(c.units, candidate))
+        if guess <= cost - np.log(uniform(state)) * temperature * first:
+            now[:], cost = candidate, guess
+            if cost < least:
+                best[:], least = now, cost
+    return best
+
+
+@compiled
+def anneal(
+    c: Candidates,
+    symmetry: Symmetry,
+    teams: TeamArrays,
+    state: RandomState,
+    chain: Chain,
+    temperatures: Floats,
+    best: Floats,
+) -> None:
+    """Carry ``chain`` on by one proposal per temperature.
+
+    Parameters
+    ----------
+    state
+        Of the random numbers, carried on in place.
+    temperatures
+        Seconds: a placement that takes t longer is accepted with probability
+        exp(-t / temperature). Infinite accepts anything.
+    best
+        Filled with the best makespan after every proposal.
+    """
+    candidate = np.empty_like(chain.machines)
+    canonicalise(symmetry, chain.machines)
+    now = estimate(c, expand(c.units, chain.machines))
+    for step in range(temperatures.size):
+        chain.tally[PROPOSED] += 1
+        guess = _promising_neighbour(
+            c, symmetry, teams, state, chain.machines, candidate, now
+        )
+        limit = chain.cost[0] - np.log(uniform(state)) * temperatures[step]
+        if guess < np.inf:
+            makespan = makespan_within(
+                c, candidate, limit, False, chain.memory, chain.tally
+            )
+            if makespan <= limit:
+                chain.tally[ACCEPTED] += 1
+                chain.machines[:] = candidate
+                chain.cost[0], now = makespan, guess
+                if makespan < chain.cost[1]:
+                    chain.cost[1] = makespan
+                    chain.best_machines[:] = candidate
+        best[step] = chain.cost[1]
+
+
+class Listing(NamedTuple):
+    """Feasible placements up to symmetry, by ascending lower bound."""
+
+    machines: NDArray[np.int16]
+    """Shape (placements, units)."""
+    bound: Floats
+    """Seconds, shape (placements,)."""
+
+
+@compiled
+def _list(
+    c: Candidates, symmetry: Symmetry, most: int, most_steps: int
+) -> tuple[NDArray[np.int16], Floats, int]:
+    """Return canonical feasible placements, their bounds, and how many; -1: too many.
+
+    Depth-first over the units: a unit that does not fit ends its branch.
+    """
+    demand = c.units.demand
+    units, machines_count = demand.shape[0], c.units.used.shape[0]
+    found = np.empty((most, units), np.int16)
+    bound = np.empty(most)
+    count = 0
+    machines = np.full(units, -1, np.int64)
+    canonical = np.empty(units, np.int64)
+    room = c.units.capacity * (1.0 + TOLERANCE) - c.units.used
+    unit = 0
+    for _ in range(most_steps):
+        if unit < 0:
+            return found, bound, count
+        now = machines[unit]
+        if now >= 0:
+            room[now] += demand[unit]
+        now += 1
+        while now < machines_count and (demand[unit] > room[now]).any():
+            now += 1
+        if now == machines_count:
+            machines[unit] = -1
+            unit -= 1
+            continue
+        machines[unit] = now
+        room[now] -= demand[unit]
+        if unit < units - 1:
+            unit += 1
+            continue
+        canonical[:] = machines
+        canonicalise(symmetry, canonical)
+        if (canonical == machines).all():
+            if count == most:
+                return found, bound, -1
+            found[count] = machines
+            bound[count] = lower_bound(c.transfers, c.costs, expand(c.units, machines))
+            count += 1
+    return found, bound, -1
+
+
+def list_placements(
+    c: Candidates, symmetry: Symmetry, *, most: int, most_steps: int
+) -> Listing | None:
+    """Return all feasible placements up to symmetry, or None when there are too many.
+
+    At least one unit must be movable.
+
+    Parameters
+    ----------
+    most
+        Placements that may be listed.
+    most_steps
+        Steps that listing them may take; one is about 0.1 us.
+    """
+    found, bound, count = _list(c, symmetry, most, most_steps)
+    if count < 0:
+        return None
+    order = np.argsort(bound[:count], kind="stable")
+    return Listing(found[:count][order], bound[:count][order])
+
 
 HOT, COLD = 0.02, 0.0002  # temperatures of a round, as part of the best makespan
 IFS_STARTS = 4

@@ -43,6 +43,11 @@ class Task:
     machine, which needs room for the sum of their demands; empty means a process of its
     own, called as the task. A gate stands on the machine of the process that it
     names."""
+    phase: str = ""
+    """``sampling`` or ``training`` where it is part of that, for tables; else empty."""
+    behind: int = 0
+    """Cycles by which its mini-batches are behind the first task of a pipeline: in
+    cycle c it works on mini-batch c - behind."""
     program: str = "emu_nodes.timed:Timed"
     """Import path ``module:Class`` of what the node process runs."""
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from emu.analysis.pace import Pace
+    from emu.analysis.throughput import Pace
     from emu.placement.neighbours import Move
 
 

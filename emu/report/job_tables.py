@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from emu.analysis.pace import JobTime
-    from emu.analysis.violation import AuditReport
+    from emu.analysis.throughput import JobTime
     from emu.placement import ResourceLoad
     from emu.problem import Job, Problem
+    from emu.trust.violation import AuditReport
 
 
 #: Ranges of a trace that are listed.

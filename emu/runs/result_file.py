@@ -18,7 +18,7 @@ from emu.input_file import read_json
 from emu.problem import Placement, Problem, Schedule
 from emu.runs.problem_json import schedule_of
 from emu.runs.renamed_keys import with_new_keys
-from emu.scenario.placing import with_placed_rings
+from emu.scenario.apply_placement import with_placed_rings
 from emu.scenario.realize import noted
 from emu.scenario.scenario import Scenario
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.violation import Violation
 from emu.errors import DataError
-from emu.workloads import PIPELINES
+from emu.systems.registry import system_of
+from emu.trust.violation import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from emu.analysis.violation import Findings
     from emu.problem import Job
+    from emu.trust.violation import Findings
 
 #: Share of a loss by which it may be off, by precision: sums of gradients differ in
 #: their last digits where workers are many, and steps carry them on.
@@ -56,7 +56,8 @@ def training_audit(run: Path, job: Job) -> Findings:
         found = _losses(frame, name)
         if found.empty:
             raise DataError("holds no losses", path=str(run / "training.csv"))
-        missed = PIPELINES[settings.get("pipeline", "none")].missed
+        system = system_of(settings)
+        missed = system.updates_missed(settings) if system else 0
         batches = int(found.index.max()) + 1
         alone = _alone(settings, batches, missed)[found.index]
         off = np.abs(found.to_numpy() - alone)

@@ -17,6 +17,8 @@ from emu.errors import DataError
 from emu.input_file import read_text
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario, build_job
+from emu.systems.registry import system_of
+from emu.systems.training_results import STEP_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -82,7 +84,7 @@ def step_ends(schedule: Schedule) -> NDArray[np.float64]:
     That is the end of the last parameter server, or of the last worker without one.
     """
     kinds = np.array([task.kind for task in schedule.problem.job.tasks])
-    holder = "parameter_server" if "parameter_server" in kinds else "worker"
+    holder = next(kind for kind in STEP_KINDS if kind in kinds)
     ends: NDArray[np.float64] = schedule.task_end[kinds == holder].max(axis=0)
     return ends
 
@@ -90,7 +92,8 @@ def step_ends(schedule: Schedule) -> NDArray[np.float64]:
 def trains(run: RecordedRun) -> bool:
     """Return whether a run is of one job that trains by whole mini-batches."""
     job = run.manifest.get("scenario", {}).get("job", {})
-    return job.get("system") in ("dgtp", "data_parallel")
+    system = system_of(job)
+    return system is not None and bool(system.step_kinds)
 
 
 def _training(run: RecordedRun) -> tuple[Mapping[str, Any], int]:

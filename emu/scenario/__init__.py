@@ -3,8 +3,8 @@
 Must not know: sockets, node processes, how a schedule is made.
 """
 
+from emu.scenario.apply_placement import place
 from emu.scenario.experiment import Experiment, prepare
-from emu.scenario.placing import place
 from emu.scenario.profile_file import ProfileFile, read_profile, write_profile
 from emu.scenario.realize import build_job, open_data, realize
 from emu.scenario.scenario import Scenario, json_schema

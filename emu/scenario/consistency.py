@@ -6,30 +6,23 @@ import difflib
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
+from emu.fields.cluster_section import MachineSection
+from emu.fields.network_section import network_errors
+from emu.fields.section import Trail
+from emu.fields.suggestion import nearest
 from emu.problem.links import ImpossibleRoute, MissingRoute
-from emu.scenario.cluster_section import MachineSection
-from emu.scenario.custom_section import CustomJobSection
-from emu.scenario.device_times import device_errors, measures_worker
-from emu.scenario.dgtp_section import DgtpJobSection, ModelSection
-from emu.scenario.document import Trail
 from emu.scenario.events_section import event_errors
-from emu.scenario.job_errors import custom_errors, replica_errors, slot_errors
-from emu.scenario.jobs_section import SeveralJobsSection
-from emu.scenario.model_section import ModelProgramSection
-from emu.scenario.network_section import network_errors
-from emu.scenario.p3_section import P3JobSection
 from emu.scenario.pins import pin_errors, pinned, pins_too_large
 from emu.scenario.run_sections import PlacementSection
-from emu.scenario.suggestion import nearest
 from emu.scheduling import RATE_POLICIES
+from emu.systems.device_times import device_errors
+from emu.systems.training_section import NO_TIME, TrainingSection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from emu.problem import Job, Task
-    from emu.scenario.dgtp_section import TrainingSection
+    from emu.problem import Job
     from emu.scenario.scenario import Scenario
-    from emu.scenario.section import Resources
 
     Check = Callable[[Scenario], Iterator[tuple[Trail, str]]]
 
@@ -121,80 +114,17 @@ def _share(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 
 def _job(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    if isinstance(scenario.job, CustomJobSection):
-        yield from custom_errors(scenario.job)
-        return
-    if isinstance(scenario.job, SeveralJobsSection):
-        return
-    yield from _training(scenario.job)
-    if isinstance(scenario.job, DgtpJobSection):
-        yield from _dgtp(scenario.job)
-    else:
-        yield from replica_errors(scenario.job, scenario.cluster)
+    yield from scenario.job.problems(scenario.cluster)
 
 
 def _slots(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    if isinstance(scenario.job, CustomJobSection):
-        yield from slot_errors(scenario.job, scenario.cluster)
-
-
-def _training(job: TrainingSection) -> Iterator[tuple[Trail, str]]:
-    if isinstance(job.model, ModelProgramSection):
-        for key, problem in job.model.problems(len(job.fanouts)):
-            yield ("job", "model", key), problem
-        if isinstance(job, P3JobSection):
-            problem = "p3 splits a first layer that it knows: write a kind, not this"
-            yield ("job", "model", "program"), problem
-    else:
-        yield from _heads(job.model)
-    if job.fanouts and len(job.fanouts) != job.hops:
-        problem = (
-            f"found {len(job.fanouts)} for a model of {job.hops} layers, "
-            "write one per layer"
-        )
-        yield ("job", "fanouts"), problem
-    if (job.iterations is None) == (job.epochs is None):
-        found = "neither" if job.iterations is None else "both"
-        yield ("job",), f"found {found} of iterations and epochs, write one of them"
-
-
-def _heads(model: ModelSection) -> Iterator[tuple[Trail, str]]:
-    if model.heads > 1 and model.kind != "gat":
-        problem = f"found heads for {model.kind}, only gat has them"
-        yield ("job", "model", "heads"), problem
-    elif model.hidden % model.heads:
-        wider = -(-model.hidden // model.heads) * model.heads
-        problem = (
-            f"{model.heads} heads cannot share a width of {model.hidden} "
-            f"evenly, write hidden: {wider}"
-        )
-        yield ("job", "model", "heads"), problem
-
-
-def _dgtp(job: DgtpJobSection) -> Iterator[tuple[Trail, str]]:
-    if job.batch_size % (samplers := job.samplers_per_worker):
-        each = job.batch_size // samplers
-        even = [str(n * samplers) for n in (each, each + 1) if n]
-        problem = (
-            f"{job.batch_size} seeds cannot be shared evenly by {samplers} samplers "
-            f"(job.samplers_per_worker), write batch_size: {' or '.join(even)}"
-        )
-        yield ("job", "batch_size"), problem
-    if job.sync == "halving_doubling" and job.workers & (job.workers - 1):
-        problem = (
-            f"halving and doubling needs 2, 4, 8, ... workers, found {job.workers}: "
-            "write ring"
-        )
-        yield ("job", "sync"), problem
-    if job.ring == "placed" and job.sync != "ring":
-        problem = f"sync is {job.sync}, which has no ring: write sync: ring"
-        yield ("job", "ring"), problem
+    yield from scenario.job.slot_problems(scenario.cluster)
 
 
 def _resources(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     offered = {key for m in scenario.cluster.machines for key in m.amounts()}
     demanded: set[str] = set()
-    for trail, resources in _demands(scenario):
+    for trail, resources in scenario.job.stated_demands():
         demanded |= resources.amounts().keys()
         for resource in resources.further():
             if resource not in offered:
@@ -211,20 +141,12 @@ def _resources(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
                 yield ("cluster", "machines", position, resource), problem
 
 
-def _demands(scenario: Scenario) -> Iterator[tuple[Trail, Resources]]:
-    if isinstance(scenario.job, CustomJobSection):
-        for position, task in enumerate(scenario.job.tasks):
-            yield ("job", "tasks", position, "demands"), task.demands
-    elif not isinstance(scenario.job, SeveralJobsSection):
-        for kind, resources in scenario.job.demands:
-            yield ("job", "demands", kind), resources
-
-
 def _expectations(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    if isinstance(scenario.job, CustomJobSection):
+    if not scenario.jobs and not scenario.job.trains:
         for key in ("accuracy", "loss"):
             if getattr(scenario.expect, key) is not None:
-                yield ("expect", key), "a custom job trains nothing, remove this key"
+                problem = f"a {scenario.job.system} job trains nothing, remove this key"
+                yield ("expect", key), problem
     elif scenario.emulation.compute == "timed" and scenario.expect.accuracy is not None:
         problem = "timed tasks compute nothing, write emulation.compute: padded or real"
         yield ("expect", "accuracy"), problem
@@ -260,11 +182,9 @@ def _structure(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 def _standing(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
     """Yield pins and placements to nowhere."""
     machines = [name for name, _ in scenario.cluster.named()]
-    if isinstance(scenario.job, CustomJobSection):
-        for position, task in enumerate(scenario.job.tasks):
-            if task.pin is not None and task.pin not in machines:
-                problem = f"no machine {task.pin!r}, {nearest(task.pin, machines)}"
-                yield ("job", "tasks", position, "pin"), problem
+    for trail, _, machine in scenario.job.stated_pins():
+        if machine not in machines:
+            yield trail, f"no machine {machine!r}, {nearest(machine, machines)}"
     yield from pin_errors(job, machines, scenario.placement.tasks)
     if not scenario.placement.spelt_out:
         return
@@ -285,23 +205,21 @@ def _devices(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 
 def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    if isinstance(scenario.job, CustomJobSection | SeveralJobsSection):
+    section = scenario.job
+    if scenario.jobs:
         return
     if scenario.profile is not None:
-        if isinstance(scenario.job, P3JobSection):
-            problem = "a profile knows no cycles of a pipeline, write job.times instead"
-            yield ("profile",), problem
+        if section.unprofiled:
+            yield ("profile",), section.unprofiled
         return
-    known = scenario.job.times.stated()
-    if measures_worker(scenario.job):
+    if not isinstance(section, TrainingSection):
+        return
+    known = section.times.stated()
+    if section.measures_worker:
         known["worker"] = 0.0
     kinds = {task.kind for task in scenario.to_job(train_vertices=1, pins=False).tasks}
     for kind in sorted(kinds - known.keys()):
-        problem = (
-            "found neither this time nor a profile, write for example 20 ms, or "
-            "measure all times: emu profile"
-        )
-        yield ("job", "times", kind), problem
+        yield ("job", "times", kind), NO_TIME
 
 
 def _rooms(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
@@ -311,21 +229,11 @@ def _rooms(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
     for task, resource, problem in pins_too_large(pinned(job, placed), cluster):
         names = {job.tasks[t].name for t in job.units[task.process_name]}
         stated = [key for key in placed if key in names | {task.process_name}]
-        own = (*_demands_of(scenario, task), resource)
+        own = (*scenario.job.demands_at(task), resource)
         found[("placement", "tasks", stated[0]) if stated else own].append(problem)
     for trail, problems in found.items():
         others = f"; {len(problems) - 1} more machines likewise" if problems[1:] else ""
         yield trail, scenario.advice(problems[0] + others)
-
-
-def _demands_of(scenario: Scenario, task: Task) -> Trail:
-    """Return where the demands of a task are written."""
-    if isinstance(scenario.job, CustomJobSection):
-        names = [stated.name for stated in scenario.job.tasks]
-        if task.name in names:
-            return ("job", "tasks", names.index(task.name), "demands")
-    known = [trail for trail, _ in _demands(scenario) if trail[-1] == task.kind]
-    return known[0] if known else ("job", "demands")
 
 
 #: Each check with the sections that it reads, in an order in which every check may rely

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from io import StringIO
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
@@ -20,16 +20,15 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scalarbool import ScalarBoolean
 
 from emu.errors import DataError, ScenarioError
+from emu.fields.suggestion import nearest
 from emu.input_file import parse_json, read_text
-from emu.scenario.suggestion import nearest
 from emu.scenario.yaml_slips import what_to_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from emu.fields.section import Trail
 
-#: Keys and list positions from the top of the file down to a value.
-Trail: TypeAlias = tuple[str | int, ...]
 
 # A file of aliases to aliases grows without bound when written out. A custom job of
 # 42,000 flows has 320,000 values and is checked in 3 s.

@@ -6,14 +6,14 @@ Whoever writes them into the file and simulates gets the makespan that was said.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import PlacementError, ScenarioError
 from emu.graph_data.dataset import open_for
 from emu.placement import best_placement
-from emu.scenario.custom_section import CustomJobSection
+from emu.scenario.apply_placement import place, with_placed_rings
 from emu.scenario.experiment import prepare
-from emu.scenario.placing import place, with_placed_rings
 from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load
 from emu.units import DURATION, RATE, SIZE
@@ -52,15 +52,6 @@ class ScenarioEdits:
         self._measured = measured
         #: What was not tried, and why.
         self.notes: list[str] = []
-        #: Key, prefix of the tasks' names, and section of every job.
-        self._jobs: list[tuple[str, str, Any]]
-        if scenario.jobs:
-            self._jobs = [
-                (f"jobs[{i}]", f"{item.name}/", item.job)
-                for i, item in enumerate(scenario.jobs)
-            ]
-        else:
-            self._jobs = [("", "", scenario.job)]
 
     def placed(self, problem: Problem) -> Problem:
         """Return the problem with rings in the order that its placement asks for."""
@@ -106,13 +97,13 @@ class ScenarioEdits:
         where = {p: machines[at[t]].name for p, (t, *_) in problem.job.units.items()}
         several = {"place_jobs": "sequential", "joint_cost": None, "placement": None}
         edit: Edit = several if self._scenario.jobs else {}
-        for key, prefix, _ in self._jobs:
+        for key, prefix, _ in self._scenario.each_job():
             tasks = {
                 process.removeprefix(prefix): machine
                 for process, machine in where.items()
                 if process.startswith(prefix)
             }
-            edit[_at(key, "placement")] = {"policy": "explicit", "tasks": tasks}
+            edit[f"{key}placement"] = {"policy": "explicit", "tasks": tasks}
         return edit
 
     def more_machines(self, base: Change) -> Iterator[Change]:
@@ -282,41 +273,26 @@ class ScenarioEdits:
         tasks = change.problem.job.tasks
         wanted = {tasks[row].name for row in change.rows}
         edit: Edit = {}
-        for key, prefix, job in self._jobs:
-            mine = {name for name in wanted if name.startswith(prefix)}
-            if isinstance(job, CustomJobSection):
-                for i, task in enumerate(job.tasks):
-                    if (name := f"{prefix}{task.name}") in mine:
-                        time = _scaled(DURATION, task.time, change.factor)
-                        edit[_at(key, f"job.tasks[{i}].time")] = time
-                        wanted.remove(name)
-            elif mine:
-                kinds = {tasks[row].kind for row in change.rows}
-                every = {
-                    t.name
-                    for t in tasks
-                    if t.kind in kinds and t.name.startswith(prefix)
-                }
-                for kind in kinds if mine == every else ():
-                    stated = getattr(job.times, kind, None)
-                    if stated is not None:
-                        time = _scaled(DURATION, stated, change.factor)
-                        edit[_at(key, f"job.times.{kind}")] = time
-                        wanted -= mine
+        for at, prefix, job in self._scenario.each_job():
+            own = {
+                task.name.removeprefix(prefix): task.kind
+                for task in tasks
+                if task.name.startswith(prefix)
+            }
+            mine = {name for name in own if f"{prefix}{name}" in wanted}
+            found, covered = job.scaled_times(
+                own, mine, partial(_scaled, DURATION, factor=change.factor)
+            )
+            edit |= {f"{at}{key}": value for key, value in found.items()}
+            wanted -= {f"{prefix}{name}" for name in covered}
         return None if wanted else edit
 
     def _bytes(self, change: Change) -> Edit | None:
         job = self._scenario.job
-        if self._scenario.profile is not None or not isinstance(job, CustomJobSection):
+        if self._scenario.profile is not None:
             return None
-        if max(change.rows) >= len(job.flows):
-            return None  # of a collective
-        return {
-            f"job.flows[{row}].volume": _scaled(
-                SIZE, job.flows[row].volume, change.factor
-            )
-            for row in change.rows
-        }
+        scale = partial(_scaled, SIZE, factor=change.factor)
+        return job.scaled_volumes([*change.rows], scale) or None
 
     def _policy(self, change: Change) -> Edit:
         name = change.policy.removesuffix("_by_job")
@@ -325,16 +301,12 @@ class ScenarioEdits:
 
     def _window(self, change: Change) -> Edit:
         return {
-            _at(key, "job.credit_window"): "unlimited"
+            f"{at}job.credit_window": "unlimited"
             if math.isinf(change.factor)
             else int(change.factor) * job.credit_window
-            for key, _, job in self._jobs
+            for at, _, job in self._scenario.each_job()
             if isinstance(job.credit_window, int)
         }
-
-
-def _at(key: str, below: str) -> str:
-    return f"{key}.{below}" if key else below
 
 
 def _names(job: Job) -> tuple[list[str], tuple[str, ...]]:

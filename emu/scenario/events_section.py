@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
+from emu.fields.network_section import Nic, both_directions, rack_links
+from emu.fields.quantities import Duration, Name, Rate
+from emu.fields.section import Section
+from emu.fields.suggestion import nearest
 from emu.problem import CapacityChange
-from emu.scenario.network_section import Nic, both_directions, rack_links
-from emu.scenario.quantities import Duration, Name, Rate
-from emu.scenario.section import Section
-from emu.scenario.suggestion import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from emu.scenario.cluster_section import ClusterSection
-    from emu.scenario.document import Trail
+    from emu.fields.cluster_section import ClusterSection
+    from emu.fields.section import Trail
 
 
 def _after_the_start(time: float) -> float:

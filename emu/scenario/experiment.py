@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from emu.errors import DataError, PlacementError, ScenarioError
-from emu.garbage import collected_seldom
+from emu.gc_tuning import collected_seldom
 from emu.html_table import html_table
 from emu.placement.resource_load import unclaimed
 from emu.problem import Problem, Profile, Realization
-from emu.scenario.placing import place, place_one_by_one, with_placed_rings
+from emu.scenario.apply_placement import place, place_one_by_one, with_placed_rings
 from emu.scenario.realize import build_job, realize
 from emu.simulation import best_policy, simulate
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, Union
 
 from pydantic import Field
 
-from emu.scenario.custom_section import CustomJobSection
-from emu.scenario.dgtp_section import DgtpJobSection
-from emu.scenario.p3_section import DataParallelJobSection, P3JobSection
-from emu.scenario.quantities import Duration, Positive, TaskName
+from emu.fields.quantities import Duration, Positive, TaskName
+from emu.fields.section import Section
 from emu.scenario.run_sections import PlacementSection
-from emu.scenario.section import Section
+from emu.systems.job_section import JobSection
+from emu.systems.registry import section_types
 
-#: One job, by its system.
-JobSection: TypeAlias = (
-    DgtpJobSection | P3JobSection | DataParallelJobSection | CustomJobSection
-)
+if TYPE_CHECKING:
+    AnyJob = JobSection
+else:
+    #: One job, by its system.
+    AnyJob = Annotated[
+        Union[section_types()],  # noqa: UP007 - of those that are installed
+        Field(discriminator="system"),
+    ]
 #: ``job.system`` where ``jobs`` states what is run.
 SEVERAL = "several"
 
@@ -33,11 +36,11 @@ class JobsItemSection(Section):
     placement: PlacementSection = PlacementSection()
     """Which of its tasks stands on which machine: names without the job's. Together
     with other jobs (``place_jobs: joint``), ``tasks`` are pins."""
-    job: Annotated[JobSection, Field(discriminator="system")]
+    job: AnyJob
     """What is run."""
 
 
-class SeveralJobsSection(Section):
+class SeveralJobsSection(JobSection):
     """Stands for ``job`` where there are ``jobs``."""
 
     system: Literal["several"]

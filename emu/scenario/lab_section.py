@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, PrivateAttr
 
-from emu.scenario.cluster_section import ClusterSection
+from emu.fields.cluster_section import ClusterSection
+from emu.fields.quantities import Duration, Name
+from emu.fields.section import Section
+from emu.fields.suggestion import nearest
 from emu.scenario.document import Document, Origin
 from emu.scenario.events_section import EventSection
-from emu.scenario.quantities import Duration, Name
-from emu.scenario.section import Section
-from emu.scenario.suggestion import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from emu.fields.section import Trail
     from emu.problem import Cluster
-    from emu.scenario.document import Trail
 
 
 class ProgramSection(Section):

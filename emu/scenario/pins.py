@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from emu.fields.suggestion import nearest
 from emu.placement.infeasible import overload
-from emu.scenario.suggestion import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from emu.fields.section import Trail
     from emu.problem import Cluster, Job, Task
-    from emu.scenario.document import Trail
 
 
 def pinned(job: Job, stated: Mapping[str, str]) -> Job:

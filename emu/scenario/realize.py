@@ -6,110 +6,25 @@ this file, and a data set is opened only where its numbers are needed.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.errors import DataError, ScenarioError
-from emu.graph_data import (
-    BatchPlan,
-    open_columns,
-    open_for,
-    realize_volumes,
-    sampled_counts,
-)
-from emu.problem import Realization
-from emu.scenario.custom_section import CustomJobSection
-from emu.scenario.dgtp_section import TrainingSection
-from emu.scenario.jobs_section import SeveralJobsSection
-from emu.scenario.model_section import FiguresSection, ModelProgramSection
+from emu.graph_data import open_for
 from emu.scenario.pins import pinned
 from emu.scenario.profile_file import read_profile
+from emu.systems.model_section import FiguresSection, ModelProgramSection
+from emu.systems.registry import system_of
+from emu.systems.training_section import TrainingSection
 from emu.training import try_out
-from emu.units import SIZE
-from emu.workloads import (
-    DataParallelConfig,
-    DgtpConfig,
-    JobPart,
-    P3Config,
-    column_blocks,
-    data_parallel_realization,
-    dgtp_times,
-    p3_realization,
-    parameter_count,
-    several_jobs,
-    several_realizations,
-    split_model,
-)
+from emu.workloads import JobPart, several_jobs, several_realizations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from emu.graph_data import Dataset
-    from emu.problem import Cluster, Job
+    from emu.fields.section import Section
+    from emu.problem import Job, Realization
     from emu.scenario.scenario import Scenario
-    from emu.scenario.section import Section
-    from emu.workloads import TrainingConfig
-
-
-_FEATURE_BYTES = 4  # float32 in the prepared form, whatever the precision
-
-
-def realize_training(
-    config: TrainingConfig, job: Job, times: Mapping[str, float], dataset: Dataset
-) -> Realization:
-    """Return seconds and real bytes of ``job``, whose shape ``config`` is.
-
-    Parameters
-    ----------
-    times
-        Kind of task -> seconds.
-    """
-    if isinstance(config, DgtpConfig):
-        return Realization(dgtp_times(job, times), realize_volumes(job, dataset))
-    plan = BatchPlan.from_settings(job.settings)
-    counts = sampled_counts(dataset, plan, config.batches)
-    model, length = job.settings["model"], dataset.feature_length
-    parameters = parameter_count(model, length, dataset.classes)
-    itemsize = 8 if job.settings["precision"] == "float64" else 4
-    if isinstance(config, DataParallelConfig):
-        return data_parallel_realization(
-            config,
-            job,
-            times,
-            counts,
-            feature_length=length,
-            parameters=parameters,
-            itemsize=itemsize,
-        )
-    split = split_model(model, length, dataset.classes, itemsize)
-    return p3_realization(config, times, counts, split)
-
-
-def _check_columns(config: P3Config, dataset: Dataset, cluster: Cluster) -> None:
-    """Hold the columns of every machine against its memory."""
-    length = dataset.feature_length
-    if not config.columns and config.members > length:
-        problem = (
-            f"{config.members} machines cannot share {length} features, "
-            f"write {length} or fewer of them, or shares of which some are 0"
-        )
-        raise ScenarioError(problem, key="job.columns")
-    blocks = config.blocks(length)
-    for rank, name in enumerate(config.machines):
-        room = cluster.machines[cluster.index(name)].resources.get("memory", math.inf)
-        columns = blocks[rank % config.members]
-        needed = dataset.vertices * columns * _FEATURE_BYTES
-        lacking = needed + config.demands.get("memory", 0.0) - room
-        if lacking > 0:
-            problem = (
-                f"{columns} of {length} columns are {SIZE.format(needed)}, "
-                f"{SIZE.format(lacking)} more than machine {name} has room for"
-            )
-            raise ScenarioError(problem, key="job.cache")
-
 
 #: Random stream of the scenario's seed; placement has another.
 _DRAW_STREAM = 1
@@ -248,36 +163,9 @@ def open_data(job: Job) -> None:
         When the data set is missing or damaged.
     """
     for name in job.job_names:
-        _open(job.settings_of(name))
-
-
-def _open(settings: Mapping[str, Any]) -> None:
-    if "dataset" not in settings:
-        return
-    dataset = _fitting(settings)
-    if "columns" in settings:  # of P3
-        members = settings["workers"] // settings["groups"]
-        length = dataset.feature_length
-        open_columns(dataset, column_blocks(settings["columns"], length, members))
-
-
-def _fitting(settings: Mapping[str, Any]) -> Dataset:
-    """Return the data set of a job, whose mini-batches its training set must hold."""
-    dataset = open_for(settings)
-    train, each = dataset.train_count, settings["samplers_per_worker"]
-    most = train - train % each
-    if settings["epoch"] == "shard":
-        most = train // (settings["workers"] * each) * each
-    if settings["batch_size"] > most:
-        of_worker = "one worker's share of " if settings["epoch"] == "shard" else ""
-        problem = (
-            f"{settings['batch_size']:,} seeds are more than {of_worker}the {train:,} "
-            f"training vertices: write {most:,} or fewer"
-            if most
-            else f"{train:,} training vertices are too few for so many samplers"
-        )
-        raise ScenarioError(problem, key="job.batch_size")
-    return dataset
+        settings = job.settings_of(name)
+        if system := system_of(settings):
+            system.open_data(settings)
 
 
 def realize(scenario: Scenario, job: Job) -> Realization:
@@ -301,28 +189,15 @@ def realize(scenario: Scenario, job: Job) -> Realization:
         When the profile or the data set is missing, damaged, or of another job.
     """
     section = scenario.job
-    if isinstance(section, SeveralJobsSection):
+    if scenario.jobs:
         return _realize_several(scenario)
     if scenario.profile is not None:
         rng = np.random.default_rng([scenario.seed, _DRAW_STREAM])
         return read_profile(scenario.profile).profile(job).draw(rng, job.iterations)
-    if isinstance(section, CustomJobSection):
-        return section.realize(job)
-    times = section.times.stated()
     figures = model_figures(scenario)
-    if figures is not None:
-        times = {"worker": figures.seconds, **times}
-    for task in job.tasks:
-        if task.kind not in times:
-            problem = "found neither this time nor a profile, write for example 20 ms"
-            raise ScenarioError(problem, key=f"job.times.{task.kind}")
-    times = {kind: time * section.share(kind) for kind, time in times.items()}
-    config = scenario.to_config(job.settings.get("batches", job.iterations))
-    dataset = _fitting(job.settings)
-    if isinstance(config, P3Config):
-        _check_columns(config, dataset, scenario.to_cluster())
-    found = realize_training(config, job, times, dataset)
-    return replace(found, volumes=found.volumes / scenario.emulation.stated_byte_scale)
+    measured = {} if figures is None else {"worker": figures.seconds}
+    context, cluster = scenario.build_context(), scenario.to_cluster()
+    return section.realize(job, context, cluster, measured)
 
 
 def _realize_several(scenario: Scenario) -> Realization:

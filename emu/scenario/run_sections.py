@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from emu import placement, scheduling
-from emu.scenario.quantities import (
+from emu.fields.quantities import (
     Count,
     Duration,
     Expected,
@@ -21,8 +21,8 @@ from emu.scenario.quantities import (
     Ratio,
     Size,
 )
-from emu.scenario.section import Section
-from emu.scenario.suggestion import nearest
+from emu.fields.section import Section
+from emu.fields.suggestion import nearest
 from emu.shaping import FlowEnds
 
 if TYPE_CHECKING:

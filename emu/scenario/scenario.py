@@ -3,41 +3,48 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import Field, PrivateAttr, model_validator
 from typing_extensions import override
 
-from emu.scenario.cluster_section import ClusterSection
-from emu.scenario.custom_section import CustomJobSection
-from emu.scenario.device_times import with_slowness
-from emu.scenario.dgtp_section import DgtpJobSection, TrainingSection
+from emu.fields.cluster_section import ClusterSection
+from emu.fields.quantities import FileName, FilePath, Seed, text_schema
+from emu.fields.section import Section
 from emu.scenario.document import Document, Origin
 from emu.scenario.events_section import EventSection
 from emu.scenario.jobs_section import (
     SEVERAL,
-    JobSection,
     JobsItemSection,
     SeveralJobsSection,
 )
 from emu.scenario.lab_section import LabFile
 from emu.scenario.pins import pinned
-from emu.scenario.quantities import FileName, FilePath, Seed, text_schema
 from emu.scenario.run_sections import (
     EmulationSection,
     ExpectSection,
     PlacementSection,
     ScheduleSection,
 )
-from emu.scenario.section import Section
+from emu.systems.device_times import with_slowness
+from emu.systems.job_section import BuildContext
+from emu.systems.registry import section_types
+from emu.systems.training_section import TrainingSection
 from emu.units import RATE
-from emu.workloads import JobPart, several_jobs, training_job
+from emu.workloads import JobPart, several_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from emu.problem import Cluster, Job
-    from emu.workloads import TrainingConfig
+    from emu.systems.job_section import JobSection
+
+    _Job = JobSection
+else:
+    _Job = Annotated[
+        Union[*section_types(), SeveralJobsSection],
+        Field(discriminator="system"),
+    ]
 
 
 class Scenario(Section):
@@ -47,7 +54,7 @@ class Scenario(Section):
     """Of the run directory; default is the name of the file."""
     cluster: ClusterSection
     """The emulated machines."""
-    job: Annotated[JobSection | SeveralJobsSection, Field(discriminator="system")]
+    job: _Job
     """What is run; or ``jobs``."""
     jobs: tuple[JobsItemSection, ...] = ()
     """Several jobs on the one cluster, in place of ``job``."""
@@ -107,12 +114,9 @@ class Scenario(Section):
     @override
     def __repr__(self) -> str:
         """Return the name, the cluster's size and the policies."""
-        length = f"{self.job.iterations} iterations"
-        if isinstance(self.job, TrainingSection) and self.job.epochs is not None:
-            length = f"{self.job.epochs} epochs"
-        what = f"{self.job.system} job of {length}"
-        if self.jobs:
-            what = f"jobs {', '.join(item.name for item in self.jobs)}"
+        what = f"jobs {', '.join(item.name for item in self.jobs)}"
+        if not self.jobs:
+            what = f"{self.job.system} job of {self.job.length}"
         return (
             f"<Scenario {self.name}: {len(self.cluster.named())} machines, "
             f"{what}, placement {self.placed_by}, "
@@ -132,12 +136,8 @@ class Scenario(Section):
 
         Where gpus are short of which nobody has stated a demand.
         """
-        jobs = [(f"jobs[{i}].", item.job) for i, item in enumerate(self.jobs)]
-        keys = [
-            f"{where}job.demands.worker.gpu"
-            for where, job in (*jobs, ("", self.job))
-            if isinstance(job, DgtpJobSection) and job.demands.worker.gpu is None
-        ]
+        keys = [f"{at}job.{job.asks_for_gpus}" for at, _, job in self.each_job()]
+        keys = [key for key in keys if not key.endswith(".")]
         if not (keys and self.cluster.has_gpus and " gpu" in problem):
             return problem
         return (
@@ -146,16 +146,22 @@ class Scenario(Section):
             "gpu for the machines that have more"
         )
 
+    def each_job(self) -> list[tuple[str, str, JobSection]]:
+        """Return (before its key, before its tasks' names, section) of every job."""
+        if self.jobs:
+            return [
+                (f"jobs[{i}].", f"{item.name}/", item.job)
+                for i, item in enumerate(self.jobs)
+            ]
+        return [("", "", self.job)]
+
     @property
     def pins(self) -> Mapping[str, str]:
         """Machine of every task or process that the file pins."""
-        jobs = [("", self.job), *((f"{item.name}/", item.job) for item in self.jobs)]
         stated = {
-            f"{prefix}{task.name}": task.pin
-            for prefix, job in jobs
-            if isinstance(job, CustomJobSection)
-            for task in job.tasks
-            if task.pin is not None
+            f"{prefix}{task}": machine
+            for _, prefix, job in self.each_job()
+            for _, task, machine in job.stated_pins()
         }
         return stated | ({} if self.placement.spelt_out else self.placement.tasks)
 
@@ -181,14 +187,8 @@ class Scenario(Section):
             When the job counts in epochs and ``train_vertices`` is not given, or a pin
             names an unknown task or contradicts another.
         """
-        job = self._unpinned_job(train_vertices)
-        profiled = self.profile is not None
-        job = with_slowness(job, self.job, self.cluster, profiled=profiled)
-        return pinned(job, self.pins) if pins else job
-
-    def _unpinned_job(self, train_vertices: int) -> Job:
-        if isinstance(self.job, SeveralJobsSection):
-            return several_jobs(
+        if self.jobs:
+            job = several_jobs(
                 [
                     JobPart(
                         item.name,
@@ -198,16 +198,12 @@ class Scenario(Section):
                     for item, alone in self.parts()
                 ]
             )
-        if isinstance(self.job, CustomJobSection):
-            byte_scale = self.emulation.stated_byte_scale
-            return self.job.build(
-                window=self.window, byte_scale=byte_scale, seed=self.seed
-            )
-        if self.job.epochs is not None and train_vertices < 1:
-            raise ValueError("epochs are counted in training vertices: how many?")
-        machines = [name for name, _ in self.cluster.named()]
-        config = self.to_config(self.job.count_batches(train_vertices, machines))
-        return training_job(config)
+        else:
+            section = self.job.on_gpus() if self.cluster.has_gpus else self.job
+            job = section.build(self.build_context(train_vertices))
+            profiled = self.profile is not None
+            job = with_slowness(job, section, self.cluster, profiled=profiled)
+        return pinned(job, self.pins) if pins else job
 
     @property
     def window(self) -> int | None:
@@ -215,25 +211,15 @@ class Scenario(Section):
         stated = self.job.credit_window
         return stated if isinstance(stated, int) else None
 
-    def to_config(self, batches: int) -> TrainingConfig:
-        """Return the shape of a training job of so many mini-batches per worker.
-
-        Raises
-        ------
-        ValueError
-            When it has none: a job of system custom, groups that are not equal.
-        """
-        if isinstance(self.job, CustomJobSection | SeveralJobsSection):
-            raise ValueError("a custom job trains nothing")  # noqa: TRY004 - of the job
-        job = self.job
-        if isinstance(job, DgtpJobSection) and self.cluster.has_gpus:
-            job = job.on_gpus()
-        return job.config(
-            [name for name, _ in self.cluster.named()],
-            batches=batches,
+    def build_context(self, train_vertices: int = 0) -> BuildContext:
+        """Return the values that a job takes from the other sections."""
+        return BuildContext(
+            machines=tuple(name for name, _ in self.cluster.named()),
             window=self.window,
-            compute=self.emulation.compute,
             seed=self.seed,
+            compute=self.emulation.compute,
+            byte_scale=self.emulation.stated_byte_scale,
+            train_vertices=train_vertices,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -268,7 +254,10 @@ def json_schema() -> dict[str, Any]:
         ("RouteSection", "from"): {"type": "string"},
         ("RouteSection", "to"): {"type": "string"},
     }
-    for system in ("DgtpJobSection", "P3JobSection", "DataParallelJobSection"):
+    for section_type in section_types():
+        system = section_type.__name__
+        if not issubclass(section_type, TrainingSection):
+            continue
         shorthands[system, "dataset"] = {
             "type": "string",
             "examples": ["products-like"],

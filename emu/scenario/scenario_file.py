@@ -9,39 +9,38 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from emu.errors import DataError, PlacementError, ScenarioError, ScenarioErrors
-from emu.garbage import collected_seldom
+from emu.fields.suggestion import nearest
+from emu.gc_tuning import collected_seldom
 from emu.graph_data.sources import find_source
 from emu.input_file import one_error
 from emu.placement import place
 from emu.placement.place import SEARCHES
 from emu.scenario.consistency import misspelt_keys, moved_keys, scenario_errors
-from emu.scenario.custom_section import CustomJobSection
 from emu.scenario.document import (
     Document,
     apply_overrides,
     parse_document,
     read_document,
 )
+from emu.scenario.error_messages import MISSING, describe, either, meant_key, trail_of
 from emu.scenario.events_section import event_errors
 from emu.scenario.lab_section import LabFile, name_errors
-from emu.scenario.model_section import read_program
 from emu.scenario.profile_file import read_profile
 from emu.scenario.realize import model_figures
 from emu.scenario.scenario import Scenario
 from emu.scenario.shipped import locate
-from emu.scenario.suggestion import nearest
-from emu.scenario.wording import MISSING, describe, either, meant_key, trail_of
 from emu.scenario.workload_file import (
     expect_listed_makespan,
     is_workload,
     workload_document,
 )
+from emu.systems.model_section import program_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
-    from emu.scenario.document import Trail
+    from emu.fields.section import Trail
 
     #: ``["key.key=value"]`` as on the command line, or ``{"key.key": value}``.
     Overrides: TypeAlias = Sequence[str] | Mapping[str, object]
@@ -63,7 +62,7 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
             read_profile(scenario.profile).profile(job)
         except DataError as error:
             yield ("profile",), str(error)
-    if not isinstance(scenario.job, CustomJobSection):
+    if scenario.job.trains:
         stated = job.settings["dataset"]
         try:
             find_source(
@@ -90,6 +89,15 @@ def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 _MODEL: Trail = ("job", "model")
 _OF_JOBS: tuple[Trail, ...] = (("job", "dataset", "directory"), (*_MODEL, "program"))
 
+#: Keys of a job beside which figures of its model stay what they are.
+_KEPT = tuple(
+    (key,)
+    for key in (
+        "iterations", "epochs", "epoch", "credit_window", "optimizer", "partitioner",
+        "workers", "sync", "ring", "parameter_servers", "demands", "times", "machines",
+        "sampling",
+    )
+)  # fmt: skip
 #: Keys of a lab file; a scenario has others beside them.
 LAB_KEYS = ("cluster", "lab", "events")
 #: Errors of one file that are told; whoever has more mends these first.
@@ -284,7 +292,7 @@ def _changed(document: Document, overrides: Overrides, folder: Path) -> Document
     for at in jobs_at:
         for trail in _OF_JOBS:
             _resolve_path(document, (*at, *trail), folder)
-        read_program(document, (*at, *_MODEL))
+        _read_program(document, (*at, *_MODEL))
     _resolve_path(document, ("profile",), folder)
     return document
 
@@ -347,3 +355,34 @@ def _located(
     return sorted(
         errors, key=lambda error: (error.problem.startswith(MISSING), error.line)
     )
+
+
+def _read_program(document: Document, trail: Trail) -> None:
+    """Put the text of a program into a document, where there is one at ``trail``.
+
+    What was noted of another program is forgotten. A file that cannot be read is an
+    error of the checks that follow.
+    """
+    model: Any = document.data
+    for step in trail:
+        try:
+            model = model[step]
+        except (KeyError, IndexError, TypeError):
+            return
+    if not isinstance(model, dict) or not isinstance(model.get("program"), str):
+        return
+    if (*trail, "program") in document.options:
+        model.pop("source", None)
+    if any(_changes(at, trail[:-1]) for at in document.options):
+        model.pop("measured", None)
+    if not isinstance(model.get("source"), str):
+        try:
+            model["source"] = program_text(model["program"])
+        except DataError:
+            model.pop("source", None)
+
+
+def _changes(option: Trail, job: Trail) -> bool:
+    """Tell whether an option touches what figures were measured with."""
+    inner = option[len(job) :]
+    return job[: len(option)] == option[: len(job)] and inner[:1] not in _KEPT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from emu.errors import ScenarioError
-from emu.scenario.suggestion import nearest
+from emu.fields.suggestion import nearest
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 #: File of a lab in its folder, beside the programs that it runs.

@@ -11,8 +11,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import ScenarioError
-from emu.scenario.custom_section import FlowSection
 from emu.scenario.document import Document
+from emu.systems.custom.section import FlowSection
 from emu.units import DURATION, RATE
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from emu.scheduling.codes import MAXMIN
 from emu.scheduling.compiled import apart, inlined
 from emu.scheduling.max_min import doubt_capacity
+from emu.scheduling.policies import MAXMIN
 from emu.scheduling.service_clocks import touch
 from emu.scheduling.state import CHANGED, State
 

@@ -38,8 +38,23 @@ Where sources are silent, this is our reading:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-from emu.scheduling import codes
+OES: Final = 0
+MAXMIN: Final = 1
+OES_CP: Final = 2
+WEIGHTED_MAXMIN: Final = 3
+MRTF: Final = 4
+MRTF_EXCLUSIVE: Final = 5
+OMCOFLOW: Final = 6
+OMCOFLOW_FROZEN: Final = 7
+OMCOFLOW_WC: Final = 8
+OMCOFLOW_GAMMA: Final = 9
+SEBF_MADD: Final = 10
+FIFO: Final = 11
+OES_BY_JOB: Final = 12
+MAXMIN_BY_JOB: Final = 13
+
 
 #: `Policy.code` of the portfolio, which is no rule for rates but a choice of one.
 PORTFOLIO = -1
@@ -94,7 +109,7 @@ RATE_POLICIES: dict[str, Policy] = {
     for policy in (
         Policy(
             name="oes",
-            code=codes.OES,
+            code=OES,
             summary="least of its equal shares of the ports it crosses",
             source=_DGTP,
             keeps_theorem=True,
@@ -102,7 +117,7 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="maxmin",
-            code=codes.MAXMIN,
+            code=MAXMIN,
             summary="max-min fair share",
             source="Bertsekas and Gallager, Data Networks, section 6.5",
             keeps_theorem=True,
@@ -110,7 +125,7 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="none",
-            code=codes.MAXMIN,
+            code=MAXMIN,
             summary="no application schedule: TCP shares the NICs (as maxmin)",
             source=_OURS,
             keeps_theorem=True,
@@ -118,7 +133,7 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="oes_by_job",
-            code=codes.OES_BY_JOB,
+            code=OES_BY_JOB,
             summary="as oes; ports are divided among jobs, then among their flows",
             source=_OURS,
             by_flow=False,
@@ -126,7 +141,7 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="maxmin_by_job",
-            code=codes.MAXMIN_BY_JOB,
+            code=MAXMIN_BY_JOB,
             summary="as maxmin; ports are divided among jobs, then among their flows",
             source=_OURS,
             by_flow=False,
@@ -134,14 +149,14 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="fifo",
-            code=codes.FIFO,
+            code=FIFO,
             summary="out ports send one flow at a time, first come first served",
             source="DistDGL (IA3 2020) as DGTP section VI-A runs it",
             knows="when each was produced",
         ),
         Policy(
             name="oes_cp",
-            code=codes.OES_CP,
+            code=OES_CP,
             summary="its oes rate, the rest by longest remaining path",
             source=_OURS,
             knows=_EXPECTED,
@@ -150,7 +165,7 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="weighted_maxmin",
-            code=codes.WEIGHTED_MAXMIN,
+            code=WEIGHTED_MAXMIN,
             summary="max-min share weighted by 1 / slack",
             source=_OURS,
             knows=_EXPECTED,
@@ -158,49 +173,49 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
         Policy(
             name="mrtf",
-            code=codes.MRTF,
+            code=MRTF,
             summary="least remaining time first, the others take what is left",
             source="SRPT as in DGTP section VI-B",
             knows=_LEFT,
         ),
         Policy(
             name="mrtf_exclusive",
-            code=codes.MRTF_EXCLUSIVE,
+            code=MRTF_EXCLUSIVE,
             summary="least remaining time first, one flow per port at a time",
             source="pFabric (SIGCOMM 2013), ideal schedule",
             knows=_LEFT,
         ),
         Policy(
             name="omcoflow",
-            code=codes.OMCOFLOW,
+            code=OMCOFLOW,
             summary="ports divided by 1 / predicted finish time within the coflow",
             source=_OMCOFLOW,
             knows=_LEFT,
         ),
         Policy(
             name="omcoflow_wc",
-            code=codes.OMCOFLOW_WC,
+            code=OMCOFLOW_WC,
             summary="max-min weighted as omcoflow",
             source=f"{_OMCOFLOW}, made work-conserving here",
             knows=_LEFT,
         ),
         Policy(
             name="omcoflow_gamma",
-            code=codes.OMCOFLOW_GAMMA,
+            code=OMCOFLOW_GAMMA,
             summary="max-min; coflows weigh 1 / bottleneck time, flows end together",
             source=f"{_OMCOFLOW}, finish time read as Varys' bottleneck",
             knows=_LEFT,
         ),
         Policy(
             name="omcoflow_frozen",
-            code=codes.OMCOFLOW_FROZEN,
+            code=OMCOFLOW_FROZEN,
             summary="as omcoflow, finish times predicted from whole volumes",
             source=f"{_OMCOFLOW}, predicting at arrival",
             knows="their volumes",
         ),
         Policy(
             name="sebf_madd",
-            code=codes.SEBF_MADD,
+            code=SEBF_MADD,
             summary="coflow with the smallest bottleneck first, its flows end together",
             source=_VARYS,
             knows=_LEFT,

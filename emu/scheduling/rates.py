@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.scheduling import coflows, priorities, queues
-from emu.scheduling.codes import (
+from emu.scheduling.compiled import apart, inlined, spliced
+from emu.scheduling.max_min import share_max_min
+from emu.scheduling.policies import (
     FIFO,
     MAXMIN,
     MAXMIN_BY_JOB,
@@ -23,8 +25,6 @@ from emu.scheduling.codes import (
     SEBF_MADD,
     WEIGHTED_MAXMIN,
 )
-from emu.scheduling.compiled import apart, inlined, spliced
-from emu.scheduling.max_min import share_max_min
 from emu.scheduling.remaining_paths import longest_paths, means
 from emu.scheduling.service_clocks import set_rate
 from emu.scheduling.sharing import fill_up, share_equally

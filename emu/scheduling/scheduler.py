@@ -13,7 +13,6 @@ from emu.problem import Profile
 from emu.scheduling.compiled_problem import job_arrays, lay_out, own, plain
 from emu.scheduling.event_batch import FULL, IMPOSSIBLE, Ends, pass_instants, room_for
 from emu.scheduling.gates import gates_of
-from emu.scheduling.newest_reads import NewestReads
 from emu.scheduling.policies import rate_policy
 from emu.scheduling.rate_changes import new_rate_changes
 from emu.scheduling.rates import check_rows, expectation
@@ -24,8 +23,33 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.problem import Problem
+    from emu.problem import Job, Problem
     from emu.scheduling.compiled_problem import Floats, Ints
+
+
+class NewestReads:
+    """The reads of a schedule that goes on.
+
+    Parameters
+    ----------
+    log
+        `Log.reads`; for reading.
+    """
+
+    def __init__(self, job: Job, log: Ints) -> None:
+        self.log = log
+        self._into: dict[int, list[int]] = {}
+        for position, edge in enumerate(job.edges):
+            if edge.latest and not job.control[position]:
+                self._into.setdefault(edge.destination, []).append(position)
+
+    def of(self, task: int, iteration: int) -> list[list[int]]:
+        """Return [edge, iteration of its source] of all that (task, iteration) reads.
+
+        The iteration is -1 where none has arrived.
+        """
+        edges = self._into.get(task, ())
+        return [[edge, int(self.log[edge, iteration])] for edge in edges]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from emu.scheduling.state import ORDERED, TOUCHED, State
 
 if TYPE_CHECKING:
     from emu.scheduling.compiled_problem import Layout
-    from emu.scheduling.scratch import Scratch
+    from emu.scheduling.state import Scratch
 
 
 @inlined

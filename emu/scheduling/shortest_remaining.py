@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from emu.scheduling.codes import MRTF_EXCLUSIVE
 from emu.scheduling.compiled import inlined
+from emu.scheduling.policies import MRTF_EXCLUSIVE
 from emu.scheduling.priorities import CRUMB, coarse, note_flow, precedes, remaining
 from emu.scheduling.service_clocks import set_rate
 from emu.scheduling.state import ORDERED, SUSPECTS, TOUCHED, State

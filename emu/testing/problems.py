@@ -18,6 +18,7 @@ from emu.problem import (
     Route,
     Task,
 )
+from emu.workloads.named_edges import phase_of
 
 
 def two_machine_example(
@@ -64,7 +65,11 @@ def two_machine_example(
         edges += [Edge(4, store, credit, credit=True) for store in (0, 1)]
         volumes += [0.0, 0.0]
     job = Job(
-        tuple(Task(name, kinds[name[0]]) for name in names), tuple(edges), iterations
+        tuple(
+            Task(name, kinds[name[0]], phase=phase_of(kinds[name[0]])) for name in names
+        ),
+        tuple(edges),
+        iterations,
     )
     cluster = Cluster(
         (Machine("m0", 10.0, 10.0), Machine("m1", second_nic, second_nic))

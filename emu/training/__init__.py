@@ -5,7 +5,6 @@ without them.
 """
 
 from emu.training.blocks import make_blocks
-from emu.training.column_split import ColumnSplit, ForwardPass
 from emu.training.evaluation import evaluate
 from emu.training.graph_model import GraphModel
 from emu.training.mini_batch import MiniBatch
@@ -22,8 +21,6 @@ from emu.training.trial import ModelFigures, try_out
 
 __all__ = [
     "Adjacency",
-    "ColumnSplit",
-    "ForwardPass",
     "GraphModel",
     "MiniBatch",
     "ModelFigures",

@@ -9,6 +9,7 @@ from emu.wire.decoding import FrameReader
 from emu.wire.encoding import Outgoing, encode_data, encode_message
 from emu.wire.frame_layout import (
     DATA_KINDS,
+    FEATURES,
     MESSAGE_KINDS,
     PREFIX_BYTES,
     VERSION,
@@ -18,8 +19,8 @@ from emu.wire.frame_layout import (
     Message,
     TensorSpec,
     WireLimits,
+    payload_kind,
 )
-from emu.wire.payload_kinds import FEATURES, payload_kind
 from emu.wire.seal import Seal
 
 __all__ = [

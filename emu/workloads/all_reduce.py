@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from emu.workloads.model_shapes import shard_bounds
 from emu.workloads.named_edges import NamedEdge
-from emu.workloads.shards import shard_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -17,7 +17,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     Shape = tuple[int, ...]
+
+
+def shard_sizes(parameters: int, servers: int) -> tuple[int, ...]:
+    """Return the parameters in each part: of a server, or a chunk of an all-reduce."""
+    size, longer = divmod(parameters, servers)
+    return tuple(size + (server < longer) for server in range(servers))
+
+
+def shard_bounds(count: int, servers: int) -> list[tuple[int, int]]:
+    """Return where each part begins, and where the next one does (A14)."""
+    bounds = [0, *accumulate(shard_sizes(count, servers))]
+    return list(pairwise(bounds))
+
 
 #: Leading tensors of a layer, of shape (out, in), that are linear in its input before
 #: anything else is done: what P3 splits by columns in the first layer.

@@ -9,14 +9,19 @@ import importlib
 import os
 import resource
 import sys
+import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import psutil
 import uvloop
 
 from emu.errors import DeadlineExceeded, EmulatorError, MalformedFrame, NodeLost
 from emu.network import (
+    BEAT,
     Identity,
     Pacer,
     RateBoard,
@@ -29,12 +34,14 @@ from emu.wire.messages import (
     Begin,
     Failed,
     Finish,
+    Frames,
     Listening,
     Message,
     Outcome,
     Peers,
     ProcessHello,
     Ready,
+    ResultPart,
     RunTask,
     Stop,
     WakeSender,
@@ -43,18 +50,138 @@ from emu.wire.messages import (
     unpack,
 )
 from emu_nodes.edge_ends import EdgeEnds
-from emu_nodes.host_clock import follow_host_clock, offset_now
-from emu_nodes.host_metrics import HostMetrics
 from emu_nodes.program import Program, TaskSpec, edge_brief, own_name
-from emu_nodes.results import frame_messages, result_parts
 from emu_nodes.sleep_until import WallClockTimer
 from emu_nodes.task_runner import TaskContext, TaskRunner
 from emu_nodes.warm_up import warm_up_process
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterator
 
-    from emu.network import ControlConnection
+    from emu.network import ControlConnection, FrameLog
+    from emu_nodes.program import Program
+
+
+#: Wall seconds between two looks at the loop's lag. 120 processes wake 1200 times a
+#: second for it: 40 us each are a twentieth of a core.
+_PERIOD = 0.1
+_OF_MAIN_THREAD = Path("/proc/self/schedstat")
+
+
+class HostMetrics:
+    """Samples the lag of the running event loop, and counts the host's CPU time."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._handle: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        self._samples, self._sum, self._max = 0, 0.0, 0.0
+        self._began = 0.0
+        self._host: dict[str, float] = {}
+        self._waited = 0.0
+
+    def start(self) -> None:
+        """Begin now, when the barrier falls: what came before is no one's fault."""
+        self._began = time.monotonic()
+        self._host, self._waited = host_cpu(), waited_for_cpu()
+        self._sleep()
+
+    def _sleep(self) -> None:
+        self._due = time.monotonic() + _PERIOD
+        self._handle = self._loop.call_later(_PERIOD, self._look)
+
+    def _look(self) -> None:
+        lag = max(time.monotonic() - self._due, 0.0)
+        self._samples += 1
+        self._sum += lag
+        self._max = max(self._max, lag)
+        self._sleep()
+
+    def close(self) -> None:
+        """Stop sampling."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures since the start, wall seconds.
+
+        ``loop_lag_*``: of timers behind their time; ``waited``: the event loop was
+        ready and had no core; ``host``: CPU time of all cores by use.
+        """
+        now = host_cpu()
+        return {
+            "seconds": time.monotonic() - self._began,
+            "loop_lag_mean": self._sum / self._samples if self._samples else 0.0,
+            "loop_lag_max": self._max,
+            "waited": waited_for_cpu() - self._waited,
+            "host": {use: now[use] - self._host.get(use, 0.0) for use in now},
+        }
+
+
+def host_cpu() -> dict[str, float]:
+    """Return CPU seconds of this host since its start: busy, idle, steal."""
+    times = psutil.cpu_times()
+    idle = times.idle + getattr(times, "iowait", 0.0)
+    steal = getattr(times, "steal", 0.0)
+    guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
+    return {"busy": sum(times) - idle - steal - guest, "idle": idle, "steal": steal}
+
+
+def waited_for_cpu() -> float:
+    """Return the seconds that this process's main thread was ready without a core.
+
+    0 where the system does not tell.
+    """
+    try:
+        return int(_OF_MAIN_THREAD.read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+_PART = 256 * 1024  # bytes of a result per message
+
+
+def result_parts(task: int, program: Program) -> list[ResultPart]:
+    """Return a program's result cut into messages."""
+    parts = []
+    for name, array in program.result().items():
+        data = array.tobytes()
+        parts += [
+            ResultPart(
+                task=task,
+                name=name,
+                dtype=array.dtype.str,
+                shape=list(array.shape),
+                total=len(data),
+                data=data[start : start + _PART],
+            )
+            for start in range(0, max(len(data), 1), _PART)
+        ]
+    return parts
+
+
+def frame_messages(
+    sent: FrameLog, received: FrameLog, clock: RunClock
+) -> Iterator[Frames]:
+    """Yield the frames that a process sent and received."""
+    pieces = zip_longest(sent.pieces(clock), received.pieces(clock), fillvalue=b"")
+    for left, came in pieces:
+        yield Frames(left, came)
+
+
+def offset_now(board: RateBoard) -> float:
+    """Return the coordinator's clock minus ours, seconds; 0 on its own host."""
+    line = board.clock()
+    return 0.0 if line is None else line.ahead(time.monotonic())
+
+
+async def follow_host_clock(clock: RunClock, board: RateBoard) -> None:
+    """Have run time follow the coordinator's clock until cancelled."""
+    while (line := board.clock()) is not None:
+        clock.follow(line, time.monotonic(), BEAT)
+        await asyncio.sleep(BEAT)
+
 
 _ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 -- what a peer cannot connect to
 T = TypeVar("T", bound=Message)

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import emu
-from emu.experiment.fit_run import Fit, fit_run
+from emu.lab.fit_run import Fit, fit_run
 
 HERE = Path(__file__).resolve().parent
 SETTINGS = ["4@100,100,100,100", "12.5@100,100,100,100", "4@100,100,50,50"]

@@ -22,7 +22,7 @@ from labs import Trained
 
 import emu
 from emu.errors import DataError
-from emu.experiment.fit_run import fit_run
+from emu.lab.fit_run import fit_run
 
 NICS = ["100,100,100,100", "50,50,50,50", "100,100,40,40", "200,50,200,50"]
 

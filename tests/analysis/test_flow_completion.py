@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from emu.analysis.lateness import flow_completion
 from emu.simulation import simulate
 from emu.testing.problems import two_machine_example
+from emu.trust.lateness import flow_completion
 
 
 def test_simulated_flows_end_when_their_fluid_does() -> None:

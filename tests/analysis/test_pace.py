@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from emu.analysis.pace import pace, seeds_per_iteration
+from emu.analysis.throughput import pace, seeds_per_iteration
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems

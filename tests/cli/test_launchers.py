@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from emu.cli.launchers import Hosts
+from emu.cli.run_commands import Hosts
 from emu.errors import ScenarioError
 from emu.launch import bundles_of
 from emu.scenario import load, prepare

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from emu.coordinator import gathering
-from emu.coordinator.gathering import Gathering
+from emu.coordinator import barrier as gathering
+from emu.coordinator.barrier import Gathering
 from emu.errors import DeadlineExceeded
 from emu.wire.messages import BoardReady, Listening
 

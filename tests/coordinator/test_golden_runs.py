@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from emu.analysis.audit import audit
 from emu.simulation import simulate
+from emu.trust.audit import audit
 from tests.coordinator.emulated import golden, run
 
 if TYPE_CHECKING:

@@ -20,14 +20,14 @@ import pytest
 from typing_extensions import override
 
 from emu.analysis.critical_path import critical_path
-from emu.analysis.guards.carried import clocks
-from emu.analysis.lateness import clock_doubt
 from emu.coordinator import EmulationSettings, emulate
 from emu.errors import NodeLost
 from emu.launch import ExternalLauncher
-from tests.analysis.guards.reported import reported
+from emu.trust.guards.minimum_traffic import clocks
+from emu.trust.lateness import clock_doubt
 from tests.coordinator.emulated import Acts, golden
 from tests.coordinator.hosts import ip, namespaces
+from tests.trust.guards.reported import reported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from emu.analysis.audit import audit
 from emu.errors import DataError
 from emu.problem import (
     Cluster,
@@ -22,7 +21,8 @@ from emu.problem import (
 )
 from emu.runs.problem_json import schedule_from_json
 from emu.simulation import simulate
-from emu.workloads import CustomFlow, CustomTask, custom_job
+from emu.systems.custom.job import CustomFlow, CustomTask, custom_job
+from emu.trust.audit import audit
 from tests.coordinator.emulated import emulable, run
 from tests.coordinator.programs.drifting import drifted
 

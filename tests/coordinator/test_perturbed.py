@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from emu.analysis.late_replay import HostEffect, host_effect
-from emu.analysis.lateness import fluid_ends
+from emu.analysis.link_load import fluid_ends
 from emu.problem import Problem, Profile, Realization
 from emu.simulation import makespan
 from emu.testing.strategies import problems
+from emu.trust.perturbed_replay import HostEffect, host_effect
 from tests.coordinator.virtual import (
     LateProcesses,
     PromptProcesses,

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from emu.coordinator.root_cause import Report, Severity, cause, severity_of
+from emu.coordinator.peers import Report, Severity, cause, severity_of
 from emu.errors import NodeLost, RunError
 
 KILLED = Report(Severity.KILLED, NodeLost("s1 was killed"))

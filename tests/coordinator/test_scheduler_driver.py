@@ -11,8 +11,6 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from emu.analysis.audit import audit
-from emu.analysis.shared_use import newest_reads
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.experiment.run_experiment import arrival_figures
 from emu.problem import (
@@ -28,6 +26,8 @@ from emu.problem import (
 )
 from emu.simulation import simulate
 from emu.testing import two_machine_example
+from emu.trust.audit import audit
+from emu.trust.resource_audit import newest_reads
 from emu.wire.messages import FlowEnded, TaskEnded
 from tests.coordinator.virtual import (
     PerfectProcesses,

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.coordinator.sender_wakeups import SenderWakeups
+from emu.coordinator.run import SenderWakeups
 from emu.scheduling import RateSegments
 from emu.shaping import Depth, Looks, fluid_end, next_look
 from emu.testing import two_machine_example

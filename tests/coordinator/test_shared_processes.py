@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from emu.analysis.audit import audit
 from emu.coordinator import EmulatedRun, EmulationSettings, emulate
 from emu.errors import NodeLost
 from emu.problem import Problem, Realization
+from emu.trust.audit import audit
 from tests.coordinator.emulated import BYTE_SCALE, Acts, golden, named
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.dashboard import LiveRun
-from emu.dashboard.event_log import Tape
+from emu.dashboard.live_run import Tape
 from emu.scheduling import Decisions
 from emu.scheduling.scheduler import RateSegments
 from emu.simulation import simulate

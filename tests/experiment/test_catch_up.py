@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from emu.analysis.guards import examine
 from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
-from emu.runs.to_audit import read_to_audit
 from emu.scenario import load, prepare
+from emu.trust.guards import examine
 from tests.coordinator.emulated import Acts, named
 
 if TYPE_CHECKING:

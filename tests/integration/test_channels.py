@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from emu.analysis.audit import audit
 from emu.analysis.bounds import bounds
 from emu.analysis.critical_path import Cause, critical_path
 from emu.analysis.explanation import exact_name
@@ -18,6 +17,7 @@ from emu.errors import ScenarioError
 from emu.scenario import load, prepare
 from emu.simulation import makespan, simulate
 from emu.testing.strategies import problems
+from emu.trust.audit import audit
 from tests.integration.scenarios import written
 
 if TYPE_CHECKING:

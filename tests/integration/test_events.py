@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from emu.analysis.audit import audit
 from emu.analysis.bounds import bounds
 from emu.analysis.optimality_gap import optimality
-from emu.analysis.rule_audit import rule_audit
 from emu.placement.bound import placement_bound
 from emu.problem import CapacityChange
 from emu.report.trace import trace
 from emu.runs.result import port_rows
 from emu.scenario import load, prepare
 from emu.simulation import simulate
+from emu.trust.audit import audit
+from emu.trust.rate_audit import rule_audit
 from tests.integration.scenarios import Carried, attempts, carried_out
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from emu.analysis.audit import audit
 from emu.errors import ScenarioError
 from emu.report.trace import trace
 from emu.scenario import load, prepare
 from emu.scheduling import Scheduler
 from emu.simulation import simulate
+from emu.trust.audit import audit
 from tests.coordinator.virtual import drive
 from tests.golden.cases import cases, problem_of, with_gates
 from tests.integration.scenarios import written

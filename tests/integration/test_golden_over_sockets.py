@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from emu.analysis.audit import audit
 from emu.runs.recorded_run import load_run
+from emu.trust.audit import audit
 from tests.integration.scenarios import (
     GOLDEN,
     Carried,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from emu.experiment.learnt import evaluate_run
+from emu.experiment.training_results import evaluate_run
 from emu.runs.weights_file import read_weights
 from emu.training import reference_training
 from tests.integration.scenarios import carried_out, tiny_training, written

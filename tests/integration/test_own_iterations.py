@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import emu
-from emu.analysis.audit import audit
 from emu.analysis.critical_path import critical_path
 from emu.scenario import load, prepare
 from emu.simulation import simulate
+from emu.trust.audit import audit
 from tests.integration.scenarios import command, written
 
 if TYPE_CHECKING:

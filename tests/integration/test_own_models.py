@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from emu.experiment.learnt import trained_parameters
-from emu.runs.to_audit import read_to_audit
+from emu.runs.audit_inputs import read_to_audit
+from emu.systems.registry import systems
 from emu.training import evaluate, reference_training
 from tests.integration.scenarios import SCENARIOS, carried_out, tiny_training, written
 from tests.training.programs import SAGE, TORCH
@@ -51,7 +51,7 @@ def test_weights_equal_one_process(
     file = written(document(system, tmp_path, program), tmp_path)
     run = carried_out(file, tmp_path, f"emulation.compute={compute}")
     job = run.outcome.run.schedule.problem.job
-    found = trained_parameters(job, run.outcome.run.results)
+    found = systems()[job.settings["system"]].trained(job, run.outcome.run.results)
     expected, losses = reference_training(job.settings, ITERATIONS)
 
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)

@@ -12,13 +12,14 @@ import pytest
 
 from emu.coordinator import EmulationSettings, emulate
 from emu.errors import NodeLost
-from emu.experiment.learnt import evaluate_run, trained_parameters
 from emu.experiment.run_experiment import emulation_settings
+from emu.experiment.training_results import evaluate_run
 from emu.problem import Cluster, Edge, Job, Placement, Problem, Realization
 from emu.runs.training_audit import training_audit
 from emu.runs.weights_file import read_weights
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
+from emu.systems.registry import systems
 from emu.training import reference_training
 from tests.coordinator.emulated import Acts, emulable, named
 from tests.golden.cases import cases, problem_of
@@ -80,7 +81,7 @@ def test_pipelined_weights_are_those_of_delayed_descent(tmp_path: Path) -> None:
     left, job = run.outcome.run, run.outcome.run.schedule.problem.job
     expected, losses = reference_training(job.settings, BATCHES, missed=2)
 
-    found = trained_parameters(job, left.results)
+    found = systems()["p3"].trained(job, left.results)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     kept = [part.ravel() for part in read_weights(run.path).values()]
     np.testing.assert_array_equal(np.concatenate(kept), found, strict=True)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from emu.analysis.audit import audit
 from emu.errors import DataError
-from emu.experiment.learnt import evaluate_run
+from emu.experiment.training_results import evaluate_run
 from emu.runs.recorded_run import load_run
+from emu.trust.audit import audit
 from tests.integration.scenarios import GOLDEN, carried_out, tiny_training, written
 
 if TYPE_CHECKING:

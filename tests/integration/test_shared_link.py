@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 import emu
-from emu.analysis.audit import audit
 from emu.analysis.bounds import bounds
 from emu.analysis.critical_path import critical_path
 from emu.analysis.explanation import explain
@@ -26,6 +25,7 @@ from emu.runs.result import port_rows
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
 from emu.testing import two_machine_example
+from emu.trust.audit import audit
 from tests.coordinator.emulated import emulable
 from tests.dashboard.replay import Replay
 from tests.report.drawn_run import write_run

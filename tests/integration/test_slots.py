@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from emu.analysis.audit import audit
 from emu.analysis.bounds import bounds
 from emu.analysis.critical_path import Cause, critical_path
 from emu.analysis.optimality_gap import optimality
 from emu.errors import ScenarioError, SchedulingError
 from emu.scenario import load, prepare
 from emu.simulation import simulate
+from emu.trust.audit import audit
 from tests.golden.cases import cases, problem_of, with_gates
 from tests.integration.scenarios import emu, written
 

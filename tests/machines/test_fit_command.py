@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import emu
 from emu.cli import app
 from emu.errors import DataError
-from emu.experiment.fit_run import Fit, fit_run
+from emu.lab.fit_run import Fit, fit_run
 
 if TYPE_CHECKING:
     from pathlib import Path

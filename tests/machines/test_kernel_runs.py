@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from emu.errors import RunError, ScenarioError
-from emu.experiment import kernel_network
 from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.lab import kernel_network
 from emu.machines import LabMachine
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, prepare

@@ -316,7 +316,7 @@ def test_a_lab_within_a_lab() -> None:
 
 STRANGER = """
 import os, sys
-from emu.machines import beside
+from emu.machines import exec as beside
 os.setuid(65534)
 sys.exit(beside.main())
 """

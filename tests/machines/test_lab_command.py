@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import DataError
-from emu.experiment.fit_run import fit_run
+from emu.lab.fit_run import fit_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,7 +122,7 @@ lab:
 def test_a_program_that_ignores_its_end_is_killed_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("emu.experiment.lab_programs.GRACE", 0.3)
+    monkeypatch.setattr("emu.lab.programs.GRACE", 0.3)
     code, output, runs = invoke(tmp_path, CLUSTER + STUBBORN)
 
     assert code == 0, output

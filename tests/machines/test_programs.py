@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from emu.errors import RunError, ScenarioError
-from emu.experiment.lab_opening import open_lab
+from emu.lab.setup import open_lab
 from emu.machines import missing_needs
 from emu.machines.programs import LabProgram, fill, starts
 from emu.scenario.scenario_file import load, load_lab

@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.network.silence import SilenceWatch
+from emu.network.heartbeat_timeout import SilenceWatch
 
 LOOK = 0.5
 

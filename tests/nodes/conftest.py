@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from emu.workloads import DgtpConfig, dgtp_job
+from emu.systems.dgtp.job import DgtpConfig, dgtp_job
 from emu_nodes.program import EdgeSpec, Payload, Program, TaskSpec
 
 if TYPE_CHECKING:

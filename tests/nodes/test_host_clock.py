@@ -6,7 +6,7 @@ import contextlib
 import time
 
 from emu.network import ClockLine, RateBoard
-from emu_nodes.host_clock import offset_now
+from emu_nodes.runtime import offset_now
 
 
 def test_a_process_takes_the_clock_that_its_agent_has_put_on_the_board() -> None:

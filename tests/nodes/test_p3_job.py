@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from emu.experiment.learnt import trained_parameters
 from emu.graph_data import open_for
 from emu.scenario import prepare
-from emu.scenario.p3_section import DataParallelJobSection, P3JobSection
-from emu.scenario.realize import realize_training
 from emu.scenario.scenario_file import loads
 from emu.simulation import simulate
+from emu.systems.data_parallel.section import DataParallelJobSection
+from emu.systems.p3.job import PIPELINES
+from emu.systems.p3.section import P3JobSection
+from emu.systems.registry import systems
 from emu.training import reference_training
 from emu.wire import payload_kind
-from emu.workloads import PIPELINES
 
 DriveJob = Any  # the fixture of conftest.py: its type cannot be imported by name
 
@@ -52,7 +52,7 @@ def parameters(run: Any) -> Any:
         upper = "upper" if "upper" in held else "parameters"
         first = results[names[0]][upper]
         np.testing.assert_allclose(held[upper], first, rtol=1e-12, err_msg=name)
-    return trained_parameters(job, results)
+    return systems()[job.settings["system"]].trained(job, results)
 
 
 def check(drive: DriveJob, *overrides: str, policy: str = "") -> Any:
@@ -77,9 +77,14 @@ def check(drive: DriveJob, *overrides: str, policy: str = "") -> Any:
     found = parameters(run)
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
     assert losses[-1] < losses[0]
-    config = scenario.to_config(batches)
-    times = scenario.job.times.stated()
-    volumes = realize_training(config, job, times, open_for(job.settings)).volumes
+    dataset = open_for(job.settings)
+    volumes = scenario.job.realize_sampled(
+        job,
+        dict.fromkeys((task.kind for task in job.tasks), 0.0),
+        dataset,
+        scenario.build_context(dataset.train_count),
+        scenario.to_cluster(),
+    ).volumes
     sent = np.zeros_like(volumes)
     for edge, count in enumerate(job.flow_counts):
         sent[edge, : 0 if job.edges[edge].credit else count] = 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from emu.errors import NodeMisbehaved
-from emu.workloads import CustomFlow, CustomTask, custom_job
+from emu.systems.custom.job import CustomFlow, CustomTask, custom_job
 
 if TYPE_CHECKING:
     from emu_nodes.program import Payload

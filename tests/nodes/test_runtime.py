@@ -13,7 +13,7 @@ import pytest
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.network import Delivery, Inbox, RunClock
 from emu.wire.messages import Message, RunTask, TaskEnded
-from emu_nodes.results import result_parts
+from emu_nodes.runtime import result_parts
 from emu_nodes.sleep_until import WallClockTimer
 from emu_nodes.task_runner import TaskContext, TaskRunner
 

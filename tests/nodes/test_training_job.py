@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from emu.graph_data import BatchPlan, open_for, realize_volumes
+from emu.graph_data import BatchPlan, open_for
 from emu.placement import with_placed_ring
 from emu.problem import Cluster, Machine, Placement, Problem
+from emu.systems.dgtp.volumes import realize_volumes
 from emu.training import reference_training
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from emu.placement.anneal import sketch
 from emu.placement.candidates import (
     NORM,
     candidates,
@@ -16,7 +15,7 @@ from emu.placement.candidates import (
     lower_bound,
     placement_cost,
 )
-from emu.placement.search import SKETCH, _team_arrays
+from emu.placement.search import SKETCH, _team_arrays, sketch
 from emu.placement.space import Space
 from emu.placement.symmetry import find_symmetry
 from emu.problem import Cluster, Edge, Job, Machine, Realization, Task

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.analysis.optimality_gap import optimality
-from emu.analysis.pace import pace
+from emu.analysis.throughput import pace
 from emu.problem import Realization
 from emu.runs.array_files import write_realization
 from emu.runs.result import (

@@ -17,7 +17,7 @@ from hypothesis.extra.numpy import arrays
 import emu
 from emu.analysis.critical_path import Cause, critical_path
 from emu.analysis.link_rates import assigned_rates
-from emu.analysis.pace import pace
+from emu.analysis.throughput import pace
 from emu.errors import DataError
 from emu.report.explanation_tables import moves_line
 from emu.report.html import report_page, sections, write_report

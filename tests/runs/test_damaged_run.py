@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from emu.cli import app
 from emu.errors import DataError, EmulatorError
 from emu.report.trace import write_trace
+from emu.runs.audit_inputs import read_to_audit
 from emu.runs.recorded_run import load_run, with_simulated_rates
-from emu.runs.to_audit import read_to_audit
 from tests.integration.scenarios import GOLDEN, carried_out, tiny_training, written
 from tests.report.recorded import write_run
 

@@ -189,7 +189,7 @@ BROKEN = [
     (GOOD, "system: custom", "system: costum", 7, "job.system",
      "found system 'costum', did you mean 'custom'?"),
     (GOOD, "  system: custom\n", "", 6, "job.system",
-     "the key 'system' is missing, write system: dgtp, p3, data_parallel or custom"),
+     "the key 'system' is missing, write system: custom, data_parallel, dgtp or p3"),
     (GOOD, "policy: explicit", "policy: explict", 15, "placement.policy",
      "found 'explict', did you mean 'explicit'?"),
     (GOOD, "s0: b}", "s0: c}", 16, "placement.tasks.s0", "no machine 'c', known: a, b"),

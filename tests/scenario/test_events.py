@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from emu.errors import ScenarioError
-from emu.experiment.kernel_network import check_network
+from emu.lab.kernel_network import check_network
 from emu.problem import CapacityChange
 from emu.runs.problem_json import problem_from_json, problem_to_json
 from emu.scenario import load, prepare

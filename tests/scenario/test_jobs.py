@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.analysis.audit import audit
-from emu.analysis.pace import JobTime, job_times
+from emu.analysis.throughput import JobTime, job_times
 from emu.errors import ScenarioError
 from emu.problem import Placement, Problem
 from emu.scenario import prepare
@@ -20,6 +19,7 @@ from emu.scenario.scenario import Scenario
 from emu.scenario.scenario_file import loads
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
+from emu.trust.audit import audit
 from tests.golden.cases import Case, cases, exactly
 
 if TYPE_CHECKING:

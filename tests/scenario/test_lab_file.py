@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
-from emu.experiment.lab_opening import find_lab_errors
+from emu.lab.setup import find_lab_errors
 from emu.scenario.scenario import file_schema
 from emu.scenario.scenario_file import load
 from emu.scenario.shipped import shipped_labs

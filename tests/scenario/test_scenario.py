@@ -113,6 +113,7 @@ def test_programs_are_told_what_they_need() -> None:
     job = build_job(load(TESTBED, ["seed=7"]))
 
     assert job.settings == {
+        "system": "dgtp",
         "dataset": {
             "name": "products-like",
             "scale": 0.05,

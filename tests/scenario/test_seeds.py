@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.analysis.pace import pace
+from emu.analysis.throughput import pace
 from emu.errors import DataError, ScenarioError
 from emu.graph_data import BatchPlan, open_for
 from emu.problem import Profile

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from emu.analysis.guards.stated import stated_capacities, stated_hops
-from emu.analysis.oracle import (
+from emu.trust.guards.stated import stated_capacities, stated_hops
+from emu.trust.reference_rates import (
     POLICIES,
     Event,
     Flow,

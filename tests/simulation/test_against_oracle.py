@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from emu.analysis.audit import audit
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import makespan, simulate
 from emu.testing.strategies import problems, random_problem
+from emu.trust.audit import audit
 
 if TYPE_CHECKING:
     from types import ModuleType

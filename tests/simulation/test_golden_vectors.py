@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emu.analysis.audit import audit
 from emu.analysis.bounds import bounds
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import makespan, simulate
+from emu.trust.audit import audit
 from tests.golden.cases import Case, cases, exactly, problem_of
 
 CASES = [

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.analysis.audit import audit
 from emu.problem import Cluster, Placement, Problem, Realization
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import makespan, simulate
 from emu.testing.strategies import problems, random_problem
+from emu.trust.audit import audit
 
 RULES = [name for name in RATE_POLICIES if name != "portfolio"]
 Drawn = tuple[Problem, Realization]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from emu.analysis.host_metrics import HostFigures
-from emu.analysis.lateness import FlowCompletion
 from emu.errors import NodeLost
 from emu.scenario import load
 from emu.simulation import simulate
+from emu.trust.host_summary import HostFigures
+from emu.trust.lateness import FlowCompletion
 from tests.fidelity.corpus import draw_scenario
 from tools.trials.trial import attempt, finish_figures, prepared, prepared_at
 

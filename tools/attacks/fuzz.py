@@ -37,12 +37,12 @@ from emu.graph_data.readers.torch_file import read_torch
 from emu.input_file import one_error
 from emu.problem import Profile
 from emu.runs.array_files import read_rates, read_realization, write_realization
+from emu.runs.audit_inputs import read_to_audit
 from emu.runs.lab_file import FILE, read_lab
 from emu.runs.problem_json import problem_to_json
 from emu.runs.recorded_run import load_run
 from emu.runs.run_directory import RunDirectory
 from emu.runs.sweep_record import SweepRecord
-from emu.runs.to_audit import read_to_audit
 from emu.runs.traffic_file import FILE as TRAFFIC
 from emu.runs.traffic_file import (
     SAMPLED,

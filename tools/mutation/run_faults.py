@@ -31,8 +31,8 @@ _SHARING = "emu/scheduling/sharing.py"
 _RECORDER = "emu/coordinator/recorder.py"
 _TIMED = "nodes/emu_nodes/timed.py"
 _TASK = "nodes/emu_nodes/task_runner.py"
-_PARAMETERS = "nodes/emu_nodes/parameter_server.py"
-_WORKER = "nodes/emu_nodes/worker.py"
+_PARAMETERS = "nodes/emu_nodes/dgtp/parameter_server.py"
+_WORKER = "nodes/emu_nodes/dgtp/worker.py"
 _RUNTIME = "nodes/emu_nodes/runtime.py"
 _CAPACITIES = "[link.capacity for"
 _RATE = "rate * self._byte_scale / scale"
@@ -176,7 +176,7 @@ FAULTS: dict[str, RunFault] = {
         'body[:1] = bytes([body[0] ^ 1]) if len(body) else b""',
     ),
     "features of other vertices": RunFault(
-        "nodes/emu_nodes/graph_store.py",
+        "nodes/emu_nodes/dgtp/graph_store.py",
         "self._features[self._dataset.local[owned]]",
         "self._features[self._dataset.local[owned][::-1]]",
         scenario="training",
@@ -212,7 +212,7 @@ FAULTS: dict[str, RunFault] = {
     ),
     # What everything is read from.
     "NICs read as twice as fast": RunFault(
-        "emu/scenario/cluster_section.py",
+        "emu/fields/cluster_section.py",
         "=self.nic.outward",
         "=2 * self.nic.outward",
         unseen="guards, too, know a NIC by what the one parser read; its tests hold it "

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emu.errors import EmulatorError
-from emu.runs.to_audit import read_to_audit
+from emu.runs.audit_inputs import read_to_audit
 from tools.mutation.run_faults import FAULTS
 from tools.runner import Ledger
 

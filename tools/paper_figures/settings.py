@@ -19,7 +19,7 @@ import numpy as np
 from emu.errors import InfeasiblePlacement
 from emu.placement import place_ifs
 from emu.problem import Cluster, Machine
-from emu.workloads import DgtpConfig, dgtp_job
+from emu.systems.dgtp.job import DgtpConfig, dgtp_job
 
 if TYPE_CHECKING:
     from emu.problem import Job

@@ -21,7 +21,8 @@ import numpy as np
 
 from emu.graph_data import BatchPlan, batch_counts, open_dataset
 from emu.problem import Profile
-from emu.workloads import dgtp_times, parameter_count
+from emu.systems.dgtp.job import dgtp_times
+from emu.workloads import parameter_count
 from emu.workloads.volume_formulas import BLOCK_EDGE_BYTES, LABEL_BYTES
 
 if TYPE_CHECKING:

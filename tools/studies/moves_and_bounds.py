@@ -28,7 +28,7 @@ from emu.placement.neighbours import neighbours
 from emu.problem import Cluster, Placement, Problem, Profile, Realization
 from emu.scenario import load, prepare
 from emu.simulation import makespan
-from emu.workloads import DgtpConfig, training_job
+from emu.systems.dgtp.job import DgtpConfig, dgtp_job
 from tools.paper_figures.settings import draw_cluster
 from tools.runner import Study
 
@@ -159,7 +159,7 @@ def drawn_job(rng: np.random.Generator) -> tuple[Problem, Realization]:
             hops=2,
             demands={"worker": {"gpu": 1.0, "cpu": 1.0}, "sampler": {"cpu": 2.0}},
         )
-        job = training_job(config)
+        job = dgtp_job(config)
         cluster = Cluster(machines)
         try:
             placement = place("ifs", job, cluster).placement

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.late_replay import delayed
 from emu.atomic_file import write_atomic
 from emu.errors import EmulatorError
 from emu.simulation import makespan
+from emu.trust.perturbed_replay import delayed
 from tests.fidelity.corpus import RULES, draw_scenario
 from tools.runner import Study
 from tools.trials.trial import Trial, attempt, prepared, scenario_of

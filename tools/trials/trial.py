@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from typing_extensions import override
 
-from emu.analysis.lateness import flow_completion
 from emu.errors import EmulatorError
 from emu.experiment.auto_scale import stating, with_byte_scale, with_scales
 from emu.experiment.dry_run import dry_run
@@ -20,16 +19,17 @@ from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.run_sections import AUTO
 from emu.scenario.scenario_file import loads
+from emu.trust.lateness import flow_completion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from emu.analysis.lateness import FlowCompletion
     from emu.experiment.run_experiment import ExperimentOutcome
     from emu.experiment.scale_search import ScaleChoice
     from emu.problem import Job
     from emu.scenario import Experiment, Scenario
+    from emu.trust.lateness import FlowCompletion
 
 
 @dataclass(frozen=True)

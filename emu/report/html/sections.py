@@ -75,7 +75,7 @@ def headline(result: dict[str, Any]) -> str:
 
 
 def _verdict(verdict: dict[str, Any] | None) -> str:
-    """Return how far the run can be believed; `emu.analysis.verdict` has the keys."""
+    """Return how far the run can be believed; `emu.trust.verdict` has the keys."""
     if verdict is None:
         return ""
     note = host_error(verdict)

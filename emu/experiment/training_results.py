@@ -1,0 +1,130 @@
+"""What a run has learnt: losses and accuracy, and the times of each of several jobs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.analysis.throughput import job_times
+from emu.errors import DataError
+from emu.graph_data import open_for
+from emu.input_file import one_error, read_json
+from emu.problem import Job
+from emu.runs.result import training_curve
+from emu.runs.training_audit import trained_jobs
+from emu.runs.weights_file import NAME as WEIGHTS
+from emu.runs.weights_file import read_weights
+from emu.scenario import Scenario, build_job
+from emu.scenario.realize import measured_models
+from emu.systems.registry import system_of
+from emu.training import evaluate, parameter_shapes, split_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from emu.coordinator.outcome import EmulatedRun
+    from emu.scenario import Experiment
+
+    Parts = dict[str, NDArray[Any]]
+    Reports = list[tuple[float, str, int, dict[str, float]]]
+    Results = Mapping[str, Mapping[str, NDArray[Any]]]
+
+
+def learnt(
+    experiment: Experiment, run: EmulatedRun, policy: str
+) -> tuple[dict[str, Any], Parts]:
+    """Return ``models``, ``training``, ``accuracy`` of result.json, or its ``jobs``.
+
+    Beside them the named parts of all weights, of which there are none where nothing
+    was trained; those of several jobs begin with ``JOB/``.
+
+    Parameters
+    ----------
+    policy
+        Rate policy, for how long each of several jobs takes alone.
+    """
+    job = experiment.problem.job
+    models = {"models": measured_models(experiment.scenario)}
+    times = job_times(run.schedule, run.realization, policy)
+    if not times:
+        figures, weights = _figures(job, run, "")
+        return models | figures, weights
+    jobs: list[dict[str, Any]] = []
+    weights = {}
+    for one in times:
+        figures, parts = _figures(job, run, one.job)
+        jobs.append(one.to_json() | figures)
+        weights |= {f"{one.job}/{name}": part for name, part in parts.items()}
+    return models | {"training": [], "jobs": jobs}, weights
+
+
+def evaluate_run(path: Path) -> dict[str, dict[str, float]]:
+    """Return the accuracy of a run's weights by job and split; one job has no name.
+
+    Raises
+    ------
+    DataError
+        When the directory, its weights or the data set cannot be used.
+    """
+    jobs = [*trained_jobs(_job_of(path))]
+    if not jobs:
+        problem = "has no weights: only compute: real and compute: padded train a model"
+        raise DataError(problem, path=str(path))
+    parts = read_weights(path)
+    found = {}
+    for prefix, settings in jobs:
+        shapes = parameter_shapes(settings, open_for(settings))
+        own = [parts.get(prefix + part) for part in shapes]
+        fitting = [p.shape for p in own if p is not None] == [*shapes.values()]
+        if not fitting:
+            problem = "holds the parts of another model than the run's"
+            raise DataError(problem, path=str(path / WEIGHTS))
+        flat = np.concatenate([part.ravel() for part in own if part is not None])
+        found[prefix.removesuffix("/")] = evaluate(settings, flat)
+    return found
+
+
+def _job_of(run: Path) -> Job:
+    """Return the job of a run's scenario: problem.json holds no settings."""
+    path = run / "manifest.json"
+    with one_error(path):
+        content = read_json(path)
+        return build_job(Scenario.model_validate(content["scenario"]))
+
+
+def by_mini_batch(job: Job, reports: Reports) -> Reports:
+    """Return what tasks reported, numbered by mini-batch.
+
+    An iteration of a pipeline is a cycle, in which phases are at other mini-batches.
+    """
+    behind = {task.name: task.behind for task in job.tasks}
+    return [
+        (when, task, cycle - behind[task], figures)
+        for when, task, cycle, figures in reports
+    ]
+
+
+def _figures(job: Job, run: EmulatedRun, name: str) -> tuple[dict[str, Any], Parts]:
+    prefix = f"{name}/" if name else ""
+    own = {t.name: t.name.removeprefix(prefix) for t in job.tasks if t.job_name == name}
+    reports = [report for report in by_mini_batch(job, run.reports) if report[1] in own]
+    results = {own[task]: left for task, left in run.results.items() if task in own}
+    tasks = tuple(
+        replace(task, name=own[task.name], process="")
+        for task in job.tasks
+        if task.name in own
+    )
+    alone = Job(tasks, (), job.iterations, settings=job.settings_of(name))
+    figures: dict[str, Any] = {"training": training_curve(reports)}
+    system = system_of(alone.settings)
+    if system is None or not [*trained_jobs(alone)]:
+        return figures, {}
+    flat = system.trained(alone, results)
+    shapes = parameter_shapes(alone.settings, open_for(alone.settings))
+    accuracy = evaluate(alone.settings, flat)
+    return {**figures, "accuracy": accuracy}, split_parts(flat, shapes)

@@ -1,0 +1,242 @@
+"""A run on kernel NICs: senders know no rate, and TCP shares what the kernel limits.
+
+Every machine is a set of namespaces with an agent in it. The scheduler still decides
+what may start; a flow that may go is sent as fast as the kernel takes it, and ends when
+the receiver's kernel has its last byte. Under ``assigned`` the kernel holds every
+connection to the rate of the schedule, else rates are nobody's decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from typing_extensions import override
+
+from emu.coordinator.run import emulate
+from emu.errors import RunError, ScenarioError
+from emu.lab.assigned_rates import UNSHAPED, AssignedRates
+from emu.lab.shared_nics import SharedNics, changed_nics
+from emu.launch import ExternalLauncher, describe_end
+from emu.machines import BURST, SMALLEST_SEGMENT, Lab, LabMachine, Sharing
+from emu.problem import Cluster, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+    from pathlib import Path
+
+    from emu.coordinator import Observer
+    from emu.coordinator.outcome import EmulatedRun
+    from emu.coordinator.settings import EmulationSettings
+    from emu.problem import Realization
+    from emu.scenario import Scenario
+
+#: Rate policies that kernel NICs carry out by themselves.
+SHARED_BY_KERNEL = ("maxmin", "none")
+_MOST_EDGES = 4096
+#: Wall seconds between two looks for agents that have ended.
+_LOOK = 0.25
+
+
+def check_network(scenario: Scenario) -> None:
+    """Refuse links that are no NICs, and rates that nobody assigns there.
+
+    Raises
+    ------
+    ScenarioError
+        Names the key.
+    """
+    policy = scenario.schedule.rule
+    if scenario.emulation.network != "kernel":
+        return
+    for key in ("links", "routes", "racks"):
+        if getattr(scenario.cluster, key):
+            raise ScenarioError(
+                "is for simulations and runs with network: userspace; the kernel joins "
+                "machines by their NICs alone, remove it",
+                key=f"cluster.{key}",
+            )
+    if scenario.emulation.flow_ends == "fluid":
+        raise ScenarioError(
+            "is fluid, but on kernel NICs no rate says when a flow would end: state "
+            "arrival, or network: userspace",
+            key="emulation.flow_ends",
+        )
+    if scenario.emulation.catch_up != "unlimited":
+        raise ScenarioError(
+            "is the depth of the buckets of senders, but on kernel NICs these are not "
+            "paced: remove it, or state network: userspace",
+            key="emulation.catch_up",
+        )
+    if scenario.emulation.sharing != "assigned" and policy not in SHARED_BY_KERNEL:
+        raise ScenarioError(
+            f"is {policy}, but kernel NICs share by themselves, max-min: state "
+            "maxmin, or emulation.sharing: assigned, or network: userspace",
+            key="schedule.policy",
+        )
+
+
+def burst_of(scenario: Scenario) -> tuple[float, float]:
+    """Return what two NICs on the way let go at once: wall seconds, or real bytes.
+
+    Each lets its burst go and, as its bucket is not empty by then, one more segment,
+    which is as large or a packet; with assigned rates both are two packets at least.
+    At 625 kB/s a flow of 38 kB came 10.3 kB ahead of the rate then.
+    """
+    if scenario.emulation.network != "kernel":
+        return 0.0, 0.0
+    packets = 2 if scenario.emulation.sharing == "assigned" else 1
+    return 4 * BURST, 4 * packets * SMALLEST_SEGMENT
+
+
+class LabLauncher(ExternalLauncher):
+    """Starts an agent in every machine of a lab: its hosts are the machines."""
+
+    def __init__(self, lab: Lab) -> None:
+        super().__init__(len(lab.machines))
+        self.patience = 0.0
+        self._lab = lab
+        self.hosts = [machine.name for machine in lab.machines]
+
+    @override
+    async def start(
+        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
+    ) -> None:
+        """Start the agents; their processes take data at the limited NICs.
+
+        Raises
+        ------
+        RunError
+            When one cannot be started.
+        """
+        with log.open("ab") as output:
+            for name in self.hosts:
+                there = f"{address[0]}:{address[1]}"
+                command = [sys.executable, "-m", "emu.launch", there]
+                command += ["--name", name, "--bind", self._lab.address(name)]
+                # Process ids repeat among machines, so scratch is of the machine, too.
+                private = {"EMU_TOKEN": token, "TMPDIR": "/dev/shm"}  # noqa: S108
+                environment = {**os.environ, **private}
+                self._lab.start(
+                    name, command, environment=environment, output=output.fileno()
+                )
+
+    @override
+    async def ended(self) -> str:
+        """Wait until an agent has ended, or its machine, and return how, in words."""
+        while True:
+            try:
+                ended = self._lab.wait(0.0)
+            except RunError as error:
+                return str(error)
+            if ended:
+                first = ended[0]
+                return f"the agent of {first.machine} {describe_end(first.code or 0)}"
+            await asyncio.sleep(_LOOK)
+
+
+def emulate_on_kernel(
+    problem: Problem,
+    policy: str,
+    settings: EmulationSettings,
+    expected: Realization,
+    *,
+    sharing: Sharing,
+    log: Path,
+    observer: Observer | None = None,
+) -> EmulatedRun:
+    """Run a problem on kernel NICs; the other parameters are those of `emulate`.
+
+    Returns
+    -------
+    EmulatedRun
+        Its schedule holds rates only where some were assigned; its hosts hold what
+        their TCP counted.
+
+    Raises
+    ------
+    RunError
+        When the run could not be finished, or this computer cannot hold machines.
+    ScenarioError
+        When a NIC at these scales is one that no kernel here carries.
+    """
+    if len(problem.job.edges) > _MOST_EDGES:
+        raise RunError(f"more than {_MOST_EDGES} edges have no leaf of their own")
+    per_second = settings.byte_scale / settings.time_scale
+    changes = changed_nics(problem, per_second)
+    lab = _lab(problem, per_second, sharing, changes)
+    assigned = sharing is Sharing.ASSIGNED
+    with (
+        lab,
+        contextlib.closing(lab.listen()[1]) as listening,
+        contextlib.closing(
+            AssignedRates(lab, changes, problem, per_second)
+            if assigned
+            else SharedNics(lab, changes)
+        ) as nics,
+    ):
+        run = emulate(
+            problem if assigned else _unshaped(problem),
+            policy if assigned else "none",
+            dataclasses.replace(
+                settings,
+                launcher=LabLauncher(lab),
+                host_of={machine.name: machine.name for machine in lab.machines},
+                listening=listening,
+                kernel_nics=nics,
+            ),
+            expected,
+            log=log,
+            observer=observer,
+        )
+        nics.check()
+        tcp = lab.counters.tcp()
+    rates = run.schedule.rates if assigned else None
+    schedule = dataclasses.replace(run.schedule, problem=problem, rates=rates)
+    hosts = [{**host, "tcp": tcp[host["name"]]} for host in run.hosts]
+    return dataclasses.replace(
+        run, schedule=schedule, perturbed=run.realization, hosts=hosts
+    )
+
+
+def _lab(
+    problem: Problem,
+    per_second: float,
+    sharing: Sharing,
+    changes: Iterable[tuple[float, LabMachine]],
+) -> Lab:
+    machines = [
+        LabMachine(m.name, m.bandwidth_out * per_second, m.bandwidth_in * per_second)
+        for m in problem.cluster.machines
+    ]
+    at = [machines[m].name for m in problem.placement.machine_of]
+    ends = [(at[edge.source], at[edge.destination]) for edge in problem.job.edges]
+    try:
+        lab = Lab(machines, sharing=sharing, connections=ends)
+        for _, machine in changes:
+            lab.plans(machine)
+    except ValueError as error:
+        raise ScenarioError(
+            f"{error}, wall and real: choose time_scale and byte_scale so that NICs "
+            "times byte_scale / time_scale are in it",
+            key="emulation.time_scale",
+        ) from error
+    return lab
+
+
+def _unshaped(problem: Problem) -> Problem:
+    """Return the problem with NICs at which the scheduler makes no flow wait."""
+    fast = [
+        dataclasses.replace(
+            machine,
+            bandwidth_in=machine.bandwidth_in * UNSHAPED,
+            bandwidth_out=machine.bandwidth_out * UNSHAPED,
+        )
+        for machine in problem.cluster.machines
+    ]
+    cluster = Cluster(tuple(fast))
+    return Problem(cluster, problem.job, problem.placement)

@@ -1,0 +1,142 @@
+"""From a lab file to machines that can be started, and programs for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.errors import ScenarioError, ScenarioErrors
+from emu.machines import Lab, LabMachine, Sharing
+from emu.machines.nic import plan_nic
+from emu.machines.programs import PLACES, LabProgram, starts
+from emu.scenario.scenario_file import load_lab
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from emu.fields.network_section import Nic
+    from emu.fields.section import Trail
+    from emu.scenario.events_section import EventSection
+    from emu.scenario.lab_section import LabFile
+    from emu.scenario.scenario_file import Overrides
+
+#: What a command of the command line is called.
+COMMAND = "command"
+
+
+def open_lab(file: LabFile) -> Lab:
+    """Return the lab that a file describes, not started yet.
+
+    Raises
+    ------
+    ScenarioError
+        When a NIC is one that no kernel here carries, a name is no host name, or a
+        program names a place that there is none of.
+    """
+    for trail, problem in _errors(file):
+        raise file.origin.error(trail, problem)
+    section = file.lab
+    machines = [
+        LabMachine(m.name, m.bandwidth_out, m.bandwidth_in)
+        for m in file.to_cluster().machines
+    ]
+    try:
+        return Lab(
+            machines,
+            sharing=Sharing(section.sharing),
+            mtu=section.mtu,
+            queue=section.queue,
+            congestion_control=section.congestion_control,
+        )
+    except ValueError as error:
+        raise file.origin.error(("cluster", "machines"), str(error)) from error
+
+
+def find_lab_errors(
+    source: str | Path, overrides: Overrides = ()
+) -> list[ScenarioError]:
+    """Return every error of a lab file; none if `open_lab` takes it."""
+    try:
+        file = load_lab(source, overrides)
+        found = [file.origin.error(trail, problem) for trail, problem in _errors(file)]
+        if not found:
+            open_lab(file)
+    except ScenarioErrors as errors:
+        return list(errors.errors)
+    except ScenarioError as error:
+        return [error]
+    return found
+
+
+def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
+    """Yield (where, what is wrong and what would be right) beyond the file's words."""
+    named = file.cluster.named()
+    seen: set[int] = set()
+    for name, position in named:
+        trail: Trail = ("cluster", "machines", position)
+        if position in seen:
+            continue
+        seen.add(position)
+        if not all(c.isascii() and (c.isalnum() or c in "-.") for c in name):
+            problem = f"{name!r} is no host name: letters, digits, - and . make one"
+            yield (*trail, "name"), problem
+        yield from _nic_errors(
+            file, (*trail, "nic"), file.cluster.machines[position].nic
+        )
+    for number, event in enumerate(file.events):
+        trail = ("events", number)
+        if event.nic is None:
+            problem = "a lab has NICs and no further links: state machine and nic"
+            yield (*trail, "link"), problem
+        else:
+            yield from _nic_errors(file, (*trail, "nic"), event.nic)
+    places = dict.fromkeys(PLACES, "")
+    programs = programs_of(file, ()) if file.lab.programs else ()
+    for number, program in enumerate(programs):
+        try:
+            starts([program], dict.fromkeys((name for name, _ in named), ""), places)
+        except ValueError as error:
+            yield ("lab", "programs", number), str(error)
+
+
+def _nic_errors(file: LabFile, trail: Trail, nic: Nic) -> Iterator[tuple[Trail, str]]:
+    for rate in dict.fromkeys((nic.outward, nic.inward)):
+        try:
+            plan_nic(
+                rate, Sharing(file.lab.sharing), mtu=file.lab.mtu, queue=file.lab.queue
+            )
+        except ValueError as error:
+            yield trail, str(error)
+
+
+def event_nic(event: EventSection) -> LabMachine:
+    """Return the machine of an event as it is from then on.
+
+    Raises
+    ------
+    ValueError
+        When the event changes no NIC.
+    """
+    if event.nic is None or event.machine is None:
+        raise ValueError(f"an event at {event.at} s that changes no NIC")
+    return LabMachine(event.machine, event.nic.outward, event.nic.inward)
+
+
+def programs_of(file: LabFile, command: Sequence[str]) -> list[LabProgram]:
+    """Return the programs of a file; one command on every machine takes their place.
+
+    Raises
+    ------
+    ScenarioError
+        When there are none.
+    """
+    names = tuple(name for name, _ in file.cluster.named())
+    if command:
+        return [LabProgram(COMMAND, names, 'exec "$@"')]
+    if not file.lab.programs:
+        problem = "states nothing to run: give lab.programs, or a command after --"
+        raise file.origin.error(("lab", "programs"), problem)
+    return [
+        LabProgram(p.name, names if p.on == "all" else p.on, p.run, p.env)
+        for p in file.lab.programs
+    ]

@@ -1,0 +1,341 @@
+"""What an audit compares a run or a result file with: what was stated and measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.analysis.payloads import kinds_between_machines, received_kinds
+from emu.errors import DataError, ScenarioError
+from emu.input_file import check_shape, one_error, read_json
+from emu.network import pace_at
+from emu.problem import Problem
+from emu.runs.array_files import read_frames
+from emu.runs.file_shapes import ProcessesShape
+from emu.runs.recorded_run import load_run
+from emu.runs.result_file import read_result
+from emu.runs.training_audit import training_audit
+from emu.scenario import Scenario, build_job, load, realize
+from emu.scenario.realize import model_programs
+from emu.systems.registry import system_guards
+from emu.trust.audit import PUNCTUALITY, ROUNDING, audit
+from emu.trust.guards import Evidence, examine
+from emu.trust.host_summary import host_figures
+from emu.trust.rate_audit import rule_audit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Realization, Schedule
+    from emu.runs.recorded_run import RecordedRun
+    from emu.shaping import FlowEnds
+    from emu.trust.violation import AuditReport
+
+    Floats = NDArray[np.float64]
+
+
+#: Files that an audit must be able to read where they are.
+_COMPARED = ("manifest.json", "result.json", "rates.npz", "realization.npz")
+
+
+@dataclass(frozen=True, eq=False)
+class ToAudit:
+    """A schedule, and what it must agree with; None is not compared."""
+
+    path: Path
+    """Run directory or result file."""
+    name: str
+    schedule: Schedule
+    tolerance: float
+    """Seconds by which its times may usually be off."""
+    policy: str
+    """Rate policy that is stated, or that a portfolio chose."""
+    makespan: float | None
+    times: Floats | None = None
+    least_times: Floats | None = None
+    volumes: Floats | None = None
+    """As `emu.trust.audit.audit` takes them."""
+    evidence: Evidence | None = None
+    """What the processes of an emulated run reported, for its guards."""
+    expected: Realization | None = None
+    """Times and volumes that rules look ahead by."""
+    scenario: Scenario | None = None
+    """That states them, and what is trained."""
+    silent: tuple[str, ...] = ()
+    """One sentence per thing that could not be compared."""
+
+    @property
+    def payloads(self) -> dict[str, float]:
+        """Kind of payload -> bytes between machines, of an emulated run."""
+        if self.evidence is None:
+            return {}
+        return kinds_between_machines(
+            self.schedule.problem, self.evidence.statistics, self.evidence.byte_scale
+        )
+
+    def audit(
+        self,
+        tolerance: float,
+        relative: float,
+        *,
+        rule: bool = False,
+        training: bool = False,
+    ) -> AuditReport:
+        """Return what is broken of (5)-(15), and what the guards find.
+
+        Parameters
+        ----------
+        rule
+            Whether to recompute the rates, too, where there are any.
+        training
+            Whether to train again in one process, and compare the losses.
+
+        Raises
+        ------
+        DataError
+            When nothing was trained, or the data set is missing.
+        ValueError
+            When a tolerance is negative.
+        """
+        report = audit(
+            self.schedule,
+            tolerance=tolerance,
+            relative=relative,
+            times=self.times,
+            least_times=self.least_times,
+            volumes=self.volumes,
+            makespan=self.makespan,
+            **({} if self.evidence is None else {"at_once": self.evidence.at_once}),
+        )
+        if rule and self.schedule.rates is not None and self.expected is not None:
+            found = rule_audit(self.schedule, self.policy, self.expected)
+            report = report.adding("rule", found)
+        if training:
+            if self.scenario is None:
+                raise DataError("says no scenario", path=str(self.path))
+            found = training_audit(self.path, build_job(self.scenario))
+            report = report.adding("training", found)
+        if self.evidence is None:
+            return report
+        return replace(report, findings=examine(self.evidence, system_guards()))
+
+
+def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
+    """Return a run directory or result file with all that it must agree with.
+
+    Parameters
+    ----------
+    scenario
+        File that states times and volumes, instead of the copy in the run.
+
+    Raises
+    ------
+    DataError
+        When it cannot be read, or is not whole.
+    ScenarioError
+        When ``scenario`` cannot be used.
+    """
+    stated = None if scenario is None else load(scenario, [])
+    directory = path if path.is_dir() else path.parent
+    whole = path.is_dir() or path.name == "result.json"
+    if whole and (directory / "problem.json").exists():
+        return run_to_audit(load_run(directory), stated)
+    own, schedule = read_result(path)
+    realization, silent = _realized(stated or own, schedule, str(path))
+    return ToAudit(
+        path,
+        own.name,
+        schedule,
+        ROUNDING,
+        own.schedule.rule,
+        _makespan(read_json(path / "result.json" if path.is_dir() else path)),
+        times=None if realization is None else realization.times,
+        volumes=None if realization is None else realization.volumes,
+        expected=realization,
+        scenario=stated or own,
+        silent=tuple(silent),
+    )
+
+
+def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
+    """Return the emulated schedule of a run with all that it must agree with.
+
+    Parameters
+    ----------
+    stated
+        Says times and volumes, instead of the copy in the run.
+
+    Raises
+    ------
+    DataError
+        When a part of the run is missing or torn.
+    """
+    schedule = run.emulated
+    torn = [s for s in run.missing if s.startswith(_COMPARED) and "is missing" not in s]
+    if schedule is None or torn:
+        raise DataError("; ".join(run.missing), path=str(run.path))
+    emulation = run.manifest.get("emulation", {})
+    time_scale = float(emulation.get("time_scale", 1.0))
+    byte_scale = float(emulation.get("byte_scale", 1.0))
+    own = stated
+    if own is None and "scenario" in run.manifest:
+        with one_error(run.path / "manifest.json"):
+            own = Scenario.model_validate(run.manifest["scenario"])
+    realization, silent = _realized(own, schedule, str(run.path))
+    least = volumes = None
+    if realization is not None and emulation.get("compute") != "real":
+        least = realization.times
+    if realization is not None and own is not None:
+        volumes = stated_volumes(own, realization, byte_scale)
+    if volumes is None and run.measured is not None:
+        volumes = run.measured.volumes
+    if schedule.rates is None:
+        silent.append("there are no rates: flows are judged by their ends alone")
+    evidence = _evidence(run, schedule, time_scale, byte_scale, least, volumes)
+    if evidence is None:
+        silent.append("frames.npz is missing: the guards cannot be asked again")
+    return ToAudit(
+        run.path,
+        run.name,
+        schedule,
+        PUNCTUALITY / time_scale,
+        _rule(run, own),
+        _makespan(run.result),
+        times=None if run.measured is None else run.measured.times,
+        least_times=least,
+        volumes=volumes,
+        evidence=evidence,
+        expected=realization,
+        scenario=own,
+        silent=tuple(silent),
+    )
+
+
+def _rule(run: RecordedRun, stated: Scenario | None) -> str:
+    """Return the rule that the scenario states; the run's own word if it chose one."""
+    if stated is None or stated.schedule.policy == "portfolio":
+        return run.policy
+    return stated.schedule.rule
+
+
+def _evidence(
+    run: RecordedRun,
+    schedule: Schedule,
+    time_scale: float,
+    byte_scale: float,
+    times: Floats | None,
+    volumes: Floats | None,
+) -> Evidence | None:
+    """Return what the processes of a run reported; None for runs of an earlier emu."""
+    if not (run.path / "frames.npz").exists():
+        return None
+    path = run.path / "processes.json"
+    processes = read_json(path)
+    check_shape(processes, ProcessesShape, path)
+    statistics = processes["statistics"]
+    edges = len(run.problem.job.edges)
+    if any(edge >= edges for edge, _ in received_kinds(statistics)):
+        raise DataError("counts payloads of an edge that is not there", path=str(path))
+    return gathered(
+        schedule,
+        *read_frames(run.path / "frames.npz"),
+        statistics,
+        time_scale=time_scale,
+        byte_scale=byte_scale,
+        flow_ends=run.manifest.get("emulation", {}).get("flow_ends", "fluid"),
+        catch_up=run.manifest.get("emulation", {}).get("catch_up"),
+        burst=tuple(run.manifest.get("emulation", {}).get("burst", (0.0, 0.0))),
+        times=times,
+        volumes=volumes,
+    )
+
+
+def stated_volumes(
+    scenario: Scenario, realization: Realization, byte_scale: float
+) -> Floats | None:
+    """Return the bytes that every (edge, iteration) must carry, whole real ones.
+
+    None with a profile: its volumes are of other batches.
+    """
+    if scenario.profile is not None:
+        return None
+    return np.rint(realization.volumes * byte_scale) / byte_scale
+
+
+def _makespan(content: Mapping[str, Any]) -> float:
+    try:
+        return float(content["makespan"])
+    except (KeyError, TypeError, ValueError):
+        return float("nan")
+
+
+def _realized(
+    scenario: Scenario | None, schedule: Schedule, path: str
+) -> tuple[Realization | None, list[str]]:
+    """Return the times and volumes that a scenario states, or why not."""
+    if scenario is None:
+        return None, ["manifest.json holds no scenario: nothing says what to expect"]
+    if any(model.measured is None for model in model_programs(scenario)):
+        # To measure it is to run it, which an audit does with --training alone.
+        return None, ["times and volumes are not compared: no figures of its model"]
+    try:
+        job = build_job(scenario)
+        realization = realize(scenario, job)
+    except (DataError, ScenarioError) as error:
+        return None, [f"times and volumes are not compared: {error}"]
+    try:
+        realization.check_shapes(schedule.problem.job)
+    except ValueError as error:
+        raise DataError(f"is not of its scenario: {error}", path=path) from error
+    # What the machines take is the scenario's to say, not the run's.
+    placed = Problem(schedule.problem.cluster, job, schedule.problem.placement)
+    return placed.taken(realization), []
+
+
+def gathered(
+    schedule: Schedule,
+    sent: NDArray[np.void],
+    received: NDArray[np.void],
+    told: Floats | None,
+    statistics: Mapping[str, Mapping[str, Any]],
+    *,
+    time_scale: float,
+    byte_scale: float,
+    flow_ends: FlowEnds,
+    catch_up: float | None,
+    burst: tuple[float, float],
+    times: Floats | None,
+    volumes: Floats | None,
+) -> Evidence:
+    """Return what the guards look at; the parameters are those of `Evidence`.
+
+    Parameters
+    ----------
+    flow_ends
+        As in `emu.network.pace_at`: whether senders may lead.
+    catch_up
+        Emulated seconds that a sender may catch up, None where it is unlimited.
+    """
+    looks, depth = pace_at(time_scale, flow_ends)
+    figures = host_figures(statistics)
+    return Evidence(
+        schedule=schedule,
+        sent=sent,
+        received=received,
+        told=told,
+        statistics=statistics,
+        time_scale=time_scale,
+        byte_scale=byte_scale,
+        lead=depth.lead_time,
+        stale=figures.max_stale,
+        stall=figures.stall + looks.longest,
+        catch_up=catch_up,
+        burst=burst,
+        times=times,
+        volumes=volumes,
+    )

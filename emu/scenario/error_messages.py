@@ -1,0 +1,304 @@
+"""Validation errors in the words of scenario files, and what their schema expects."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from emu.fields.suggestion import nearest
+from emu.scenario.jobs_section import SEVERAL
+from emu.scenario.scenario import json_schema
+from emu.systems.registry import systems
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pydantic_core import ErrorDetails
+
+    from emu.fields.section import Trail
+
+    Node = dict[str, Any]
+
+#: Keys that an error lists of a mapping, beside those that it needs.
+_LISTED = 8
+_WORDS = {
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "text",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+}
+
+
+def _expected_at(steps: Sequence[str | int]) -> str:
+    """Return what is expected at ``steps``, empty where the schema does not know.
+
+    ``a mapping with hidden, layers; for example {hidden: 256, layers: 3}``.
+    """
+    node = _node_at(steps)
+    return _words(node) if node else ""
+
+
+def known_keys(steps: Sequence[str | int]) -> list[str]:
+    """Return the keys that the schema knows in the mapping at ``steps``."""
+    return list(_mapping(_node_at(steps) or {}).get("properties", {}))
+
+
+@cache
+def _schema() -> Node:
+    return json_schema()
+
+
+def _followed(node: Node) -> Node:
+    while "$ref" in node:
+        node = _schema()["$defs"][node["$ref"].rsplit("/", 1)[1]]
+    return node
+
+
+def _mapping(node: Node) -> Node:
+    """Return the mapping among the alternatives of ``node``, else ``node`` itself."""
+    node = _followed(node)
+    for option in node.get("anyOf", ()):
+        if "properties" in _followed(option):
+            return _followed(option)
+    return node
+
+
+def _node_at(steps: Sequence[str | int]) -> Node | None:
+    node: Node = {"$ref": "#/$defs/LabFile"} if steps[:1] == ("lab",) else _schema()
+    for step in steps:
+        inner = _mapping(node)
+        if isinstance(step, int):
+            lists = [inner, *map(_followed, inner.get("anyOf", ()))]
+            found = [option["items"] for option in lists if "items" in option]
+            node = found[0] if found else {}
+        elif step in inner.get("properties", {}):
+            node = inner["properties"][step]
+        elif "discriminator" in inner:
+            node = {"$ref": inner["discriminator"]["mapping"].get(step, "")}
+            if not node["$ref"]:
+                return None
+        elif step in _MODELS:
+            node = _schema()["$defs"][step]
+        elif isinstance(inner.get("additionalProperties"), dict):
+            node = inner["additionalProperties"]
+        elif "properties" in inner or not inner:
+            return None
+        # else: the name of one of several kinds that the value may be
+    return _followed(node) or None
+
+
+def _words(node: Node) -> str:
+    """Return what ``node`` describes; empty where there are no words for it."""
+    if "discriminator" in node:
+        return f"a mapping with system: {' or '.join(node['discriminator']['mapping'])}"
+    inner = _mapping(node)
+    if "properties" in inner:
+        return _mapping_words(node, inner)
+    kinds = [_words(_followed(option)) for option in inner.get("anyOf", ())]
+    if kinds:
+        return " or ".join(kind for kind in dict.fromkeys(kinds) if kind)
+    if "enum" in inner:
+        return f"one of {', '.join(map(str, inner['enum']))}"
+    if "const" in inner:
+        return str(inner["const"])
+    return _plain_words(inner)
+
+
+def _plain_words(node: Node) -> str:
+    word = _WORDS.get(node.get("type", ""), "")
+    if node.get("examples") or "items" in node:
+        example = f"for example {_written(_example(node))}"
+        return example if "pattern" in node else f"{word}, {example}"
+    return word
+
+
+def _mapping_words(node: Node, mapping: Node) -> str:
+    needed = list(mapping.get("required", ()))
+    others = [key for key in mapping["properties"] if key not in needed][:_LISTED]
+    keys = f" with {', '.join(needed)}" if needed else ""
+    more = f"{' and' if keys else ' with'} any of {', '.join(others)}"
+    said = f"a mapping{keys}{more if others else ''}"
+    return f"{said}; for example {_written(_example(node))}" if needed else said
+
+
+def _example(node: Node) -> Any:
+    """Return a value that would be right there."""
+    inner = _followed(node)
+    stated = [*node.get("examples", ()), *inner.get("examples", ())]
+    stated += [inner["const"]] if "const" in inner else inner.get("enum", [])
+    if stated:
+        return stated[0]
+    if "anyOf" in inner:
+        return _example(inner["anyOf"][0])
+    if "properties" in inner:
+        return {key: _example(inner["properties"][key]) for key in inner["required"]}
+    if "items" in inner:
+        return [_example(inner["items"])]
+    return {"integer": 1, "number": 1.0}.get(inner.get("type", ""), "name")
+
+
+def _written(value: Any) -> str:
+    """Return ``value`` as YAML on one line."""
+    if isinstance(value, dict):
+        inside = (f"{key}: {_written(one)}" for key, one in value.items())
+        return "{" + ", ".join(inside) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_written, value))}]"
+    return str(value)
+
+
+MISSING = "this key is missing"
+
+_KINDS = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "tuple_type": "a list",
+    "list_type": "a list",
+}
+#: Keys of earlier versions.
+_RENAMED = {
+    "expect.fidelity": "replay_error",
+    "expect.prediction": "makespan_error",
+}
+#: Kinds of ``job.model``, by the sections that they are.
+_MODELS = ("ModelSection", "ModelProgramSection")
+_BOUNDS = {
+    "greater_than": ("gt", "more than {}"),
+    "greater_than_equal": ("ge", "{} or more"),
+    "less_than": ("lt", "less than {}"),
+    "less_than_equal": ("le", "{} or less"),
+}
+
+
+def shown(found: object) -> str:
+    """Return ``found`` as an error shows it, short."""
+    text = repr(found)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def trail_of(error: ErrorDetails, data: object) -> Trail:
+    """Return where in ``data`` an error is.
+
+    pydantic adds the job's system and the kind of its model, and goes on below a
+    shorthand such as ``nic: 50 Gbit/s``; neither is in the file.
+    """
+    steps = [step for step in error["loc"] if step not in {"[key]", *_MODELS}]
+    tags = {*systems(), SEVERAL}
+    for position in range(len(steps) - 1, 0, -1):
+        if steps[position - 1] == "job" and steps[position] in tags:
+            del steps[position]
+    if not steps:
+        steps = ["jobs"]  # beside job: the one error of the whole file
+    if error["type"].startswith("union_tag"):
+        steps.append("system")
+    for depth, step in enumerate(steps):
+        if not isinstance(data, dict | list):
+            return tuple(steps[:depth])
+        if isinstance(data, dict):
+            data = data.get(step, {})
+        elif isinstance(step, int):
+            data = data[step]
+    return tuple(steps)
+
+
+def describe(error: ErrorDetails) -> str:
+    """Return what was found and what would be right."""
+    kind, found = error["type"], shown(error.get("input"))
+    context: Mapping[str, Any] = error.get("ctx", {})
+    if kind in _SPECIAL:
+        return _SPECIAL[kind](error, context)
+    if kind in _BOUNDS:
+        key, words = _BOUNDS[kind]
+        return f"found {found}, write {words.format(context[key])}"
+    if kind in _KINDS:
+        words = _KINDS[kind]
+        if meant := _meant_entry(error):
+            return f"found {found}, write {meant!r}"
+        if words in {"a mapping", "a list"}:
+            words = _expected_at(error["loc"]) or words
+        return f"found {found}, write {words}"
+    return f"found {found}: {error['msg']}"
+
+
+def _meant_entry(error: ErrorDetails) -> str:
+    """Return ``key: value`` where a mapping is missing and text has its parts."""
+    found = re.fullmatch(r"(\w+)\s*[:= ]\s*(\S.*)", str(error.get("input")))
+    if found is None or _KINDS[error["type"]] != "a mapping":
+        return ""
+    return f"{found[1]}: {found[2]}" if found[1] in known_keys(error["loc"]) else ""
+
+
+def either(one: str, other: str) -> str:
+    """Return what is wrong with a value that may be of two kinds.
+
+    ``found 0, write 1 or more`` and ``found 0, write unlimited`` make one sentence.
+    """
+    if not one or one == other:
+        return other
+    head, write, kinds = other.partition(", write ")
+    return f"{one} or {kinds}" if write and one.startswith(head) else one
+
+
+def meant_key(problem: str) -> str:
+    """Return the key that an unknown one was taken for, empty for none."""
+    match = re.fullmatch(r"unknown key .*, did you mean '(.*)'\?", problem)
+    return match[1] if match else ""
+
+
+def _missing(error: ErrorDetails) -> str:
+    expected = _expected_at(error["loc"])
+    return f"{MISSING}, write {expected}" if expected else MISSING
+
+
+def _unknown_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
+    step = str(error["loc"][-1])
+    if renamed := _RENAMED.get(".".join(map(str, error["loc"]))):
+        return f"{step!r} is called {renamed!r} now"
+    return f"unknown key {step!r}, {nearest(step, known_keys(error['loc'][:-1]))}"
+
+
+def _unknown_system(_: ErrorDetails, context: Mapping[str, Any]) -> str:
+    known = context["expected_tags"].replace("'", "").split(", ")
+    return f"found system {context['tag']!r}, {nearest(str(context['tag']), known)}"
+
+
+def _unknown_word(error: ErrorDetails, context: Mapping[str, Any]) -> str:
+    known = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+    if len(known) == 1:
+        return f"found {shown(error['input'])}, write {known[0]}"
+    return f"found {shown(error['input'])}, {nearest(str(error['input']), known)}"
+
+
+def _any_of(words: Sequence[str]) -> str:
+    """Return ``a, b or c``."""
+    return " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+_SPECIAL: dict[str, Callable[[ErrorDetails, Mapping[str, Any]], str]] = {
+    "extra_forbidden": _unknown_key,
+    "missing": lambda error, _: _missing(error),
+    "value_error": lambda _, context: str(context["error"]),
+    "union_tag_not_found": lambda *_: (
+        "the key 'system' is missing, write system: " + _any_of([*systems()])
+    ),
+    "union_tag_invalid": _unknown_system,
+    "literal_error": _unknown_word,
+    "too_short": lambda error, context: (
+        f"found {shown(error['input'])}, write at least {context['min_length']}: "
+        f"{_expected_at(error['loc'])}"
+    ),
+    "string_too_short": lambda *_: "found empty text",
+    "string_pattern_mismatch": lambda error, _: (
+        f"found {shown(error['input'])}, write a name without spaces, slashes and >"
+    ),
+}

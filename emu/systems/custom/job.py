@@ -1,0 +1,285 @@
+"""Custom jobs: any graph of timed tasks and flows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from emu.problem import Edge, Job, Realization, Task
+from emu.workloads.all_reduce import ALL_REDUCE, steps_of
+from emu.workloads.named_edges import credit_edges, phase_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+
+#: One value for all iterations, or one per iteration (more than needed is allowed).
+PerIteration: TypeAlias = float | tuple[float, ...]
+
+
+#: Of a payload: what fits a whole number. No host could send as much.
+_MOST_BYTES = 2.0**62
+
+
+@dataclass(frozen=True)
+class CustomTask:
+    """One task of a custom job; ``time`` in seconds, ``iterations`` of its own.
+
+    ``takes``, ``frees``, ``process`` and ``gate`` as in `Task`.
+    """
+
+    name: str
+    time: PerIteration
+    kind: str = "task"
+    demands: Mapping[str, float] = field(default_factory=dict)
+    pinned: str | None = None
+    iterations: int | None = None
+    takes: str = ""
+    frees: str | None = None
+    process: str = ""
+    gate: bool = False
+
+
+@dataclass(frozen=True)
+class CustomFlow:
+    """One edge of a custom job by task names; ``volume`` in bytes per iteration.
+
+    ``channel`` and ``latest`` as in `Edge`.
+    """
+
+    source: str
+    destination: str
+    volume: PerIteration
+    lag: int = 0
+    channel: str = ""
+    latest: bool = False
+
+
+def _rows(values: Sequence[PerIteration], counts: Sequence[int]) -> NDArray[np.float64]:
+    """Return a row per value, as long as the longest, 0 beyond its own count."""
+    rows = np.zeros((len(values), max(counts, default=0)))
+    for row, value, count in zip(rows, values, counts, strict=True):
+        if isinstance(value, tuple) and len(value) < count:
+            raise ValueError(f"{len(value)} values for {count} iterations")
+        row[:count] = value[:count] if isinstance(value, tuple) else value
+    return rows
+
+
+def _counts(tasks: Sequence[CustomTask], iterations: int) -> dict[str, int]:
+    return {
+        task.name: iterations if task.iterations is None else task.iterations
+        for task in tasks
+    }
+
+
+def _check_ends(
+    flows: Sequence[CustomFlow], names: Collection[str], gates: Collection[str]
+) -> None:
+    for flow in flows:
+        for name in (flow.source, flow.destination):
+            if name not in names:
+                raise ValueError(f"a flow names task {name}, which is not there")
+            if name in gates and np.any(flow.volume):
+                raise ValueError(
+                    f"{flow.source}->{flow.destination} brings bytes to or from the "
+                    f"gate {name}; it may carry order alone, 0 bytes"
+                )
+            if name in gates and flow.latest:
+                raise ValueError(
+                    f"{flow.source}->{flow.destination} reads the latest, but the gate "
+                    f"{name} runs no process; only tasks that have one send and read"
+                )
+
+
+def _payload_bytes(
+    flows: Sequence[CustomFlow], rounds: Mapping[str, int], byte_scale: float
+) -> dict[str, list[list[int]]]:
+    """Return the real bytes that every task sends, a row per flow."""
+    counts = [rounds[flow.source] for flow in flows]
+    volumes = _rows([flow.volume for flow in flows], counts) * byte_scale
+    real = np.rint(np.minimum(volumes, _MOST_BYTES)).astype(np.int64)
+    payload: dict[str, list[list[int]]] = {}
+    for flow, row in zip(flows, real.tolist(), strict=True):
+        payload.setdefault(flow.source, []).append(row)
+    return payload
+
+
+def custom_job(
+    tasks: Sequence[CustomTask],
+    flows: Sequence[CustomFlow],
+    iterations: int,
+    *,
+    window: int | None = None,
+    byte_scale: float | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Job:
+    """Return the job: edges in the order of the flows, then the credit edges.
+
+    Parameters
+    ----------
+    iterations
+        Of every task that states none of its own.
+    window
+        Credit window K, None for unlimited.
+    byte_scale
+        Real bytes per emulated byte. Given for an emulation: every task is then told
+        in its settings the ``payload_bytes`` to send, one row per out-edge in the order
+        of ``Job.edges``, one whole number of real bytes per iteration.
+
+    Raises
+    ------
+    ValueError
+        As `Job` and `credit_edges`, when a flow names an unknown task or has bytes for
+        a gate or reads the latest of or into one, or when there are fewer values than
+        iterations.
+    """
+    positions = {task.name: position for position, task in enumerate(tasks)}
+    gates = {task.name for task in tasks if task.gate}
+    _check_ends(flows, positions, gates)
+    rounds = _counts(tasks, iterations)
+    most = max(rounds.values(), default=iterations)
+    sending = [f for f in flows if byte_scale and f.destination not in gates]
+    payload = _payload_bytes(sending, rounds, byte_scale or 0.0)
+    built = tuple(
+        Task(
+            name=task.name,
+            kind=task.kind,
+            phase=phase_of(task.kind),
+            demands=task.demands,
+            pinned=task.pinned,
+            settings={"payload_bytes": payload.get(task.name, [])}
+            if byte_scale
+            else {},
+            iterations=None if rounds[task.name] == most else rounds[task.name],
+            takes=task.takes,
+            frees=task.frees,
+            process=task.process,
+            gate=task.gate,
+        )
+        for task in tasks
+    )
+    edges = tuple(
+        Edge(
+            positions[flow.source],
+            positions[flow.destination],
+            flow.lag,
+            channel=flow.channel,
+            latest=flow.latest,
+        )
+        for flow in flows
+    )
+    # What no iteration would wait for is left out: it may be 300,000 edges of 42,000.
+    binding = window is None or window < most
+    credits_ = credit_edges(built, edges, window) if binding else ()
+    return Job(built, edges + credits_, most, settings=settings or {})
+
+
+def custom_realization(
+    job: Job, tasks: Sequence[CustomTask], flows: Sequence[CustomFlow]
+) -> Realization:
+    """Return times and volumes for ``job`` as `custom_job` built it; credits carry 0.
+
+    Raises
+    ------
+    ValueError
+        When there are fewer values than iterations, or a value is negative or NaN.
+    """
+    times = np.zeros((len(tasks), job.iterations))
+    volumes = np.zeros((len(job.edges), job.iterations))
+    sources = [job.rounds[edge.source] for edge in job.edges[: len(flows)]]
+    for array, rows in (
+        (times, _rows([task.time for task in tasks], job.rounds)),
+        (volumes, _rows([flow.volume for flow in flows], sources)),
+    ):
+        array[: rows.shape[0], : rows.shape[1]] = rows
+    return Realization(times, volumes)
+
+
+#: Segments of a chunk in gloo, where they are not longer than it likes (1 MB).
+SEGMENTS = 2
+
+
+@dataclass(frozen=True)
+class AllReduce:
+    """An all-reduce among tasks: each brings as many bytes, and has their sum then."""
+
+    among: tuple[str, ...]
+    """The tasks, two or more: each sends to the next, the last to the first."""
+    volume: PerIteration
+    """Bytes of what each brings."""
+    then: tuple[str, ...] = ()
+    """Per task, the one that waits for the sum; empty for the tasks themselves."""
+    lag: int = 1
+    """Iterations from a sum to the task that waits for it, 1 or more for themselves."""
+    segments: int = SEGMENTS
+    """Pieces that a chunk is sent in."""
+
+
+def with_collectives(
+    tasks: Sequence[CustomTask],
+    flows: Sequence[CustomFlow],
+    collectives: Sequence[AllReduce],
+) -> tuple[list[CustomTask], list[CustomFlow]]:
+    """Return tasks and flows with those of the collectives behind them.
+
+    What rank ``w0`` sends in step 3 of segment 1 of the first one comes from the task
+    ``w0.allreduce0.1.3``, in the process of ``w0``; of the steps none takes time.
+
+    Raises
+    ------
+    ValueError
+        When a collective names a task that is not there.
+    """
+    all_tasks, all_flows = [*tasks], [*flows]
+    known = {task.name: task for task in tasks}
+    for number, one in enumerate(collectives):
+        for name in (*one.among, *one.then):
+            if name not in known:
+                raise ValueError(f"an all-reduce names task {name}, which is not there")
+        ranks = [known[name] for name in one.among]
+        for segment in range(one.segments):
+            label = f"allreduce{number}.{segment}"
+            all_tasks += _steps(ranks, label)
+            all_flows += _ring(one, label)
+    return all_tasks, all_flows
+
+
+def _steps(ranks: Sequence[CustomTask], label: str) -> Iterator[CustomTask]:
+    for rank in ranks:
+        for step in range(len(steps_of("ring", len(ranks))) + 1):
+            yield CustomTask(
+                f"{rank.name}.{label}.{step}",
+                0.0,
+                ALL_REDUCE,
+                pinned=rank.pinned,
+                iterations=rank.iterations,
+                process=rank.process or rank.name,
+            )
+
+
+def _ring(one: AllReduce, label: str) -> Iterator[CustomFlow]:
+    """Yield the flows of one segment: from every task, round the ring, to its `then`.
+
+    A step follows the one before on its rank and what came from the neighbour. Its
+    flow follows the flow before by the channel: "received and sent" (specs, 2f).
+    """
+    steps = steps_of("ring", len(one.among))
+    pieces = len(one.among) * one.segments
+    volume = (
+        tuple(bytes_ / pieces for bytes_ in one.volume)
+        if isinstance(one.volume, tuple)
+        else one.volume / pieces
+    )
+    for rank, name in enumerate(one.among):
+        yield CustomFlow(name, f"{name}.{label}.0", 0.0)
+        for step, transfers in enumerate(steps):
+            here, to = f"{name}.{label}.{step}", one.among[transfers[rank].receiver]
+            following = f"{label}.{step + 1}"
+            yield CustomFlow(here, f"{name}.{following}", 0.0)
+            yield CustomFlow(here, f"{to}.{following}", volume, channel=f"{name}->{to}")
+        last = f"{name}.{label}.{len(steps)}"
+        yield CustomFlow(last, one.then[rank] if one.then else name, 0.0, one.lag)

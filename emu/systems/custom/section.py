@@ -1,0 +1,413 @@
+"""Section ``job`` of ``system: custom``: any graph of timed tasks and flows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field
+from typing_extensions import override
+
+from emu.fields.quantities import (
+    DEFAULT_WINDOW,
+    Count,
+    DurationPerIteration,
+    Few,
+    Index,
+    Name,
+    SizePerIteration,
+    TaskName,
+    Window,
+    default_time,
+)
+from emu.fields.section import Resources, Section
+from emu.fields.suggestion import nearest
+from emu.systems.custom.job import (
+    SEGMENTS,
+    AllReduce,
+    CustomFlow,
+    CustomTask,
+    custom_job,
+    custom_realization,
+    with_collectives,
+)
+from emu.systems.job_section import JobSection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from emu.fields.cluster_section import ClusterSection
+    from emu.fields.section import Trail
+    from emu.problem import Cluster, Job, Realization, Task
+    from emu.systems.job_section import BuildContext, Edit, Problems, Times
+
+
+class CustomTaskSection(Section):
+    """One task; it runs once per iteration."""
+
+    name: TaskName = Field(examples=["w0"])
+    """Unique in the job."""
+    kind: Name = "task"
+    """``graph_store``, ``sampler``, ``worker``, ``parameter_server`` or any word."""
+    time: DurationPerIteration
+    """Execution time, one or one per iteration, or ``{default: ..., DEVICE: ...}``."""
+    demands: Resources = Resources()
+    """What the task needs of its machine."""
+    pin: Name | None = None
+    """The machine that the task must stand on; without it placement decides."""
+    process: TaskName | None = None
+    """Tasks of one process stand on one machine and hand over in its memory; default is
+    a process of its own."""
+    iterations: Count | None = None
+    """Times that the task runs; default is ``job.iterations``."""
+    slot: Name | None = None
+    """Pool of its machine that it holds a slot of while it runs."""
+    takes: Name | None = None
+    """Pool that it needs a slot of to start; at its end it ``frees`` one."""
+    frees: Name | None = None
+    """Pool that gets a slot back at its end, or ``none``; default: what it takes."""
+    server: TaskName | None = None
+    """Process in which the tasks of this server run one at a time, first come first
+    served."""
+    gate: bool = False
+    """No process runs it: a barrier, a release; flows to and from it have 0 bytes."""
+
+    def given_back(self) -> str | None:
+        """Return the pool that it frees, empty for none, None for what it takes."""
+        return "" if self.frees == "none" else self.frees
+
+
+class FlowSection(Section):
+    """One edge: ``to`` in iteration n needs what ``from`` produced in n - lag."""
+
+    source: Name = Field(alias="from", examples=["s0"])
+    """Task that sends."""
+    destination: Name = Field(alias="to", examples=["w0"])
+    """Task that waits."""
+    lag: Index = 0
+    """Iterations between sending and needing."""
+    volume: SizePerIteration
+    """Bytes, one or one per iteration of the source."""
+    channel: TaskName | None = None
+    """Flows of one channel go one after the other in the order in which they got ready,
+    as on one TCP connection."""
+    reads: Literal["each", "latest"] = "each"
+    """``each``: ``to`` reads n - lag. ``latest``: the newest that has arrived when it
+    starts, n - lag at the least."""
+
+
+class AllReduceSection(Section):
+    """An all-reduce round a ring, as gloo and NCCL run it."""
+
+    among: tuple[TaskName, ...] = Field(examples=[["w0", "w1", "w2"]])
+    """Tasks, two or more, in the order of the ring: each sends to the next (gloo: to
+    the one before)."""
+    volume: SizePerIteration
+    """Bytes of what each of them brings, one or one per iteration."""
+    then: tuple[TaskName, ...] = ()
+    """Per task, the one that waits for the sum; default is the task itself, in its next
+    iteration."""
+    lag: Index | None = None
+    """Iterations from a sum to the task that waits; default is 1 without ``then``, 0
+    with it."""
+    segments: Few = SEGMENTS
+    """Pieces that what a step sends is cut into, so that they overlap: 2 in gloo."""
+
+    def all_reduce(self) -> AllReduce:
+        """Return what it says."""
+        lag = self.lag if self.lag is not None else int(not self.then)
+        return AllReduce(self.among, self.volume, self.then, lag, self.segments)
+
+
+class CollectiveSection(Section):
+    """A collective: tasks and flows of its own, in the processes of its tasks."""
+
+    allreduce: AllReduceSection
+    """Everybody has the sum of what all bring."""
+
+
+class CustomJobSection(JobSection):
+    """A job of the user's own."""
+
+    unmeasured: ClassVar[str] = (
+        "custom tasks state their times, there is nothing to measure"
+    )
+
+    system: Literal["custom"]
+    """Kind of job."""
+    iterations: Count = Field(examples=[20])
+    """Times that every task runs that does not say otherwise."""
+    tasks: tuple[CustomTaskSection, ...] = Field(min_length=1)
+    """The tasks."""
+    flows: tuple[FlowSection, ...] = ()
+    """The flows between them."""
+    collectives: tuple[CollectiveSection, ...] = ()
+    """What some tasks do together, after each of them ended."""
+    credit_window: Window = DEFAULT_WINDOW
+    """Stores wait for the end of their workers' iteration n - K; ``unlimited`` for no
+    limit."""
+
+    def _tasks(self) -> list[CustomTask]:
+        return [
+            CustomTask(
+                task.name,
+                default_time(task.time),
+                task.kind,
+                task.demands.amounts(),
+                task.pin,
+                task.iterations,
+                task.slot or task.takes or task.server or "",
+                task.given_back(),
+                task.process or task.server or "",
+                task.gate,
+            )
+            for task in self.tasks
+        ]
+
+    def _parts(self) -> tuple[list[CustomTask], list[CustomFlow]]:
+        reductions = [one.allreduce.all_reduce() for one in self.collectives]
+        return with_collectives(self._tasks(), self._flows(), reductions)
+
+    def _flows(self) -> list[CustomFlow]:
+        return [
+            CustomFlow(
+                flow.source,
+                flow.destination,
+                flow.volume,
+                flow.lag,
+                flow.channel or "",
+                latest=flow.reads == "latest",
+            )
+            for flow in self.flows
+        ]
+
+    @override
+    def problems(self, cluster: ClusterSection) -> Problems:
+        """Yield (where, what is wrong and what would be right) between its keys."""
+        return _problems(self)
+
+    @override
+    def slot_problems(self, cluster: ClusterSection) -> Problems:
+        """Yield slots that are taken or given back where there are none."""
+        return _slot_problems(self, cluster)
+
+    @override
+    def stated_demands(self) -> Iterator[tuple[Trail, Resources]]:
+        """Yield (where, what the task needs)."""
+        for position, task in enumerate(self.tasks):
+            yield ("job", "tasks", position, "demands"), task.demands
+
+    @override
+    def demands_at(self, task: Task) -> Trail:
+        """Return where the demands of a task are written."""
+        names = [stated.name for stated in self.tasks]
+        if task.name in names:
+            return ("job", "tasks", names.index(task.name), "demands")
+        return ("job", "demands")
+
+    @override
+    def stated_pins(self) -> Iterator[tuple[Trail, str, str]]:
+        """Yield (where, task, machine that the task must stand on)."""
+        for position, task in enumerate(self.tasks):
+            if task.pin is not None:
+                yield ("job", "tasks", position, "pin"), task.name, task.pin
+
+    @override
+    def device_times(self) -> Iterator[tuple[Trail, str, Times]]:
+        """Yield (where, task, device -> seconds) of what differs."""
+        for position, task in enumerate(self.tasks):
+            if isinstance(task.time, dict):
+                yield ("job", "tasks", position, "time"), task.name, task.time
+
+    @override
+    def scaled_times(
+        self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
+    ) -> tuple[Edit, set[str]]:
+        """Return the times of stated tasks, scaled, and these tasks."""
+        found = [(i, task) for i, task in enumerate(self.tasks) if task.name in wanted]
+        edit = {f"job.tasks[{i}].time": scale(task.time) for i, task in found}
+        return edit, {task.name for _, task in found}
+
+    @override
+    def scaled_volumes(self, rows: list[int], scale: Callable[[Any], Any]) -> Edit:
+        """Return the volumes of stated flows, scaled; empty beyond: of a collective."""
+        if max(rows) >= len(self.flows):
+            return {}
+        return {
+            f"job.flows[{row}].volume": scale(self.flows[row].volume) for row in rows
+        }
+
+    @override
+    def build(self, context: BuildContext) -> Job:
+        """Return the job; see `custom_job`."""
+        return custom_job(
+            *self._parts(),
+            self.iterations,
+            window=context.window,
+            byte_scale=context.byte_scale,
+            settings={"system": self.system, "compute": "timed", "seed": context.seed},
+        )
+
+    @override
+    def realize(
+        self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
+    ) -> Realization:
+        """Return the stated times and volumes for ``job``."""
+        return custom_realization(job, *self._parts())
+
+
+def _problems(job: CustomJobSection) -> Problems:
+    """Yield (where, what is wrong and what would be right) between its keys."""
+    counts, own = Counter(task.name for task in job.tasks), _own(job)
+    for position, task in enumerate(job.tasks):
+        trail: Trail = ("job", "tasks", position)
+        if counts[task.name] > 1:
+            yield (*trail, "name"), f"{task.name!r} occurs {counts[task.name]} times"
+        yield from _enough(task.time, own[task.name], (*trail, "time"))
+    yield from _processes(job)
+    yield from _flows(job)
+    for position, collective in enumerate(job.collectives):
+        trail = ("job", "collectives", position, "allreduce")
+        for key, problem in _all_reduce(job, collective.allreduce):
+            yield (*trail, key), problem
+
+
+def _own(job: CustomJobSection) -> dict[str, int]:
+    """Return the iterations of every task."""
+    return {task.name: task.iterations or job.iterations for task in job.tasks}
+
+
+def _flows(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
+    own = _own(job)
+    gates = {task.name for task in job.tasks if task.gate}
+    for position, flow in enumerate(job.flows):
+        trail: Trail = ("job", "flows", position)
+        for key, name in (("from", flow.source), ("to", flow.destination)):
+            if name not in own:
+                yield (*trail, key), f"no task {name!r}, {nearest(name, own)}"
+            if name in gates and _brings(flow.volume):
+                problem = f"no bytes come to or leave the gate {name!r}, write 0 B"
+                yield (*trail, "volume"), problem
+            if name in gates and flow.reads == "latest":
+                problem = f"no process runs the gate {name!r}: nothing is read, remove"
+                yield (*trail, "reads"), problem
+            if name in gates and flow.channel:
+                problem = f"nothing is sent to or from the gate {name!r}, remove this"
+                yield (*trail, "channel"), problem
+        needed = own.get(flow.source, job.iterations)
+        yield from _enough(flow.volume, needed, (*trail, "volume"))
+
+
+def _all_reduce(
+    job: CustomJobSection, one: AllReduceSection
+) -> Iterator[tuple[str, str]]:
+    """Yield key and problem of a collective."""
+    yield from _ranks(job, one)
+    own = _own(job)
+    rounds = {name: own[name] for name in one.among if name in own}
+    if len(set(rounds.values())) > 1:
+        told = ", ".join(f"{name} {count}" for name, count in rounds.items())
+        yield "among", f"found different numbers of iterations: {told}"
+    if not one.then and one.lag == 0:
+        yield "lag", "found 0: who brings can wait for the sum later only, write 1"
+    if not _brings(one.volume):
+        yield "volume", "found 0 bytes, there is nothing to reduce"
+    for _, problem in _enough(one.volume, max(rounds.values(), default=1), ()):
+        yield "volume", problem
+
+
+def _ranks(job: CustomJobSection, one: AllReduceSection) -> Iterator[tuple[str, str]]:
+    gates = {task.name: task.gate for task in job.tasks}
+    if len(one.among) < 2:
+        yield "among", "one task alone has nothing to reduce, name two or more"
+    if one.then and len(one.then) != len(one.among):
+        problem = f"found {len(one.then)} for {len(one.among)} tasks, name one for each"
+        yield "then", problem
+    for key, names in (("among", one.among), ("then", one.then)):
+        for name, count in Counter(names).items():
+            if name not in gates:
+                yield key, f"no task {name!r}, {nearest(name, gates)}"
+            elif count > 1:
+                yield key, f"{name!r} occurs {count} times"
+            elif gates[name] and key == "among":
+                yield key, f"{name!r} is a gate, it brings nothing"
+
+
+def _processes(job: CustomJobSection) -> Iterator[tuple[Trail, str]]:
+    """Yield tasks of one process with two pins, and names that mean two processes."""
+    process_of = {task.name: _process(task) for task in job.tasks}
+    pins: dict[str, CustomTaskSection] = {}
+    for position, task in enumerate(job.tasks):
+        trail: Trail = ("job", "tasks", position)
+        process = process_of[task.name]
+        word = "server" if task.server else "process"
+        elsewhere = process_of.get(process, process)
+        if elsewhere != process:
+            problem = f"task {process!r} runs in process {elsewhere!r}, write that one"
+            yield (*trail, word), problem
+        for key in ("process", "slot", "takes", "frees"):
+            if task.server and getattr(task, key):
+                problem = f"a server is a process with one slot, write it or {key}"
+                yield (*trail, "server"), problem
+        if task.pin is None:
+            continue
+        first = pins.setdefault(process, task)
+        if first.pin != task.pin:
+            problem = (
+                f"found {task.pin!r}, but {first.name} of the same {word} "
+                f"{process!r} must stand on {first.pin}"
+            )
+            yield (*trail, "pin"), problem
+
+
+def _process(task: CustomTaskSection) -> str:
+    return task.process or task.server or task.name
+
+
+def _slot_problems(job: CustomJobSection, cluster: ClusterSection) -> Problems:
+    """Yield slots that are taken or given back where there are none."""
+    offered = sorted({pool for m in cluster.machines for pool in m.slots})
+    taken = {name for task in job.tasks for name in (task.slot, task.takes) if name}
+    for position, task in enumerate(job.tasks):
+        trail: Trail = ("job", "tasks", position)
+        if task.slot and (task.takes or task.frees):
+            problem = "slot says both what is taken and freed, write it or takes, frees"
+            yield (*trail, "slot"), problem
+        for key in ("slot", "takes"):
+            name = getattr(task, key)
+            if name and name not in offered:
+                yield (
+                    (*trail, key),
+                    f"no machine has slots of {name!r}, {_known(name, offered)}",
+                )
+            elif name and name == _process(task):
+                problem = f"the process is called {name!r} too, call one otherwise"
+                yield (*trail, key), problem
+        freed = task.given_back()
+        if freed and freed not in taken:
+            yield (
+                (*trail, "frees"),
+                f"no task takes a slot of {freed!r}, {_known(freed, taken)}",
+            )
+        if task.server in offered:
+            problem = f"machines have slots called {task.server!r}, call it otherwise"
+            yield (*trail, "server"), problem
+
+
+def _brings(volume: float | tuple[float, ...]) -> bool:
+    return any(volume) if isinstance(volume, tuple) else volume > 0
+
+
+def _known(name: str, among: Collection[str]) -> str:
+    return nearest(name, sorted(among)) if among else "there are no pools"
+
+
+def _enough(
+    values: object, iterations: int, trail: Trail
+) -> Iterator[tuple[Trail, str]]:
+    if isinstance(values, tuple) and len(values) < iterations:
+        problem = (
+            f"found {len(values)} values for {iterations} iterations, "
+            f"write {iterations} or a single one"
+        )
+        yield trail, problem

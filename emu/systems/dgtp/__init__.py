@@ -1,0 +1,37 @@
+"""DGTP: graph stores, samplers, workers, and parameter servers or an all-reduce."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.systems.dgtp.job import PROGRAMS
+from emu.systems.system import System
+from emu.systems.training_results import STEP_KINDS, held_parameters, open_dataset
+
+if TYPE_CHECKING:
+    from emu.systems.job_section import JobSection
+    from emu.systems.translation import Translation
+
+
+def _section() -> type[JobSection]:
+    from emu.systems.dgtp.section import DgtpJobSection  # noqa: PLC0415 - pydantic
+
+    return DgtpJobSection
+
+
+def _translation() -> Translation:
+    from emu.systems.dgtp.translation import TRANSLATION  # noqa: PLC0415 - pydantic
+
+    return TRANSLATION
+
+
+DGTP = System(
+    "dgtp",
+    _section,
+    programs=PROGRAMS,
+    needs_torch=True,
+    open_data=open_dataset,
+    trained=held_parameters,
+    step_kinds=STEP_KINDS,
+    translation=_translation,
+)

@@ -1,0 +1,162 @@
+"""The ``job`` section, as every system offers it whatever its keys are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from emu.fields.section import Section
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from emu.fields.cluster_section import ClusterSection
+    from emu.fields.section import Resources, Trail
+    from emu.problem import Cluster, Job, Realization, Task
+
+    Problems = Iterator[tuple[Trail, str]]
+    Times = Mapping[str, float]
+    #: Key -> value, as ``--set`` takes them.
+    Edit = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """Values that a job takes from the other sections of its scenario."""
+
+    machines: tuple[str, ...]
+    """Names of those of the cluster."""
+    window: int | None
+    """Credit window K, None for unlimited."""
+    seed: int
+    compute: str = "timed"
+    """``timed``, ``padded`` or ``real``."""
+    byte_scale: float = 1.0
+    """Real bytes per emulated byte of payloads that are made up."""
+    train_vertices: int = 0
+    """Size of the training set, 0 where it is not known."""
+
+
+class JobSection(Section):
+    """Base of the ``job`` section of every system.
+
+    A system declares its keys: ``system``, the literal of its name; ``iterations``; and
+    ``credit_window``, each documented as it means it.
+    """
+
+    trains: ClassVar[bool] = False
+    """Whether it trains on a data set, which settings of the job then name."""
+    traced: ClassVar[bool] = False
+    """Whether a profiler's trace can give the times of its kinds of task."""
+    unmeasured: ClassVar[str] = ""
+    """Why its tasks cannot be measured, empty where they can."""
+    unprofiled: ClassVar[str] = ""
+    """Why it takes no profile, empty where it does."""
+
+    if TYPE_CHECKING:  # else its keys would stand before those of the systems
+        system: str
+        iterations: int | None
+        credit_window: int | str
+
+    @property
+    def length(self) -> str:
+        """Number of iterations or epochs, in words."""
+        return f"{self.iterations} iterations"
+
+    def build(self, context: BuildContext) -> Job:
+        """Return the job.
+
+        Raises
+        ------
+        ValueError
+            When it is not a job, or counts in epochs of an unknown training set.
+        """
+        raise NotImplementedError
+
+    def realize(
+        self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
+    ) -> Realization:
+        """Return the times and volumes of ``job``, which `build` has made.
+
+        Parameters
+        ----------
+        measured
+            Kind of task -> seconds, of kinds whose times were measured here and hold
+            where none are stated.
+
+        Raises
+        ------
+        ScenarioError
+            When a time is missing, or they contradict the cluster or the data set.
+        DataError
+            When a data set is needed and missing or damaged.
+        """
+        raise NotImplementedError
+
+    def problems(self, cluster: ClusterSection) -> Problems:
+        """Yield (where, what is wrong and what would be right) between its keys."""
+        yield from ()
+
+    def slot_problems(self, cluster: ClusterSection) -> Problems:
+        """Yield the same of slots, once machines and resources are right."""
+        yield from ()
+
+    def stated_demands(self) -> Iterator[tuple[Trail, Resources]]:
+        """Yield (where, what is demanded there)."""
+        yield from ()
+
+    def demands_at(self, task: Task) -> Trail:
+        """Return where the demands of a task of the job are written."""
+        known = [at for at, _ in self.stated_demands() if at[-1] == task.kind]
+        return known[0] if known else ("job", "demands")
+
+    def stated_pins(self) -> Iterator[tuple[Trail, str, str]]:
+        """Yield (where, task, machine that the task must stand on)."""
+        yield from ()
+
+    def device_times(self) -> Iterator[tuple[Trail, str, Times]]:
+        """Yield (where, task or kind of task, device -> seconds) of what differs."""
+        yield from ()
+
+    @property
+    def devices_by_kind(self) -> bool:
+        """Whether `device_times` names kinds of task, and not tasks."""
+        return self.trains
+
+    @property
+    def asks_for_gpus(self) -> str:
+        """The key that a gpu per worker would go without, empty where it is stated."""
+        return ""
+
+    def on_gpus(self) -> Self:
+        """Return the job on machines with gpus, where nothing is said of gpus."""
+        return self
+
+    @property
+    def rings_follow_placement(self) -> bool:
+        """Whether the ring is put in order again after placement."""
+        return False
+
+    def scaled_times(
+        self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
+    ) -> tuple[Edit, set[str]]:
+        """Return an edit that scales the times of tasks, and the tasks that it covers.
+
+        Parameters
+        ----------
+        tasks
+            All tasks of the job, name -> kind.
+        wanted
+            Those whose times are scaled.
+        scale
+            Returns a stated time times a factor.
+        """
+        return {}, set()
+
+    def scaled_volumes(self, rows: list[int], scale: Callable[[Any], Any]) -> Edit:
+        """Return an edit that scales the volumes of edges; empty where none can."""
+        return {}
+
+    def manifest(self) -> dict[str, Any]:
+        """Return what a run's manifest notes of the system, beside the scenario."""
+        return {}

@@ -1,0 +1,62 @@
+"""The systems that are installed here, by name."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+from emu.errors import EmulatorError
+from emu.systems.system import System
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from emu.systems.job_section import JobSection
+    from emu.systems.system import Guard
+
+#: Entry points of this group are `System` records.
+GROUP = "emu.systems"
+
+
+@cache
+def systems() -> Mapping[str, System]:
+    """Return the installed systems by name, in the order of their names.
+
+    Raises
+    ------
+    EmulatorError
+        When an entry point cannot be imported, is no `System`, or two have one name.
+    """
+    found: dict[str, System] = {}
+    for point in sorted(entry_points(group=GROUP)):
+        where = f"entry point {point.name} = {point.value} of group {GROUP}"
+        try:
+            system = point.load()
+        except Exception as error:  # of somebody else's package: anything
+            raise EmulatorError(f"{where} cannot be imported: {error}") from error
+        if not isinstance(system, System) or system.name != point.name:
+            raise EmulatorError(f"{where} is no System called {point.name!r}")
+        if system.name in found:
+            raise EmulatorError(f"{where}: there is another system of that name")
+        found[system.name] = system
+    if not found:
+        raise EmulatorError(
+            f"no entry points of group {GROUP}: install emu again (pip install -e .)"
+        )
+    return found
+
+
+def section_types() -> tuple[type[JobSection], ...]:
+    """Return the ``job`` sections of all systems."""
+    return tuple(system.section() for system in systems().values())
+
+
+def system_guards() -> list[Guard]:
+    """Return the guards of all systems; each looks at the tasks of its own kinds."""
+    return [guard for system in systems().values() for guard in system.guards]
+
+
+def system_of(settings: Mapping[str, object]) -> System | None:
+    """Return the system that built a job, from ``Job.settings``; None without one."""
+    return systems().get(str(settings.get("system")))

@@ -1,0 +1,69 @@
+"""The record by which a system offers everything that others need of it.
+
+Importing a record imports neither pydantic nor torch: agents read its programs at their
+start. What takes longer to import is behind a function.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Job
+    from emu.systems.job_section import JobSection
+    from emu.systems.translation import Translation
+    from emu.trust.guards import Evidence
+    from emu.trust.violation import Finding
+
+    Guard = Callable[[Evidence], Iterable[Finding]]
+    #: Task -> name -> what its program left at the end of the run.
+    Results = Mapping[str, Mapping[str, NDArray[Any]]]
+
+
+def _no_weights(_job: Job, _results: Results) -> NDArray[Any]:
+    raise TypeError("this system trains nothing")
+
+
+def _no_data(_settings: Mapping[str, Any]) -> None:
+    pass
+
+
+def _none_missed(_settings: Mapping[str, Any]) -> int:
+    return 0
+
+
+@dataclass(frozen=True)
+class System:
+    """What one system offers."""
+
+    name: str
+    """The word in ``job.system``."""
+    section: Callable[[], type[JobSection]]
+    """Imports and returns the keys of ``job``, which build and realize the job."""
+    programs: Mapping[str, str] = field(default_factory=dict)
+    """Kind of task -> import path ``module:Class`` of what a node process runs: agents
+    start no other programs."""
+    needs_torch: bool = False
+    """Whether its programs do."""
+    guards: tuple[Guard, ...] = ()
+    """What must not be seen in a run of it, beside the guards of every run."""
+    open_data: Callable[[Mapping[str, Any]], None] = _no_data
+    """Opens, by ``Job.settings``, the data that processes will open: what is missing or
+    damaged is an error before they start."""
+    trained: Callable[[Job, Results], NDArray[Any]] = _no_weights
+    """Returns all parameters after a run, flat, in the order of
+    `emu.training.parameter_shapes`."""
+    updates_missed: Callable[[Mapping[str, Any]], int] = _none_missed
+    """Returns, from ``Job.settings``, how many updates the weights of a forward pass
+    lack (its staleness)."""
+    step_kinds: tuple[str, ...] = ()
+    """Kinds of task of which the first that a job has ends every training step; empty
+    where steps overlap, or nothing is trained."""
+    translation: Callable[[], Translation] | None = None
+    """Imports and returns how its jobs are written in the words of all systems, for
+    ``emu compare --systems``."""

@@ -1,0 +1,48 @@
+"""Data before a training run and weights after it, where each holder has its shard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Job
+    from emu.systems.system import Results
+
+#: Kinds of task that hold parameters: the first that a job has ends every step.
+STEP_KINDS = ("parameter_server", "worker")
+
+
+def open_dataset(settings: Mapping[str, Any]) -> None:
+    """Open the data set of a job.
+
+    Raises
+    ------
+    ScenarioError
+        When a mini-batch has more seeds than there are training vertices.
+    DataError
+        When the data set is missing or damaged.
+    """
+    from emu.systems.training_section import (  # noqa: PLC0415 - numba
+        open_fitting,
+    )
+
+    open_fitting(settings)
+
+
+def held_parameters(job: Job, results: Results) -> NDArray[Any]:
+    """Return all parameters, flat.
+
+    Servers hold shards of them; of workers that sum gradients each holds all.
+    """
+    names = {
+        kind: [task.name for task in job.tasks if task.kind == kind]
+        for kind in STEP_KINDS
+    }
+    holders = names["parameter_server"] or names["worker"][:1]
+    return np.concatenate([results[name]["parameters"] for name in holders])

@@ -1,0 +1,420 @@
+"""Keys of ``job`` that every system has which trains on sampled mini-batches."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag
+from typing_extensions import override
+
+from emu.errors import ScenarioError
+from emu.fields.quantities import (
+    DEFAULT_WINDOW,
+    Count,
+    DurationPerDevice,
+    Few,
+    FileName,
+    FilePath,
+    Positive,
+    Seed,
+    Window,
+    combined,
+    default_time,
+    word_or_list,
+)
+from emu.fields.section import Section
+from emu.graph_data import ALL_NEIGHBOURS, open_for
+from emu.systems.job_section import JobSection
+from emu.systems.model_section import ModelProgramSection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from emu.fields.cluster_section import ClusterSection
+    from emu.fields.section import Resources, Trail
+    from emu.graph_data import Dataset
+    from emu.problem import Cluster, Job, Realization
+    from emu.systems.job_section import BuildContext, Edit, Problems, Times
+
+    Fanouts = tuple[int, ...]
+else:
+    Fanouts = word_or_list("all", Count, {"type": "integer", "minimum": 1})
+
+
+#: Wrong where a kind of task has no time.
+NO_TIME = (
+    "found neither this time nor a profile, write for example 20 ms, or measure all "
+    "times: emu profile"
+)
+#: Parts of a worker's time, in their order, that `TimesSection` takes as well.
+PHASES = ("model_forward", "data_forward", "data_backward", "model_backward")
+#: Kinds of task whose stated time is that of a whole mini-batch.
+_SAMPLING = ("sampler", "sampler_hop", "sampler_fetch")
+
+
+def _named(found: Any) -> Any:
+    return {"name": found} if isinstance(found, str) else found
+
+
+def _kind_of_model(found: Any) -> str:
+    own = isinstance(found, ModelProgramSection) or (
+        isinstance(found, dict) and "program" in found
+    )
+    return "ModelProgramSection" if own else "ModelSection"
+
+
+class DatasetSection(Section):
+    """The graph to train on."""
+
+    name: FileName = Field(examples=["products-like"])
+    """``products-like``, ``reddit-like``, ``papers100m-like`` (made up, seeded),
+    ``ogbn-products``, ``ogbn-papers100M``, a folder of npz graphs, or what ``emu
+    import`` has called one."""
+    scale: Positive = 1.0
+    """Size of a made-up graph, as a share of the published one."""
+    seed: Seed | None = None
+    """Of a made-up graph and of the split; default is the scenario's."""
+    directory: FilePath | None = None
+    """Where to look for it, relative to the scenario file; default is what EMU_DATA
+    says."""
+    feature_length: Few | None = None
+    """Columns of the features: the first so many, or repeated to so many; default is
+    what is there."""
+    normalise: Annotated[bool, Field(strict=True)] = False
+    """Scale every feature row to length 1 (L2)."""
+
+
+class ModelSection(Section):
+    """A graph neural network, ReLU between its layers."""
+
+    kind: Literal["sage", "gcn", "gat", "gin"] = "sage"
+    """``sage``: GraphSAGE, mean of the neighbours; ``gcn``: inductive GCN, mean over
+    neighbours and vertex; ``gat``: attention; ``gin``: two layers on their sum."""
+    hidden: Count = Field(examples=[256])
+    """Width of the hidden layers."""
+    layers: Annotated[int, Field(strict=True, ge=1, le=16)] = Field(examples=[3])
+    """Number of layers, one hop of sampling each."""
+    heads: Count = 1
+    """Of ``gat``: heads of the hidden layers, which share their width."""
+
+    def problems(self) -> Problems:
+        """Yield (where, what is wrong and what would be right)."""
+        if self.heads > 1 and self.kind != "gat":
+            problem = f"found heads for {self.kind}, only gat has them"
+            yield ("job", "model", "heads"), problem
+        elif self.hidden % self.heads:
+            wider = -(-self.hidden // self.heads) * self.heads
+            problem = (
+                f"{self.heads} heads cannot share a width of {self.hidden} "
+                f"evenly, write hidden: {wider}"
+            )
+            yield ("job", "model", "heads"), problem
+
+
+class OptimizerSection(Section):
+    """How parameter servers step."""
+
+    name: Literal["adam", "sgd"] = "adam"
+    """Rule."""
+    lr: Positive = 0.001
+    """Learning rate."""
+    half_life: Count | None = None
+    """Steps in which the learning rate halves, a little with each; default: never."""
+
+
+class TimesSection(Section):
+    """Execution time of one task of each kind, for ``timed`` and ``padded``.
+
+    One time, or one per device of the machines: ``{default: 40 ms, a100: 12 ms}``. All
+    systems take the same keys, so that one file can be compared as each of them; a
+    system uses those of its own kinds of task.
+    """
+
+    graph_store: DurationPerDevice | None = None
+    """Collect the features of one iteration for all samplers."""
+    sampler: DurationPerDevice | None = None
+    """Sample and assemble one whole mini-batch; samplers that share it take their
+    shares."""
+    worker: DurationPerDevice | None = None
+    """Forward and backward, and the step where workers sum gradients; default is the
+    sum of P3's four phases."""
+    parameter_server: DurationPerDevice | None = None
+    """Average gradients and step."""
+    all_reduce: DurationPerDevice = 0.0
+    """Send, or take in, one part of the gradients (``sync: ring``)."""
+    graph_store_hop: DurationPerDevice | None = None
+    """Answer one hop (multi-round sampling)."""
+    sampler_hop: DurationPerDevice | None = None
+    """Ask for one hop of a whole mini-batch (multi-round sampling)."""
+    sampler_fetch: DurationPerDevice | None = None
+    """Ask for the features of a whole mini-batch (multi-round sampling)."""
+
+    model_forward: DurationPerDevice | None = None
+    """P3: the linear part of layer 1 on an even share of the columns, for every machine
+    of the group."""
+    data_forward: DurationPerDevice | None = None
+    """P3: the rest of the forward pass of one mini-batch."""
+    data_backward: DurationPerDevice | None = None
+    """P3: its backward pass, down to layer 1."""
+    model_backward: DurationPerDevice | None = None
+    """P3: the gradient of layer 1 on an even share of the columns."""
+
+    def by_kind(self) -> dict[str, float | dict[str, float]]:
+        """Return kind -> time, of those that are stated or follow from others."""
+        known = {kind: time for kind, time in self if time is not None}
+        phases = [known[phase] for phase in PHASES if phase in known]
+        if self.worker is None and len(phases) == len(PHASES):
+            known["worker"] = combined(lambda *parts: sum(parts), *phases)
+        return known
+
+    def stated(self) -> dict[str, float]:
+        """Return kind -> seconds on the default device, as of `by_kind`."""
+        return {kind: default_time(time) for kind, time in self.by_kind().items()}
+
+
+class TrainingSection(JobSection):
+    """A job that trains on sampled mini-batches."""
+
+    trains: ClassVar[bool] = True
+
+    if TYPE_CHECKING:  # each system has kinds of process of its own
+        demands: Section
+
+    system: str
+    """Kind of job."""
+    dataset: Annotated[DatasetSection, BeforeValidator(_named)] = Field(
+        examples=["products-like"]
+    )
+    """A name, or ``{name: ..., scale: ..., seed: ...}``."""
+    model: Annotated[
+        Annotated[ModelSection, Tag("ModelSection")]
+        | Annotated[ModelProgramSection, Tag("ModelProgramSection")],
+        Discriminator(_kind_of_model),
+    ]
+    """What is trained: ``kind`` and widths, or a ``program`` of your own."""
+    fanouts: Fanouts = Field(examples=[[5, 10, 15]])
+    """Neighbours sampled per hop, the last for the seeds; ``all``: every neighbour."""
+    batch_size: Count = Field(examples=[100])
+    """Seeds per worker and iteration, shared evenly by its samplers."""
+    times: TimesSection = TimesSection()
+    """Profiled times; a ``profile`` replaces them."""
+    iterations: Count | None = None
+    """Mini-batches of each worker; either this or ``epochs``."""
+    epochs: Count | None = None
+    """Passes over the training vertices."""
+    epoch: Literal["replicate", "shard"] = "replicate"
+    """Whether each sampler walks the whole training set (the paper) or its share."""
+    credit_window: Window = DEFAULT_WINDOW
+    """Batches under way: the first task of batch n waits for the worker's batch n - K;
+    ``unlimited`` for no limit."""
+    optimizer: Annotated[OptimizerSection, BeforeValidator(_named)] = OptimizerSection()
+    """``adam``, ``sgd`` or ``{name: ..., lr: ...}``."""
+    precision: Literal["float32", "float64"] = "float32"
+    """Of features and parameters."""
+
+    @property
+    def sampler_batch(self) -> int:
+        """Seeds per sampler and iteration, B_s."""
+        return self.batch_size
+
+    @property
+    def hops(self) -> int:
+        """Layers of the model, one hop of sampling each."""
+        return self.model.layers or len(self.fanouts)
+
+    def share(self, kind: str) -> float:
+        """Return which part of a kind's stated time one of its tasks takes.
+
+        What samplers do is stated of a whole mini-batch, which they share.
+        """
+        return self.sampler_batch / self.batch_size if kind in _SAMPLING else 1.0
+
+    def samplers(self, machines: Sequence[str]) -> int:
+        """Return the number of samplers: one per machine."""
+        return len(machines)
+
+    def count_batches(self, context: BuildContext) -> int:
+        """Return ``iterations``, or how many ``epochs`` take.
+
+        ``replicate``: epochs * ceil(train / B_s); ``shard``: each sampler walks its
+        whole share of the training set (specs, A4).
+
+        Raises
+        ------
+        ValueError
+            When the job counts in epochs, and the training set is not known.
+        """
+        if self.epochs is None:
+            return self.iterations or 1
+        if context.train_vertices < 1:
+            raise ValueError("epochs are counted in training vertices: how many?")
+        walked = context.train_vertices
+        if self.epoch == "shard":
+            walked //= self.samplers(context.machines)
+        return self.epochs * max(1, math.ceil(walked / self.sampler_batch))
+
+    def training_settings(self, context: BuildContext) -> dict[str, Any]:
+        """Return the settings of node programs that follow from these keys."""
+        dataset, seed = self.dataset, context.seed
+        every = [ALL_NEIGHBOURS] * self.hops
+        return {
+            "system": self.system,
+            "dataset": {
+                "name": dataset.name,
+                "scale": dataset.scale,
+                "seed": seed if dataset.seed is None else dataset.seed,
+                "normalise": dataset.normalise,
+                "feature_length": dataset.feature_length,
+                "root": dataset.directory or "",
+            },
+            "model": self._model(),
+            "fanouts": list(self.fanouts) or every,
+            "batch_size": self.batch_size,
+            "optimizer": self.optimizer.model_dump(),
+            "precision": self.precision,
+            "epoch": self.epoch,
+            "compute": context.compute,
+            "seed": seed,
+        }
+
+    def _model(self) -> dict[str, Any]:
+        if isinstance(self.model, ModelSection):
+            return self.model.model_dump()
+        told = self.model.model_dump(include={"args", "source"})
+        return {**told, "program": self.model.name, "layers": self.hops}
+
+    @property
+    @override
+    def length(self) -> str:
+        """Number of iterations or epochs, in words."""
+        return super().length if self.epochs is None else f"{self.epochs} epochs"
+
+    @property
+    def measures_worker(self) -> bool:
+        """Whether a worker's time is measured: a program's, where none is stated."""
+        return (
+            isinstance(self.model, ModelProgramSection)
+            and "worker" not in self.times.stated()
+        )
+
+    @override
+    def problems(self, cluster: ClusterSection) -> Problems:
+        """Yield (where, what is wrong and what would be right) between its keys."""
+        if isinstance(self.model, ModelProgramSection):
+            for key, problem in self.model.problems(len(self.fanouts)):
+                yield ("job", "model", key), problem
+        else:
+            yield from self.model.problems()
+        if self.fanouts and len(self.fanouts) != self.hops:
+            problem = (
+                f"found {len(self.fanouts)} for a model of {self.hops} layers, "
+                "write one per layer"
+            )
+            yield ("job", "fanouts"), problem
+        if (self.iterations is None) == (self.epochs is None):
+            found = "neither" if self.iterations is None else "both"
+            yield ("job",), f"found {found} of iterations and epochs, write one of them"
+
+    @override
+    def stated_demands(self) -> Iterator[tuple[Trail, Resources]]:
+        """Yield (where, what one process of each kind needs)."""
+        for kind, resources in self.demands:
+            yield ("job", "demands", kind), resources
+
+    @override
+    def device_times(self) -> Iterator[tuple[Trail, str, Mapping[str, float]]]:
+        """Yield (where, kind of task, device -> seconds) of what differs.
+
+        A worker's time that follows from those of its phases is where it would be
+        written.
+        """
+        for kind, time in self.times.by_kind().items():
+            if isinstance(time, dict):
+                yield ("job", "times", kind), kind, time
+
+    @override
+    def scaled_times(
+        self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
+    ) -> tuple[Edit, set[str]]:
+        """Return the times of whole kinds of task, scaled, and the tasks of these."""
+        kinds = {tasks[name] for name in wanted}
+        if wanted != {name for name, kind in tasks.items() if kind in kinds}:
+            return {}, set()
+        stated = {kind: getattr(self.times, kind, None) for kind in kinds}
+        covered = {name for name in wanted if stated[tasks[name]] is not None}
+        return {
+            f"job.times.{kind}": scale(time)
+            for kind, time in stated.items()
+            if time is not None
+        }, covered
+
+    @override
+    def realize(
+        self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
+    ) -> Realization:
+        """Return the stated times, and the volumes of the samples of its seed."""
+        times = {**measured, **self.times.stated()}
+        for task in job.tasks:
+            if task.kind not in times:
+                raise ScenarioError(NO_TIME, key=f"job.times.{task.kind}")
+        times = {kind: time * self.share(kind) for kind, time in times.items()}
+        dataset = open_fitting(job.settings)
+        context = replace(context, train_vertices=dataset.train_count)
+        found = self.realize_sampled(job, times, dataset, context, cluster)
+        return replace(found, volumes=found.volumes / context.byte_scale)
+
+    def realize_sampled(
+        self,
+        job: Job,
+        times: Times,
+        dataset: Dataset,
+        context: BuildContext,
+        cluster: Cluster,
+    ) -> Realization:
+        """Return seconds and real bytes of ``job`` on its data set.
+
+        Parameters
+        ----------
+        times
+            Kind of task -> seconds of one task, for every kind of the job.
+
+        Raises
+        ------
+        ScenarioError
+            When the data set does not fit the job or the cluster.
+        """
+        raise NotImplementedError
+
+
+def open_fitting(settings: Mapping[str, Any]) -> Dataset:
+    """Return the data set of a job, whose training set holds its mini-batches.
+
+    Raises
+    ------
+    ScenarioError
+        When a mini-batch has more seeds than there are training vertices.
+    DataError
+        When the data set is missing or damaged.
+    """
+    dataset = open_for(settings)
+    train, each = dataset.train_count, settings["samplers_per_worker"]
+    most = train - train % each
+    if settings["epoch"] == "shard":
+        most = train // (settings["workers"] * each) * each
+    if settings["batch_size"] > most:
+        of_worker = "one worker's share of " if settings["epoch"] == "shard" else ""
+        problem = (
+            f"{settings['batch_size']:,} seeds are more than {of_worker}the {train:,} "
+            f"training vertices: write {most:,} or fewer"
+            if most
+            else f"{train:,} training vertices are too few for so many samplers"
+        )
+        raise ScenarioError(problem, key="job.batch_size")
+    return dataset
+
+
+def number_bytes(settings: Mapping[str, Any]) -> int:
+    """Return the bytes of a feature and of a parameter, from ``Job.settings``."""
+    return 8 if settings["precision"] == "float64" else 4

@@ -1,0 +1,217 @@
+"""Jobs in the words of every system, to compare systems on one scenario.
+
+The vocabulary is `CommonJob`: the graph, the model, the seeds of all workers in one
+iteration, and times. A system's `Translation` reads it from a job and writes a job of
+it. Times of what is done to a mini-batch are in proportion to its seeds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import ScenarioError
+from emu.fields.quantities import DEFAULT_DEVICE, combined, time_on
+from emu.systems.training_section import PHASES
+from emu.units import DURATION, SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from emu.fields.cluster_section import ClusterSection
+    from emu.systems.replicas import ReplicaSection
+    from emu.systems.training_section import TrainingSection
+
+    Time = float | dict[str, float]
+
+#: Keys that mean the same in every system that has them.
+SAME_KEYS = (
+    "dataset", "model", "fanouts", "epoch", "credit_window", "optimizer", "precision",
+)  # fmt: skip
+HOPS = ("sampler_hop", "graph_store_hop")
+
+
+@dataclass(frozen=True)
+class CommonJob:
+    """A training job in the words of every system."""
+
+    same: Mapping[str, Any]
+    """Keys that mean the same in all systems, as stated."""
+    workers: int
+    batch_size: int
+    """Seeds of each worker in an iteration."""
+    machines: tuple[str, ...]
+    """Those with room for a worker that samples as well, which may be fewer than there
+    are workers."""
+    stores: int
+    """Machines that hold features."""
+    everywhere: tuple[str, ...]
+    """All machines of the cluster."""
+    partitioner: str
+    """Of the features, where the system has a choice."""
+    by_hops: bool
+    """Whether samplers ask for the structure hop by hop."""
+    demands: Mapping[str, Mapping[str, float]]
+    """Kind of process -> amounts; ``replica`` is a worker that samples as well."""
+    times: Mapping[str, Time]
+    """Kind of task -> seconds, of mini-batches of ``batch_size`` seeds."""
+    step: Time
+    """Seconds that a worker takes longer where it steps itself."""
+    first_layer: float
+    """Share of layer 1 in the operations of a forward pass."""
+
+    def spread(self, workers: int, stores: int) -> CommonJob:
+        """Return the same seeds per iteration over so many workers and stores.
+
+        They are rounded to whole ones per worker.
+        """
+        batch = max(1, round(self.workers * self.batch_size / workers))
+        factors = {
+            "graph_store": self.stores / stores,
+            "parameter_server": 1.0,
+            "all_reduce": 1.0,
+        }
+        times = {
+            kind: scaled(time, factors.get(kind, batch / self.batch_size))
+            for kind, time in self.times.items()
+        }
+        return replace(
+            self, workers=workers, batch_size=batch, stores=stores, times=times
+        )
+
+    def phases(self) -> dict[str, Time]:
+        """Return the times of P3's phases: as stated, else by operations.
+
+        A backward pass takes twice the operations of its forward pass, of layer 1 as
+        many: nobody asks for the gradient of the features.
+        """
+        found = self.taken(*PHASES)
+        if len(found) < len(PHASES) and "worker" in self.times:
+            first, rest = self.first_layer, 1 - self.first_layer
+            parts = (first, rest, 2 * rest, first)
+            found = {
+                phase: scaled(self.times["worker"], part / sum(parts))
+                for phase, part in zip(PHASES, parts, strict=True)
+            }
+        last = PHASES[-1]
+        return found | {
+            kind: summed(found[last], self.step) for kind in found.keys() & {last}
+        }
+
+    def taken(self, *kinds: str) -> dict[str, Time]:
+        """Return the times that are known of some kinds of task."""
+        return {kind: self.times[kind] for kind in kinds if kind in self.times}
+
+
+def scaled(time: Time, factor: float) -> Time:
+    """Return a time, or one per device, times a factor."""
+    return combined(lambda seconds: seconds * factor, time)
+
+
+def summed(one: Time, other: Time) -> Time:
+    """Return the sum of two times, device by device."""
+    return combined(lambda a, b: a + b, one, other)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A system's way into the common vocabulary and out of it."""
+
+    read: Callable[[Any, ClusterSection], dict[str, Any]]
+    """Returns the fields of `CommonJob` that differ by system, from the ``job`` section
+    and the cluster."""
+    write: Callable[[CommonJob], dict[str, Any]]
+    """Returns keys and values of a ``job`` section."""
+    splits_first_layer: bool = False
+    """Whether `write` uses ``CommonJob.first_layer``: the graph is sampled for it."""
+
+
+def stated_demands(job: TrainingSection) -> dict[str, dict[str, float]]:
+    """Return the amounts of every kind of process that a job states."""
+    return {kind: amounts.amounts() for kind, amounts in job.demands}
+
+
+def read_replicas(
+    job: ReplicaSection, cluster: ClusterSection, *, by_hops: bool
+) -> dict[str, Any]:
+    """Return the values that differ by system, of replicas, which step themselves.
+
+    Parameters
+    ----------
+    by_hops
+        Whether samplers ask for the structure hop by hop.
+    """
+    ranks = job.ranks([name for name, _ in cluster.named()])
+    demands = stated_demands(job)
+    return {
+        "workers": len(ranks),
+        "machines": ranks,
+        "stores": len(ranks),
+        "by_hops": by_hops,
+        "demands": {**demands, "replica": demands["worker"]},
+        "step": 0.0,
+    }
+
+
+def roomy_machines(
+    job: TrainingSection,
+    cluster: ClusterSection,
+    needed: dict[str, float],
+    workers: int,
+) -> tuple[str, ...]:
+    """Return machines with room for a replica, at most ``workers``, in their order.
+
+    Where there are more, those on which a worker takes the least time, then those with
+    the fastest NIC. One that states no gpu has none where others do.
+    """
+    gpus = any(machine.gpu for machine in cluster.machines)
+    needed = {"gpu": 1.0, **needed} if gpus else needed
+    time = job.times.by_kind().get("worker", 0.0)
+    built, found = cluster.build().machines, []
+    for number, (name, position) in enumerate(cluster.named()):
+        machine = cluster.machines[position]
+        rooms = {"gpu": 0.0} | machine.amounts() if gpus else machine.amounts()
+        if all(rooms.get(r, inf) >= amount for r, amount in needed.items()):
+            seconds = time_on(time, machine.device or DEFAULT_DEVICE)
+            found.append((seconds, -built[number].bandwidth_in, number, name))
+    if not found:
+        raise ScenarioError(
+            "no machine has room for a worker with its samplers, which are one process "
+            "in data_parallel and p3: state smaller demands",
+            key="job.demands",
+        )
+    chosen = sorted(found)[:workers]
+    return tuple(name for *_, name in sorted(chosen, key=lambda one: one[2]))
+
+
+def placed(common: CommonJob) -> dict[str, Any]:
+    """Return the machines that take part, where these are not all."""
+    if common.machines == common.everywhere:
+        return {}
+    return {"machines": [*common.machines]}
+
+
+def written(
+    common: CommonJob, times: Mapping[str, Time], *demanding: str
+) -> dict[str, Any]:
+    """Return the keys that all systems have, as a scenario states them."""
+    demands = {
+        "worker" if kind == "replica" else kind: {
+            name: SIZE.exact(amount) if name == "memory" else amount
+            for name, amount in common.demands.get(kind, {}).items()
+        }
+        for kind in demanding
+    }
+    return {
+        **common.same,
+        "batch_size": common.batch_size,
+        "demands": {kind: amounts for kind, amounts in demands.items() if amounts},
+        "times": {kind: _text(time) for kind, time in times.items()},
+    }
+
+
+def _text(time: Time) -> Any:
+    if isinstance(time, dict):
+        return {device: _text(seconds) for device, seconds in time.items()}
+    return DURATION.exact(float(f"{time:.9g}"))  # 113.5 ms, not 0.11349999999999999 s

@@ -1,0 +1,42 @@
+"""All guards of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emu.trust.guards.bursts import bursts
+from emu.trust.guards.link_bytes import link_bytes
+from emu.trust.guards.minimum_traffic import clocks, enough_carried
+from emu.trust.guards.order import cause, order
+from emu.trust.guards.schedule import constraints, lower_bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from emu.trust.guards.evidence import Evidence
+    from emu.trust.violation import Finding
+
+    Guard = Callable[[Evidence], Iterable[Finding]]
+
+GUARDS = (
+    enough_carried,
+    link_bytes,
+    bursts,
+    order,
+    cause,
+    clocks,
+    constraints,
+    lower_bounds,
+)
+
+
+def examine(evidence: Evidence, more: Iterable[Guard] = ()) -> tuple[Finding, ...]:
+    """Return what the guards find in a run; nothing when all of it is possible.
+
+    Parameters
+    ----------
+    more
+        Guards beside those of every run: those of its systems.
+    """
+    guards = (*GUARDS, *more)
+    return tuple(finding for guard in guards for finding in guard(evidence))

@@ -1,0 +1,188 @@
+"""Who held what tasks and flows share, whose turn it was, and what was read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from emu.trust.violation import Findings, Violation, flow_name, task_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Pool, Problem, Schedule
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+
+class Line(NamedTuple):
+    """The flows of a channel between machines, in the order in which they got ready."""
+
+    channel: str
+    """Its name."""
+    edge: Ints
+    iteration: Ints
+    """Of every flow; of those ready together, by what they serve, then by name."""
+
+
+def lines(problem: Problem, ready: Floats) -> Iterator[Line]:
+    """Yield the line of every channel.
+
+    Parameters
+    ----------
+    ready
+        When (edge, iteration) got ready, seconds; NaN where nothing is sent.
+    """
+    job = problem.job
+    ranks = np.array(job.edge_ranks, dtype=np.int64)
+    lags = np.array([edge.lag for edge in job.edges], dtype=np.int64)
+    for channel in job.channels:
+        over = [
+            bool(hops) and edge.channel == channel
+            for edge, hops in zip(job.edges, problem.hops, strict=True)
+        ]
+        edge, n = np.nonzero(np.array(over)[:, None] & ~np.isnan(ready))
+        order = np.lexsort((ranks[edge], n + lags[edge], ready[edge, n]))
+        yield Line(channel, edge[order], n[order])
+
+
+def channel_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
+    """Yield every turn on a channel that was not kept.
+
+    No flow starts before the one ends that went before it on its channel, and none
+    before a flow that got ready earlier.
+
+    Parameters
+    ----------
+    tolerance
+        Seconds by which a time may be off.
+    """
+    job = schedule.problem.job
+    for channel, edges, iterations in lines(schedule.problem, schedule.flow_ready):
+        # Of equal starts those without bytes went first: times of readiness that are
+        # equal but for rounding do not say which stood before which.
+        ends = schedule.flow_end[edges, iterations]
+        order = np.lexsort((ends, schedule.flow_start[edges, iterations]))
+        edge, n = edges[order], iterations[order]
+        start, end = schedule.flow_start[edge, n], schedule.flow_end[edge, n]
+        ready = schedule.flow_ready[edge, n]
+        busy = np.maximum.accumulate(end)[:-1] - start[1:]
+        # The least readiness among all that start later than each.
+        least = np.minimum.accumulate(ready[::-1])[::-1][1:]
+        for off, first, words in (
+            (busy, 1, "started while another flow was under way"),
+            (ready[:-1] - least, 0, "started before one that got ready earlier"),
+        ):
+            slack = tolerance + 1e-12 * np.abs(start[1:])
+            for i in np.flatnonzero(off > slack).tolist():
+                name = flow_name(job, int(edge[i + first]), int(n[i + first]))
+                sentence = f"{name} {words} on channel {channel}"
+                yield Violation("channels", name, float(off[i]), "s", sentence)
+
+
+def came_to_wait(schedule: Schedule) -> NDArray[np.float64]:
+    """Return when every (task, iteration) had all that it needs but a slot, seconds."""
+    job = schedule.problem.job
+    came = np.zeros_like(schedule.task_end)
+    came[:, 1:] = schedule.task_end[:, :-1]
+    for e, edge in enumerate(job.edges):
+        count = job.flow_counts[e]
+        into = came[edge.destination, edge.lag : edge.lag + count]
+        np.maximum(into, schedule.flow_end[e, :count], out=into)
+    return came
+
+
+def slot_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
+    """Yield every misuse of a slot.
+
+    No more tasks hold slots than there are, and nobody gets one before a task of the
+    same pool that came earlier.
+
+    Parameters
+    ----------
+    tolerance
+        Seconds by which a time may be off.
+    """
+    came = came_to_wait(schedule) if schedule.problem.pools else np.empty((0, 0))
+    for pool in schedule.problem.pools:
+        machine = schedule.problem.cluster.machines[pool.machine].name
+        name = f"{pool.name} of {machine}"
+        most, time = _most_held(schedule, pool, tolerance)
+        if most > pool.slots:
+            sentence = f"pool {name} of {pool.slots} slots is overdrawn at {time:g} s"
+            yield Violation("slots", name, most - pool.slots, "slots", sentence)
+        yield from _overtaken(schedule, pool, came, tolerance)
+
+
+def _most_held(schedule: Schedule, pool: Pool, tolerance: float) -> tuple[int, float]:
+    """Return the most slots held at a time, and when that was."""
+    taken = schedule.task_start[list(pool.takers)].ravel()
+    freed = schedule.task_end[list(pool.freers)].ravel() - tolerance
+    times = np.concatenate([taken, freed])
+    change = np.repeat([1, -1], [taken.size, freed.size])
+    there = ~np.isnan(times)
+    times, change = times[there], change[there]
+    order = np.lexsort((change, times))
+    held = np.cumsum(change[order])
+    at = int(held.argmax()) if held.size else 0
+    return (int(held[at]), float(times[order][at])) if held.size else (0, 0.0)
+
+
+def _overtaken(
+    schedule: Schedule, pool: Pool, came: NDArray[np.float64], tolerance: float
+) -> Iterator[Violation]:
+    takers = np.array(pool.takers, dtype=np.int64)
+    row, n = np.nonzero(~np.isnan(schedule.task_start[takers]))
+    order = np.argsort(schedule.task_start[takers[row], n], kind="stable")
+    task, n = takers[row[order]], n[order]
+    start, since = schedule.task_start[task, n], came[task, n]
+    # The earliest arrival among all that start later than each.
+    earliest = np.append(np.minimum.accumulate(since[::-1])[::-1], np.inf)
+    later = np.searchsorted(start, start + tolerance, side="right")
+    for i in np.flatnonzero(earliest[later] < since - tolerance).tolist():
+        who = task_name(schedule.problem.job, task[i], n[i])
+        sentence = f"{who} got a slot of {pool.name} before a task that came earlier"
+        ahead = float(since[i] - earliest[later[i]])
+        yield Violation("slots", who, ahead, "s", sentence)
+
+
+def newest_reads(schedule: Schedule, tolerance: float) -> Findings:
+    """Return what edges that read the newest have read amiss.
+
+    An iteration older than the lag allows, one that had not arrived, or one where a
+    newer had.
+
+    Parameters
+    ----------
+    tolerance
+        Seconds by which a time may be off.
+    """
+    latest = [e for e, edge in enumerate(schedule.problem.job.edges) if edge.latest]
+    found = [fault for e in latest for fault in _faults(schedule, e, tolerance)]
+    return len(latest) * schedule.problem.job.iterations, found
+
+
+def _faults(schedule: Schedule, e: int, tolerance: float) -> Iterator[Violation]:
+    job = schedule.problem.job
+    edge, sent = job.edges[e], job.flow_counts[e]
+    arrived = schedule.flow_end[e, :sent]
+    for n in range(job.rounds[edge.destination]):
+        who = task_name(job, edge.destination, n)
+        start = schedule.task_start[edge.destination, n]
+        read = -1 if schedule.reads is None else int(schedule.reads[e, n])
+        least = min(n - edge.lag, sent - 1)
+        newest = int((arrived < start - tolerance).sum()) - 1
+        if read < least:
+            how = f"iteration {read}, the lag allows {least} and newer"
+        elif read >= sent or (read >= 0 and arrived[read] > start + tolerance):
+            how = f"iteration {read} before it arrived"
+        elif read < newest:
+            how = f"iteration {read} where {newest} had arrived"
+        else:
+            continue
+        sentence = f"{who} read of {job.edge_names[e]} {how}"
+        yield Violation("reads", who, float(abs(newest - read)), "iterations", sentence)

@@ -1,0 +1,312 @@
+"""Whether a run can be believed, because the host kept up with it.
+
+The decision rests on evidence, not on symptoms: by how much what came late moved the
+end of the run (`emu.trust.perturbed_replay`). A host can be busy and keep up, or idle
+and stall for one second. Where the time was lost, the critical path says
+(`emu.trust.lateness`); the host's own figures say *why*, and what to do. They decide
+alone only where time was lost that no schedule shows, and on kernel NICs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from emu.trust.guards import Finding
+    from emu.trust.host_summary import HostFigures
+    from emu.trust.lateness import Lateness
+    from emu.trust.perturbed_replay import HostEffect
+
+#: A run whose error may be this many times what was asked for is of no use.
+_BEYOND = 3.0
+#: Where a figure of the host becomes a reason.
+_BUSY, _STEAL, _WAIT = 0.95, 0.03, 0.10
+_LAG = 0.010  # wall seconds
+#: Said where the slightest delays move the makespan by more than was asked for.
+_CHANCE = "chance decides: the slightest delays move the makespan by {:.2g} %"
+#: What a late task is, by what tasks take.
+_OVERRUN = {
+    "timed": "tasks took longer than their stated times",
+    "padded": "the work of tasks took longer than their stated times",
+    "real": "the work of tasks did not fit: at this time scale it took longer here "
+    "than on the emulated machines",
+}
+_BY_CHANCE = "judge this rate policy by several seeds: no time scale settles its order"
+#: Room that a remedy leaves, so that the next run does not miss by a hair.
+_ROOM = 1.25
+
+
+class Trust(StrEnum):
+    """How far a run can be believed."""
+
+    TRUSTED = "trusted"
+    DEGRADED = "degraded"
+    UNTRUSTED = "untrusted"
+
+
+class Cause(StrEnum):
+    """What took a run's trust away."""
+
+    GUARDS = "guards"
+    """Something that the cluster cannot have done; no other host mends it."""
+    HOST = "host"
+    """Lateness, or waits for a core: the next run may be better."""
+    CHANCE = "chance"
+    """The slightest delays decide, on a host whose figures are in order."""
+    UNEXPLAINED = "unexplained"
+    """Time was lost, and neither lateness nor a figure of the host shows it."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the host kept up, and what to do where it did not."""
+
+    trust: Trust
+    error: float
+    """By which share of the makespan the host's lateness has moved it."""
+    max_error: float
+    """What was asked for."""
+    reasons: tuple[str, ...]
+    remedies: tuple[str, ...]
+    """One sentence each; without reasons when trusted."""
+    effect: HostEffect
+    """What ``error`` follows from."""
+    lateness: Lateness
+    """Where on the critical path time was lost, emulated seconds. Slack and the flows
+    beside it take some of that up, so the sum can be more than the effect."""
+    figures: HostFigures
+    """Of the host."""
+    sensitivity: float = 0.0
+    """Share of the makespan by which the slightest delays move it."""
+    findings: tuple[Finding, ...] = ()
+    """Of the guards: with any, the run is untrusted."""
+    cause: Cause | None = None
+    """None when trusted."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form of result.json."""
+        late = self.lateness
+        return {
+            "trust": str(self.trust),
+            "cause": None if self.cause is None else str(self.cause),
+            "error": self.error,
+            "max_error": self.max_error,
+            "reasons": list(self.reasons),
+            "remedies": list(self.remedies),
+            "on_time_makespan": self.effect.punctual,
+            "unexplained": self.effect.unexplained,
+            "sensitivity": self.sensitivity,
+            "clock_uncertainty": self.effect.unsure,
+            "guards": [finding.to_json() for finding in self.findings],
+            "lateness": {
+                "flows": late.flows,
+                "tasks": late.tasks,
+                "gaps": late.gaps,
+            },
+            "host": self.figures.to_json(),
+        }
+
+
+def decide(
+    effect: HostEffect,
+    lateness: Lateness,
+    figures: HostFigures,
+    *,
+    time_scale: float,
+    max_error: float,
+    processes: int,
+    compute: str = "timed",
+    sensitivity: float = 0.0,
+    findings: tuple[Finding, ...] = (),
+    by_kernel: bool = False,
+) -> Verdict:
+    """Return the verdict of a run.
+
+    Parameters
+    ----------
+    effect
+        Of what came late.
+    lateness
+        Of its critical path, emulated seconds.
+    time_scale
+        Wall seconds per emulated second.
+    max_error
+        Share of the makespan that the error may be.
+    processes
+        Of the run.
+    compute
+        ``timed``, ``padded`` or ``real``: what tasks take.
+    sensitivity
+        Share by which the slightest delays move the makespan.
+    findings
+        Of the guards.
+    by_kernel
+        Whether the kernel shared the NICs. How long a flow took is the finding there,
+        and no lateness says that a receiver had no core: waits for one decide too. 40
+        runs ahead of all other work waited up to 6 %; beside four busy programs runs
+        were 37 to 141 % too long, and late by nothing.
+    """
+    starved = figures.cpu_wait / _WAIT if by_kernel else 0.0
+    trust = _trust(effect, max_error, starved, guarded=bool(findings))
+    cause: Cause | None = None
+    reasons: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
+    if trust is not Trust.TRUSTED:
+        guards = (f"guard: {found}" for found in findings)
+        busy, chance = _why(figures), sensitivity > max_error
+        reasons = (*guards, *_where(effect, lateness, compute), *busy)
+        cause = _cause(
+            findings, late=effect.error > max_error, chance=chance, busy=bool(busy)
+        )
+        if chance:
+            reasons = (_CHANCE.format(100 * sensitivity), *reasons)
+        off = effect.error + effect.doubt
+        excess = 0.0 if chance else off / max_error  # that a time scale mends
+        remedies = (
+            *_longer(lateness, excess, time_scale, compute, by_kernel=by_kernel),
+            *_less_load(figures, processes),
+        )
+        if chance:
+            remedies = (_BY_CHANCE, *remedies)
+        helpful = (found.remedy for found in findings if found.remedy)
+        remedies = tuple(dict.fromkeys((*helpful, *remedies)))
+    return Verdict(
+        trust,
+        effect.error,
+        max_error,
+        reasons,
+        remedies,
+        effect,
+        lateness,
+        figures,
+        sensitivity,
+        findings,
+        cause,
+    )
+
+
+def _cause(
+    findings: tuple[Finding, ...], *, late: bool, chance: bool, busy: bool
+) -> Cause:
+    """Return the cause; ``busy``: a figure of the host is out of order."""
+    if findings:
+        return Cause.GUARDS
+    if busy or (late and not chance):
+        return Cause.HOST
+    return Cause.CHANCE if chance else Cause.UNEXPLAINED
+
+
+def _trust(
+    effect: HostEffect, max_error: float, starved: float, *, guarded: bool
+) -> Trust:
+    """Return the trust; ``starved`` is how many times too long a loop had no core."""
+    off = effect.error + effect.doubt  # what moved the end, and what nobody can explain
+    if off > _BEYOND * max_error or starved > _BEYOND or guarded:
+        return Trust.UNTRUSTED
+    if max(effect.error, effect.doubt) > max_error or starved > 1.0:
+        return Trust.DEGRADED
+    return Trust.TRUSTED
+
+
+def _where(effect: HostEffect, lateness: Lateness, compute: str) -> list[str]:
+    """Return how far the end was moved, and what of the chain was late, the most first.
+
+    Of no length, a run is never late.
+    """
+    makespan = effect.emulated
+    if makespan <= 0:
+        return []
+    moved = [
+        (effect.explained, "what came late moved the end by {:+.2g} %"),
+        (effect.unexplained, "{:+.2g} % of the makespan: for no reason found"),
+        (effect.clocks, "{:.2g} % may be of the clocks of hosts: known no better"),
+    ]
+    parts = [
+        (lateness.flows, "last bytes came after their fluid"),
+        (lateness.tasks, _OVERRUN[compute]),
+        (lateness.gaps, "parts began after what they had waited for"),
+    ]
+    return [
+        text.format(100 * seconds / effect.punctual)
+        for seconds, text in moved
+        if abs(seconds) > 0.1 * (effect.error + effect.doubt) * effect.punctual
+    ] + [
+        f"{100 * seconds / makespan:.2g} % of the makespan: {what}"
+        for seconds, what in sorted(parts, reverse=True)
+        if seconds > 0.1 * lateness.seconds
+    ]
+
+
+def _why(figures: HostFigures) -> list[str]:
+    """Return which figures of the host are out of order."""
+    found = []
+    if figures.cpu_busy > _BUSY:
+        found.append(f"the cores were {100 * figures.cpu_busy:.0f} % busy")
+    if figures.cpu_steal > _STEAL:
+        found.append(
+            f"the hypervisor kept {100 * figures.cpu_steal:.0f} % of the cores' time"
+        )
+    if figures.cpu_wait > _WAIT:
+        found.append(
+            f"an event loop waited for a core {100 * figures.cpu_wait:.0f} % of the run"
+        )
+    if figures.loop_lag_max > _LAG:
+        found.append(
+            f"an event loop stood still for {1e3 * figures.loop_lag_max:.0f} ms of "
+            f"wall time ({1e3 * figures.loop_lag_mean:.2f} ms on average)"
+        )
+    if figures.pacer_lag_max > _LAG:
+        found.append(
+            f"a pacer woke {1e3 * figures.pacer_lag_max:.0f} ms late "
+            f"({1e3 * figures.pacer_lag_mean:.2f} ms on average)"
+        )
+    if figures.late_sends:
+        found.append(
+            f"{figures.late_sends} payloads left over 1 ms late, the worst by "
+            f"{1e3 * figures.max_behind:.0f} ms of wall time"
+        )
+    return found
+
+
+def _longer(
+    lateness: Lateness,
+    excess: float,
+    time_scale: float,
+    compute: str,
+    *,
+    by_kernel: bool,
+) -> list[str]:
+    """Return what gives the host more time, the surest first.
+
+    What is late is late in wall time, so its share falls as the time scale rises.
+    """
+    found = []
+    if excess > 1:
+        remedy = f"raise time_scale to {round_up(_ROOM * excess * time_scale):g}"
+        if time_scale == 1.0 and not by_kernel:  # as nobody has chosen it
+            remedy += ", or state time_scale: auto, which tries what this host can do"
+        found.append(remedy)
+    if lateness.tasks > 0.5 * lateness.seconds and compute != "real":
+        or_no_work = ", or compute: timed" if compute == "padded" else ""
+        found.append(f"state longer task times{or_no_work}")
+    return found
+
+
+def _less_load(figures: HostFigures, processes: int) -> list[str]:
+    """Return what gives the run more of the host."""
+    found = []
+    if figures.cpu_busy > _BUSY or figures.cpu_wait > _WAIT:
+        found.append(f"use fewer than {processes} processes, or more hosts")
+        found.append("end what else runs on this host")
+    if figures.cpu_steal > _STEAL:
+        found.append("use a host that is not shared")
+    return found
+
+
+def round_up(value: float) -> float:
+    """Return the next number of two digits, as people write scales."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return round(math.ceil(value / step - 1e-9) * step, 12)

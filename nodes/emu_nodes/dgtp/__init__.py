@@ -1,0 +1,1 @@
+"""Node programs of sampled training with parameter servers or an all-reduce."""

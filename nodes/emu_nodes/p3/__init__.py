@@ -1,0 +1,1 @@
+"""Node programs of P3."""

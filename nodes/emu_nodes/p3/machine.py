@@ -1,0 +1,229 @@
+"""What one machine of P3 holds: columns, weights, and the mini-batches under way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.graph_data import open_columns
+from emu.systems.p3.column_split import ColumnSplit
+from emu.systems.p3.job import PIPELINES, column_blocks
+from emu.training import initial_parameters, make_optimizer
+from emu.training.blocks import Block
+from emu.workloads import SPLIT_WEIGHTS, layer_shapes
+from emu_nodes.job_data import JobData
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from emu.graph_data import SampledBatch
+    from emu.systems.p3.column_split import ForwardPass
+    from emu_nodes.program import Payload, TaskSpec
+
+
+@dataclass(frozen=True, eq=False)
+class FirstLayer:
+    """Structure of the first layer of one mini-batch: S_0 and the edges E_1."""
+
+    vertices: NDArray[np.int64]
+    block: Block
+
+    def tensors(self) -> Payload:
+        """Return what is pushed: 8 #S_0 + 8 #E_1 bytes, which say #S_1 as well."""
+        outputs = self.block.inner
+        return {
+            "outputs": self.vertices[:outputs],
+            "inputs": self.vertices[outputs:],
+            "source": self.block.source,
+            "destination": self.block.destination,
+        }
+
+
+class P3Machine:
+    """The state that the tasks of a machine share.
+
+    With ``compute: timed`` nothing is learnt and torch is not loaded: what is sent are
+    zeros of the right size.
+
+    Parameters
+    ----------
+    brief
+        Of any of its tasks.
+    process
+        Shared by them.
+
+    Raises
+    ------
+    DataError
+        When the data set or the columns cannot be used.
+    """
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        settings = brief.job_settings
+        self._data = JobData(brief, process)
+        dataset = self._data.dataset
+        self.rank: int = brief.settings["rank"]
+        self.pipeline = PIPELINES[settings["pipeline"]]
+        self.batches: int = settings["batches"]
+        self.derived = settings["push"] == "derived"
+        self.asks = settings["structure"] == "hashed"
+        self.ranks: int = settings["workers"]
+        self.groups: int = settings["groups"]
+        self._members = self.ranks // self.groups
+        first = self.rank - self.rank % self._members
+        self.group = range(first, first + self._members)
+        self.peers = [rank for rank in self.group if rank != self.rank]
+        self.blocks = column_blocks(
+            settings["columns"], dataset.feature_length, self._members
+        )
+        self._learns = settings["compute"] != "timed"
+        self._precision = np.dtype(settings["precision"])
+        self._load(settings)
+        self.structures: dict[tuple[int, int], FirstLayer] = {}
+        self.parts: dict[int, NDArray[Any]] = {}
+        self.of_sums: dict[int, NDArray[Any]] = {}
+        self.upper_gradients: dict[int, NDArray[Any]] = {}
+        self.own_gradients: dict[int, NDArray[Any]] = {}
+        self._sampled: dict[int, SampledBatch] = {}
+        self._begun_with: dict[int, NDArray[Any]] = {}
+        self._forward: dict[int, ForwardPass] = {}
+        self._updates = 0
+        self._rehearse()
+
+    def _load(self, settings: Mapping[str, Any]) -> None:
+        dataset, block = self._data.dataset, self.rank % self._members
+        columns = open_columns(dataset, self.blocks)
+        self._columns = columns.array(f"columns_{block}")
+        self._split = ColumnSplit(settings, dataset, self.blocks, block)
+        flat = initial_parameters(settings, dataset)
+        self.own, self.upper = self._split.own(flat), self._split.upper(flat)
+        self._optimizers = [
+            make_optimizer(settings, part) for part in (self.own, self.upper)
+        ]
+        model = settings["model"]
+        first, *_ = layer_shapes(model, dataset.feature_length, dataset.classes)
+        kind = model.get("kind", "sage")
+        self._width = first[: SPLIT_WEIGHTS[kind]][0][0]
+        self._pulls_inputs = kind == "gat"
+
+    def _rehearse(self) -> None:
+        """Open every array and load every library before the start barrier."""
+        self.sample(self.rank, 0)
+        _ = self._data.dataset.labels
+        if self._learns:
+            import torch
+
+            torch.set_num_threads(1)
+            if self.holds(self.rank):
+                part = self.partial(self.rank, 0)
+                self._begun_with[0] = self.upper.copy()
+                self.forward(0, [part])
+                _, of_sum = self.backward(0)
+                self.own_gradient(0, {self.rank: of_sum})
+        self.structures.clear()
+        self._sampled.clear()
+
+    def holds(self, rank: int) -> bool:
+        """Tell whether a machine holds any columns."""
+        return bool(self.blocks[rank % self._members])
+
+    def sample(self, rank: int, batch: int) -> FirstLayer:
+        """Sample a machine's mini-batch; keep what will be needed of it."""
+        return self.keep(rank, batch, self._data.batch(rank, batch))
+
+    def keep(self, rank: int, batch: int, sampled: SampledBatch) -> FirstLayer:
+        """Keep what will be needed of a machine's mini-batch."""
+        if rank == self.rank:
+            self._sampled[batch] = sampled
+        source, destination = sampled.edges[0]
+        block = Block(source, destination, sampled.sizes[0], sampled.sizes[1])
+        found = FirstLayer(sampled.vertices, block)
+        self.structures[rank, batch] = found
+        return found
+
+    def begin(self, batch: int) -> None:
+        """Keep the upper parameters that this mini-batch is to be learnt with."""
+        self._begun_with[batch] = self.upper.copy()
+
+    @property
+    def versions(self) -> int:
+        """Versions of the upper parameters that are kept, the newest among them."""
+        return len(self._begun_with) + 1
+
+    def partial(self, rank: int, batch: int) -> NDArray[Any]:
+        """Return what this machine's columns give of layer 1 of a mini-batch."""
+        layer = self.structures[rank, batch]
+        if not self._learns:
+            return np.zeros((self._rows(layer), self._width), self._precision)
+        return self._split.partial(self.own, layer.block, self._features(layer))
+
+    def _rows(self, layer: FirstLayer) -> int:
+        return layer.block.outer if self._pulls_inputs else layer.block.inner
+
+    def _features(self, layer: FirstLayer) -> NDArray[Any]:
+        return self._columns[layer.vertices]
+
+    def forward(self, batch: int, parts: Sequence[NDArray[Any]]) -> dict[str, float]:
+        """Sum the parts of layer 1 and finish the forward pass; return its figures."""
+        if not self._learns:
+            return {}
+        total = parts[0].copy()
+        for part in parts[1:]:
+            total += part
+        sampled = self._sampled[batch]
+        done = self._split.forward(
+            self._begun_with.pop(batch),
+            sampled.sizes,
+            sampled.edges,
+            total,
+            self._data.dataset.labels[sampled.seeds],
+        )
+        self._forward[batch] = done
+        return {"loss": done.loss, "accuracy": done.accuracy}
+
+    def backward(self, batch: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the gradients of the upper parameters and of layer 1's sum."""
+        if not self._learns:
+            layer = self.structures[self.rank, batch]
+            of_sum = np.zeros((self._rows(layer), self._width), self._precision)
+            return np.zeros_like(self.upper), of_sum
+        return self._forward.pop(batch).backward()
+
+    def own_gradient(
+        self, batch: int, of_sums: Mapping[int, NDArray[Any]]
+    ) -> NDArray[Any]:
+        """Return the sum over the group of the gradients of this machine's weights."""
+        self._sampled.pop(batch, None)
+        total = np.zeros_like(self.own)
+        for rank in self.group:
+            layer = self.structures.pop((rank, batch), None)
+            if self._learns and layer is not None and self.holds(self.rank):
+                total += self._split.own_gradient(
+                    layer.block, self._features(layer), of_sums[rank]
+                )
+        return total
+
+    def take_updates(self, cycle: int | None) -> None:
+        """Step with the mean gradients that are due before this cycle's ``Mf``.
+
+        Those of mini-batch k are due for that of mini-batch k + 1 + tau, which both
+        parts of the parameters keep to: they form one version.
+
+        Parameters
+        ----------
+        cycle
+            None after the last one: all that is left.
+        """
+        due = self.batches
+        if cycle is not None:
+            due = min(max(cycle - self.pipeline.missed, 0), self.batches)
+        for batch in range(self._updates, due):
+            gradients = self.own_gradients.pop(batch), self.upper_gradients.pop(batch)
+            if self._learns:
+                for optimizer, total in zip(self._optimizers, gradients, strict=True):
+                    optimizer.step(total / self.ranks)
+        self._updates = due

@@ -1,0 +1,216 @@
+"""P3's sampler and phases: the tasks of one machine, which share its process.
+
+Every task runs once per cycle of the pipeline and finds its mini-batch by how far its
+phase is behind. In a cycle without one it sends nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from typing_extensions import override
+
+from emu.errors import NodeMisbehaved
+from emu.training.blocks import Block
+from emu_nodes.all_reduce import share_vector
+from emu_nodes.dgtp.sampler import add_replies
+from emu_nodes.p3.machine import FirstLayer, P3Machine
+from emu_nodes.program import sends, tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from emu.graph_data import GrowingBatch
+    from emu_nodes.program import EdgeSpec, Payload, TaskSpec
+
+
+class _P3Task:
+    """What the tasks of a machine share."""
+
+    #: Position of its phase in `emu.workloads.Pipeline.behind`.
+    phase = 0
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        if "p3" not in process:
+            process["p3"] = P3Machine(brief, process)
+        self._machine: P3Machine = process["p3"]
+        self._brief, self._process = brief, process
+        self._arrived: Mapping[int, Payload] = {}
+        self._figures: dict[str, float] = {}
+
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Return what the phase sends of its mini-batch, nothing within the process."""
+        self._arrived, self._figures = inputs, {}
+        machine = self._machine
+        batch = iteration - machine.pipeline.behind[self.phase]
+        sent = self._work(batch) if 0 <= batch < machine.batches else {}
+        self._arrived = {}
+        return {
+            out.edge: sent.get(out.peer, {})
+            for out in self._brief.outputs
+            if sends(out, iteration)
+        }
+
+    def _work(self, batch: int) -> dict[str, Payload]:
+        """Return payloads by the name of the task at the other end."""
+        raise NotImplementedError
+
+    def _from(self, task: str) -> tuple[Payload, EdgeSpec]:
+        """Return what came from a task of another machine."""
+        edge = next(one for one in self._brief.inputs if one.peer == task)
+        return self._arrived[edge.edge], edge
+
+    def report(self) -> dict[str, float]:
+        """Return loss and accuracy, or sizes, of the last mini-batch."""
+        return self._figures
+
+    def result(self) -> Payload:
+        """Return nothing."""
+        return {}
+
+
+class Sampler(_P3Task):
+    """Samples its machine's mini-batch, and sends the first layer's structure."""
+
+    @override
+    def _work(self, batch: int) -> dict[str, Payload]:
+        machine = self._machine
+        if machine.asks:
+            growing: GrowingBatch = self._process["growing"].pop(batch)
+            add_replies(growing, self._brief, self._arrived)
+            own = machine.keep(machine.rank, batch, growing.finished())
+        else:
+            own = machine.sample(machine.rank, batch)
+        self._figures = {
+            "input_vertices": float(own.block.outer),
+            "edges": float(len(own.block.source)),
+        }
+        for peer in machine.peers if machine.derived else ():
+            machine.sample(peer, batch)
+        structure = own.tensors()
+        return {f"Mf{peer}": structure for peer in machine.peers if machine.holds(peer)}
+
+
+class ModelForward(_P3Task):
+    """The linear part of layer 1 on this machine's columns, for all of its group."""
+
+    @override
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Bring the weights up to date before a mini-batch is begun with them."""
+        self._machine.take_updates(iteration)
+        return super().run(iteration, inputs)
+
+    @override
+    def _work(self, batch: int) -> dict[str, Payload]:
+        machine = self._machine
+        machine.begin(batch)
+        sent: dict[str, Payload] = {}
+        for rank in machine.group if machine.holds(machine.rank) else ():
+            if rank != machine.rank and not machine.derived:
+                machine.structures[rank, batch] = _received(*self._from(f"s{rank}"))
+            part = machine.partial(rank, batch)
+            sent[f"Df{rank}"] = {"partial": part}
+        if own := sent.pop(f"Df{machine.rank}", None):
+            machine.parts[batch] = own["partial"]
+        self._figures = {"versions": float(machine.versions)}
+        return sent
+
+    @override
+    def result(self) -> Payload:
+        """Return the weights of this machine's columns, and the upper parameters."""
+        machine = self._machine
+        machine.take_updates(None)
+        return {"own": machine.own, "upper": machine.upper}
+
+
+class DataForward(_P3Task):
+    """Sums the parts in the order of the ranks, and goes on with its own batch."""
+
+    phase = 1
+
+    @override
+    def _work(self, batch: int) -> dict[str, Payload]:
+        machine = self._machine
+        parts = [
+            machine.parts.pop(batch) if rank == machine.rank else self._part_from(rank)
+            for rank in machine.group
+            if machine.holds(rank)
+        ]
+        self._figures = machine.forward(batch, parts)
+        return {}
+
+    def _part_from(self, rank: int) -> NDArray[Any]:
+        payload, sender = self._from(f"Mf{rank}")
+        return tensor(payload, "partial", sender)
+
+
+class DataBackward(_P3Task):
+    """The backward pass down to layer 1; leaves the gradient to the all-reduce."""
+
+    phase = 2
+
+    @override
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Share the gradient; where there is no mini-batch, one of no elements."""
+        found = super().run(iteration, inputs)
+        machine = self._machine
+        if machine.ranks > 1:
+            batch = iteration - machine.pipeline.behind[self.phase]
+            gradient = machine.upper_gradients.get(batch, machine.upper[:0])
+            share_vector(self._process, f"w{machine.rank}", gradient, iteration)
+        return found
+
+    @override
+    def _work(self, batch: int) -> dict[str, Payload]:
+        machine = self._machine
+        machine.upper_gradients[batch], of_sum = machine.backward(batch)
+        machine.of_sums[batch] = of_sum
+        return {
+            f"Mb{peer}": {"of_sum": of_sum}
+            for peer in machine.peers
+            if machine.holds(peer)
+        }
+
+
+class ModelBackward(_P3Task):
+    """The gradient of this machine's weights, summed in the order of the ranks."""
+
+    phase = 3
+
+    @override
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Share the gradient with other groups; without a mini-batch an empty one."""
+        found = super().run(iteration, inputs)
+        machine = self._machine
+        if machine.groups > 1:
+            batch = iteration - machine.pipeline.behind[self.phase]
+            gradient = machine.own_gradients.get(batch, machine.own[:0])
+            share_vector(self._process, f"v{machine.rank}", gradient, iteration)
+        return found
+
+    @override
+    def _work(self, batch: int) -> dict[str, Payload]:
+        machine = self._machine
+        of_sums = {machine.rank: machine.of_sums.pop(batch)}
+        for peer in machine.peers if machine.holds(machine.rank) else ():
+            payload, sender = self._from(f"Db{peer}")
+            of_sums[peer] = tensor(payload, "of_sum", sender)
+        machine.own_gradients[batch] = machine.own_gradient(batch, of_sums)
+        return {}
+
+
+def _received(payload: Payload, sender: EdgeSpec) -> FirstLayer:
+    """Return the structure of a peer's mini-batch, copied out of pooled memory."""
+    names = ("outputs", "inputs", "source", "destination")
+    outputs, others, source, destination = (
+        tensor(payload, name, sender).copy() for name in names
+    )
+    vertices: NDArray[np.int64] = np.concatenate([outputs, others])
+    try:
+        block = Block(source, destination, len(vertices), len(outputs))
+    except ValueError as error:
+        raise NodeMisbehaved(f"{sender.peer}: {error}") from error
+    return FirstLayer(vertices, block)

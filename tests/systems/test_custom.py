@@ -1,0 +1,127 @@
+"""Custom jobs and credit windows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from emu.problem import Edge, Task
+from emu.systems.custom.job import (
+    CustomFlow,
+    CustomTask,
+    custom_job,
+    custom_realization,
+)
+from emu.workloads import credit_edges
+
+TASKS = [
+    CustomTask("g0", 1.0, "graph_store", {"memory": 5.0}, "m0"),
+    CustomTask("s0", (1.0, 2.0, 1.0), "sampler"),
+    CustomTask("w0", 3.0, "worker"),
+]
+FLOWS = [
+    CustomFlow("g0", "s0", 40.0),
+    CustomFlow("s0", "w0", (0.0, 2.5, 10.0)),
+    CustomFlow("w0", "w0", 0.0, lag=1),
+]
+
+
+def test_edges_follow_the_flows_and_credits_come_last() -> None:
+    job = custom_job(TASKS, FLOWS, 3, window=2)
+
+    assert [task.name for task in job.tasks] == ["g0", "s0", "w0"]
+    assert job.tasks[0].pinned == "m0"
+    assert job.tasks[0].demands == {"memory": 5.0}
+    assert job.edges == (
+        Edge(0, 1),
+        Edge(1, 2),
+        Edge(2, 2, lag=1),
+        Edge(2, 0, lag=2, credit=True),
+    )
+
+
+def test_one_value_counts_for_every_iteration() -> None:
+    job = custom_job(TASKS, FLOWS, 3, window=2)
+    realization = custom_realization(job, TASKS, FLOWS)
+
+    assert realization.times.tolist() == [[1, 1, 1], [1, 2, 1], [3, 3, 3]]
+    assert realization.volumes.tolist() == [
+        [40, 40, 40],
+        [0, 2.5, 10],
+        [0, 0, 0],
+        [0, 0, 0],
+    ]
+
+
+def test_more_values_than_iterations_are_cut_and_fewer_refused() -> None:
+    short = custom_job(TASKS, FLOWS, 2)
+    assert custom_realization(short, TASKS, FLOWS).times[1].tolist() == [1, 2]
+
+    long = custom_job(TASKS, FLOWS, 4)
+    with pytest.raises(ValueError, match="3 values for 4 iterations"):
+        custom_realization(long, TASKS, FLOWS)
+
+
+def test_an_emulated_job_tells_every_task_its_payload_in_whole_real_bytes() -> None:
+    job = custom_job(TASKS, FLOWS, 3, byte_scale=3.0)
+
+    assert job.tasks[0].settings == {"payload_bytes": [[120, 120, 120]]}
+    assert job.tasks[1].settings == {"payload_bytes": [[0, 8, 30]]}
+    assert job.tasks[2].settings == {"payload_bytes": [[0, 0, 0]]}
+
+
+def test_a_flow_to_nowhere_is_refused() -> None:
+    with pytest.raises(ValueError, match="names task w9, which is not there"):
+        custom_job(TASKS, [CustomFlow("g0", "w9", 1.0)], 3)
+
+
+def _tasks(*kinds: str) -> list[Task]:
+    return [Task(f"{kind}{i}", kind) for i, kind in enumerate(kinds)]
+
+
+def test_credits_go_from_every_reachable_worker_to_every_store() -> None:
+    tasks = _tasks("graph_store", "graph_store", "worker", "worker", "parameter_server")
+    edges = [Edge(0, 2), Edge(0, 3), Edge(1, 3), Edge(2, 4), Edge(4, 2, lag=1)]
+
+    credits_ = credit_edges(tasks, edges, 1)
+
+    assert [(e.source, e.destination) for e in credits_] == [(2, 0), (3, 0), (3, 1)]
+    assert all(edge.lag == 1 and edge.credit for edge in credits_)
+
+
+def test_without_stores_and_workers_the_ends_of_the_graph_count() -> None:
+    """A diamond 0 -> {1, 2} -> 3: only 3 lets 0 go on."""
+    edges = [Edge(0, 1), Edge(0, 2), Edge(1, 3), Edge(2, 3)]
+
+    assert credit_edges(_tasks(*["task"] * 4), edges, 3) == (
+        Edge(3, 0, lag=3, credit=True),
+    )
+
+
+def test_a_task_alone_needs_no_credit() -> None:
+    assert credit_edges(_tasks("task"), [], 1) == ()
+
+
+def test_unlimited_means_no_edges_and_nothing_less_than_one_is_a_window() -> None:
+    tasks = _tasks("graph_store", "worker")
+
+    assert credit_edges(tasks, [Edge(0, 1)], None) == ()
+    with pytest.raises(ValueError, match="window of 0"):
+        credit_edges(tasks, [Edge(0, 1)], 0)
+
+
+def test_shapes_fit_the_job() -> None:
+    job = custom_job(TASKS, FLOWS, 3, window=1)
+
+    custom_realization(job, TASKS, FLOWS).check_shapes(job)
+    assert np.isfinite(custom_realization(job, TASKS, FLOWS).volumes).all()
+
+
+def test_a_window_that_no_iteration_reaches_makes_no_edges() -> None:
+    tasks = [CustomTask(name, 1.0) for name in "ab"]
+    flows = [CustomFlow("a", "b", 1.0)]
+
+    assert len(custom_job(tasks, flows, 3, window=3).edges) == 1
+    assert custom_job(tasks, flows, 3, window=2).edges[1:] == (
+        Edge(1, 0, lag=2, credit=True),
+    )

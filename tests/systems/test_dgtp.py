@@ -1,0 +1,181 @@
+"""The DGTP job: names, edge order, volumes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from emu.systems.dgtp.job import DgtpConfig, dgtp_job, dgtp_times
+from emu.systems.dgtp.volumes import dgtp_volumes
+from emu.workloads import SampleCounts, parameter_count, shard_sizes
+
+if TYPE_CHECKING:
+    from emu.problem import Job
+
+SMALL = DgtpConfig(
+    machines=("a", "b"),
+    workers=2,
+    samplers_per_worker=1,
+    parameter_servers=1,
+    iterations=2,
+    hops=2,
+    demands={"graph_store": {"memory": 14.0}, "sampler": {"cpu": 2.0}},
+    settings={"seed": 7},
+)
+MULTIROUND = replace(SMALL, sampling="multiround")
+
+
+def _names(job: Job) -> list[str]:
+    return [*job.edge_names]
+
+
+def test_one_shot_tasks_edges_and_their_order() -> None:
+    job = dgtp_job(replace(SMALL, window=4))
+
+    names = [task.name for task in job.tasks]
+    assert names == ["g0", "g1", "s0", "s1", "w0", "w1", "ps0"]
+    assert _names(job) == [
+        "g0->s0", "g0->s1", "g1->s0", "g1->s1",
+        "s0->w0", "s1->w1",
+        "w0->ps0", "w1->ps0",
+        "ps0->w0", "ps0->w1",
+        "w0->g0", "w0->g1", "w1->g0", "w1->g1",
+    ]  # fmt: skip
+    assert [edge.lag for edge in job.edges] == [0] * 8 + [1] * 2 + [4] * 4
+    assert [edge.credit for edge in job.edges] == [False] * 10 + [True] * 4
+    assert job.settings == {"seed": 7}
+
+
+def test_stores_are_pinned_and_programs_are_told_their_place() -> None:
+    job = dgtp_job(replace(SMALL, samplers_per_worker=2))
+
+    assert [task.pinned for task in job.tasks[:3]] == ["a", "b", None]
+    assert job.tasks[0].demands == {"memory": 14.0}
+    assert job.tasks[job.index("g1")].settings == {"store": 1}
+    assert job.tasks[job.index("s3")].settings == {"sampler": 3, "worker": 1}
+    assert job.tasks[job.index("s3")].program == "emu_nodes.dgtp.sampler:Sampler"
+    assert job.tasks[job.index("w1")].settings == {"worker": 1}
+    assert job.tasks[job.index("ps0")].settings == {"server": 0}
+
+
+def test_parameter_server_edges_with_two_servers() -> None:
+    names = _names(dgtp_job(replace(SMALL, parameter_servers=2)))
+
+    assert names[6:] == [
+        "w0->ps0", "w0->ps1", "w1->ps0", "w1->ps1",
+        "ps0->w0", "ps0->w1", "ps1->w0", "ps1->w1",
+    ]  # fmt: skip
+
+
+def test_multiround_adds_the_hops_to_the_processes() -> None:
+    job = dgtp_job(MULTIROUND)
+
+    members = {
+        process: [job.tasks[t].name for t in tasks]
+        for process, tasks in job.processes.items()
+    }
+    assert members["g0"] == ["g0", "g0.hop1", "g0.hop2"]
+    assert members["s1"] == ["s1", "s1.hop1", "s1.hop2", "s1.fetch"]
+    assert len(members) == 7
+    hop = job.tasks[job.index("s1.hop2")]
+    assert (hop.kind, hop.demands, hop.settings["hop"]) == ("sampler_hop", {}, 2)
+    assert job.tasks[job.index("s1")].demands == {"cpu": 2.0}
+
+
+def test_multiround_edges() -> None:
+    names = _names(dgtp_job(MULTIROUND))
+
+    assert names[10:] == [
+        "s0.hop1->g0.hop1", "s0.hop1->g1.hop1", "s1.hop1->g0.hop1", "s1.hop1->g1.hop1",
+        "g0.hop1->s0.hop2", "g0.hop1->s1.hop2", "g1.hop1->s0.hop2", "g1.hop1->s1.hop2",
+        "s0.hop2->g0.hop2", "s0.hop2->g1.hop2", "s1.hop2->g0.hop2", "s1.hop2->g1.hop2",
+        "g0.hop2->s0.fetch", "g0.hop2->s1.fetch",
+        "g1.hop2->s0.fetch", "g1.hop2->s1.fetch",
+        "s0.fetch->g0", "s0.fetch->g1", "s1.fetch->g0", "s1.fetch->g1",
+    ]  # fmt: skip
+
+
+def test_multiround_credits_hold_back_the_first_hop() -> None:
+    """Samplers start an iteration there, so they are what may not run ahead."""
+    job = dgtp_job(replace(MULTIROUND, window=2))
+
+    credits_ = [
+        name
+        for name, edge in zip(job.edge_names, job.edges, strict=True)
+        if edge.credit
+    ]
+    assert credits_ == ["w0->s0.hop1", "w0->s1.hop1", "w1->s0.hop1", "w1->s1.hop1"]
+
+
+def test_the_testbed_has_23_processes() -> None:
+    testbed = replace(
+        SMALL, machines=("a", "b", "c", "d"), workers=6, samplers_per_worker=2
+    )
+
+    assert len(dgtp_job(testbed).processes) == 23
+
+
+def test_times_are_those_of_the_kind() -> None:
+    times = {"graph_store": 1.0, "sampler": 2.0, "worker": 3.0, "parameter_server": 4.0}
+    job = dgtp_job(SMALL)
+
+    assert dgtp_times(job, times)[:, 0].tolist() == [1, 1, 2, 2, 3, 3, 4]
+    with pytest.raises(ValueError, match="no time for graph_store_hop, sampler_fetch"):
+        dgtp_times(dgtp_job(MULTIROUND), times)
+
+
+def test_parameter_count_is_the_published_one() -> None:
+    """ogbn-products, 3 layers of 256: 206,895 parameters (specs)."""
+    assert parameter_count({"hidden": 256, "layers": 3}, 100, 47) == 206_895
+
+
+def test_shards_are_cut_evenly() -> None:
+    assert shard_sizes(10, 3) == (4, 3, 3)
+    assert sum(shard_sizes(206_895, 7)) == 206_895
+
+
+COUNTS = SampleCounts(
+    owned=(3, 5),
+    edges=20,
+    seeds=2,
+    frontier_owned=((1, 1), (2, 4)),
+    answered=((6, 4), (7, 3)),
+)
+
+
+def test_one_shot_volumes() -> None:
+    job = dgtp_job(replace(SMALL, window=1))
+    volumes = dgtp_volumes(job, [[COUNTS] * 2] * 2, feature_length=10, parameters=100)
+
+    by_name = dict(zip(_names(job), volumes[:, 0].tolist(), strict=True))
+    assert by_name["g0->s1"] == 4 * 10 * 3
+    assert by_name["g1->s1"] == 4 * 10 * 5
+    assert by_name["s1->w1"] == 4 * 10 * 8 + 8 * 20 + 4 * 2
+    assert by_name["w0->ps0"] == by_name["ps0->w0"] == 4 * 100
+    assert by_name["w0->g0"] == 0
+
+
+def test_double_precision_doubles_features_and_parameters_only() -> None:
+    job = dgtp_job(replace(SMALL, parameter_servers=2))
+    volumes = dgtp_volumes(
+        job, [[COUNTS] * 2] * 2, feature_length=10, parameters=101, itemsize=8
+    )
+
+    by_name = dict(zip(_names(job), volumes[:, 1].tolist(), strict=True))
+    assert by_name["g0->s1"] == 8 * 10 * 3
+    assert by_name["s1->w1"] == 8 * 10 * 8 + 8 * 20 + 4 * 2
+    assert (by_name["w0->ps0"], by_name["w0->ps1"]) == (8 * 51, 8 * 50)
+
+
+def test_multiround_volumes() -> None:
+    job = dgtp_job(MULTIROUND)
+    volumes = dgtp_volumes(job, [[COUNTS] * 2] * 2, feature_length=10, parameters=100)
+
+    by_name = dict(zip(_names(job), volumes[:, 0].tolist(), strict=True))
+    assert by_name["s0.hop2->g1.hop2"] == 8 * 4
+    assert by_name["g1.hop1->s0.hop2"] == 16 * 4
+    assert by_name["g1.hop2->s0.fetch"] == 16 * 3
+    assert by_name["s0.fetch->g1"] == 8 * 5
+    assert by_name["g1->s0"] == 4 * 10 * 5

@@ -1,0 +1,88 @@
+"""A system of a package of its own goes through every command (docs/systems.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Emu = Callable[..., str]
+
+TOY = Path(__file__).parent / "toy"
+FILE = """\
+cluster:
+  machines: [{nic: 20 MB/s, count: 2}]
+job: {system: echo, iterations: 4, pairs: 2, question: 400 kB, echo: 100 kB, time: 5 ms}
+placement: {policy: explicit, tasks: {a0: m0, e0: m1, a1: m1, e1: m0}}
+"""
+
+
+@pytest.fixture
+def emu(tmp_path: Path) -> Emu:
+    """Return a function that runs a command with the toy system installed."""
+    info = tmp_path / "site" / "emu_echo-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: emu_echo\nVersion: 1\n"
+    )
+    (info / "entry_points.txt").write_text("[emu.systems]\necho = emu_echo:ECHO\n")
+    (tmp_path / "echo.yaml").write_text(FILE)
+    environment = {**os.environ, "PYTHONPATH": f"{info.parent}{os.pathsep}{TOY}"}
+
+    def run(*words: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "emu", *words],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    return run
+
+
+def test_every_command_takes_a_system_of_ones_own(emu: Emu, tmp_path: Path) -> None:
+    """Each question lasts 5 + 20 ms, each echo 5 + 5: four, less the last way back."""
+    emu("validate", "echo.yaml")
+    assert "EchoJobSection" in json.loads(emu("schema"))["$defs"]
+    found = json.loads(emu("simulate", "echo.yaml", "--json", "-"))
+    assert found["makespan"] == pytest.approx(4 * 0.035 - 0.005)
+    emu("place", "echo.yaml", "--set", "placement={policy: best}")
+    emu("run", "echo.yaml", "--runs", "runs")
+    (run,) = (tmp_path / "runs").iterdir()
+    emu("audit", str(run))
+    for words in (["explain", "echo.yaml"], ["compare", "echo.yaml"]):
+        emu(*words)
+    emu("report", str(run))
+
+
+def test_its_guard_finds_what_its_program_does_wrong(emu: Emu, tmp_path: Path) -> None:
+    emu("run", "echo.yaml", "--set", "job.echo=500 kB", "--runs", "runs")
+    (run,) = (tmp_path / "runs").iterdir()
+    verdict = json.loads((run / "result.json").read_text())["verdict"]
+    assert "short echoes" in {finding["guard"] for finding in verdict["guards"]}
+    assert "short echoes" in emu("audit", str(run), code=6)
+
+
+def test_a_wrong_key_names_what_the_system_knows(emu: Emu) -> None:
+    found = emu("validate", "echo.yaml", "--set", "job.qestion=4 kB", code=2)
+    assert "did you mean 'question'?" in found
+
+
+def test_a_broken_package_is_one_clear_error(emu: Emu, tmp_path: Path) -> None:
+    points = next((tmp_path / "site").glob("*/entry_points.txt"))
+    points.write_text("[emu.systems]\necho = emu_echo:NOTHING\n")
+    found = emu("simulate", "echo.yaml", code=1)
+    assert "entry point echo = emu_echo:NOTHING" in found
+    assert "Traceback" not in found

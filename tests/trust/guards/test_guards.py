@@ -1,0 +1,223 @@
+"""Guards are silent on what is possible, and name what is not and its instant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from emu.analysis.bounds import bounds
+from emu.problem import Cluster, Machine, Problem
+from emu.scheduling import RATE_POLICIES
+from emu.simulation import simulate
+from emu.systems.registry import system_guards
+from emu.testing import two_machine_example
+from emu.testing.strategies import problems
+from emu.trust.guards import examine
+from emu.trust.guards.schedule import earliest_ends
+from tests.trust.guards.reported import BYTE_SCALE, frames, reported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Realization, Schedule
+
+    Rows = NDArray[np.void]
+
+
+def golden() -> tuple[Schedule, Realization]:
+    problem, realization = two_machine_example(3)
+    return simulate(problem, realization), realization
+
+
+def said(schedule: Schedule, **changes: Any) -> list[str]:
+    return [
+        str(found) for found in examine(reported(schedule, **changes), system_guards())
+    ]
+
+
+@pytest.mark.parametrize("policy", RATE_POLICIES)
+@given(drawn=problems())
+def test_what_the_simulator_makes_is_possible(
+    policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    schedule = simulate(*drawn, policy)
+    kept = [s for s in said(schedule) if not s.startswith("enough carried")]
+    assert kept == []
+
+
+def test_a_port_of_one_and_a_half_times_its_capacity_is_found() -> None:
+    """The network runs at 15 B/s, the machines are said to have 10."""
+    problem, realization = two_machine_example(3)
+    faster = [
+        Machine(m.name, 1.5 * m.bandwidth_in, 1.5 * m.bandwidth_out)
+        for m in problem.cluster.machines
+    ]
+    fast = Problem(Cluster(tuple(faster)), problem.job, problem.placement)
+    schedule = replace(simulate(fast, realization), problem=problem)
+
+    found = said(schedule, lead=0.006, stall=0.02)
+
+    assert [words[:10] for words in found[:4]] == ["link bytes"] * 4
+    assert any(words.startswith("constraints: (13)") for words in found)
+    # 40 B leave m0 at once; the first flow of 40 is there after 40 / 15 s.
+    assert found[0].startswith("link bytes at 3.66667 s: link m0 out of 10 B/s carried")
+
+
+def test_a_run_of_178_bytes_tests_control() -> None:
+    schedule, _ = golden()
+    few = frames(schedule)
+    few["bytes"] = (few["bytes"] * (0.2 / BYTE_SCALE)).round()
+
+    found = examine(reported(schedule, received=few, sent=few, byte_scale=0.2))
+
+    assert [f.guard for f in found] == ["enough carried"]
+    assert "this run tests control, not the network" in found[0].sentence
+    assert found[0].remedy == "raise byte_scale to 1000"
+    assert found[0].to_json()["at"] is None
+
+
+def _dropped(rows: Rows, edge: int) -> Rows:
+    kept: Rows = rows[(rows["edge"] != edge) | (rows["iteration"] != 1)]
+    return kept
+
+
+def _moved(column: str, seconds: float) -> Callable[[Rows], Rows]:
+    def move(rows: Rows) -> Rows:
+        rows[column][_chosen(rows)] += seconds
+        return rows
+
+    return move
+
+
+def _halved(rows: Rows) -> Rows:
+    rows["bytes"][_chosen(rows)] //= 2
+    return rows
+
+
+def _chosen(rows: Rows) -> NDArray[np.bool_]:
+    chosen: NDArray[np.bool_] = (rows["edge"] == 1) & (rows["iteration"] == 1)
+    return chosen
+
+
+#: What is done to the rows of the receivers or senders. The golden example's edges: 1 =
+#: g0->s1 between machines, 0 = g0->s0 within one. 5 ms of wall time are 0.025 s.
+FAULTS: dict[str, tuple[str, Callable[[Rows], Rows]]] = {
+    "frame g0->s1[1] never came": ("received", lambda r: _dropped(r, 1)),
+    "frame g0->s0[1] never came": ("received", lambda r: _dropped(r, 0)),
+    "came twice": ("received", lambda r: np.concatenate([r, r[_chosen(r)]])),
+    "with other bytes than its task": ("received", _halved),
+    "before its last byte was sent": ("sent", _moved("last", 0.025)),
+    "came before its last byte was": ("received", _moved("last", -0.025)),
+    "came before its task ended": ("received", _moved("first", -5.0)),
+    "ended before its last byte came": ("received", _moved("last", 0.5)),
+}
+
+
+@pytest.mark.parametrize("words", FAULTS)
+def test_faults_of_frames_are_found(words: str) -> None:
+    side, plant = FAULTS[words]
+    schedule, _ = golden()
+    change: dict[str, Any] = {side: plant(frames(schedule))}
+
+    assert any(words in sentence for sentence in said(schedule, **change))
+
+
+def test_a_task_that_ends_before_its_time_is_found() -> None:
+    schedule, realization = golden()
+    ends = schedule.task_end.copy()
+    ends[4, 1] -= 1.5  # w0 takes 3 s
+    early = replace(schedule, task_end=ends)
+
+    found = [str(f) for f in examine(reported(early, realization))]
+
+    assert any("(6) w0[1] takes less than its time" in words for words in found)
+
+
+@given(drawn=problems())
+def test_no_schedule_is_faster_than_the_lower_bound(
+    drawn: tuple[Problem, Realization],
+) -> None:
+    problem, realization = drawn
+    least = earliest_ends(problem, realization.times, realization.volumes)
+    schedule = simulate(problem, realization)
+
+    assert (least <= schedule.task_end * (1 + 1e-9)).all()
+    path = bounds(problem, realization).critical_path
+    assert least.max() == pytest.approx(path)  # the scheduler's own way to it
+
+
+def test_an_arrival_that_was_told_early_is_found() -> None:
+    """The rates go on until 5 ms later, so that no time of the schedule is off."""
+    schedule, _ = golden()
+    told = schedule.flow_end - 0.025
+
+    assert any(
+        "was told to have come at" in words for words in said(schedule, told=told)
+    )
+    assert said(schedule, told=schedule.flow_end) == []
+
+
+def test_an_arrival_that_did_not_count_is_found_however_little_it_was_late() -> None:
+    """0.1 ms of wall time after the end that the schedule gives the flow."""
+    schedule, _ = golden()
+    rows = frames(schedule)
+    rows["last"] += 0.0005
+    told = schedule.flow_end + 0.0005
+
+    found = said(schedule, told=told, received=rows)
+    assert any("counts as ended before its last byte came" in words for words in found)
+
+
+@pytest.mark.parametrize(
+    ("clock", "heard", "found"),
+    [
+        ([38.0, 38.1], [7.6, 7.62], []),
+        ([37.9, 39.0], [7.5, 7.9], []),  # messages took their time
+        ([38.38, 38.48], [7.6, 7.62], ["clocks at 38.48 s: process w0 read 7.696 s"]),
+        ([37.62, 38.1], [7.6, 7.9], ["clocks at 37.62 s: process w0 read 7.524 s"]),
+    ],
+)
+def test_a_clock_that_drifts_is_found(
+    clock: list[float], heard: list[float], found: list[str]
+) -> None:
+    schedule, _ = golden()
+    statistics = {"g0": {}, "w0": {"clock": clock, "heard": heard}}
+
+    words = said(schedule, statistics=statistics)
+    assert [sentence.split(" of wall time")[0] for sentence in words] == found
+
+
+def test_volumes_that_task_and_announcement_halve_alike_are_found() -> None:
+    problem, realization = two_machine_example(3)
+    half = replace(realization, volumes=realization.volumes / 2)
+
+    found = said(simulate(problem, half), volumes=realization.volumes)
+
+    assert any("(12) g0->s1[0] carried 20 of 40 bytes" in words for words in found)
+
+
+@pytest.mark.parametrize(("kind", "broken"), [("features", 1), ("activations", 0)])
+def test_features_of_p3_that_travel_are_found(kind: str, broken: int) -> None:
+    """Of the same job without P3's tasks they may."""
+    schedule, _ = golden()
+    problem = schedule.problem
+    tasks = tuple(
+        replace(task, kind="model_forward" if task.kind == "sampler" else task.kind)
+        for task in problem.job.tasks
+    )
+    job = replace(problem.job, tasks=tasks)
+    p3 = replace(schedule, problem=Problem(problem.cluster, job, problem.placement))
+    rows = [{"edge": 1, "kind": kind, "bytes": 8e5}]
+    came: dict[str, Any] = {"statistics": {"s1": {"received": {"payloads": rows}}}}
+
+    found = said(p3, **came)
+
+    assert len(found) == broken
+    assert all("g0->s1 carried 8 bytes of features" in words for words in found)
+    assert said(schedule, **came) == []

@@ -1,0 +1,154 @@
+"""The audit passes what the simulator makes and finds every constraint broken once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from emu.problem import RateHistory, Schedule
+from emu.scheduling import RATE_POLICIES
+from emu.simulation import simulate
+from emu.testing import two_machine_example
+from emu.testing.strategies import problems
+from emu.trust.audit import audit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Problem, Realization
+
+
+@pytest.mark.parametrize("policy", RATE_POLICIES)
+@given(drawn=problems())
+def test_simulated_schedules_pass(
+    policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    problem, realization = drawn
+    for record in (False, True):
+        schedule = simulate(problem, realization, policy, record_rates=record)
+        report = audit(schedule, volumes=realization.volumes)
+        assert not report.violations
+
+
+def changed(
+    schedule: Schedule, name: str, place: tuple[int, int], value: float
+) -> Schedule:
+    array: NDArray[np.float64] = getattr(schedule, name).copy()
+    array[place] = value
+    change: dict[str, Any] = {name: array}
+    return replace(schedule, **change)
+
+
+# The example's edges: 1 = g0->s1, 0 = g0->s0 (local), 6 = w0->p0. Tasks: 4 = w0.
+MUTATIONS: dict[str, tuple[str, Callable[[Schedule], Schedule]]] = {
+    "a store starts before time 0": (
+        "(5) g0[0] started before the run began: 1 s",
+        lambda s: changed(s, "task_start", (0, 0), -1.0),
+    ),
+    "an iteration never runs": (
+        "(6) w0[2] did not run: 1 iterations",
+        lambda s: changed(s, "task_end", (4, 2), np.nan),
+    ),
+    "a flow starts before its source ended": (
+        "(7) g0->s1[0] started before g0[0] ended: 0.5 s",
+        lambda s: changed(s, "flow_start", (1, 0), 0.5),
+    ),
+    "a flow is lost": (
+        "(7) w0->p0[1] was not sent: 1 iterations",
+        lambda s: changed(s, "flow_end", (6, 1), np.nan),
+    ),
+    "a task starts before its flow arrived": (
+        "(8) p0[0] started before w0->p0[0] ended: 2 s",
+        lambda s: changed(s, "task_start", (5, 0), 20.0),
+    ),
+    "a task starts before its neighbour on the machine ended": (
+        "(9) w0[0] started before s0->w0[0] ended: 2 s",
+        lambda s: changed(s, "task_start", (4, 0), s.flow_end[4, 0] - 2),
+    ),
+    "two iterations overlap": (
+        "(10) g0[1] started before the iteration before it ended: 0.25 s",
+        lambda s: changed(s, "task_start", (0, 1), 0.75),
+    ),
+    "two flows of an edge overlap": (
+        "(11) g0->s1[1] started before the flow before it on its edge ended: 1 s",
+        lambda s: changed(s, "flow_start", (1, 1), 4.0),
+    ),
+    "bytes are lost": (
+        "(12) g0->s1[0] carried 39 of 40 bytes: 1 B",
+        lambda s: changed(s, "flow_bytes", (1, 0), 39.0),
+    ),
+    "a flow is faster than its NIC": (
+        "(13) port m0 out of 10 B/s carries too much from 1 to 2 s: 30 B",
+        lambda s: changed(s, "flow_end", (1, 0), 2.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_each_constraint_broken_once_is_found(mutation: str) -> None:
+    expected, mutate = MUTATIONS[mutation]
+    problem, realization = two_machine_example(3)
+    schedule = simulate(problem, realization)
+    report = audit(mutate(schedule), volumes=realization.volumes, tolerance=0)
+    assert expected in [str(violation) for violation in report.violations]
+
+
+def test_rates_over_capacity_are_found_at_their_instant() -> None:
+    problem, realization = two_machine_example(3)
+    schedule = simulate(problem, realization, record_rates=True)
+    rates = schedule.rates
+    assert rates is not None
+    faster = np.where(rates.time == 1.0, rates.rate * 1.5, rates.rate)
+    broken = RateHistory(rates.time, rates.edge, rates.iteration, faster)
+    report = audit(replace(schedule, rates=broken))
+    found = [str(violation) for violation in report.violations]
+    assert "(13) port m0 out is over its capacity of 10 B/s at 1 s: 5 B/s" in found
+    assert "(14) port m0 in is over its capacity of 10 B/s at 1 s: 5 B/s" in found
+    assert "(12) g0->s1[0] was given rates for 60 of 40 bytes: 20 B" in found
+
+
+def test_nothing_is_left_out_after_the_first() -> None:
+    schedule = simulate(*two_machine_example(3))
+    early = replace(schedule, task_start=schedule.task_start - 100.0)
+    constraints = {v.constraint for v in audit(early).violations}
+    assert {"(5)", "(8)", "(9)", "(10)"} <= constraints
+
+
+def test_a_tolerance_forgives_what_it_says() -> None:
+    schedule = simulate(*two_machine_example(3))
+    late = changed(schedule, "flow_end", (6, 0), schedule.flow_end[6, 0] + 0.01)
+    assert not audit(late).passed
+    assert audit(late, tolerance=0.02).passed
+
+
+def test_wrong_shapes_and_tolerances_are_refused() -> None:
+    schedule = simulate(*two_machine_example(3))
+    with pytest.raises(ValueError, match="volumes has shape"):
+        audit(schedule, volumes=np.zeros((1, 1)))
+    with pytest.raises(ValueError, match="must not be negative"):
+        audit(schedule, tolerance=-1)
+
+
+def test_a_link_may_let_go_at_once_what_its_bucket_holds() -> None:
+    """The first flow of 40 B, alone on a link of 10 B/s, comes 1.6 s early."""
+    problem, realization = two_machine_example(1)
+    schedule = simulate(problem, realization)
+    e, n = schedule.flows()[0]
+    ends = schedule.flow_end.copy()
+    ends[e, n] = schedule.flow_start[e, n] + 2.4
+    early = replace(schedule, flow_end=ends)
+
+    def broken(size: float) -> list[str]:
+        report = audit(early, at_once=lambda _: size)
+        return [
+            v.subject for v in report.violations if v.constraint in {"(13)", "(14)"}
+        ]
+
+    assert broken(15.9) == ["m0 out", "m1 in"]
+    assert broken(16.1) == []

@@ -1,0 +1,164 @@
+"""What lateness does to the makespan, held against the online run that undergoes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from typing_extensions import override
+
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Profile,
+    Realization,
+    Task,
+)
+from emu.simulation import makespan, simulate
+from emu.testing import two_machine_example
+from emu.testing.strategies import problems
+from emu.trust.perturbed_replay import delayed, sensitivity
+from tests.coordinator.virtual import LateProcesses, drive
+from tests.fidelity.corpus import RULES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def moved_by(
+    problem: Problem,
+    realization: Realization,
+    policy: str,
+    tasks: NDArray[np.float64],
+    flows: NDArray[np.float64],
+) -> float:
+    """Return the share by which the makespan changes with these ends late."""
+    profile = Profile(realization.times, realization.volumes)
+    schedule = simulate(problem, realization, policy, profile=profile)
+    late = delayed(realization, schedule, tasks=tasks, flows=flows)
+    return makespan(problem, late, policy, profile=profile) / schedule.makespan - 1
+
+
+class Late(LateProcesses):
+    """Processes that are late by what is said, and tell of it at once."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        realization: Realization,
+        tasks: NDArray[np.float64],
+        flows: NDArray[np.float64],
+    ) -> None:
+        super().__init__(problem, realization, np.random.default_rng(0))
+        self.late, self._behind = tasks, flows
+
+    @override
+    def withholds(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("policy", RULES)
+@given(problems())
+def test_what_is_on_time_changes_nothing(
+    policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    problem, realization = drawn
+    profile = Profile(realization.times, realization.volumes)
+    schedule = simulate(problem, realization, policy, profile=profile)
+
+    late = delayed(
+        realization,
+        schedule,
+        tasks=np.zeros_like(realization.times),
+        flows=np.zeros_like(realization.volumes),
+    )
+
+    np.testing.assert_array_equal(late.times, realization.times)
+    np.testing.assert_array_equal(late.volumes, realization.volumes)
+
+
+@pytest.mark.parametrize("policy", RULES)
+@given(problems(), st.integers(0, 10**6), st.floats(0.1, 5.0))
+def test_one_late_flow_or_task_does_what_it_does_to_the_online_run(
+    policy: str, drawn: tuple[Problem, Realization], place: int, seconds: float
+) -> None:
+    problem, realization = drawn
+    recorder, _ = drive(problem, realization, policy)
+    on_time = recorder.schedule()
+    sent = np.argwhere(np.nan_to_num(on_time.flow_bytes) > 0)
+    remote = np.array([bool(hops) for hops in problem.hops])
+    sent = sent[remote[sent[:, 0]]] if len(sent) else sent
+    assume(on_time.makespan > 0)
+    flows, tasks = np.zeros_like(realization.volumes), np.zeros_like(realization.times)
+    if len(sent) and place % 2:
+        flows[tuple(sent[place // 2 % len(sent)])] = seconds
+    else:
+        tasks.reshape(-1)[place // 2 % tasks.size] = seconds
+
+    processes = Late(problem, realization, tasks, flows)
+    recorder, _ = drive(problem, realization, policy, wakes=True, processes=processes)
+    schedule = recorder.schedule()
+    queued = schedule.flow_ready[:, 1:] < schedule.flow_end[:, :-1]
+    assume(not (queued & (flows[:, :-1] > 0)).any())
+
+    expected = float(np.nanmax(recorder.task_end)) / on_time.makespan - 1
+    found = moved_by(problem, realization, policy, tasks, flows)
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+def test_slack_takes_lateness_up() -> None:
+    """w0 needs what s0 hands over at 6 s and s1's flow of 12 s; p0 ends last."""
+    problem, realization = two_machine_example(1)
+    none = np.zeros_like(realization.volumes)
+    slack, critical = np.zeros_like(realization.times), np.zeros_like(realization.times)
+    slack[2], critical[5] = 0.5, 1.7
+
+    assert moved_by(problem, realization, "oes", slack, none) == 0.0
+    assert moved_by(problem, realization, "oes", critical, none) == pytest.approx(0.1)
+
+
+def test_a_delay_that_flips_an_order_counts_for_what_it_does() -> None:
+    """Two flows share a port; the shorter goes first, and who it feeds computes long.
+
+    By itself x (10 bytes) precedes y (10.001): u starts at 1 s and ends at 21. With x
+    later by 0.01 s y has begun, has less left and goes first: u ends at 22.
+    """
+    names = ["x", "y", "u", "v"]
+    job = Job(
+        tuple(Task(name, "t") for name in names), (Edge(0, 2, 0), Edge(1, 3, 0)), 1
+    )
+    cluster = Cluster((Machine("m0", 10.0, 10.0), Machine("m1", 10.0, 10.0)))
+    problem = Problem(cluster, job, Placement((0, 0, 1, 1)))
+    realization = Realization(
+        np.array([[0.0], [0.0], [20.0], [1.0]]), np.array([[10.0], [10.001]])
+    )
+    policy, late = "mrtf_exclusive", np.array([[0.01], [0.0], [0.0], [0.0]])
+    schedule = simulate(problem, realization, policy)
+
+    moved = moved_by(problem, realization, policy, late, np.zeros((2, 1)))
+    assert moved == pytest.approx(1.0001 / 21, rel=0.01)
+    # By 2 ms, a ten-thousandth of its iteration, x is later than y in every other
+    # draw: mostly more than the 0.1 ms that it takes.
+    found = sensitivity(realization, policy, None, schedule)
+    assert found == pytest.approx(1.0001 / 21, rel=0.03)
+
+
+def test_what_no_order_hangs_on_is_not_sensitive() -> None:
+    problem, realization = two_machine_example(20)
+    schedule = simulate(problem, realization, "oes")
+
+    assert 0 < sensitivity(realization, "oes", None, schedule) < 0.001
+
+
+def test_a_job_that_takes_no_time_is_not_sensitive() -> None:
+    problem, realization = two_machine_example(1)
+    nothing = Realization(0 * realization.times, 0 * realization.volumes)
+
+    assert sensitivity(nothing, "oes", None, simulate(problem, nothing, "oes")) == 0.0

@@ -1,0 +1,55 @@
+"""The slow oracle agrees with what the scheduler assigns, and says where not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from emu.simulation import simulate
+from emu.testing import two_machine_example
+from emu.testing.strategies import problems
+from emu.trust.rate_audit import rule_audit
+from emu.trust.reference_rates import POLICIES
+
+if TYPE_CHECKING:
+    from emu.problem import Problem, Realization
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=20)
+@given(drawn=problems())
+def test_what_the_scheduler_assigns_is_what_the_rule_gives(
+    policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    problem, realization = drawn
+    schedule = simulate(problem, realization, policy, record_rates=True)
+
+    assert rule_audit(schedule, policy, realization)[1] == []
+
+
+def test_a_wrong_rate_is_named_with_its_flow_and_first_instant() -> None:
+    problem, realization = two_machine_example(3)
+    schedule = simulate(problem, realization, record_rates=True)
+    assert schedule.rates is not None
+    wrong = schedule.rates.rate.copy()
+    row = int(np.flatnonzero(schedule.rates.iteration == 1)[0])
+    wrong[row] *= 0.9
+    changed = replace(schedule, rates=replace(schedule.rates, rate=wrong))
+
+    checked, found = rule_audit(changed, "oes", realization)
+
+    name = problem.job.edge_names[int(schedule.rates.edge[row])]
+    assert checked > 20
+    assert found[0].subject == f"{name}[1]"
+    assert f"from {schedule.rates.time[row]:.6g} s on, oes gives" in found[0].sentence
+
+
+def test_another_rule_than_the_stated_one_is_found() -> None:
+    problem, realization = two_machine_example(3)
+    schedule = simulate(problem, realization, "fifo", record_rates=True)
+
+    assert rule_audit(schedule, "oes", realization)[1]
