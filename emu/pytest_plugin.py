@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import shutil
 import subprocess
 import time
@@ -234,10 +233,15 @@ def pytest_runtest_makereport(
 
 def _guard_fired(item: pytest.Item) -> bool:
     """Return whether a guard found something in a run in the test's ``tmp_path``."""
+    from emu.errors import EmulatorError
+    from emu.input_file import read_json
+
     folder = getattr(item, "funcargs", {}).get("tmp_path")
     for path in folder.rglob("result.json") if folder is not None else ():
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            if json.loads(path.read_text())["verdict"]["cause"] == "guards":
+        with contextlib.suppress(
+            EmulatorError, OSError, ValueError, KeyError, TypeError
+        ):
+            if read_json(path)["verdict"]["cause"] == "guards":
                 return True
     return False
 

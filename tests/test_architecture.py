@@ -15,13 +15,14 @@ SOURCES = sorted(
     for package in ("emu", "nodes", "tools")
     for path in (ROOT / package).rglob("*.py")
 )
+PRODUCT = [path for path in SOURCES if path.startswith(("emu/", "nodes/"))]
 TOP_LEVEL = {"pyproject.toml", "emu", "nodes", "tests", "scenarios", "tools"}
 TOP_LEVEL |= {"Makefile", "LICENSE", "CITATION.cff", "Dockerfile", "docs"}
 MAX_LINES, MAX_FUNCTION = 600, 40
 SAYING_NOTHING = {"utils", "util", "helpers", "common", "misc", "base", "manager"}
 #: Where JSON comes over a pipe or socket from a process of ours, and not from a file.
-OF_MESSAGES = {"machines/requests", "machines/keeper", "machines/lab"}
-OF_MESSAGES |= {"machines/holder", "launch/ray_client", "launch/ray_cluster"}
+OF_MESSAGES = {"machines/namespace_rpc", "machines/namespace_process", "machines/lab"}
+OF_MESSAGES |= {"machines/namespace_client", "launch/ray_client", "launch/ray_cluster"}
 
 
 def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -54,7 +55,7 @@ def test_functions_are_short(path: str) -> None:
     assert {n: lines for n, lines in lengths.items() if lines > MAX_FUNCTION} == {}
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if p[:5] in ("emu/", "nodes")])
+@pytest.mark.parametrize("path", PRODUCT)
 def test_files_are_read_within_bounds(path: str) -> None:
     """Ten bytes may unpack to gigabytes; `emu.input_file` reads what others wrote."""
     calls = {
@@ -76,6 +77,55 @@ def test_every_package_has_tests() -> None:
     tested = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()}
 
     assert packages - tested == set()
+
+
+def openings(tree: ast.Module) -> list[str]:
+    """Return what docstrings of modules, classes, functions and fields begin with."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(
+            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        ):
+            stated = node.body if isinstance(node, ast.ClassDef) else node.body[:1]
+            found += [
+                one.value.value.split(" ")[0]
+                for one in stated
+                if isinstance(one, ast.Expr)
+                and isinstance(one.value, ast.Constant)
+                and isinstance(one.value.value, str)
+            ]
+    return found
+
+
+@pytest.mark.parametrize("path", PRODUCT)
+def test_docstrings_begin_with_a_noun_or_an_imperative(path: str) -> None:
+    found = openings(ast.parse((ROOT / path).read_text(encoding="utf-8")))
+    assert {"What", "How", "Whether", "Who", "Of"} & {*found} == set()
+
+
+#: Modules that write custom jobs: labs and workload files become these.
+WRITE_CUSTOM = {
+    "emu/scenario/scenario_file.py",
+    "emu/scenario/workload_file.py",
+    "emu/fitting/fitted_job.py",
+}
+ROOMS = sorted(path.parent.name for path in ROOT.glob("emu/systems/*/__init__.py"))
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_nothing_names_a_system_outside_its_room(name: str) -> None:
+    """Code asks the record of a system; data parallel training builds on dgtp's."""
+    named = re.compile(rf"emu\.systems\.{name}\b|[\"\']{name}[\"\']")
+    inside = (f"emu/systems/{name}/", f"nodes/emu_nodes/{name}/")
+    users = {"dgtp": ("emu/systems/data_parallel/", "emu/systems/p3/")}
+    found = {
+        path
+        for path in PRODUCT
+        if not path.startswith((*inside, *users.get(name, ())))
+        and named.search((ROOT / path).read_text(encoding="utf-8"))
+    }
+
+    assert found - (WRITE_CUSTOM if name == "custom" else set()) == set()
 
 
 def test_top_level_is_tidy() -> None:
