@@ -71,7 +71,7 @@ def compare_variants(
     Raises
     ------
     ScenarioError, PlacementError, DataError
-        As loading, placing and realizing say, or when a move cannot be.
+        As loading, placing and realizing raise, or when a move cannot be.
     """
     wanted = placements, policies, moves, swaps
     found = _variants(base, *wanted, exact=True)
@@ -253,7 +253,7 @@ def measure(
 
 
 def limit_of(schedule: Schedule) -> str:
-    """Return the limit of most of the critical path, such as ``m0 in, 81 %``."""
+    """Return the largest part of the critical path, such as ``m0 in, 81 %``."""
     problem = schedule.problem
     seconds: dict[str, float] = defaultdict(float)
     for link in critical_path(schedule).links:

@@ -131,7 +131,7 @@ def most_waiting(schedule: Schedule, volumes: NDArray[np.float64]) -> float:
 
 
 def strain(known: DryRun, cores: int, loopback: float | None) -> str:
-    """Return a warning of loads too fast for this host at these scales, or nothing.
+    """Return a warning of loads too fast for this host and scales; empty for none.
 
     By two stated estimates, not measured: a run without a warning may still be late.
 

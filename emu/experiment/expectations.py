@@ -47,7 +47,7 @@ def run_figures(result: Mapping[str, Any]) -> dict[str, float | None]:
 def simulated_figures(
     schedule: Schedule, realization: Realization
 ) -> dict[str, float | None]:
-    """Return a simulation's figures for the expectations, with times and volumes."""
+    """Return a simulation's figures for expectations, under these times and volumes."""
     least = bounds(schedule.problem, realization).combined
     return {
         "makespan": schedule.makespan,

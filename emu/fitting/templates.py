@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Template(StrEnum):
-    """The kind that a job is known to be of."""
+    """The kind of a job, where it is known."""
 
     DISTDGL = "distdgl"
     """Rounds of requests to servers, then an all-reduce."""
