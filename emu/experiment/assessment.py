@@ -1,4 +1,4 @@
-"""What a run says of itself: the verdict, and where it parted from its simulation."""
+"""Assess a run: its verdict, and where it parted from its simulation."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def first_bytes(run: EmulatedRun) -> dict[tuple[int, int], float]:
 def evidence(
     experiment: Experiment, settings: EmulationSettings, run: EmulatedRun
 ) -> Evidence:
-    """Return what the guards look at; measured work may not undercut its CPU time."""
+    """Return the guards' evidence; measured work may not undercut its CPU time."""
     times = experiment.realization.times
     if settings.compute == "real":
         times = run.cpu / experiment.problem.speeds[:, None]

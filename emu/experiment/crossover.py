@@ -52,7 +52,7 @@ def compare_variants(
     swaps: Pairs = (),
     seeds: int = 1,
 ) -> Comparison:
-    """Return what every variant of ``base`` is simulated to take.
+    """Return the simulated makespans of all variants of ``base``.
 
     First ``base`` as it is, then its placement with each move and swap, then every
     combination of the other placements and policies.
@@ -71,7 +71,7 @@ def compare_variants(
     Raises
     ------
     ScenarioError, PlacementError, DataError
-        As loading, placing and realizing say, or when a move cannot be.
+        As loading, placing and realizing raise, or when a move cannot be.
     """
     wanted = placements, policies, moves, swaps
     found = _variants(base, *wanted, exact=True)
@@ -92,7 +92,7 @@ def _variants(
     *,
     exact: bool = False,
 ) -> list[Candidate]:
-    """Return what every variant takes with the seed of ``base``.
+    """Return the simulated makespan of every variant with the seed of ``base``.
 
     What ``base`` expects as single values holds for itself alone, and where ``exact``.
     """
@@ -253,7 +253,7 @@ def measure(
 
 
 def limit_of(schedule: Schedule) -> str:
-    """Return what holds back most of the critical path, such as ``m0 in, 81 %``."""
+    """Return the largest part of the critical path, such as ``m0 in, 81 %``."""
     problem = schedule.problem
     seconds: dict[str, float] = defaultdict(float)
     for link in critical_path(schedule).links:
@@ -273,7 +273,7 @@ def limit_of(schedule: Schedule) -> str:
 def compare_systems(
     scenario: Scenario, systems: Sequence[str], seeds: int = 1
 ) -> list[SystemResult]:
-    """Return what every system is simulated to take, in the order given.
+    """Return the simulated times of every system, in the order given.
 
     Raises
     ------
@@ -305,9 +305,9 @@ class Values:
     low: float
     high: float
     unit: str = ""
-    """What follows the number, empty for a bare one."""
+    """Text after the number, empty for a bare one."""
     whole: bool = False
-    """Whether only whole numbers are meant."""
+    """True where only whole numbers are meant."""
 
     @classmethod
     def between(cls, low: str, high: str) -> Values:

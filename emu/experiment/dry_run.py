@@ -1,4 +1,4 @@
-"""What is known of a run before anything is started: nothing about this host."""
+"""Forecast a run before anything is started: nothing about this host."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ROUNDING = 1.25
 
 @dataclass(frozen=True)
 class DryRun:
-    """What the simulation of a scenario says of its run."""
+    """Figures of a run from the simulation of its scenario."""
 
     time_scale: float | None
     """Wall seconds per emulated second; None where trials choose it."""
@@ -55,7 +55,7 @@ class DryRun:
     memory: float
     """Bytes that payloads and processes may hold at a time, at most."""
     wall_seconds: float | None
-    """Of the run, without its start; None where ``time_scale`` is."""
+    """Duration of the run, without its start; None where ``time_scale`` is."""
     peak_traffic: float | None
     """Real bytes per wall second of all flows together, at most; None likewise."""
     sensitivity: float
@@ -67,7 +67,7 @@ class DryRun:
 
 
 def dry_run(experiment: Experiment) -> DryRun:
-    """Return what is known of an experiment's run before it is started."""
+    """Return the figures of an experiment's run that are known before its start."""
     problem, policy = experiment.problem, experiment.chosen_policy()
     realization, profile = experiment.realization, experiment.expected
     schedule = simulate(
@@ -131,7 +131,7 @@ def most_waiting(schedule: Schedule, volumes: NDArray[np.float64]) -> float:
 
 
 def strain(known: DryRun, cores: int, loopback: float | None) -> str:
-    """Return what is too fast for this host at these scales; empty for nothing.
+    """Return a warning of loads too fast for this host and scales; empty for none.
 
     By two stated estimates, not measured: a run without a warning may still be late.
 

@@ -30,7 +30,7 @@ _EXACT = ("makespan", "bytes")
 
 
 def run_figures(result: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return what a run is held against, from the content of result.json."""
+    """Return a run's figures for the expectations, from the content of result.json."""
     curve = result["training"]
     return {
         "makespan": result["predicted_makespan"],
@@ -47,7 +47,7 @@ def run_figures(result: Mapping[str, Any]) -> dict[str, float | None]:
 def simulated_figures(
     schedule: Schedule, realization: Realization
 ) -> dict[str, float | None]:
-    """Return what a simulation under these times and volumes is held against."""
+    """Return a simulation's figures for expectations, under these times and volumes."""
     least = bounds(schedule.problem, realization).combined
     return {
         "makespan": schedule.makespan,

@@ -1,4 +1,4 @@
-"""What tasks and flows cost, by real computation or from a profiler's trace."""
+"""Costs of tasks and flows, by real computation or from a profiler's trace."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _TOLD = 12
 
 
 class Range(NamedTuple):
-    """What a trace recorded under one name."""
+    """Occurrences of one name in a trace."""
 
     seconds: NDArray[np.float64]
-    """Of its occurrences, in their order."""
+    """Durations of its occurrences, in their order."""
     own: bool
-    """Whether the program named it (``record_function``), and not torch."""
+    """True where the program named it (``record_function``), and not torch."""
 
 
 def profile_from_trace(

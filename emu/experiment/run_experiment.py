@@ -47,7 +47,7 @@ _VERSIONS = ("numpy", "torch", "pymetis", "uvloop", "msgpack", "numba")
 
 
 def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSettings:
-    """Return how a scenario wants to be emulated.
+    """Return the settings with which a scenario is emulated.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def carry_out(
 
 
 def manifest(scenario: Scenario, settings: EmulationSettings) -> dict[str, Any]:
-    """Return what it takes to run this again."""
+    """Return all that is needed to run this again."""
     return {
         "version": VERSION,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -228,9 +228,9 @@ def memory_figures(run: EmulatedRun) -> dict[str, float]:
 
 
 def transport_figures(run: EmulatedRun) -> dict[str, float]:
-    """Return what crossed the sockets (real bytes) and how late it left (wall).
+    """Return the sockets' traffic (real bytes) and its lateness at the sender (wall).
 
-    On kernel NICs with what the machines' TCP counted, control messages included.
+    On kernel NICs with the counts of the machines' TCP, control messages included.
     """
     sent = [edge for figures in run.statistics.values() for edge in figures["sent"]]
     return {
@@ -247,7 +247,7 @@ def transport_figures(run: EmulatedRun) -> dict[str, float]:
 
 
 def arrival_figures(run: EmulatedRun, time_scale: float) -> dict[str, float]:
-    """Return how long before its flow's fluid ended a last byte came (wall).
+    """Return the lead of last bytes over the ends of their flows' fluid (wall).
 
     The median, how many came after it, so that the flow ended late, and how many flows
     ended later than they may.
@@ -290,7 +290,7 @@ def write_down(
 
 
 def counted(run: EmulatedRun) -> dict[str, dict[str, Any]]:
-    """Return what the processes counted, without what is only for the error budget."""
+    """Return the processes' counts, without those only for the error budget."""
     return {
         process: {key: value for key, value in figures.items() if key != "flows"}
         for process, figures in run.statistics.items()

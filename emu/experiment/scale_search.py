@@ -37,7 +37,7 @@ class ScaleTrial:
 
     time_scale: float
     iterations: int
-    """What was tried."""
+    """Time scale and number of iterations of the trial."""
     cost: float
     """Seconds of the whole trial, from the first process to the last."""
     wall: float
@@ -62,10 +62,10 @@ class ScaleTrial:
 
 @dataclass(frozen=True)
 class ScaleSearch:
-    """What is looked for."""
+    """Aims of the search for a time scale."""
 
     makespan: float
-    """Of the whole run, emulated seconds, more than 0."""
+    """Makespan of the whole run, emulated seconds, more than 0."""
     max_error: float
     """Share of the makespan; infinite where chance decides it whatever the host."""
     max_late_flows: float
@@ -83,7 +83,7 @@ class ScaleSearch:
         return max(trial.error / (_MARGIN * self.max_error), late)
 
     def held(self, trial: ScaleTrial) -> bool:
-        """Tell whether a trial meets the aims."""
+        """Return True where a trial meets the aims."""
         return self.missed_by(trial) <= 1
 
     def next(self, trials: Sequence[ScaleTrial]) -> float | None:
@@ -138,12 +138,12 @@ class ScaleSearch:
 
 @dataclass(frozen=True)
 class ScaleChoice:
-    """How a time scale was chosen."""
+    """The choice of a time scale, with its trials."""
 
     trials: tuple[ScaleTrial, ...]
     """In their order, one or more."""
     time_scale: float
-    """That is taken."""
+    """The scale that is taken."""
     taken: ScaleTrial | None
     """Its trial, which met the aims; None where none did, and the scale is the one that
     would have been tried next."""
@@ -159,7 +159,7 @@ class ScaleChoice:
     def beside(
         self, expected: float, wall: float, result: dict[str, Any]
     ) -> dict[str, Any]:
-        """Return what the trial predicted of the run beside what the run showed.
+        """Return the trial's predictions of the run beside the run's own figures.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What a run has learnt: losses and accuracy, and the times of each of several jobs."""
+"""Training results of a run: losses, accuracy, and times of each of several jobs."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _job_of(run: Path) -> Job:
 
 
 def by_mini_batch(job: Job, reports: Reports) -> Reports:
-    """Return what tasks reported, numbered by mini-batch.
+    """Return the reports of tasks, numbered by mini-batch.
 
     An iteration of a pipeline is a cycle, in which phases are at other mini-batches.
     """

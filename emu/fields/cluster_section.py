@@ -38,7 +38,7 @@ class MachineSection(Resources):
     Stated times go by ``device``."""
 
     device: Name | None = None
-    """What its tasks compute on, a word that ``times`` may state times for:
+    """Device of its tasks, a word that ``times`` may state times for:
     ``{default: 40 ms, a100: 12 ms}``."""
 
     slots: dict[Name, Few] = Field(default_factory=dict)
@@ -91,7 +91,7 @@ class ClusterSection(Section):
 
     @property
     def has_gpus(self) -> bool:
-        """Whether any machine has a ``gpu``; those that state none have none then."""
+        """True where a machine has a ``gpu``; those that state none then have none."""
         return any(machine.gpu for machine in self.machines)
 
     def build(self) -> Cluster:

@@ -22,9 +22,9 @@ class Nic(Section):
     """Capacity of a full duplex interface."""
 
     inward: Rate = Field(alias="in")
-    """What comes in."""
+    """Incoming rate."""
     outward: Rate = Field(alias="out")
-    """What goes out."""
+    """Outgoing rate."""
 
     @model_serializer(mode="wrap")
     def _written(self, write: Callable[[Nic], dict[str, Any]]) -> Any:
@@ -60,11 +60,11 @@ class LinkSection(Section):
     name: Name
     """Unique among links; routes name it."""
     bandwidth: Rate
-    """Of all that crosses it, whichever way."""
+    """Total of its flows in any direction."""
 
 
 class RouteSection(Section):
-    """What flows between some machines cross; one route for every ordered pair."""
+    """Links that flows between some machines cross; one route per ordered pair."""
 
     sources: _Machines = Field(alias="from")
     """Machines that send."""
@@ -80,7 +80,7 @@ class RackSection(Section):
     name: Name
     """The links are called ``name up`` and ``name down``."""
     machines: tuple[Name, ...] = Field(min_length=1)
-    """Of this rack alone."""
+    """Machines of no other rack."""
     uplink: Annotated[Nic, BeforeValidator(both_directions)]
     """``40 Gbit/s`` for both directions, or ``{in: ..., out: ...}``."""
 

@@ -1,4 +1,4 @@
-"""What every section of a scenario file shares: frozen, and no key unknown."""
+"""The base of every section of a scenario file: frozen, and no key unknown."""
 
 from __future__ import annotations
 

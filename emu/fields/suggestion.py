@@ -1,4 +1,4 @@
-"""What the writer of an unknown word may have meant."""
+"""Suggest the word that the writer of an unknown one may have meant."""
 
 from __future__ import annotations
 

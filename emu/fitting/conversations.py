@@ -1,7 +1,7 @@
-"""Who asked whom, who answered when, and who sent round a ring.
+"""Find requests, their answers and all-reduces round a ring in captured packets.
 
 A process is a program on a machine. Processes of two programs talk by requests and
-answers: whoever sent first asks. Processes of one program run all-reduces.
+answers: the first sender asks. Processes of one program run all-reduces.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_BESIDE = 0.1
 
 
 class Unfittable(ValueError):
-    """What crossed is none of what a fit understands; says which part."""
+    """Traffic of a kind that no fit understands; the message names the part."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Ring:
-    """What the processes of one program sent among themselves, by sender."""
+    """Packets that the processes of one program sent among themselves, by sender."""
 
     members: tuple[Process, ...]
     """In the order of the ring: each sends to the next."""
@@ -126,7 +126,7 @@ def _by_process(traffic: Traffic) -> _Packets:
 
 
 def _exchanges(packets: _Packets) -> Iterator[Exchange]:
-    """Yield what each pair of processes asked and answered, in turn."""
+    """Yield the requests and answers of each pair of processes, in turn."""
     low = np.minimum(packets.source, packets.destination)
     high = np.maximum(packets.source, packets.destination)
     order = np.lexsort((packets.time, high, low))

@@ -1,4 +1,4 @@
-"""What was found in a run, as a scenario with a custom job."""
+"""Write the findings of a fit as a scenario with a custom job."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ FEWEST = 4
 
 @dataclass(frozen=True)
 class FittedIterations:
-    """What every process computed, asked, answered and summed, by iteration."""
+    """Computing, requests, answers and all-reduces of every process, by iteration."""
 
     ring: tuple[Process, ...]
     """Processes of the all-reduce: each sends to the next."""

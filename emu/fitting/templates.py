@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Template(StrEnum):
-    """What a job is known to be."""
+    """The kind of a job, where it is known."""
 
     DISTDGL = "distdgl"
     """Rounds of requests to servers, then an all-reduce."""

@@ -41,7 +41,7 @@ class Fit:
     """The scenario."""
     iterations: int
     first: int
-    """How many iterations it has, and the number of the first of them in the run."""
+    """Number of iterations, and the number of the first of them in the run."""
     measured: float
     simulated: float
     """Seconds per iteration."""

@@ -81,7 +81,7 @@ def check_network(scenario: Scenario) -> None:
 
 
 def burst_of(scenario: Scenario) -> tuple[float, float]:
-    """Return what two NICs on the way let go at once: wall seconds, or real bytes.
+    """Return the burst let go by two NICs on the way: wall seconds, or real bytes.
 
     Each lets its burst go and, as its bucket is not empty by then, one more segment,
     which is as large or a packet; with assigned rates both are two packets at least.

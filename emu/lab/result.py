@@ -1,4 +1,4 @@
-"""What ``lab.json`` says of a lab: how its programs ended, what crossed, the host."""
+"""The content of ``lab.json``: how programs ended, what crossed, and the host."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ProgramRun:
     code: int | None = None
     """Exit code, negative for a signal; None while it runs."""
     told: bool = False
-    """Whether it ended when the lab did, because it was told to."""
+    """True where the lab ended it, at the lab's own end."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def summary(
     programs: Sequence[ProgramRun],
     samples: Mapping[str, NDArray[Any]],
 ) -> dict[str, Any]:
-    """Return how programs ended, what this computer did to them, and queues dropped."""
+    """Return ends of programs, their waits for this computer, and drops of queues."""
     ran, waited = float(samples["ran"][-1]), float(samples["waited"][-1])
     share = waited / (ran + waited) if ran + waited > 0 else 0.0
     own = [run for run in programs if run.code and not run.told]
@@ -90,7 +90,7 @@ def traffic_of(
     packets: NDArray[np.void],
     owners: Mapping[tuple[str, int], str],
 ) -> Traffic:
-    """Return what crossed, with names as numbers."""
+    """Return the captured packets, with names as numbers."""
     names = tuple(machine.name for machine in machines)
     programs = tuple(sorted(set(owners.values())))
     rows = [

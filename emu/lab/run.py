@@ -95,7 +95,7 @@ def run_lab(
 def _started(
     lab: Lab, file: LabFile, programs: Sequence[LabProgram], folder: Path
 ) -> list[Started]:
-    """Return what is to be started; its hosts file is written.
+    """Return the programs to start, and write their hosts file.
 
     Raises
     ------

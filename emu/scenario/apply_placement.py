@@ -85,7 +85,7 @@ def place(
 
 
 def _jobs_cost(scenario: Scenario) -> JobsCost | None:
-    """Return what several jobs are judged by, None where that is the makespan."""
+    """Return the cost to judge several jobs by, None where that is the makespan."""
     cost = scenario.joint_cost
     if cost == "max" and not any(item.release for item in scenario.jobs):
         return None

@@ -1,4 +1,4 @@
-"""What must hold between keys that are right each by itself."""
+"""Check keys that are right each by itself against one another."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _expectations(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 
 def _cluster_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    """Yield what only the built cluster shows: routes that cannot be."""
+    """Yield errors that only the built cluster shows: routes that cannot be."""
     try:
         scenario.to_cluster()
     except ImpossibleRoute as error:
@@ -169,7 +169,7 @@ def _cluster_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
 
 
 def _structure(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    """Yield what only the built job shows; building a large one takes a second."""
+    """Yield errors only the built job shows; building a large one takes a second."""
     try:
         job = scenario.to_job(train_vertices=1, pins=False)
     except ValueError as error:

@@ -314,7 +314,7 @@ def apply_overrides(
 
 
 def value_at(content: dict[str, Any], keys: str) -> Any:
-    """Return what an override of ``keys`` would replace, None for nothing."""
+    """Return the value that an override of ``keys`` would replace, None for none."""
     document = Document("", copy.deepcopy(content))
     place: Any = document.data
     for step in _numbered(document, _trail(keys)):
@@ -368,7 +368,7 @@ def _name(item: Any) -> Any:
 
 
 def _names(machines: list[Any]) -> list[list[str]]:
-    """Return what the machines of each item are called; until one that is wrong."""
+    """Return the names of the machines of each item, up to one that is wrong."""
     named: list[list[str]] = []
     for item in machines:
         count = item.get("count", 1) if isinstance(item, dict) else 0
@@ -395,7 +395,7 @@ def _write_out(document: Document, machines: list[Any], name: str) -> None:
 
 
 def _moved(kept: Mapping[Trail, Any], position: int, count: int) -> dict[Trail, Any]:
-    """Return what is kept of machines where one at ``position`` became ``count``."""
+    """Return the kept values of machines where one at ``position`` became ``count``."""
     moved: dict[Trail, Any] = {}
     for trail, value in kept.items():
         number = trail[2] if trail[:2] == _MACHINES and len(trail) > 2 else -1

@@ -1,6 +1,6 @@
-"""What-ifs of `emu.analysis.what_if` as keys and values of the scenario they are about.
+"""Write what-ifs of `emu.analysis.what_if` as keys and values of their scenario.
 
-Whoever writes them into the file and simulates gets the makespan that was said.
+A simulation of the file with these keys and values gives the makespan reported.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ScenarioEdits:
         return with_placed_rings(self._scenario, problem)
 
     def best(self, problem: Problem, reference: Realization) -> Placement:
-        """Return what ``placement.policy: best`` finds.
+        """Return the placement that ``placement.policy: best`` finds.
 
         Raises
         ------
@@ -146,7 +146,7 @@ class ScenarioEdits:
             )
 
     def _can_be_tried(self, edited: Scenario, job: Job) -> bool:
-        """Return whether times and volumes of ``edited`` are known, or soon found."""
+        """Return True where times and volumes of ``edited`` are known or soon found."""
         changed = build_job(edited)
         measured = self._measured or self._scenario.profile is not None
         if measured and _names(changed) != _names(job):

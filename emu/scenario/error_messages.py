@@ -33,7 +33,7 @@ _WORDS = {
 
 
 def _expected_at(steps: Sequence[str | int]) -> str:
-    """Return what is expected at ``steps``, empty where the schema does not know.
+    """Return words for the value expected at ``steps``, empty where there are none.
 
     ``a mapping with hidden, layers; for example {hidden: 256, layers: 3}``.
     """
@@ -91,7 +91,7 @@ def _node_at(steps: Sequence[str | int]) -> Node | None:
 
 
 def _words(node: Node) -> str:
-    """Return what ``node`` describes; empty where there are no words for it."""
+    """Return words for the values that ``node`` allows; empty where there are none."""
     if "discriminator" in node:
         return f"a mapping with system: {' or '.join(node['discriminator']['mapping'])}"
     inner = _mapping(node)
@@ -212,7 +212,7 @@ def trail_of(error: ErrorDetails, data: object) -> Trail:
 
 
 def describe(error: ErrorDetails) -> str:
-    """Return what was found and what would be right."""
+    """Return the found value and the right one, in words."""
     kind, found = error["type"], shown(error.get("input"))
     context: Mapping[str, Any] = error.get("ctx", {})
     if kind in _SPECIAL:
@@ -239,7 +239,7 @@ def _meant_entry(error: ErrorDetails) -> str:
 
 
 def either(one: str, other: str) -> str:
-    """Return what is wrong with a value that may be of two kinds.
+    """Return one error of a value that may be of two kinds.
 
     ``found 0, write 1 or more`` and ``found 0, write unlimited`` make one sentence.
     """

@@ -44,11 +44,11 @@ class EventSection(Section):
     machine: Name | None = None
     """Whose NIC changes."""
     nic: Annotated[Nic, BeforeValidator(_some_nic)] | None = None
-    """What it becomes, ``20 Mbit/s`` for both directions or ``{in: ..., out: ...}``."""
+    """New rates, ``20 Mbit/s`` for both directions or ``{in: ..., out: ...}``."""
     link: Name | None = None
     """Which link changes, one of ``cluster.links`` or of a rack (``r0 up``)."""
     bandwidth: Rate | None = None
-    """What it becomes."""
+    """New bandwidth."""
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> Self:
@@ -61,7 +61,7 @@ class EventSection(Section):
         return self
 
     def changes(self) -> tuple[CapacityChange, ...]:
-        """Return what the event makes of the links of a cluster."""
+        """Return the changes that the event makes to the links of a cluster."""
         if self.nic is not None:
             return (
                 CapacityChange(self.at, f"{self.machine} out", self.nic.outward),

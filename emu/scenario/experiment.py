@@ -33,7 +33,7 @@ class Experiment:
     realization: Realization
     """Times and volumes stated, drawn from the profile, or counted in the graph."""
     placed: PlacementResult | None = None
-    """How the placement was found, where it was."""
+    """Result of the search for a placement, where there was one."""
 
     @override
     def __repr__(self) -> str:
@@ -56,7 +56,7 @@ class Experiment:
 
     @property
     def placing(self) -> dict[str, Any]:
-        """How the tasks were placed, see docs/results.md."""
+        """The way the tasks were placed, see docs/results.md."""
         problem, found, policy = self.problem, self.placed, self.scenario.placed_by
         if policy == "sequential":
             jobs = self.scenario.jobs
@@ -78,7 +78,7 @@ class Experiment:
 
     @property
     def expected(self) -> Profile:
-        """What policies that look ahead, and the portfolio, expect of the run."""
+        """The run as policies that look ahead, and the portfolio, expect it."""
         return Profile(self.realization.times, self.realization.volumes)
 
     def chosen_policy(self) -> str:

@@ -28,16 +28,16 @@ class JobsItemSection(Section):
     """One of several jobs; its tasks are called ``a/w0``."""
 
     name: TaskName = Field(examples=["a"])
-    """What its tasks' names begin with."""
+    """Beginning of its tasks' names."""
     release: Duration = 0.0
     """Run time before which none of its tasks starts."""
     weight: Positive | None = None
-    """Of its time, with ``joint_cost: weighted``; default is 1."""
+    """Weight of its time with ``joint_cost: weighted``; default is 1."""
     placement: PlacementSection = PlacementSection()
     """Which of its tasks stands on which machine: names without the job's. Together
     with other jobs (``place_jobs: joint``), ``tasks`` are pins."""
     job: AnyJob
-    """What is run."""
+    """The job."""
 
 
 class SeveralJobsSection(JobSection):

@@ -25,7 +25,7 @@ class ProgramSection(Section):
     """One program, on some machines or on all of them."""
 
     name: Name
-    """Of its output files, with the machine's."""
+    """Name of its output files, with the machine's."""
     on: Literal["all"] | tuple[Name, ...] = "all"
     """Machines that run it, once each."""
     run: str = Field(min_length=1)
@@ -37,7 +37,7 @@ class ProgramSection(Section):
 
 
 class LabSection(Section):
-    """What runs on the machines, and how their NICs are shared."""
+    """Programs on the machines, and how their NICs are shared."""
 
     programs: tuple[ProgramSection, ...] = ()
     """Started in this order, on every machine at once."""
@@ -50,12 +50,11 @@ class LabSection(Section):
     """Depth of a queue in seconds of its NIC's rate; default is 20 ms, with ``fair`` up
     to 50 ms at slow NICs."""
     congestion_control: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] = "reno"
-    """Of TCP in every machine; one that the kernel has."""
+    """Algorithm of TCP in every machine; one that the kernel has."""
     mtu: Annotated[int, Field(ge=576, le=9000)] = 1500
     """Bytes of a packet without its Ethernet header."""
     capture: bool = True
-    """Whether the headers of all packets are noted, for traffic.npz and what crossed.
-    """
+    """True where all packets' headers are noted, for traffic.npz and what crossed."""
 
 
 class LabFile(Section):

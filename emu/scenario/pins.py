@@ -56,7 +56,7 @@ def process_of(job: Job, name: str) -> str:
 def pin_errors(
     job: Job, machines: Sequence[str], stated: Mapping[str, str]
 ) -> Iterator[tuple[Trail, str]]:
-    """Yield what is wrong with the names in ``placement.tasks``, and where.
+    """Yield errors in the names of ``placement.tasks``, and their places.
 
     Parameters
     ----------

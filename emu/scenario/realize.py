@@ -105,7 +105,7 @@ def noted(scenario: Scenario) -> Scenario:
 
 
 def model_figures(scenario: Scenario) -> FiguresSection | None:
-    """Return what is noted or measured of a program's model, None of another.
+    """Return noted or measured figures of a program's model, None of another.
 
     Raises
     ------

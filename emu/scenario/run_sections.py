@@ -88,12 +88,12 @@ class PlacementSection(Section):
 
     @property
     def spelt_out(self) -> bool:
-        """Whether ``tasks`` is the whole placement rather than pins."""
+        """True where ``tasks`` is the whole placement rather than pins."""
         return self.policy == "explicit"
 
 
 class ScheduleSection(Section):
-    """Who may send how fast."""
+    """Allowed rates of flows."""
 
     policy: RatePolicy = "oes"
     """``oes`` of the paper, ``maxmin``, ``none`` (TCP shares the emulated NICs), or
@@ -109,7 +109,7 @@ class ScheduleSection(Section):
 
 
 class EmulationSection(Section):
-    """How emulated quantities become real ones on this computer."""
+    """Mapping of emulated to real quantities on this computer."""
 
     time_scale: Positive | Literal["auto"] = 1.0
     """Wall seconds per emulated second; ``auto``: chosen by short trials, within
@@ -152,7 +152,7 @@ class EmulationSection(Section):
     """Encrypted are ``control`` links, where the run listens beyond loopback, or
     ``all``: data between processes as well."""
     memory_limit: Size | None = None
-    """Of bytes in flight, real; more ends the run with an error."""
+    """Most bytes in flight, real; more ends the run with an error."""
 
     @property
     def stated_catch_up(self) -> float:
@@ -171,7 +171,7 @@ class EmulationSection(Section):
 
 
 class ExpectSection(Section):
-    """What must come out; a miss ends the command with exit code 6."""
+    """Expected results; a miss ends the command with exit code 6."""
 
     makespan: ExpectedDuration | None = None
     """Simulated makespan, to within ``tolerance``, or a range (``4 s .. 5 s``), which

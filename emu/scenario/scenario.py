@@ -51,11 +51,11 @@ class Scenario(Section):
     """One experiment: a job on a cluster, how it is run, and what should come out."""
 
     name: FileName
-    """Of the run directory; default is the name of the file."""
+    """Name of the run directory; default is the file's."""
     cluster: ClusterSection
     """The emulated machines."""
     job: _Job
-    """What is run; or ``jobs``."""
+    """The job; or ``jobs``."""
     jobs: tuple[JobsItemSection, ...] = ()
     """Several jobs on the one cluster, in place of ``job``."""
     place_jobs: Literal["sequential", "joint"] = "sequential"
@@ -67,15 +67,15 @@ class Scenario(Section):
     placement: PlacementSection = PlacementSection()
     """Which task stands on which machine."""
     schedule: ScheduleSection = ScheduleSection()
-    """Who may send how fast."""
+    """Allowed rates of flows."""
     emulation: EmulationSection = EmulationSection()
-    """How emulated quantities become real ones."""
+    """Mapping of emulated to real quantities."""
     events: tuple[EventSection, ...] = ()
-    """What happens while the job runs: ``{at: 5 s, machine: m1, nic: 20 Mbit/s}``."""
+    """Changes while the job runs: ``{at: 5 s, machine: m1, nic: 20 Mbit/s}``."""
     expect: ExpectSection = ExpectSection()
-    """What must come out."""
+    """Expected results."""
     seed: Seed = 0
-    """Of everything random."""
+    """Seed of everything random."""
     profile: FilePath | None = None
     """File of measured times and volumes, relative to the scenario file."""
     _origin: Origin = PrivateAttr(default_factory=Origin)
@@ -132,9 +132,9 @@ class Scenario(Section):
         return "sequential" if apart else self.placement.policy
 
     def advice(self, problem: str) -> str:
-        """Return what is wrong with a placement, and what to write.
+        """Return the problem of a placement, with advice where gpus are short.
 
-        Where gpus are short of which nobody has stated a demand.
+        The advice is for workers whose demand of gpus is not stated.
         """
         keys = [f"{at}job.{job.asks_for_gpus}" for at, _, job in self.each_job()]
         keys = [key for key in keys if not key.endswith(".")]

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    """Yield what is wrong beyond the file: data, profile, and room for the tasks.
+    """Yield errors beyond the file: data, profile, and room for the tasks.
 
     Call it on a scenario without `consistency_errors`.
     """
@@ -180,7 +180,7 @@ def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
 
 
 def is_lab(source: str | Path, overrides: Overrides = ()) -> bool:
-    """Return whether a file states a lab and no job.
+    """Return True where a file states a lab and no job.
 
     Raises
     ------
@@ -383,6 +383,6 @@ def _read_program(document: Document, trail: Trail) -> None:
 
 
 def _changes(option: Trail, job: Trail) -> bool:
-    """Tell whether an option touches what figures were measured with."""
+    """Return True where an option touches what figures were measured with."""
     inner = option[len(job) :]
     return job[: len(option)] == option[: len(job)] and inner[:1] not in _KEPT

@@ -1,4 +1,4 @@
-"""What ships with emu, found by name: scenarios, labs, documents."""
+"""Find files that ship with emu by name: scenarios, labs, documents."""
 
 from __future__ import annotations
 

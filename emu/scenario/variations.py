@@ -28,10 +28,10 @@ class Point:
     scenario: Scenario
     """With those values and that seed; it expects nothing."""
     unchanged: bool = False
-    """Whether those are the values and the seed that are stated without."""
+    """True where the scenario is the same without those values and that seed."""
 
     def key(self, mode: str) -> str:
-        """Return what tells this point from all others, whatever it is called.
+        """Return a key that no other point has, whatever its name.
 
         Equal exactly if the resolved scenario and ``mode`` are: after an edit of the
         file, only what the edit changed has another key.

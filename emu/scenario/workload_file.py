@@ -30,7 +30,7 @@ _KEYS = {
 
 
 def is_workload(data: dict[str, Any]) -> bool:
-    """Tell whether ``data`` is a workload file rather than a scenario."""
+    """Return True where ``data`` is a workload file rather than a scenario."""
     return {"machines", "edges", "volumes"} <= data.keys()
 
 

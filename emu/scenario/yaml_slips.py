@@ -1,6 +1,6 @@
-"""What the writer of text that is not YAML must have meant: one line, mended.
+"""Mend one line of text that is not YAML, as its writer must have meant it.
 
-No parser says it: an error shows where text stopped to make sense. Lines near there are
+No parser does: an error shows where the text stopped making sense. Lines near it are
 changed as people slip (a tab, a brace, a colon, a quote, an indentation), the likeliest
 first, and the first change that makes YAML of the text is proposed.
 """
@@ -30,7 +30,7 @@ class Slip(NamedTuple):
     line: int
     """From 1."""
     what: str
-    """What is wrong, in words."""
+    """The problem, in words."""
     mended: str
     """The whole line."""
 
@@ -107,7 +107,7 @@ def _substitute(pattern: str, by: str) -> Callable[[Sequence[str], int], Iterato
 
 
 def _indentations(lines: Sequence[str], at: int) -> list[int]:
-    """Return how far lines around one are indented, the most like it first."""
+    """Return the indentations of lines around one, the most like its own first."""
     own = len(lines[at]) - len(lines[at].lstrip())
     around = [line for line in lines[max(0, at - 20) : at + 3] if line.strip()]
     found = {len(line) - len(line.lstrip(" ")) for line in around}

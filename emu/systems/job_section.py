@@ -45,9 +45,9 @@ class JobSection(Section):
     """
 
     trains: ClassVar[bool] = False
-    """Whether it trains on a data set, which settings of the job then name."""
+    """True where it trains on a data set, which settings of the job then name."""
     traced: ClassVar[bool] = False
-    """Whether a profiler's trace can give the times of its kinds of task."""
+    """True where a profiler's trace can give the times of its kinds of task."""
     unmeasured: ClassVar[str] = ""
     """Why its tasks cannot be measured, empty where they can."""
     unprofiled: ClassVar[str] = ""
@@ -120,7 +120,7 @@ class JobSection(Section):
 
     @property
     def devices_by_kind(self) -> bool:
-        """Whether `device_times` names kinds of task, and not tasks."""
+        """True where `device_times` names kinds of task, and not tasks."""
         return self.trains
 
     @property
@@ -134,7 +134,7 @@ class JobSection(Section):
 
     @property
     def rings_follow_placement(self) -> bool:
-        """Whether the ring is put in order again after placement."""
+        """True where the ring is put in order again after placement."""
         return False
 
     def scaled_times(
@@ -158,5 +158,5 @@ class JobSection(Section):
         return {}
 
     def manifest(self) -> dict[str, Any]:
-        """Return what a run's manifest notes of the system, beside the scenario."""
+        """Return notes on the system for a run's manifest, beside the scenario."""
         return {}

@@ -20,12 +20,12 @@ _MOST_TEXT = 1 << 20
 
 
 class FiguresSection(Section):
-    """What emu has measured of a program's model; runs note it, nobody states it."""
+    """Measurements of a program's model; runs note them, no scenario states them."""
 
     parameters: Annotated[int, Field(strict=True, ge=1)]
     """Numbers that are trained."""
     flops: float
-    """Of the matrix products of forward and backward on a worker's batch."""
+    """Operations in the matrix products of forward and backward on a worker's batch."""
     seconds: float
     """CPU time of the same, one thread."""
 
@@ -46,7 +46,7 @@ class ModelProgramSection(Section):
     source: str | None = None
     """Its text, which runs note: default is what the file holds."""
     measured: FiguresSection | None = None
-    """What runs note of it; not to be stated."""
+    """Figures noted by runs; not to be stated."""
 
     @property
     def name(self) -> str:

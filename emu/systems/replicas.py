@@ -29,12 +29,12 @@ class ReplicaTimesSection(TimesSection):
 
 
 class ReplicaDemandsSection(Section):
-    """What one process of each kind needs of its machine."""
+    """Resources that one process of each kind needs."""
 
     worker: Resources = Resources()
-    """Of the process of each machine that samples and trains."""
+    """Needs of a machine's process that samples and trains."""
     graph_store: Resources = Resources()
-    """Of each graph store; P3 has none."""
+    """Needs of a graph store; P3 has none."""
 
 
 class ReplicaSection(TrainingSection):

@@ -39,7 +39,7 @@ def _none_missed(_settings: Mapping[str, Any]) -> int:
 
 @dataclass(frozen=True)
 class System:
-    """What one system offers."""
+    """One system: its keys, its programs and its guards."""
 
     name: str
     """The word in ``job.system``."""
@@ -49,9 +49,9 @@ class System:
     """Kind of task -> import path ``module:Class`` of what a node process runs: agents
     start no other programs."""
     needs_torch: bool = False
-    """Whether its programs do."""
+    """True where its programs need torch."""
     guards: tuple[Guard, ...] = ()
-    """What must not be seen in a run of it, beside the guards of every run."""
+    """Guards against what its runs must not show, beside those of every run."""
     open_data: Callable[[Mapping[str, Any]], None] = _no_data
     """Opens, by ``Job.settings``, the data that processes will open: what is missing or
     damaged is an error before they start."""

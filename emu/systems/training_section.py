@@ -75,7 +75,7 @@ class DatasetSection(Section):
     scale: Positive = 1.0
     """Size of a made-up graph, as a share of the published one."""
     seed: Seed | None = None
-    """Of a made-up graph and of the split; default is the scenario's."""
+    """Seed of a made-up graph and of the split; default is the scenario's."""
     directory: FilePath | None = None
     """Where to look for it, relative to the scenario file; default is what EMU_DATA
     says."""
@@ -97,7 +97,7 @@ class ModelSection(Section):
     layers: Annotated[int, Field(strict=True, ge=1, le=16)] = Field(examples=[3])
     """Number of layers, one hop of sampling each."""
     heads: Count = 1
-    """Of ``gat``: heads of the hidden layers, which share their width."""
+    """Heads of the hidden layers of ``gat``, which share their width."""
 
     def problems(self) -> Problems:
         """Yield (where, what is wrong and what would be right)."""
@@ -114,7 +114,7 @@ class ModelSection(Section):
 
 
 class OptimizerSection(Section):
-    """How parameter servers step."""
+    """Optimizer of parameter servers."""
 
     name: Literal["adam", "sgd"] = "adam"
     """Rule."""
@@ -193,7 +193,7 @@ class TrainingSection(JobSection):
         | Annotated[ModelProgramSection, Tag("ModelProgramSection")],
         Discriminator(_kind_of_model),
     ]
-    """What is trained: ``kind`` and widths, or a ``program`` of your own."""
+    """Trained model: ``kind`` and widths, or a ``program`` of your own."""
     fanouts: Fanouts = Field(examples=[[5, 10, 15]])
     """Neighbours sampled per hop, the last for the seeds; ``all``: every neighbour."""
     batch_size: Count = Field(examples=[100])
@@ -205,14 +205,14 @@ class TrainingSection(JobSection):
     epochs: Count | None = None
     """Passes over the training vertices."""
     epoch: Literal["replicate", "shard"] = "replicate"
-    """Whether each sampler walks the whole training set (the paper) or its share."""
+    """Walk of each sampler: the whole training set (the paper) or its share."""
     credit_window: Window = DEFAULT_WINDOW
     """Batches under way: the first task of batch n waits for the worker's batch n - K;
     ``unlimited`` for no limit."""
     optimizer: Annotated[OptimizerSection, BeforeValidator(_named)] = OptimizerSection()
     """``adam``, ``sgd`` or ``{name: ..., lr: ...}``."""
     precision: Literal["float32", "float64"] = "float32"
-    """Of features and parameters."""
+    """Type of features and parameters."""
 
     @property
     def sampler_batch(self) -> int:
@@ -293,7 +293,7 @@ class TrainingSection(JobSection):
 
     @property
     def measures_worker(self) -> bool:
-        """Whether a worker's time is measured: a program's, where none is stated."""
+        """True where a worker's time is measured: a program's, where none is stated."""
         return (
             isinstance(self.model, ModelProgramSection)
             and "worker" not in self.times.stated()

@@ -49,9 +49,9 @@ class CommonJob:
     everywhere: tuple[str, ...]
     """All machines of the cluster."""
     partitioner: str
-    """Of the features, where the system has a choice."""
+    """Partitioner of the features, where the system has a choice."""
     by_hops: bool
-    """Whether samplers ask for the structure hop by hop."""
+    """True where samplers ask for the structure hop by hop."""
     demands: Mapping[str, Mapping[str, float]]
     """Kind of process -> amounts; ``replica`` is a worker that samples as well."""
     times: Mapping[str, Time]
@@ -124,7 +124,7 @@ class Translation:
     write: Callable[[CommonJob], dict[str, Any]]
     """Returns keys and values of a ``job`` section."""
     splits_first_layer: bool = False
-    """Whether `write` uses ``CommonJob.first_layer``: the graph is sampled for it."""
+    """True where `write` uses ``CommonJob.first_layer``; the graph is sampled then."""
 
 
 def stated_demands(job: TrainingSection) -> dict[str, dict[str, float]]:

@@ -52,7 +52,7 @@ class CustomTaskSection(Section):
     time: DurationPerIteration
     """Execution time, one or one per iteration, or ``{default: ..., DEVICE: ...}``."""
     demands: Resources = Resources()
-    """What the task needs of its machine."""
+    """Resources that the task needs."""
     pin: Name | None = None
     """The machine that the task must stand on; without it placement decides."""
     process: TaskName | None = None
@@ -114,7 +114,7 @@ class AllReduceSection(Section):
     """Pieces that what a step sends is cut into, so that they overlap: 2 in gloo."""
 
     def all_reduce(self) -> AllReduce:
-        """Return what it says."""
+        """Return the stated all-reduce."""
         lag = self.lag if self.lag is not None else int(not self.then)
         return AllReduce(self.among, self.volume, self.then, lag, self.segments)
 
@@ -142,7 +142,7 @@ class CustomJobSection(JobSection):
     flows: tuple[FlowSection, ...] = ()
     """The flows between them."""
     collectives: tuple[CollectiveSection, ...] = ()
-    """What some tasks do together, after each of them ended."""
+    """Collectives of some tasks, after each of them ended."""
     credit_window: Window = DEFAULT_WINDOW
     """Stores wait for the end of their workers' iteration n - K; ``unlimited`` for no
     limit."""

@@ -68,8 +68,8 @@ class DgtpConfig:
     """Layers of the model = hops of sampling, L."""
     sampling: Literal["oneshot", "multiround"] = "oneshot"
     sync: Literal["parameter_server", "ring", "halving_doubling"] = "parameter_server"
-    """Who sums gradients: parameter servers, of which there are none otherwise, or an
-    all-reduce among the workers."""
+    """Sums of gradients: by parameter servers, of which there are none otherwise, or
+    by an all-reduce among the workers."""
     window: int | None = None
     """Credit window K, None for unlimited."""
     demands: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -145,7 +145,7 @@ def _tasks(config: DgtpConfig) -> Iterator[Task]:
 
 
 def _iteration_edges(config: DgtpConfig) -> Iterator[NamedEdge]:
-    """Yield what features and gradients travel on."""
+    """Yield the edges that features and gradients travel on."""
     stores = [f"g{i}" for i in range(len(config.machines))]
     samplers = [f"s{i}" for i in range(config.samplers)]
     workers = [f"w{i}" for i in range(config.workers)]

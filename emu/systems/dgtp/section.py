@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 class DemandsSection(Section):
-    """What one process of each kind needs of its machine."""
+    """Resources that one process of each kind needs."""
 
     graph_store: Resources = Resources()
-    """Of each graph store."""
+    """Needs of a graph store."""
     sampler: Resources = Resources()
-    """Of each sampler."""
+    """Needs of a sampler."""
     worker: Resources = Resources()
-    """Of each worker; one ``gpu`` where machines have any, ``gpu: 0`` for none."""
+    """Needs of a worker; one ``gpu`` where machines have any, ``gpu: 0`` for none."""
     parameter_server: Resources = Resources()
-    """Of each parameter server."""
+    """Needs of a parameter server."""
 
 
 class DgtpJobSection(TrainingSection):
@@ -61,12 +61,12 @@ class DgtpJobSection(TrainingSection):
     demands: DemandsSection = DemandsSection()
     """Resources per process of each kind."""
     sampling: Literal["oneshot", "multiround"] = "oneshot"
-    """Whether stores know the whole structure, or are asked hop by hop."""
+    """``oneshot``: stores have all structure; ``multiround``: a request per hop."""
 
     @property
     @override
     def rings_follow_placement(self) -> bool:
-        """Whether the ring is put in order again after placement."""
+        """True where the ring is put in order again after placement."""
         return self.ring == "placed"
 
     @property

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _read(job: DgtpJobSection, cluster: ClusterSection) -> dict[str, Any]:
-    """Return what is a matter of dgtp: servers step, samplers are processes."""
+    """Return the values particular to dgtp: servers step, samplers are processes."""
     demands, times = stated_demands(job), job.times.by_kind()
     worker, sampler = demands["worker"], demands["sampler"]
     replica = {

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ForwardPass:
-    """What the forward pass of one mini-batch leaves for its backward pass."""
+    """Results of one mini-batch's forward pass, kept for its backward pass."""
 
     loss: float
     accuracy: float
@@ -96,7 +96,7 @@ class ColumnSplit:
     def partial(
         self, own: NDArray[Any], block: Block, rows: NDArray[Any]
     ) -> NDArray[Any]:
-        """Return what this process's columns give of the first layer's linear part.
+        """Return the share of this process's columns in the first layer's linear part.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What a run of P3 must never show: features on the network."""
+"""Guard runs of P3 against features on the network."""
 
 from __future__ import annotations
 

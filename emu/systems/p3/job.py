@@ -153,7 +153,7 @@ class P3Config:
     window: int | None = None
     """Batches that a sampler may be ahead of their ``Mf``, None for unlimited."""
     demands: Mapping[str, float] = field(default_factory=dict)
-    """Of each machine's one process."""
+    """Resources that each machine's one process needs."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Handed to every node program as it is."""
 
@@ -257,7 +257,7 @@ def _ranks(config: P3Config, letter: str) -> list[Task]:
 
 
 def _batch_edges(config: P3Config, rank: int) -> Iterator[NamedEdge]:
-    """Yield what travels for the batches of one machine."""
+    """Yield the edges of the data for the batches of one machine."""
     forward = config.pipeline.distance("Mf", "Df")
     backward = config.pipeline.distance("Db", "Mb")
     yield NamedEdge(f"s{rank}", f"Mf{rank}")

@@ -158,7 +158,7 @@ class P3JobSection(ReplicaSection):
 
     @override
     def manifest(self) -> dict[str, Any]:
-        """Return how the phases are ordered, and how many updates weights lack."""
+        """Return the order of the phases, and how many updates weights lack."""
         pipeline = PIPELINES[self.pipeline]
         order = {"order": [*pipeline.order], "behind": [*pipeline.behind]}
         return {"pipeline": {**order, "updates_missed": pipeline.missed}}
