@@ -219,7 +219,7 @@ class SchedulerDriver:
 
 
 def _gate_ended(gate: int, iteration: int, start: float, end: float) -> TaskEnded:
-    """Return the end of a gate as a process would report it; gates have none."""
+    """Return a gate's end as a process would report it; a gate has no process."""
     return TaskEnded(gate, iteration, start, end, [], [], 0.0, 0.0, 0.0, {})
 
 

@@ -79,7 +79,7 @@ class Lab:
         Of TCP, for every program: one that the kernel has.
     connections
         Machines that send and receive, of connections with consecutive source ports,
-        each of which gets a leaf of its own; none where ports are anybody's.
+        each of which gets a leaf of its own; none where ports are arbitrary.
 
     Raises
     ------

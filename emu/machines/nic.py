@@ -136,12 +136,12 @@ def plan_nic(
         Seconds of the rate that one queue holds; default as the kind of sharing needs.
     connections
         Number of connections with consecutive source ports, each of which gets a leaf
-        of its own; 0 where ports are not assigned.
+        of its own; 0 where ports are arbitrary.
     own
         Those of them that cross this NIC: others need no leaf. The kernel looks at all
         classes of this computer before it makes one, so many take seconds.
     leaves
-        Number of leaves, a power of two, where ports are anybody's.
+        Number of leaves, a power of two, where ports are arbitrary.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def plan_nic(
 
 
 def leaves_among(machines: int) -> int:
-    """Return the number of leaves of a NIC in a lab where ports are not assigned."""
+    """Return the number of leaves of a NIC in a lab where ports are arbitrary."""
     return LEAVES if machines < MANY else LEAVES // 2
 
 

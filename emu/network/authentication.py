@@ -1,4 +1,4 @@
-"""Authentication: a client is a stranger until both sides prove to know a key.
+"""Authentication: a client is a stranger until both sides prove that they know a key.
 
     client ─► who it is, its nonce
     client ◄─ the server's nonce, and its proof

@@ -70,7 +70,7 @@ class Looks:
     """Longest delay while there is something to send. A sender uses up its lead
     between two looks, so not longer than the depth's ``lead_time``."""
     idle: float = 0.1
-    """Longest delay of all."""
+    """Longest delay in any case."""
 
 
 def fluid_end(line: RateSegment, volume: float) -> float:

@@ -117,5 +117,5 @@ def tensor(payload: Payload, name: str, sender: EdgeSpec) -> NDArray[Any]:
 
 
 def sends(output: EdgeSpec, iteration: int) -> bool:
-    """Return True where an out-edge carries ``iteration``, as ``Job.sends``."""
+    """Return True where an out-edge has data for ``iteration``, as ``Job.sends``."""
     return iteration < output.sent
