@@ -70,12 +70,12 @@ class ByContent(_locator):  # type: ignore[misc] # numba types nothing
 
     @override
     def get_source_stamp(self) -> str:
-        """Return what code must have been compiled from."""
+        """Return the stamp of the source that compiled code must match."""
         return self._folder.name
 
     @override
     def get_disambiguator(self) -> str:
-        """Return what tells functions of one name apart."""
+        """Return the line number, which distinguishes functions of one name."""
         return str(self._line)
 
 

@@ -1,4 +1,4 @@
-"""What a command does before it imports anything: it can be interrupted from now on."""
+"""First steps of a command, before its imports: it can be interrupted from now on."""
 
 import os
 import signal

@@ -131,7 +131,7 @@ def read_json(path: Path, most: int = MOST_TEXT) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """Return what JSON text says.
+    """Return the value of a JSON text.
 
     Raises
     ------
@@ -255,7 +255,7 @@ def _members(
 
 
 def _claimed_bytes(member: Any) -> int:
-    """Return how long an npy file is, by its header."""
+    """Return the length of an npy file in bytes, by its header."""
     version = np.lib.format.read_magic(member)
     read_header = {
         (1, 0): np.lib.format.read_array_header_1_0,

@@ -1,7 +1,7 @@
-"""How a signal ends a command: one line, status 130, nothing half-written.
+"""End a command on a signal: one line, status 130, nothing half-written.
 
 Ctrl-C, SIGTERM and a lost terminal end a command alike, whatever it is doing. Within a
-run the event loop hears of them, which ends the run in good order; at all other times
+run the event loop receives them, which ends the run in good order; at all other times
 they raise a KeyboardInterrupt here. That may come up in the middle of an import or of
 a library's code, which swallows it or makes another error of it: what follows a signal
 is its consequence, and what goes on regardless is ended.

@@ -28,7 +28,7 @@ def checked_name(text: Any) -> str:
 
 
 def file_part(text: str) -> str:
-    """Return what stands for a name in the name of a file: no path leads out of it.
+    """Return the form of a name within the name of a file: no path leads out of it.
 
     Letters, digits, dot, dash and underscore stay; at most 100 of them.
     """

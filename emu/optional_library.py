@@ -15,7 +15,7 @@ INSTALL_TORCH = "pip install 'dgtp-emulator[train]'"
 
 
 def is_installed(name: str) -> bool:
-    """Return whether a library of compiled code is there, without importing it.
+    """Return True where a library of compiled code is there, without importing it.
 
     A module of that name without any is none of it: importing torch takes seconds.
     """

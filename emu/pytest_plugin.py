@@ -201,7 +201,7 @@ def _located(folder: Path, name: str) -> str | Path:
 def _problems(
     scenario: Scenario, run: RecordedRun, trust: str
 ) -> tuple[list[str], bool]:
-    """Return what the marker asks for and is not, and whether lateness explains it."""
+    """Return the marker's unmet demands, and True where lateness explains them."""
     from emu.experiment.expectations import missed_expectations, punctual
     from emu.trust.verdict import Trust
 
@@ -232,7 +232,7 @@ def pytest_runtest_makereport(
 
 
 def _guard_fired(item: pytest.Item) -> bool:
-    """Return whether a guard found something in a run in the test's ``tmp_path``."""
+    """Return True where a guard found something in a run in the test's ``tmp_path``."""
     from emu.errors import EmulatorError
     from emu.input_file import read_json
 
@@ -284,7 +284,7 @@ class _OtherPrograms:
         self._began = self._spent()
 
     def busy(self) -> str:
-        """Return how busy they kept the host until now; empty where it was quiet."""
+        """Return their share of the cores until now; empty where it was quiet."""
         everybody, own, cores = (
             now - then for now, then in zip(self._spent(), self._began, strict=True)
         )
@@ -331,7 +331,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _counted(reporter: Any) -> tuple[int, int]:
-    """Return how many marked tests were inconclusive, and how many there were."""
+    """Return the number of inconclusive marked tests, and that of all marked ones."""
     found = {kind: reporter.stats.get(kind, ()) for kind in ("passed", "failed")}
     marked = [
         report.nodeid

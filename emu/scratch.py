@@ -39,7 +39,7 @@ def scratch_folder(purpose: Literal["trial", "metis"]) -> Iterator[Path]:
 
 
 def left_behind(runs: Path) -> list[Path]:
-    """Return what processes of this user that are no more have left.
+    """Return files and folders left by processes of this user that have ended.
 
     Parameters
     ----------

@@ -95,14 +95,14 @@ _LISTED = 5
 
 
 class Gathering:
-    """What the coordinator waits for outside the run itself.
+    """Waits of the coordinator outside the run itself.
 
     Parameters
     ----------
     deadline
         Wall seconds that a wait may take, pauses of this process apart.
     log
-        Where output is that may say why somebody is missing.
+        File whose output may show why a process or agent is missing.
     """
 
     def __init__(self, events: Events, deadline: float, log: Path) -> None:

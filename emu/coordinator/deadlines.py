@@ -1,4 +1,4 @@
-"""What is under way and whether it is overdue: each wait has a deadline and a name."""
+"""Track what is under way or overdue: each wait has a deadline and a name."""
 
 from __future__ import annotations
 
@@ -129,9 +129,9 @@ class Deadlines:
             )
 
     def doing(self, process: str) -> str:
-        """Return what the tasks of a process are at, for an error message.
+        """Return the activities of the tasks of a process, for an error message.
 
-        Several are all named, whatever they are at.
+        Several tasks are all named, whatever each is doing.
         """
         job = self._problem.job
         members = job.processes.get(process, ())
@@ -167,7 +167,7 @@ class Deadlines:
         return f", awaited by {said}" if said else ""
 
     def story(self) -> str:
-        """Return who is at what and who waits for whom, by task and iteration."""
+        """Return the running tasks and the tasks that wait for flows, by iteration."""
         lines = [self._task_line(key, end) for key, end in self._tasks.items()]
         lines += [self._flow_line(key) for key in self._flows]
         return self._listed(lines) or "no task runs and no flow is active"

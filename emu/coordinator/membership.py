@@ -157,7 +157,7 @@ class Membership:
 
     @property
     def embedded(self) -> bool:
-        """Whether every process is one of this host."""
+        """True where every process is one of this host."""
         return self._launcher.embedded
 
     def begin(self) -> None:
@@ -166,7 +166,7 @@ class Membership:
             agent.clock.begin()
 
     def hosts(self) -> list[dict[str, Any]]:
-        """Return what is known of every host, for the manifest."""
+        """Return the description and clock of every host, for the manifest."""
         return [{**each.host, "clock": asdict(each.clock)} for each in self.agents]
 
     def tell_all(self, message: Message) -> None:
@@ -194,7 +194,7 @@ class Membership:
             agent.connection.send(pack(message))
 
     async def events(self, patience: float) -> list[tuple[str, Message]]:
-        """Return what has been said, waiting up to ``patience`` wall seconds.
+        """Return the messages received, waiting up to ``patience`` wall seconds.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Who is notified of what happens in a run."""
+"""Observers of a run, which are notified of what happens in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """What observers of a run are notified of; does nothing unless overridden."""
+    """An observer of a run; its notifications do nothing unless overridden."""
 
     def predicted(self, schedule: Schedule) -> None:
         """Note what is expected, before anything starts."""

@@ -1,4 +1,4 @@
-"""What an emulated run leaves, and the gathering of it."""
+"""Outcome of an emulated run, and the gathering of it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Arrays: TypeAlias = "dict[str, NDArray[Any]]"
 
 @dataclass(frozen=True, eq=False)
 class EmulatedRun:
-    """What an emulated run leaves."""
+    """Outcome of an emulated run."""
 
     schedule: Schedule
     realization: Realization
-    """What happened, and the times and volumes to replay it in a simulation."""
+    """Times and volumes as they happened, to replay them in a simulation."""
     perturbed: Realization
     """Times and volumes with all that came late added to them: the simulation of these
     is the run itself."""
@@ -37,7 +37,7 @@ class EmulatedRun:
     results: dict[str, Arrays]
     """Arrays that tasks handed over at the end, by task name."""
     statistics: dict[str, dict[str, Any]]
-    """Of every process, as it counted them."""
+    """Statistics of every process, as it counted them."""
     sent: NDArray[np.void]
     received: NDArray[np.void]
     """Rows of `emu.wire.frame_rows`: every frame, by its sender and by its receiver."""
@@ -47,7 +47,7 @@ class EmulatedRun:
     cpu: NDArray[np.float64]
     """Wall and CPU seconds of computation of (task, iteration)."""
     hosts: list[dict[str, Any]]
-    """What the agents said of their hosts."""
+    """Descriptions of the hosts, as their agents reported them."""
     tuning: dict[str, Any]
     startup: dict[str, float]
     """Wall seconds until every process was connected and ready, and their summed

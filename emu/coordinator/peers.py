@@ -1,4 +1,4 @@
-"""Who takes part in a run, as the coordinator knows them."""
+"""Members of a run, as the coordinator knows them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CONSEQUENCES = {"NodeLost", "TruncatedFrame"}
 
 
 class Severity(IntEnum):
-    """How likely a report names the cause: the lowest is believed."""
+    """Rank of a report as the likely cause of an error: the lowest is taken."""
 
     KILLED = 0  #: somebody was killed, as its parent saw
     FAILED = 1  #: somebody failed of itself, or was silent
@@ -74,7 +74,7 @@ class Standstill:
         return pause
 
     def story(self) -> str:
-        """Return what happened if this process was just given up, else nothing."""
+        """Return the pause for which this process was just given up, else nothing."""
         self.look()
         if time.monotonic() - self._resumed > 2 * self._fatal:
             return ""
@@ -88,20 +88,20 @@ _LINE = 3  # numbers that describe a clock
 
 
 def agent_name(host_name: str) -> str:
-    """Return what the agent of a host is called: no process has a blank in its name."""
+    """Return the name of a host's agent: no process has a blank in its name."""
     return f"agent {host_name}"
 
 
 @dataclass
 class HostClock:
-    """How the coordinator's clock goes by that of a host that reads another."""
+    """Relation of the coordinator's clock to that of a host that reads another."""
 
     readings: int = 0
-    """Lines that its agent has told; 0 where both read one clock."""
+    """Lines that its agent has sent; 0 where both read one clock."""
     offset: float = 0.0
     drift: float = 0.0
     last_uncertainty: float = 0.0
-    """Of the newest line."""
+    """Uncertainty of the newest line, wall seconds."""
     uncertainty: float = 0.0
     """Wall seconds by which the offset may have been off during the run, at most."""
 

@@ -1,4 +1,4 @@
-"""What every node process is given: the problem cut into process descriptions.
+"""Descriptions of all node processes, cut out of the problem.
 
 Pure: descriptions are msgpack-able maps, decided before anything is started.
 """

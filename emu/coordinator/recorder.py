@@ -1,4 +1,4 @@
-"""What happened in an emulated run, gathered into a Schedule and a Realization."""
+"""Gather the events of an emulated run into a Schedule and a Realization."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class SenderWakeups:
         self._known = np.zeros(len(job.edges))
 
     def due(self, lines: RateSegments) -> dict[str, WakeSender]:
-        """Return what to wake to which process: of rates `RISE` times those known."""
+        """Return wake-ups by process, for rates at least `RISE` times those known."""
         edges, rates = lines.edge, lines.rate
         new = self._iteration[edges] != lines.iteration
         known = np.where(new, 0.0, self._known[edges])
@@ -166,7 +166,7 @@ class Coordinator:
         self.phase = "starting processes, before iteration 0"
 
     def story(self) -> str:
-        """Return what is under way, for a message."""
+        """Return the phase and all that is under way, for a message."""
         under_way = f": {self._deadlines.story()}" if self.phase == _RUNNING else ""
         return f"{self.phase}{under_way}"
 
@@ -294,12 +294,12 @@ class Coordinator:
                 self._deadlines.check(clock.now(), awake.read(now))
 
     def _end(self, process: str, message: Message) -> TaskEnded | FlowEnded:
-        """Return what a process says has ended, or will.
+        """Return the end, past or to come, that a process reports.
 
         Raises
         ------
         NodeMisbehaved
-            When that is not for it to say.
+            When the process may not report it.
         """
         if isinstance(message, TaskEnded):
             if self._owner.get(message.task) != process:
@@ -314,12 +314,12 @@ class Coordinator:
         raise NodeMisbehaved(f"{process} sent {type(message).__name__} during the run")
 
     def task_ended(self, message: TaskEnded) -> None:
-        """Count it and tell who looks on."""
+        """Count it and notify the observer."""
         self._tally.note(message, self._problem.job.tasks[message.task].name)
         self._observer.task_ended(message)
 
     def flow_ended(self, message: FlowEnded) -> None:
-        """Tell who looks on."""
+        """Notify the observer."""
         self._observer.flow_ended(message)
 
     def run_task(self, message: RunTask) -> None:
@@ -328,7 +328,7 @@ class Coordinator:
         self._membership.tell(self._owner[message.task], message)
 
     def decided(self, decisions: Decisions) -> None:
-        """Tell who looks on."""
+        """Notify the kernel's NICs, where there are any, and the observer."""
         if self._settings.kernel_nics is not None:
             self._settings.kernel_nics.decided(decisions.news)
         self._observer.decided(decisions)

@@ -83,7 +83,7 @@ class SchedulerDriver:
 
     @property
     def finished(self) -> bool:
-        """Whether every task has ended in every iteration."""
+        """True where every task has ended in every iteration."""
         return self._scheduler.finished
 
     @property
@@ -219,12 +219,12 @@ class SchedulerDriver:
 
 
 def _gate_ended(gate: int, iteration: int, start: float, end: float) -> TaskEnded:
-    """Return what a process would report of a gate, had it one."""
+    """Return a gate's end as a process would report it; a gate has no process."""
     return TaskEnded(gate, iteration, start, end, [], [], 0.0, 0.0, 0.0, {})
 
 
 def _end(event: TaskEnded | FlowEnded) -> End:
-    """Return what the scheduler needs of a message."""
+    """Return the fields of a message that the scheduler needs."""
     if isinstance(event, TaskEnded):
         return End(event.end, event.task, -1, event.iteration)
     return End(event.time, -1, event.edge, event.iteration)

@@ -1,4 +1,4 @@
-"""How a problem is emulated, apart from the problem itself."""
+"""Settings of an emulated run, apart from the problem itself."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class KernelNics(Protocol):
         ...
 
     def told(self, lines: RateSegments) -> RateSegments:
-        """Return what senders are told in place of some lines."""
+        """Return the lines that senders get in place of some lines."""
         ...
 
 
 @dataclass(frozen=True)
 class EmulationSettings:
-    """How the emulated run relates to this host.
+    """Settings that relate the emulated run to this host.
 
     Raises
     ------
@@ -69,19 +69,19 @@ class EmulationSettings:
     memory_limit: float = 4e9
     """Real bytes of received payload that one process may hold at a time."""
     launcher: Launcher | None = None
-    """What starts the agents; None starts one on this host."""
+    """Launcher of the agents; None starts one on this host."""
     host_of: Mapping[str, str] = field(default_factory=dict)
     """Host of an emulated machine by the names of both; the others go where payload and
     processes are balanced."""
     tls: Tls = "control"
-    """What is encrypted: ``control`` links, where the coordinator listens beyond
+    """Encrypted links: ``control`` ones, where the coordinator listens beyond
     loopback, or ``all`` of them and data."""
     listen: str = "127.0.0.1"
     """Address on which agents and processes reach the coordinator."""
     port: int = 0
     """Its port, 0 for any free one."""
     token: str = ""
-    """What agents from elsewhere must know; empty draws one."""
+    """Secret that agents from elsewhere must know; empty draws one."""
     allow: tuple[str, ...] = ()
     """Programs, ``module:Class``, that the agent of this host may start beside the
     product's own; agents elsewhere have a list of their own."""
@@ -89,7 +89,7 @@ class EmulationSettings:
     """Socket on which agents reach the coordinator, in another network maybe; None
     opens one at ``listen`` and ``port``."""
     kernel_nics: KernelNics | None = None
-    """What hears of the rates where NICs of the kernel limit what crosses, not senders:
+    """Receives the rates where NICs of the kernel limit what crosses, not senders:
     every edge is sent from a port of its own then."""
 
     @property

@@ -196,7 +196,7 @@ class Agent:
                 return connection
 
     async def _order(self, connection: ControlConnection) -> Launch | None:
-        """Return what to launch, None when the run ended before it began.
+        """Return the launch order, None when the run ended before it began.
 
         Raises
         ------

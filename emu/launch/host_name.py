@@ -1,4 +1,4 @@
-"""What a host is called in a run where nobody has said so."""
+"""Name of a host in a run where none is stated."""
 
 from __future__ import annotations
 

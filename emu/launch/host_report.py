@@ -1,4 +1,4 @@
-"""What an agent says of its host: cores, memory, and what its networks carry."""
+"""An agent's report on its host: cores, memory, and what its networks carry."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class HostClock:
             await self.compare(_PER_BEAT)
 
     def told(self) -> list[float]:
-        """Return what the coordinator is told of it: nothing where there is one."""
+        """Return the line as offset, drift, uncertainty; empty where there is none."""
         line = self.line
         return [] if line is None else [line.offset, line.drift, line.uncertainty]
 
@@ -79,7 +79,7 @@ _PATIENCE = 5.0  # wall seconds
 
 
 def describe_host(address: str = "") -> dict[str, Any]:
-    """Return what the manifest says of this host; msgpack-able.
+    """Return the manifest's description of this host; msgpack-able.
 
     Parameters
     ----------

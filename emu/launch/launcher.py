@@ -1,4 +1,4 @@
-"""What starts agents: one interface, so that an engine has to do nothing else.
+"""Launchers of agents: one interface, so that an engine has to do nothing else.
 
 A launcher knows hosts and nothing of a run. Agents join the coordinator by themselves,
 whoever has started them, and payload never passes through an engine.
@@ -34,7 +34,7 @@ class Launcher(Protocol):
 
     @property
     def embedded(self) -> bool:
-        """Whether the only host is this one, whose memory can be shared."""
+        """True where the only host is this one, whose memory can be shared."""
         ...
 
     async def start(

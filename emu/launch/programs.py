@@ -1,7 +1,7 @@
-"""What an agent starts: this product's programs, and those that its owner has named.
+"""Programs that an agent may start: this product's, and those that its owner named.
 
-A run is told to an agent by its coordinator, as import paths. To import is to execute,
-so that nothing is imported because a message says so.
+The coordinator sends a run to an agent as import paths. To import is to execute,
+so nothing is imported only because a message names it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def check_allowed(programs: Collection[str], allowed: Collection[str]) -> None:
 
 
 def preloaded(programs: Collection[str]) -> list[str]:
-    """Return what to import once, beside the runtime, for processes of these."""
+    """Return the modules to import once, beside the runtime, for processes of these."""
     light = _known(torch=True).isdisjoint(programs)
     heavy = [] if light else ["torch", "emu.launch.preload"]
     modules = [name.partition(":")[0] for name in sorted(programs)]

@@ -40,7 +40,7 @@ _ON_IT = 0.001  # of the resource that Ray gives every host under its address
 def bundles_of(
     problem: Problem, cpus: float, stated: Mapping[str, str]
 ) -> dict[str, dict[str, float]]:
-    """Return what every emulated machine takes of a host, as Ray counts it.
+    """Return the share of a host that every emulated machine takes, as Ray counts.
 
     Parameters
     ----------

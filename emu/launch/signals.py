@@ -1,4 +1,4 @@
-"""How a process is bound to another's life, and how a signal ends a coroutine."""
+"""Bind a process to another's life, and end a coroutine on a signal."""
 
 from __future__ import annotations
 

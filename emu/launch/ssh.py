@@ -57,7 +57,7 @@ def read_hosts_file(path: Path) -> tuple[str, ...]:
 
 
 def _problem(words: list[str], before: Collection[str]) -> str:
-    """Return what is wrong with a line, nothing if it is right."""
+    """Return the error in a line, empty where it is right."""
     if not _HOST.fullmatch(words[0]):
         return f"{printable(words[0])!r} is no host: write an address or a name"
     if words[2:] or not all(port.isdecimal() for port in words[1:]):
@@ -144,7 +144,7 @@ class SshLauncher:
     def _order(
         self, host: str, address: tuple[str, int], allow: Collection[str]
     ) -> str:
-        """Return what the shell of a host is to run."""
+        """Return the command that the shell of a host is to run."""
         arguments = [format_address(*address), "--name", host]
         arguments += ["--patience", f"{_PATIENCE:g}"]
         arguments += [f"--allow={program}" for program in allow]

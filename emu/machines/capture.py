@@ -59,7 +59,7 @@ class Capture:
         self._thread.start()
 
     def close(self) -> NDArray[np.void]:
-        """Return what was noted, rows of `emu.analysis.traffic.PACKET` by time."""
+        """Return the packets, rows of `emu.analysis.traffic.PACKET` by time."""
         os.write(self._end, b"1")
         self._thread.join()
         for tap in self._taps:

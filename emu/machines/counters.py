@@ -1,4 +1,4 @@
-"""What the kernel counts of every machine, read from outside: nothing there wakes."""
+"""The kernel's counts of every machine, read from outside: nothing there wakes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def tcp_counts(process: int) -> dict[str, int]:
-    """Return what TCP has counted in the network of a process since its start.
+    """Return TCP's counts in the network of a process since its start.
 
     ``segments`` that were sent, ``retransmitted`` ones, and ``timeouts``, each of which
     stops a connection for 0.2 s or more.

@@ -79,7 +79,7 @@ class Lab:
         Of TCP, for every program: one that the kernel has.
     connections
         Machines that send and receive, of connections with consecutive source ports,
-        each of which gets a leaf of its own; none where ports are anybody's.
+        each of which gets a leaf of its own; none where ports are arbitrary.
 
     Raises
     ------
@@ -123,7 +123,7 @@ class Lab:
         self.startup_seconds = 0.0
 
     def plans(self, machine: LabMachine) -> tuple[NicPlan, NicPlan]:
-        """Return how the kernel carries a machine's NIC, out and in.
+        """Return the kernel's plans for a machine's NIC, out and in.
 
         Raises
         ------
@@ -200,7 +200,7 @@ class Lab:
         )
 
     def _sysctl(self, machine: str) -> dict[str, str]:
-        """Return what a machine's TCP is to be told."""
+        """Return the kernel settings of a machine's TCP, by name."""
         told = {"tcp_congestion_control": self._tcp}
         # Else a connection begins with what the one before had learned.
         told["tcp_no_metrics_save"] = "1"
@@ -277,7 +277,7 @@ class Lab:
         return f"{host}:{answer['port']}", socket.socket(fileno=descriptor)
 
     def paces(self, machine: str) -> Paces:
-        """Return what sets the rates of a machine's leaves, out of its NIC.
+        """Return the setter of the rates of a machine's leaves, out of its NIC.
 
         Nothing wakes for it: the kernel lets this process's socket act there.
         """
@@ -385,7 +385,7 @@ class Lab:
         return {holder.name: holder.process for holder in self._holders}
 
     def capture(self, pcap: Path | None = None) -> Capture:
-        """Return what notes every packet with payload that a machine is delivered.
+        """Return a capture of every packet with payload that a machine is delivered.
 
         Machines are numbered in their order.
 
@@ -405,7 +405,7 @@ class Lab:
 
     @functools.cached_property
     def counters(self) -> Counters:
-        """What reads the counts of all machines."""
+        """Reader of the counts of all machines."""
         return Counters(self._switch, self._holders, DATA)
 
     def _end(self) -> None:

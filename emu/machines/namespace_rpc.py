@@ -1,4 +1,4 @@
-"""What the holder of a namespace does when it is asked: one JSON packet, one answer.
+"""Answer requests to the holder of a namespace: one JSON packet, one answer.
 
 ``join``, ``address``, ``shape``, ``reshape`` and ``tell`` change links, NICs and TCP,
 ``listen`` opens a listening socket and hands it over, ``open_netlink`` one to the

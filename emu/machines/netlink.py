@@ -105,7 +105,7 @@ def _what(kind: str, options: bytes) -> bytes:
 
 
 def _bucket(plan: NicPlan, rate: int, ceil: int) -> bytes:
-    """Return what a class of the token bucket is, wherever it is."""
+    """Return the description of a class of the token bucket, at any position."""
 
     def ratespec(value: int) -> bytes:
         return struct.pack(

@@ -1,4 +1,4 @@
-"""What the kernel is to be told so that a NIC carries what a scenario says.
+"""Compute the kernel settings by which a NIC carries what a scenario states.
 
 Pure arithmetic: payload rates become wire rates, bursts, queues and leaf classes.
 """
@@ -52,7 +52,7 @@ Instruction = tuple[int, int, int, int]
 
 
 class Sharing(StrEnum):
-    """Who shares a NIC, and how."""
+    """Policy by which connections share a NIC."""
 
     FAIR = "fair"
     """A leaf per connection, equal quanta: max-min."""
@@ -126,7 +126,7 @@ def plan_nic(
     own: Iterable[int] = (),
     leaves: int = LEAVES,
 ) -> NicPlan:
-    """Return how the kernel carries ``payload`` bytes per second of TCP payload.
+    """Return the kernel's plan for ``payload`` bytes per second of TCP payload.
 
     Parameters
     ----------
@@ -136,12 +136,12 @@ def plan_nic(
         Seconds of the rate that one queue holds; default as the kind of sharing needs.
     connections
         Number of connections with consecutive source ports, each of which gets a leaf
-        of its own; 0 where ports are anybody's.
+        of its own; 0 where ports are arbitrary.
     own
         Those of them that cross this NIC: others need no leaf. The kernel looks at all
         classes of this computer before it makes one, so many take seconds.
     leaves
-        Number of leaves, a power of two, where ports are anybody's.
+        Number of leaves, a power of two, where ports are arbitrary.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def plan_nic(
 
 
 def leaves_among(machines: int) -> int:
-    """Return how many leaves a NIC has in a lab where ports are anybody's."""
+    """Return the number of leaves of a NIC in a lab where ports are arbitrary."""
     return LEAVES if machines < MANY else LEAVES // 2
 
 

@@ -1,4 +1,4 @@
-"""What a lab needs of this computer, each with its own sentence and remedy."""
+"""A lab's needs of this computer, each with its own sentence and remedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emu.machines.machine import LabMachine
 
 
 def missing_needs() -> list[str]:
-    """Return what keeps a lab from starting here: one sentence each, with a remedy.
+    """Return the obstacles to a lab here: one sentence each, with a remedy.
 
     Tries it: two machines are started and ended, in 0.2 s.
     """

@@ -1,4 +1,4 @@
-"""What runs where in a lab: commands and environments with their places filled in.
+"""Programs of a lab by machine: commands and environments, their places filled in.
 
 Pure: the rules by which ``{rank}`` and its like become text.
 """
@@ -68,7 +68,7 @@ def starts(
     addresses: Mapping[str, str],
     files: Mapping[str, str],
 ) -> list[Started]:
-    """Return what is to be started, in order.
+    """Return the programs to be started, in order.
 
     Every program gets ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and ``MASTER_PORT`` as
     torch reads them, unless it states them. Places in commands are quoted as a shell

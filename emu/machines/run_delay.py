@@ -1,4 +1,4 @@
-"""How long the processes of a lab waited for a core: what the host added."""
+"""Waits of the processes of a lab for a core: the time that the host added."""
 
 from __future__ import annotations
 

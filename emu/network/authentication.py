@@ -1,4 +1,4 @@
-"""Who connects is a stranger until both sides have proved that they know a key.
+"""Authentication: a client is a stranger until both sides prove that they know a key.
 
     client ─► who it is, its nonce
     client ◄─ the server's nonce, and its proof
@@ -54,7 +54,7 @@ def _mac(key: bytes, *parts: str | int | bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who opens a control connection, and the key that proves it."""
+    """Identity of the client of a control connection, and the key that proves it."""
 
     role: str
     name: str
@@ -75,11 +75,11 @@ def fresh_nonce() -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """What both sides of a handshake compute alike."""
+    """Values of a handshake that both sides compute alike."""
 
     key: bytes
     subject: tuple[str | int, ...]
-    """Of the client."""
+    """Identity of the client."""
     client: bytes
     server: bytes
     """The nonces of the two sides."""
@@ -109,7 +109,7 @@ class Challenge:
         return cls(key, subject, client, server, binding)
 
     def proof(self, side: Side) -> bytes:
-        """Return what ``side`` shows."""
+        """Return the proof that ``side`` gives."""
         return self._derived("proof", side)
 
     def seal_key(self, side: Side) -> bytes:
@@ -174,7 +174,7 @@ class Stranger(Protocol):
 
 
 class Strangers:
-    """Who is at a port without having proved itself: some at a time, the newest.
+    """Peers at a port that have not proved themselves: some at a time, the newest.
 
     Whoever fills the port with idle connections keeps nobody out: the one that has been
     idle longest makes room. A peer that was in its handshake then is told to `AGAIN`.

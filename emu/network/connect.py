@@ -170,7 +170,7 @@ async def _ask(
 async def _when_readable(
     sock: socket.socket | TlsSocket, call: Callable[P, T], *args: P.args, **kw: P.kwargs
 ) -> T:
-    """Return what the call does, as soon as there is enough to read for it."""
+    """Return the result of the call, as soon as there is enough to read for it."""
     loop = asyncio.get_running_loop()
     while True:
         try:

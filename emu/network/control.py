@@ -87,7 +87,7 @@ class ControlConnection(asyncio.BufferedProtocol):
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can be sent any more."""
+        """True where nothing can be sent any more."""
         return self._error is not None
 
     @property
@@ -287,7 +287,7 @@ class ControlConnection(asyncio.BufferedProtocol):
         self._fail(NodeMisbehaved(reason), clean=True)
 
     def statistics(self) -> ControlStatistics:
-        """Return how much was said."""
+        """Return the counts of messages."""
         return ControlStatistics(self._sent, self._received, self._high_water)
 
     async def aclose(self) -> None:

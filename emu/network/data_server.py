@@ -53,9 +53,9 @@ _PORTION = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class DataServerStatistics:
-    """What arrived over accepted connections.
+    """Counts of what arrived over accepted connections.
 
-    ``payloads`` says which bytes: rows of ``edge``, ``kind`` (`emu.wire.payload_kind`)
+    ``payloads`` lists these bytes: rows of ``edge``, ``kind`` (`emu.wire.payload_kind`)
     and ``bytes``; ``bursts`` the most at once: rows of ``edge`` and ``bytes``.
     """
 
@@ -89,7 +89,7 @@ class ArrivalBursts:
         """Real bytes by edge."""
 
     def portion(self, edge: int | None, view: memoryview) -> memoryview:
-        """Return how much of a buffer to fill at once, so that bursts can be seen."""
+        """Return the part of a buffer to fill at once, so that bursts can be seen."""
         return view[:_PORTION] if edge in self._rates else view
 
     def note(self, edge: int, count: int, wall: float) -> None:
@@ -234,7 +234,7 @@ class DataServer:
             self.on_failure(edge, error)
 
     def statistics(self) -> DataServerStatistics:
-        """Return what arrived so far."""
+        """Return the counts of what arrived so far."""
         return DataServerStatistics(
             len(self.connected),
             self.frames,

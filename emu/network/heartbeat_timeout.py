@@ -15,7 +15,7 @@ _LOOK = BEAT / 2
 
 
 class SilenceWatch:
-    """How long a peer has said nothing, in wall seconds in which this process ran.
+    """Silence of a peer, in wall seconds in which this process ran.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class SilenceWatch:
         self._heard, self._lost = now - self._clock.lost, self._clock.lost
 
     def look(self, now: float) -> bool:
-        """Return whether the peer has been silent for too long; called every 0.5 s."""
+        """Return True where the peer has been silent too long; called every 0.5 s."""
         return self._clock.read(now) - self._heard > self.limit
 
     def stood_still(self) -> float:

@@ -152,7 +152,7 @@ class Inbox:
                 del self._awaited[key]
 
     def statistics(self) -> InboxStatistics:
-        """Return how much waits, now and at most."""
+        """Return the payloads and bytes that wait, now and at most."""
         return InboxStatistics(
             len(self._ready), self._bytes, self._high_water, self._high_water_bytes
         )

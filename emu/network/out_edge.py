@@ -55,7 +55,7 @@ class SendRecord:
 
 @dataclass(frozen=True, slots=True)
 class OutEdgeStatistics:
-    """What one edge has sent (real bytes, wall seconds).
+    """Amounts and delays of what one edge has sent (real bytes, wall seconds).
 
     ``max_stale``: the longest that a line had held before it was seen. ``lost_bytes``:
     what senders that stood still could not catch up.
@@ -242,7 +242,7 @@ class OutEdge:
         return left
 
     def statistics(self) -> OutEdgeStatistics:
-        """Return what has left so far, and how late."""
+        """Return the amounts and delays of what has left so far."""
         return OutEdgeStatistics(
             self.edge,
             self._frames,

@@ -37,7 +37,7 @@ def pace_at(
     catch_up: float = math.inf,
     quantum: float = QUANTUM,
 ) -> tuple[Looks, Depth]:
-    """Return how often senders look, and how far they lead, wall seconds.
+    """Return the intervals between looks of senders, and their leads, wall seconds.
 
     Both grow with the root of the time scale, up to 20 ms: a look costs 0.2 ms of CPU
     however slow emulated time is, and what it may miss still shrinks in emulated time.
@@ -52,7 +52,7 @@ def pace_at(
 
 
 class Paced(Protocol):
-    """What a pacer drives: an `OutEdge` with a shaped frame in front."""
+    """An edge that a pacer drives: an `OutEdge` with a shaped frame in front."""
 
     def advance(self, now: float) -> float:
         """Send what may be sent at wall time ``now``; return when to look again."""
@@ -60,7 +60,7 @@ class Paced(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PacerStatistics:
-    """How often the pacer woke, and how late (wall seconds)."""
+    """Wakes of the pacer, and their delays (wall seconds)."""
 
     wakes: int
     """Times the alarm rang."""
@@ -125,12 +125,12 @@ class Pacer:
 
     @property
     def device(self) -> str:
-        """What keeps the time: "timerfd" or "loop"."""
+        """Timer in use: "timerfd" or "loop"."""
         return self._alarm.device
 
     @property
     def busy(self) -> bool:
-        """Whether a shaped frame is waiting or on its way."""
+        """True where a shaped frame is waiting or on its way."""
         return bool(self._active)
 
     def line(self, edge: int, iteration: int) -> RateSegment | None:
@@ -174,7 +174,7 @@ class Pacer:
         self._arm()
 
     def statistics(self) -> PacerStatistics:
-        """Return how often and how late the pacer woke."""
+        """Return the number of wakes of the pacer, and their delays."""
         mean = self._lag / self._wakes if self._wakes else 0.0
         return PacerStatistics(self._wakes, self._max_lag, mean)
 

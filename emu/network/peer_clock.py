@@ -30,7 +30,7 @@ class ClockLine:
     offset: float
     """The peer's clock minus ours at that moment, seconds."""
     drift: float = 0.0
-    """What the peer's clock gains per second of ours."""
+    """Seconds that the peer's clock gains per second of ours."""
     uncertainty: float = 0.0
     """Seconds by which the offset may be off, until a second later."""
 
@@ -40,13 +40,13 @@ class ClockLine:
 
 
 def answered(sent: float, theirs: float, came: float) -> ClockLine:
-    """Return what one ping says: the peer's reading between two of ours, seconds."""
+    """Return the line of one ping: the peer's reading between two of ours, seconds."""
     middle = (sent + came) / 2
     return ClockLine(middle, theirs - middle, 0.0, (came - sent) / 2)
 
 
 class PeerClock:
-    """What pings say of a peer's clock."""
+    """A peer's clock, as measured by pings."""
 
     def __init__(self) -> None:
         self._kept: deque[ClockLine] = deque(maxlen=_KEPT)

@@ -114,7 +114,7 @@ class BufferPool:
         self._ready[block.nbytes].append(block)
 
     def statistics(self) -> PoolStatistics:
-        """Return what is in use now, was at most, and is held."""
+        """Return the bytes in use now, those in use at most, and those held."""
         return PoolStatistics(self._in_use, self._high_water, self._held, self.limit)
 
     def _make_room(self, length: int) -> None:

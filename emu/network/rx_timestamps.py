@@ -48,7 +48,7 @@ def both_clocks() -> tuple[float, int]:
 
 
 def arrival_device() -> str:
-    """Return what tells when bytes came: "kernel", or "reader" in want of its note."""
+    """Return the source of arrival times: "kernel", or "reader" without its note."""
     with socket.socket() as sock:
         return ArrivalReader(sock).device
 
@@ -85,7 +85,7 @@ class ArrivalReader:
             self.device = "kernel"
 
     def receive(self, view: memoryview) -> tuple[int, float]:
-        """Return how many bytes were received into ``view``, and when the last came.
+        """Return the number of bytes received into ``view``, and when the last came.
 
         Wall seconds of CLOCK_MONOTONIC, never falling from call to call; 0 bytes are
         the end of the stream.

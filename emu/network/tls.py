@@ -45,7 +45,7 @@ def draw_certificate() -> bytes:
 
 
 class ServerTls:
-    """What a listening port needs: its certificate as `ssl` wants it.
+    """TLS context of a listening port: its certificate as `ssl` wants it.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def peer_fingerprint(tls: ssl.SSLObject) -> bytes:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether nobody outside this host can be at such an address."""
+    """Return True where only this host can be at such an address."""
     if host == "localhost":
         return True
     try:

@@ -45,7 +45,7 @@ class TlsSocket:
 
     @property
     def pending(self) -> bool:
-        """Whether more can be read without the kernel."""
+        """True where more can be read without the kernel."""
         return self._incoming.pending > 0 or self.tls.pending() > 0
 
     def meet(self) -> None:

@@ -1,4 +1,4 @@
-"""How many bytes a paced sender may send now, and when to look again.
+"""Compute the bytes that a paced sender may send now, and when to look again.
 
 Pure arithmetic on a fluid line. Any consistent units do: the asyncio edge hands it
 wall seconds and real bytes. Must not know: sockets, timers, the rate board.

@@ -43,7 +43,7 @@ class RateSegment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How far a sender may lead its fluid: the depth of its bucket, and a lead."""
+    """Bounds on a sender's lead over its fluid: depth of its bucket, and a lead."""
 
     lead_time: float = 0.002
     """Seconds of the present rate; also how long before the fluid's end the last bytes
@@ -65,12 +65,12 @@ class Looks:
     """Bounds of the interval between two looks at a line, seconds."""
 
     shortest: float = 0.0005
-    """How late a line may be seen when the fluid's end has come near."""
+    """Longest delay of seeing a line when the fluid's end has come near."""
     longest: float = 0.002
-    """How late it may be seen while there is something to send. A sender lives on its
-    lead between two looks, so not longer than the depth's ``lead_time``."""
+    """Longest delay while there is something to send. A sender uses up its lead
+    between two looks, so not longer than the depth's ``lead_time``."""
     idle: float = 0.1
-    """How late it may be seen at all."""
+    """Longest delay in any case."""
 
 
 def fluid_end(line: RateSegment, volume: float) -> float:
@@ -83,7 +83,7 @@ def fluid_end(line: RateSegment, volume: float) -> float:
 
 @dataclass(slots=True)
 class Bucket:
-    """What one flow's sender lost for having stood still, and may not catch up.
+    """Loss of one flow's sender that stood still, which it may not catch up.
 
     In every interval the flow sends what its rates carry in that time, and
     `Depth.catch_up` of its highest rate and ``lead_bytes`` once, at most, and what a
@@ -131,7 +131,7 @@ class Bucket:
 def allowance(
     line: RateSegment, now: float, sent: int, volume: int, depth: Depth
 ) -> int:
-    """Return how many more bytes may be sent at time ``now``.
+    """Return the number of bytes that may still be sent at time ``now``.
 
     Parameters
     ----------

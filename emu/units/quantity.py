@@ -100,7 +100,7 @@ class Quantity:
         return value + 0.0  # "-0 s" is 0.0, so that equal scenarios print alike
 
     def _wrong_unit(self, number: str, unit: str) -> str:
-        """Return what is wrong; a value is proposed only where one alone is meant."""
+        """Return the error; a value is proposed only where one alone is meant."""
         known = ", ".join((*reversed(self.people), *self.longer))
         if not unit:
             return f"a bare number ({number}) does not say its unit: add one of {known}"

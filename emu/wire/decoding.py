@@ -101,7 +101,7 @@ class FrameReader:
 
     @property
     def inside(self) -> bool:
-        """Whether a frame has begun and not ended."""
+        """True where a frame has begun and not ended."""
         return self._kind is not None or self._end > self._begin
 
     def get_buffer(self) -> memoryview:
@@ -174,7 +174,7 @@ class FrameReader:
         )
 
     def _part(self) -> tuple[str, int]:
-        """Return what is due next, and its length."""
+        """Return the name of the part that is due next, and its length in bytes."""
         if self._kind is None:
             return "prefix", PREFIX_BYTES
         if self._header is not None:

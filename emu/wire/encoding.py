@@ -117,7 +117,7 @@ class Outgoing:
 
     @property
     def done(self) -> bool:
-        """Whether every byte has left."""
+        """True where every byte has left."""
         return self.sent == self.size
 
     @property

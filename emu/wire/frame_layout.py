@@ -53,7 +53,7 @@ PREFIX_BYTES = PREFIX.size
 
 
 class Kind(enum.IntEnum):
-    """What a frame is for."""
+    """Purpose of a frame."""
 
     HELLO = 1  # message: the first frame of a data connection, and the answer to it
     DATA = 2  # tensors: one iteration of one edge
@@ -98,15 +98,15 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class DataHeader:
-    """What a data frame says of itself."""
+    """Header of a data frame."""
 
     edge: int
     iteration: int
     """Which flow or handoff this is."""
     version: int
-    """Of the parameters carried, 0 where it means nothing."""
+    """Version of the parameters carried, 0 where it means nothing."""
     shaped: bool
-    """Whether the sender paced it; False for handoffs within a machine."""
+    """True where the sender paced it; False for handoffs within a machine."""
     tensors: tuple[TensorSpec, ...]
     """In the order of the body: falling item size, so that each tensor is aligned to
     its own items without padding."""

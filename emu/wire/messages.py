@@ -1,4 +1,4 @@
-"""What coordinator, agents and node processes say to each other.
+"""Messages between coordinator, agents and node processes.
 
 A message is a frozen dataclass; on the wire it is a msgpack map of its fields with its
 ``kind``. The life of a run, in the order of the messages:

@@ -30,5 +30,5 @@ class Seal:
         return hmac.digest(self._key, counted, "sha256")[:SEAL_BYTES]
 
     def fits(self, seal: bytes | memoryview, message: bytes | memoryview) -> bool:
-        """Return whether the next message has this seal, in constant time."""
+        """Return True where the next message has this seal, in constant time."""
         return hmac.compare_digest(self.next(message), bytes(seal))

@@ -43,7 +43,7 @@ def _shared(process: dict[str, Any], task: str) -> _Shared:
 
 
 class _Place:
-    """What `Step` and `Receive` know of their place."""
+    """Place of a `Step` or `Receive` in its all-reduce."""
 
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
         self._brief = brief

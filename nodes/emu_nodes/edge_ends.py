@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class EdgeEnds:
-    """What the tasks of one process receive and send by.
+    """Ends of all edges by which the tasks of one process receive and send.
 
     An edge from another process has a connection, one between two tasks of this
     process none.
@@ -146,7 +146,7 @@ class EdgeEnds:
         self._clock = clock
 
     def statistics(self) -> dict[str, Any]:
-        """Return what was received and sent over connections, and what waited."""
+        """Return counts of what connections received and sent, and of what waited."""
         return {
             "received": dataclasses.asdict(self.server.statistics()),
             "memory": dataclasses.asdict(self.pool.statistics()),

@@ -1,4 +1,4 @@
-"""What every program of a training job knows of it: data set and batches."""
+"""Data set and batches of a training job, known to every program of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node process runs: the interface between the runtime and a program."""
+"""The interface between the runtime of a node process and a program."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def own_name(name: str) -> str:
 
 
 def edge_brief(edge: dict[str, Any]) -> EdgeSpec:
-    """Return what a program knows of an edge."""
+    """Return the specification of an edge for a program."""
     return EdgeSpec(
         edge=edge["edge"],
         peer=own_name(edge["peer"]),
@@ -49,7 +49,7 @@ def edge_brief(edge: dict[str, Any]) -> EdgeSpec:
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """What a program knows of its task: credit edges are not among its edges.
+    """Specification of a task for its program: credit edges are not among its edges.
 
     Names are those in its own job, `own_name`: it knows of no other.
     """
@@ -88,12 +88,12 @@ class Program(Protocol):
         ...
 
     def result(self) -> Payload:
-        """Return what is left after the last iteration; may be empty."""
+        """Return the arrays left after the last iteration; may be empty."""
         ...
 
 
 class ReadsNewest(Protocol):
-    """What a program has besides whose task reads the newest over some in-edges."""
+    """Further method of a program whose task reads the newest over some in-edges."""
 
     def read(self, iterations: Mapping[int, int]) -> None:
         """Take, before `Program.run`, which iteration each of these edges brings.
@@ -117,5 +117,5 @@ def tensor(payload: Payload, name: str, sender: EdgeSpec) -> NDArray[Any]:
 
 
 def sends(output: EdgeSpec, iteration: int) -> bool:
-    """Tell whether an out-edge carries anything for ``iteration``, as ``Job.sends``."""
+    """Return True where an out-edge has data for ``iteration``, as ``Job.sends``."""
     return iteration < output.sent

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class NewestInputs:
-    """What a task has read last of every in-edge that reads the newest.
+    """Payloads that a task has read last of every in-edge that reads the newest.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class NewestInputs:
 
 @dataclass(frozen=True)
 class TaskContext:
-    """What the tasks of a process share."""
+    """Objects that the tasks of a process share."""
 
     inbox: Inbox
     outputs: Mapping[int, OutEdge | Handoff]

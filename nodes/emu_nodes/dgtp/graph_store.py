@@ -81,7 +81,7 @@ class GraphStore:
             )
 
     def report(self) -> dict[str, float]:
-        """Return how many rows the last iteration sent."""
+        """Return the number of rows that the last iteration sent."""
         return {"rows": float(self._rows)}
 
     def result(self) -> Payload:
@@ -128,7 +128,7 @@ class GraphStoreHop:
         return payloads
 
     def report(self) -> dict[str, float]:
-        """Return how many edges the last iteration sampled."""
+        """Return the number of edges that the last iteration sampled."""
         return {"edges": float(self._edges)}
 
     def result(self) -> Payload:

@@ -49,7 +49,7 @@ def add_replies(
 
 
 class _SamplerTask:
-    """What the tasks of one sampler process share."""
+    """State and methods that the tasks of one sampler process share."""
 
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
         self._brief = brief

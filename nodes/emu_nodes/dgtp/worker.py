@@ -37,7 +37,7 @@ def version_name(version: int) -> str:
 
 
 class _Trainer:
-    """What computes gradients on the mini-batches of the samplers.
+    """Trainer that computes gradients on the mini-batches of the samplers.
 
     With ``compute: timed`` nothing is learnt, torch is not even loaded: gradients are
     zeros of the right size, and no loss is reported.

@@ -1,4 +1,4 @@
-"""What one machine of P3 holds: columns, weights, and the mini-batches under way."""
+"""State of one machine of P3: columns, weights, and the mini-batches under way."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FirstLayer:
     block: Block
 
     def tensors(self) -> Payload:
-        """Return what is pushed: 8 #S_0 + 8 #E_1 bytes, which say #S_1 as well."""
+        """Return tensors to push: 8 #S_0 + 8 #E_1 bytes, which give #S_1 as well."""
         outputs = self.block.inner
         return {
             "outputs": self.vertices[:outputs],
@@ -128,7 +128,7 @@ class P3Machine:
         self._sampled.clear()
 
     def holds(self, rank: int) -> bool:
-        """Tell whether a machine holds any columns."""
+        """Return True where a machine holds any columns."""
         return bool(self.blocks[rank % self._members])
 
     def sample(self, rank: int, batch: int) -> FirstLayer:
@@ -155,7 +155,7 @@ class P3Machine:
         return len(self._begun_with) + 1
 
     def partial(self, rank: int, batch: int) -> NDArray[Any]:
-        """Return what this machine's columns give of layer 1 of a mini-batch."""
+        """Return the part of layer 1 of a mini-batch from this machine's columns."""
         layer = self.structures[rank, batch]
         if not self._learns:
             return np.zeros((self._rows(layer), self._width), self._precision)

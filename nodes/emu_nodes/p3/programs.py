@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class _P3Task:
-    """What the tasks of a machine share."""
+    """State and methods that the tasks of a machine share."""
 
     #: Position of its phase in `emu.workloads.Pipeline.behind`.
     phase = 0
@@ -42,7 +42,7 @@ class _P3Task:
         self._figures: dict[str, float] = {}
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
-        """Return what the phase sends of its mini-batch, nothing within the process."""
+        """Return the phase's payloads for its mini-batch, empty within the process."""
         self._arrived, self._figures = inputs, {}
         machine = self._machine
         batch = iteration - machine.pipeline.behind[self.phase]
@@ -59,7 +59,7 @@ class _P3Task:
         raise NotImplementedError
 
     def _from(self, task: str) -> tuple[Payload, EdgeSpec]:
-        """Return what came from a task of another machine."""
+        """Return the payload from a task of another machine, and its edge."""
         edge = next(one for one in self._brief.inputs if one.peer == task)
         return self._arrived[edge.edge], edge
 
