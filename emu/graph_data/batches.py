@@ -68,7 +68,7 @@ class BatchPlan:
     """
 
     seed: int
-    """Of the job."""
+    """Seed of the job."""
     samplers: int
     """Number of samplers, over all workers."""
     batch_size: int

@@ -1,4 +1,4 @@
-"""What data there are on this computer: imported, in EMU_DATA, prepared."""
+"""List the data on this computer: imported, in EMU_DATA, prepared."""
 
 from __future__ import annotations
 

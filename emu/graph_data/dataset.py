@@ -37,7 +37,7 @@ _LAYOUT = 2  # of the prepared form and its parts; in the cache key
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """What makes two prepared data sets the same, apart from the source's content."""
+    """Settings that identify a prepared data set, apart from the source's content."""
 
     name: str
     scale: float = 1.0
@@ -77,7 +77,7 @@ class Dataset:
 
     @override
     def __eq__(self, other: object) -> bool:
-        """Tell whether both have the same graph and parts: folders go by content."""
+        """Return True where graph and parts are the same: folders go by content."""
         return isinstance(other, Dataset) and self.folder == other.folder
 
     @override

@@ -88,7 +88,7 @@ class PreparedArrays:
         )
 
     def holds(self, name: str) -> bool:
-        """Tell whether there is an array of that name."""
+        """Return True where there is an array of that name."""
         return f"{name}.npy" in self._files
 
     @property

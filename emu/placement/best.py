@@ -40,7 +40,7 @@ _BY_FLOW = 10
 
 
 def affordable(job: Job, policy: str, flows: int = FLOWS, most: int = MOST) -> int:
-    """Return how many simulations of ``job`` stay below so many ``flows``, 1 to most.
+    """Return the number of simulations of ``job`` below so many ``flows``, 1 to most.
 
     Parameters
     ----------

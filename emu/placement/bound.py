@@ -1,4 +1,4 @@
-"""How good a placement could be at best: a lower bound over all of them."""
+"""Compute a lower bound over all placements: none can be better."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class Rules(NamedTuple):
     mu: float
     """Part by which a proposal may exceed a capacity, (22)."""
     simulate_all: bool
-    """Whether nothing is spared, which changes no chain."""
+    """True where every proposal is simulated to its end, which changes no chain."""
 
 
 def new_chain(c: Candidates, machines: Ints, remembered: int) -> Chain:

@@ -32,16 +32,16 @@ class PlacementPolicy(NamedTuple):
     """One placement policy."""
 
     summary: str
-    """What it does, in one line."""
+    """Its method, in one line."""
     source: str
-    """Who says so."""
+    """Its publication or other origin."""
     knows: str = "nothing"
-    """What it has to know, besides demands and capacities."""
+    """Its input besides demands and capacities."""
 
 
 _JUDGED = "expected times and volumes: what it tries is simulated"
 
-#: What ``placement.policy`` may say.
+#: Values of ``placement.policy``.
 PLACEMENT_POLICIES: Mapping[str, PlacementPolicy] = {
     "explicit": PlacementPolicy("as the scenario spells it out", "the user"),
     "ifs": PlacementPolicy(
@@ -158,7 +158,7 @@ def _placed(
     progress: Callable[[int, int, float], None] | None,
     options: dict[str, Any],
 ) -> PlacementResult:
-    """Return what any policy but ``best`` finds."""
+    """Return the result of any policy but ``best``."""
     if name == "etp" and profile is not None:
         etp = EtpOptions(**options)
         return search_etp(

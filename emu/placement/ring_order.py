@@ -22,7 +22,7 @@ STEPS = 1_000_000
 
 
 class RingCost(NamedTuple):
-    """What a ring is judged by, in this order."""
+    """Cost of a ring: its fields are compared in this order."""
 
     crossings: int
     """Neighbours whose flow crosses a NIC."""
@@ -121,7 +121,7 @@ class _Search:
                     heapq.heappush(heap, item)
 
     def _bound(self, ring: tuple[int, ...], left: Counter[int]) -> RingCost:
-        """Return what no completion of ``ring`` costs less than."""
+        """Return a lower bound on the cost of every completion of ``ring``."""
         if len(ring) == len(self._ranks):
             return ring_cost(self._links, ring)
         found = _cost(self._links, [self._way[pair] for pair in pairwise(ring)])

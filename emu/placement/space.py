@@ -1,4 +1,4 @@
-"""What a placement may decide: which units can move, and what every machine has left.
+"""Units that a placement can move, and the capacity that every machine has left.
 
 The common ground of all placement algorithms. Must not know: times, volumes, searches.
 """
@@ -108,7 +108,7 @@ class Space:
 
     @cached_property
     def slack(self) -> NDArray[np.float64]:
-        """What rounding may exceed a capacity by, shape (machines, resources)."""
+        """Excess over a capacity left to rounding, shape (machines, resources)."""
         limited: NDArray[np.float64] = np.where(
             np.isfinite(self.capacity), self.capacity, 0.0
         )
@@ -155,7 +155,7 @@ class Space:
         return tuple(tuple(units) for units in members.values())
 
     def fits(self, machines: NDArray[np.int64]) -> bool:
-        """Tell whether units on ``machines`` (shape (units,)) respect (2)."""
+        """Return True where units on ``machines`` (shape (units,)) respect (2)."""
         used = np.zeros_like(self.free)
         np.add.at(used, machines, self.demand)
         return bool((used <= self.free + self.slack).all())

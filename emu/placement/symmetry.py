@@ -77,7 +77,7 @@ class _Automorphisms:
             self.touching[edge.destination].append(e)
 
     def exchange(self, ours: Sequence[int], theirs: Sequence[int]) -> bool:
-        """Tell whether units ``ours`` and ``theirs`` can change places pairwise."""
+        """Return True where units ``ours`` and ``theirs`` can swap places pairwise."""
         image: dict[int, int] = {}
         for a, b in zip(ours, theirs, strict=True):
             for s, t in zip(self._tasks(a), self._tasks(b), strict=True):

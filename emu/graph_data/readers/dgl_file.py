@@ -1,4 +1,4 @@
-"""What dgl has written: graphs of ``dgl.save_graphs``, partition folders of DistDGL.
+"""Read files of dgl: graphs of ``dgl.save_graphs``, partition folders of DistDGL.
 
 dgl's format holds arrays, no code. Homogeneous graphs only.
 """

@@ -45,7 +45,7 @@ NAMES = (
 
 
 def found_graph(arrays: Arrays, origin: str) -> FoundGraph:
-    """Return what named arrays say of a graph.
+    """Return the graph that named arrays state.
 
     Raises
     ------

@@ -43,7 +43,7 @@ def npz_source(path: Path, *, seed: int) -> Source:
 
 
 def read_npz(path: Path) -> FoundGraph:
-    """Return what an npz file says of a graph.
+    """Return the graph that an npz file states.
 
     Raises
     ------

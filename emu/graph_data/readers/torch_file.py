@@ -51,7 +51,7 @@ class _StandIn:
 
 
 def read_torch(path: Path) -> FoundGraph:
-    """Return what a file of torch says of a graph.
+    """Return the graph that a file of torch states.
 
     Raises
     ------
