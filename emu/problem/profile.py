@@ -1,4 +1,4 @@
-"""What tasks and flows cost: one concrete run, or the distributions to draw it from."""
+"""Costs of tasks and flows: one concrete run, or the distributions to draw it from."""
 
 from __future__ import annotations
 
