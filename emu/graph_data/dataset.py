@@ -37,7 +37,7 @@ _LAYOUT = 2  # of the prepared form and its parts; in the cache key
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """What makes two prepared data sets the same, apart from the source's content."""
+    """Settings that identify a prepared data set, apart from the source's content."""
 
     name: str
     scale: float = 1.0
@@ -77,7 +77,7 @@ class Dataset:
 
     @override
     def __eq__(self, other: object) -> bool:
-        """Tell whether both have the same graph and parts: folders go by content."""
+        """Return True where graph and parts are the same: folders go by content."""
         return isinstance(other, Dataset) and self.folder == other.folder
 
     @override
@@ -156,7 +156,7 @@ class Dataset:
         return [self._prepared.unchecked(name) for name in names]
 
     def look_at(self, vertices: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the features of a few vertices, whoever owns them.
+        """Return the features of a few vertices, in any partition.
 
         Read row by row, past the checksums of whole partitions.
         """
@@ -197,7 +197,7 @@ def open_dataset(
     scale
         Share of the published vertices; synthetic presets only.
     seed
-        Of generator, random split and hash partition.
+        Seed of generator, random split and hash partition.
     normalise
         Scale every feature row to L2 length 1.
     partitioner, parts

@@ -1,4 +1,4 @@
-"""What the mini-batches of a job weigh, from its samples; no feature is touched."""
+"""Sizes of a job's mini-batches, from its samples; no feature is touched."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def sampled_counts(
     dataset: Dataset, plan: BatchPlan, batches: int
 ) -> tuple[tuple[SampleCounts, ...], ...]:
-    """Return what every sampler samples, batch by batch.
+    """Return the sample counts of every sampler, batch by batch.
 
     Raises
     ------

@@ -36,7 +36,7 @@ ROUNDING = 1e-9  # relative; a bound must exceed a limit by more to reject anyth
 
 
 class Units(NamedTuple):
-    """What is placed where, and what that takes, as flat arrays."""
+    """Units to place, their demands, and the machines' capacities, as flat arrays."""
 
     fixed: Ints
     """Machine of every pinned task, -1 for the others."""
@@ -51,7 +51,7 @@ class Units(NamedTuple):
 
 
 class Transfers(NamedTuple):
-    """What a bound reads: the edges, what they send, and what they cross."""
+    """Input of a bound: edges, the bytes they send, and the links they cross."""
 
     source: Ints
     destination: Ints
@@ -74,17 +74,17 @@ class Candidates(NamedTuple):
     """A search space as flat arrays, with one realization for all placements."""
 
     arrays: JobArrays
-    """What `emu.simulation` needs besides the placement."""
+    """Input of `emu.simulation` besides the placement."""
     times: Floats
     volumes: Floats
     """The realization: the same for every candidate (common random numbers, A20), with
     reference times."""
     units: Units
-    """What is placed."""
+    """Units to place."""
     transfers: Transfers
-    """What lies between."""
+    """Edges between their tasks."""
     costs: JobCosts
-    """What several jobs are judged by."""
+    """Cost by which several jobs are judged."""
     busy: Floats
     """Seconds that every task computes on every machine, shape (tasks, machines)."""
 
@@ -236,7 +236,7 @@ def excess(capacities: Floats, used: Floats) -> float:
 def lower_bound(t: Transfers, costs: JobCosts, machine_of: Ints) -> float:
     """Return a cost that no schedule of this placement beats, seconds.
 
-    What several jobs cost follows from the makespan.
+    The cost of several jobs follows from the makespan.
     """
     return least_cost(costs, max(t.least, _port_bounds(t, machine_of).max()))
 
@@ -339,7 +339,7 @@ def placement_cost(c: Candidates, machine_of: Ints, limit: float) -> float:
 def _balanced(
     taken: Ints, freed: Ints, slots: Ints, rounds: Ints, machine_of: Ints
 ) -> bool:
-    """Tell whether no limited pool gets back more slots than are taken of it."""
+    """Return True where no limited pool gets back more slots than are taken of it."""
     kept = np.zeros_like(slots)
     for task in range(machine_of.size):
         if taken[task] >= 0:

@@ -58,7 +58,7 @@ def colocate(
 def _single_worth(
     space: Space, pairs: Sequence[tuple[int, int]]
 ) -> NDArray[np.float64]:
-    """Return what unit u on machine m is worth, at u * machines + m.
+    """Return the worth of unit u on machine m, at u * machines + m.
 
     One per pair whose other end is pinned there, less a little for late machines: all
     of it together is less than one pair.

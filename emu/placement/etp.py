@@ -66,13 +66,13 @@ class EtpOptions:
     accepts some 95 % of all moves of a job that takes a few seconds, and the search is
     a random walk; a unit that scales with the job behaves alike for all (A19)."""
     simulate_all: bool = False
-    """Whether to simulate what a lower bound rejects already, and what is remembered,
+    """True to simulate also what a lower bound rejects already or what is remembered,
     and to go on where a simulation must be rejected. The accepted moves and the result
     are the same."""
     policy: str = "oes"
     """Rate policy of the simulation."""
     cost: JobsCost | None = None
-    """What is minimised of several jobs, in place of the makespan."""
+    """Cost of several jobs to minimise, in place of the makespan."""
 
     def __post_init__(self) -> None:
         for name, least in (("transfers", 0), ("iterations", 1)):
@@ -105,7 +105,7 @@ def search_etp(
     profile
         Times and volumes to draw the simulated iterations from.
     seed
-        Of all that is drawn.
+        Seed of all draws.
     progress
         Called with (proposals so far, proposals in all, best makespan).
 

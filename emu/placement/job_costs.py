@@ -1,4 +1,4 @@
-"""What a placement of several jobs costs: the longest of their times, or their sum."""
+"""Cost of a placement of several jobs: the longest of their times, or their sum."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JobsCost:
-    """What a search minimises in place of the makespan."""
+    """Cost that a search minimises in place of the makespan."""
 
     total: bool = False
-    """Whether it is the sum of the times of the jobs, each from its release to its end;
-    else the longest of them."""
+    """True where it is the sum of the times of the jobs, each from its release to its
+    end; else the longest of them."""
     weights: Mapping[str, float] | None = None
-    """What the time of a job is multiplied with, positive; 1 of those not named."""
+    """Factor on the time of a job, positive; 1 of those not named."""
 
 
 class JobCosts(NamedTuple):
     """The same as flat arrays, without any job where the makespan is what counts."""
 
     job: Ints
-    """Which job every task is of."""
+    """Job of every task."""
     weight: Floats
     release: Floats
-    """Of every job; seconds."""
+    """Release of every job, seconds."""
     total: bool
     """As in `JobsCost`."""
 
 
 def job_costs(job: Job, times: Floats, cost: JobsCost | None) -> JobCosts:
-    """Return the arrays; ``times`` tell when jobs are released."""
+    """Return the arrays; ``times`` hold the releases of jobs."""
     if cost is None:
         return JobCosts(np.empty(0, np.int64), np.ones(1), np.zeros(1), False)
     names = {name: i for i, name in enumerate(job.job_names)}
@@ -66,7 +66,7 @@ def cost_of_ends(costs: JobCosts, ends: Floats) -> float:
 
 @compiled
 def least_cost(costs: JobCosts, makespan: float) -> float:
-    """Return what a schedule of at least this makespan costs at least.
+    """Return a lower bound on the cost of a schedule of at least this makespan.
 
     The job that ends last costs its weight times all that comes after its release.
     """

@@ -45,7 +45,7 @@ class Neighbour:
 
     placement: Placement
     moves: tuple[Move, ...]
-    """What stands elsewhere than before."""
+    """Moves that lead to it from the placement before."""
 
     @override
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class Neighbour:
 def difference(
     job: Job, cluster: Cluster, before: Placement, after: Placement
 ) -> tuple[Move, ...]:
-    """Return what has to move to get from one placement to another, process-wise."""
+    """Return the moves of processes that lead from one placement to another."""
     names = [machine.name for machine in cluster.machines]
     return tuple(
         Move(process, names[before.machine_of[t]], names[after.machine_of[t]])
@@ -114,7 +114,7 @@ def moved(problem: Problem, machines: Mapping[str, str]) -> Neighbour:
 def neighbours(problem: Problem, realization: Realization) -> Iterator[Neighbour]:
     """Yield every feasible placement one move or one swap away.
 
-    Of a unit, or of a worker with its samplers (`hub_followers`): these change places
+    A unit moves, or a worker with its samplers (`hub_followers`): these change places
     with teams of equal size, member by member. Of several placements that differ by
     interchangeable tasks only, the first one.
 

@@ -32,16 +32,16 @@ class PlacementPolicy(NamedTuple):
     """One placement policy."""
 
     summary: str
-    """What it does, in one line."""
+    """Its method, in one line."""
     source: str
-    """Who says so."""
+    """Its publication or other origin."""
     knows: str = "nothing"
-    """What it has to know, besides demands and capacities."""
+    """Its input besides demands and capacities."""
 
 
 _JUDGED = "expected times and volumes: what it tries is simulated"
 
-#: What ``placement.policy`` may say.
+#: Values of ``placement.policy``.
 PLACEMENT_POLICIES: Mapping[str, PlacementPolicy] = {
     "explicit": PlacementPolicy("as the scenario spells it out", "the user"),
     "ifs": PlacementPolicy(
@@ -86,13 +86,13 @@ def place(
     Parameters
     ----------
     name
-        Of the placement policy; by position, since ``policy`` is an option.
+        Name of the placement policy; by position, since ``policy`` is an option.
     profile
         Reference times, and volumes, to judge placements by. ``etp`` and ``best`` need
         one: ``best`` takes its iterations in order, ``etp`` draws from it; the others
         are simulated once when there is one, with the draws of ``etp``.
     seed
-        Of all that is drawn.
+        Seed of all draws.
     tasks
         Machine name per task or process, for ``explicit``.
     progress
@@ -127,7 +127,7 @@ def place(
         )
     if name == "explicit" or not slot_teams(job):
         return _placed(name, job, cluster, profile, seed, tasks, progress, options)
-    options["iterations"] = job.iterations  # who waits for ever shows at the end
+    options["iterations"] = job.iterations  # an endless wait shows at the end
     run = expected_run(job, profile)
     rates = options.get("policy", SearchOptions.policy)
     with suppress(InfeasiblePlacement, SchedulingError):
@@ -158,7 +158,7 @@ def _placed(
     progress: Callable[[int, int, float], None] | None,
     options: dict[str, Any],
 ) -> PlacementResult:
-    """Return what any policy but ``best`` finds."""
+    """Return the result of any policy but ``best``."""
     if name == "etp" and profile is not None:
         etp = EtpOptions(**options)
         return search_etp(

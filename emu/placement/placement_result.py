@@ -1,4 +1,4 @@
-"""What a placement algorithm returns besides the placement."""
+"""Result of a placement algorithm: the placement, and figures of the search."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class PlacementResult:
     budget: int = 0
     """Candidates that it might look at, in each of its walks."""
     accepted: int = 0
-    """Of these, taken as the next placement of a chain."""
+    """Candidates taken as the next placement of a chain."""
     evaluations: int = 0
-    """Of these, simulated; the others were settled by a bound."""
+    """Candidates simulated; the others were settled by a bound."""
     iterations: int = 0
     """Iterations that were simulated for a makespan."""
     history: tuple[tuple[int, float], ...] = ()
     """(candidates so far, best makespan) at the start and at every improvement."""
     optimal: bool = False
-    """Whether no feasible placement is better under the same draws."""
+    """True where no feasible placement is better under the same draws."""
 
     def _repr_html_(self) -> str:
         """Return the fields but the placement and the history, for notebooks."""

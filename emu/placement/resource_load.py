@@ -1,4 +1,4 @@
-"""What a placement asks of every machine, and what its edges send."""
+"""Compute a placement's load on every machine, and the bytes that edges send."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ResourceLoad:
 def unclaimed(job: Job, cluster: Cluster) -> tuple[str, ...]:
     """Return the resources that machines state and no task demands, sorted.
 
-    They limit nothing, although somebody took the trouble to state them.
+    They limit nothing, although machines state them.
     """
     demanded = {resource for task in job.tasks for resource in task.demands}
     return tuple(r for r in sorted(cluster.resource_names()) if r not in demanded)
@@ -65,7 +65,7 @@ def resource_loads(
 def sent_bytes(job: Job, realization: Realization) -> NDArray[np.float64]:
     """Return the bytes that every edge sends in the whole run, shape (edges,).
 
-    Edges of control carry nothing, and what nobody would receive is not sent.
+    Edges of control carry nothing, and what no task would receive is not sent.
     """
     return np.array(
         [

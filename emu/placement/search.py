@@ -102,7 +102,7 @@ def _promising_neighbour(
     """Fill ``candidate`` likewise and return its estimate; infinity where none is met.
 
     Most that are estimated worse than ``now``, seconds, are passed over: by a chain of
-    plain makespans alone, since an estimate knows neither slots nor several jobs.
+    plain makespans alone, since an estimate counts neither slots nor several jobs.
     """
     plain = c.arrays.slots.size == 0 and c.costs.job.size == 0
     guess = np.inf
@@ -126,7 +126,7 @@ def sketch(
     machines: Ints,
     temperatures: Floats,
 ) -> Ints:
-    """Return what annealing under `estimate` alone makes of a feasible placement.
+    """Return the result of annealing a feasible placement under `estimate` alone.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def anneal(
     Parameters
     ----------
     state
-        Of the random numbers, carried on in place.
+        State of the random numbers, carried on in place.
     temperatures
         Seconds: a placement that takes t longer is accepted with probability
         exp(-t / temperature). Infinite accepts anything.
@@ -299,12 +299,12 @@ class SearchOptions:
     sketches: int = 24
     """Placements that annealing under an estimate leads to, before any simulation."""
     exhaustive: bool = True
-    """Whether a space that can be listed is searched by ascending lower bound, which
+    """True where a space that can be listed is searched by ascending lower bound, which
     ends with a proof."""
     policy: str = "oes"
     """Rate policy of the simulation."""
     cost: JobsCost | None = None
-    """What is minimised of several jobs, in place of the makespan."""
+    """Cost of several jobs to minimise, in place of the makespan."""
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -367,7 +367,7 @@ def search_run(
     progress: Callable[[int, int, float], None] | None = None,
     known: Iterable[Placement] = (),
 ) -> PlacementResult:
-    """Return what `search` finds for one run of ``job``, with reference times.
+    """Return the result of `search` for one run of ``job``, with reference times.
 
     Parameters
     ----------
@@ -521,7 +521,7 @@ class _Run:
                 self.history.append((before + int(step) + 1, float(best[step])))
 
     def _sketched(self, machines: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return what annealing under an estimate makes of a placement."""
+        """Return the result of annealing a placement under an estimate."""
         if not self.space.units:
             return machines
         temperatures = np.geomspace(*SKETCH)
@@ -536,7 +536,7 @@ class _Run:
         self.chain.cost[0] = fresh.cost[0]
 
     def result(self) -> PlacementResult:
-        """Return what was found."""
+        """Return the result of the search."""
         count = self.chain.tally
         return PlacementResult(
             placement=self.space.placement(self.chain.best_machines),

@@ -1,4 +1,4 @@
-"""What a placement may decide: which units can move, and what every machine has left.
+"""Units that a placement can move, and the capacity that every machine has left.
 
 The common ground of all placement algorithms. Must not know: times, volumes, searches.
 """
@@ -53,7 +53,7 @@ class Space:
         Capacity less the demands of pinned tasks, C'_m^r of the paper, same shape;
         negative where the pinned tasks alone are too much.
     units
-        What can move, in the order of the tasks.
+        Units that can move, in the order of the tasks.
     demand
         Summed w_j^r of every unit, shape (units, resources).
     fixed
@@ -62,7 +62,7 @@ class Space:
     Parameters
     ----------
     apart
-        Whether processes of which one takes the slots that another one gives back may
+        True where processes of which one takes the slots that another gives back may
         stand apart, as they can where a pool is unlimited; else they are one unit.
 
     Raises
@@ -108,7 +108,7 @@ class Space:
 
     @cached_property
     def slack(self) -> NDArray[np.float64]:
-        """What rounding may exceed a capacity by, shape (machines, resources)."""
+        """Excess over a capacity left to rounding, shape (machines, resources)."""
         limited: NDArray[np.float64] = np.where(
             np.isfinite(self.capacity), self.capacity, 0.0
         )
@@ -142,7 +142,7 @@ class Space:
     def packed(self) -> tuple[tuple[int, ...], ...]:
         """Positions of the units of equal kinds and demands, of those that ask for any.
 
-        What packing cannot tell apart; slots are no matter of room.
+        They are the same to packing; slots take no room.
         """
         members: dict[object, list[int]] = defaultdict(list)
         for group in self.groups:
@@ -155,7 +155,7 @@ class Space:
         return tuple(tuple(units) for units in members.values())
 
     def fits(self, machines: NDArray[np.int64]) -> bool:
-        """Tell whether units on ``machines`` (shape (units,)) respect (2)."""
+        """Return True where units on ``machines`` (shape (units,)) respect (2)."""
         used = np.zeros_like(self.free)
         np.add.at(used, machines, self.demand)
         return bool((used <= self.free + self.slack).all())

@@ -1,4 +1,4 @@
-"""What is to be scheduled, and what a schedule of it is.
+"""Scheduling problems and their schedules.
 
 Frozen data and the arithmetic on it: machines, tasks, edges, placement, costs, and what
 happened when. Must not know: policies, clocks, files, sockets.

@@ -1,6 +1,6 @@
 """A training job as tasks and edges; any graph of tasks with lags fits.
 
-Edge e from j to j' with lag l says: (j', n) needs what (j, n - l) produced. An edge is
+Edge e from j to j' with lag l means: (j', n) needs what (j, n - l) produced. An edge is
 its position in the job, and has a name of its own (`Job.edge_names`): there may be
 several between the same two tasks. DGTP's
 PS -> worker edge has lag 1, all its others lag 0. A credit edge carries no bytes: with
@@ -51,16 +51,16 @@ class Task:
     program: str = "emu_nodes.timed:Timed"
     """Import path ``module:Class`` of what the node process runs."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What the program is told about this task beyond its edges; msgpack-able."""
+    """Settings of the program for this task, beyond its edges; msgpack-able."""
     iterations: int | None = None
-    """How often it runs, None for as often as the job; never more often."""
+    """Number of its runs, None for as many as the job's; never more."""
     takes: str = ""
     """Pool of its machine that it needs a slot of to start, empty for none."""
     frees: str | None = None
     """Pool that gets a slot back when it ends: None for the one that it takes, empty
     for none."""
     gate: bool = False
-    """Whether no process runs it: the scheduler ends it after its time."""
+    """True where no process runs it: the scheduler ends it after its time."""
     slowness: Mapping[str, float] = field(default_factory=dict)
     """Machine -> what a reference time of this task is multiplied with there, p_j^m
     over p_j, positive; 1 on the others."""
@@ -72,7 +72,7 @@ class Task:
 
     @property
     def job_name(self) -> str:
-        """Which of several jobs it is of, ``a`` of ``a/w0``; empty for the only one."""
+        """Name of its job among several, ``a`` of ``a/w0``; empty for the only one."""
         return self.name.rpartition("/")[0]
 
     @property
@@ -97,7 +97,7 @@ class Edge:
     order in which they got ready; empty for none. What is handed over within a machine,
     and order alone, waits for no channel."""
     latest: bool = False
-    """Whether the destination reads the newest iteration that has arrived when it
+    """True where the destination reads the newest iteration that has arrived when it
     starts, n - lag at the least, instead of n - lag itself."""
 
 
@@ -119,7 +119,7 @@ class Job:
     edges: tuple[Edge, ...]
     iterations: int
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What every program of the job is told: dataset, model, seed; msgpack-able. Of
+    """Settings for every program of the job: dataset, model, seed; msgpack-able. Of
     several jobs ``{"jobs": {name: settings}}``, see `settings_of`."""
 
     def __post_init__(self) -> None:
@@ -232,7 +232,7 @@ class Job:
 
     @cached_property
     def control(self) -> tuple[bool, ...]:
-        """Whether every edge is order alone: a credit, or to or from a gate.
+        """True for every edge that is order alone: a credit, or to or from a gate.
 
         Nothing is sent over it and no connection is opened: what it waits for is over
         the moment its source ends.
@@ -270,7 +270,7 @@ class Job:
     def flow_counts(self) -> tuple[int, ...]:
         """Iterations of its source that every edge sends: those that are needed.
 
-        What nobody in the job would receive is not sent: with lag 1 the source's last
+        What no task of the job would receive is not sent: with lag 1 the source's last
         iteration sends nothing (constraint (6) has no iteration N).
         """
         return tuple(
@@ -303,7 +303,7 @@ class Job:
     def edge_ranks(self) -> tuple[int, ...]:
         """Place of every edge by the names of its destination and its source.
 
-        What ties are broken by: the job alone, not the order in its file. Numbers in
+        Ties are broken by it: by the job alone, not the order in its file. Numbers in
         names count as numbers, w2 before w10. Edges between the same two tasks go by
         lag, then in the order of ``edges``.
         """
@@ -348,5 +348,5 @@ class Job:
         return tuple(e for e, edge in enumerate(self.edges) if edge.source == task)
 
     def sends(self, edge: int, iteration: int) -> bool:
-        """Tell whether ``edge`` carries ``iteration``: see `flow_counts`."""
+        """Return True where ``edge`` carries ``iteration``: see `flow_counts`."""
         return 0 <= iteration < self.flow_counts[edge]

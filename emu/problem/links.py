@@ -1,9 +1,9 @@
-"""What a flow crosses: the links of a cluster, and the route between two machines.
+"""Links of a cluster, and the routes on which flows between machines cross them.
 
 A link has a name and a capacity and, where it is one direction of a NIC, a machine. A
 *port* is a position among the links. A flow from one machine to another crosses the
 ports of their route: the NICs of the two ends, unless the cluster states another one.
-Routes are kept as patterns between *zones*, machines about which all stated routes say
+Routes are kept as patterns between *zones*, machines for which all stated routes are
 the same, so that what is not stated costs nothing.
 """
 
@@ -49,7 +49,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Route:
-    """What flows from some machines to others cross instead of their NICs alone."""
+    """Links that flows between some machines cross instead of their NICs alone."""
 
     sources: tuple[int, ...]
     destinations: tuple[int, ...]
@@ -145,7 +145,7 @@ class Links:
         self._check_unstated()
 
     def __len__(self) -> int:
-        """Return how many links there are."""
+        """Return the number of links."""
         return len(self._all)
 
     def __getitem__(self, port: int) -> Link:
@@ -182,7 +182,7 @@ class Links:
         return tuple(int(ends.get(port, port)) for port in pattern.tolist())
 
     def always_crossed(self, machine: int, side: int) -> bool:
-        """Tell whether all that leaves (0) or enters (1) a machine crosses its NIC."""
+        """Return True where all traffic out of (0) or into (1) it crosses its NIC."""
         if self.nic[machine, side] < 0:
             return False
         zone = self.zone[machine]
@@ -211,7 +211,7 @@ class Links:
                 )
 
     def _zones(self, routes: Sequence[Route]) -> NDArray[np.int64]:
-        """Return a number per set of machines that stated routes do not tell apart."""
+        """Return a number per set of machines with the same stated routes."""
         said: list[list[int]] = [[] for _ in self._names]
         for position, route in enumerate(routes):
             for machine in {*route.sources}:

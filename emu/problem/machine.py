@@ -33,12 +33,12 @@ class Machine:
     slots: Mapping[str, int] = field(default_factory=dict)
     """Number of slots per pool, at least 1; a pool that is absent is unlimited."""
     speed: float = 1.0
-    """How many times as fast as the computer that measured them it does real work: CPU
-    seconds over it are emulated seconds. Positive and finite."""
+    """Speed of real work, in multiples of that of the computer that measured it: CPU
+    seconds divided by it are emulated seconds. Positive and finite."""
 
     @property
     def has_nic(self) -> bool:
-        """Whether it has a network interface."""
+        """True where it has a network interface."""
         return self.bandwidth_in > 0 or self.bandwidth_out > 0
 
     def __post_init__(self) -> None:

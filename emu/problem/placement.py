@@ -1,4 +1,4 @@
-"""Where the tasks of a job stand, and the problem that a schedule solves."""
+"""Placement of the tasks of a job, and the problem that a schedule solves."""
 
 from __future__ import annotations
 
@@ -111,12 +111,12 @@ class Problem:
 
     @cached_property
     def slowness(self) -> NDArray[np.float64]:
-        """What a reference time of every task is multiplied with, shape (tasks,)."""
+        """Factor on the reference times of every task, shape (tasks,)."""
         everywhere = slowness(self.job, self.cluster)
         return everywhere[np.arange(len(self.job.tasks)), self.placement.machine_of]
 
     def taken(self, reference: Realization) -> Realization:
-        """Return what the machines of this placement take, from reference times."""
+        """Return the run on the machines of this placement, from reference times."""
         times = reference.times * self.slowness[:, None]
         return Realization(times, reference.volumes)
 

@@ -25,9 +25,9 @@ class Pool:
     machine: int
     """Position of the machine."""
     name: str
-    """Of the pool, such as ``gpu``."""
+    """Name of the pool, such as ``gpu``."""
     slots: int
-    """How many there are, at least 1."""
+    """Number of slots, at least 1."""
     takers: tuple[int, ...]
     freers: tuple[int, ...]
     """Tasks of this machine that take a slot before they start, and that give one back

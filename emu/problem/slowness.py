@@ -1,6 +1,6 @@
-"""How much longer tasks take on some machines than on others: p_j^m over p_j.
+"""Slowness of tasks on some machines relative to others: p_j^m over p_j.
 
-Searches and bounds know the times of no machine in particular (*reference* times), and
+Searches and bounds have the times of no machine in particular (*reference* times), and
 multiply. A `Realization` of a placed job holds what its machines take.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def slowness(job: Job, cluster: Cluster) -> NDArray[np.float64]:
-    """Return what a reference time is multiplied with, shape (tasks, machines)."""
+    """Return the factors on reference times, shape (tasks, machines)."""
     factors = np.ones((len(job.tasks), len(cluster.machines)))
     for t, task in enumerate(job.tasks):
         if task.slowness:

@@ -1,4 +1,4 @@
-"""What an audit compares a run or a result file with: what was stated and measured."""
+"""Inputs of an audit of a run or a result file: what was stated and measured."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ToAudit:
     volumes: Floats | None = None
     """As `emu.trust.audit.audit` takes them."""
     evidence: Evidence | None = None
-    """What the processes of an emulated run reported, for its guards."""
+    """Reports of the processes of an emulated run, for its guards."""
     expected: Realization | None = None
     """Times and volumes that rules look ahead by."""
     scenario: Scenario | None = None
@@ -86,14 +86,14 @@ class ToAudit:
         rule: bool = False,
         training: bool = False,
     ) -> AuditReport:
-        """Return what is broken of (5)-(15), and what the guards find.
+        """Return the violations of (5)-(15), and the findings of the guards.
 
         Parameters
         ----------
         rule
-            Whether to recompute the rates, too, where there are any.
+            True to recompute the rates, too, where there are any.
         training
-            Whether to train again in one process, and compare the losses.
+            True to train again in one process, and compare the losses.
 
         Raises
         ------
@@ -231,7 +231,7 @@ def _evidence(
     times: Floats | None,
     volumes: Floats | None,
 ) -> Evidence | None:
-    """Return what the processes of a run reported; None for runs of an earlier emu."""
+    """Return the reports of a run's processes; None for runs of an earlier emu."""
     if not (run.path / "frames.npz").exists():
         return None
     path = run.path / "processes.json"
@@ -312,7 +312,7 @@ def gathered(
     times: Floats | None,
     volumes: Floats | None,
 ) -> Evidence:
-    """Return what the guards look at; the parameters are those of `Evidence`.
+    """Return the evidence for the guards; the parameters are those of `Evidence`.
 
     Parameters
     ----------

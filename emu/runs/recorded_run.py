@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class RecordedRun:
-    """What could be read of a run directory.
+    """Readable content of a run directory.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class RecordedRun:
 
     @property
     def scenario(self) -> Scenario | None:
-        """What was run, None where the manifest does not say."""
+        """Scenario of the run, None where the manifest states none that is valid."""
         try:
             return Scenario.model_validate(self.manifest.get("scenario", {}))
         except ValidationError:
@@ -207,7 +207,7 @@ def _frames() -> ModuleType:
 
 
 def load_run(path: str | Path) -> RecordedRun:
-    """Return what can be read of a run directory, and what is missing of it.
+    """Return the readable content of a run directory, and the parts missing of it.
 
     Raises
     ------

@@ -104,7 +104,7 @@ def port_rows(schedule: Schedule) -> list[dict[str, Any]]:
 
 
 def flow_error(emulated: Schedule, simulated: Schedule) -> dict[str, float]:
-    """Return how far flows end apart in the two, seconds: median, 95th, greatest."""
+    """Return the distances of flow ends in the two, seconds: median, 95th, greatest."""
     flows = emulated.flows()
     if not len(flows):
         return {"median_seconds": 0.0, "p95_seconds": 0.0, "max_seconds": 0.0}

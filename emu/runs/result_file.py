@@ -26,7 +26,7 @@ from emu.scenario.scenario import Scenario
 def result_of(
     scenario: Scenario, schedule: Schedule, *, emulated: bool = False
 ) -> dict[str, Any]:
-    """Return what a result file holds of ``schedule``."""
+    """Return the content of a result file of ``schedule``."""
     return {
         **schedule.to_json(),
         "emulated": emulated,

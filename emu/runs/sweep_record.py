@@ -1,4 +1,4 @@
-"""What a sweep has finished: one JSON line per point, and the table of all.
+"""Record of a sweep's finished points: one JSON line each, and the table of all.
 
 A line is appended in one piece and flushed to the disk before the next point begins.
 Whatever kills the sweep, at most the line being written is torn; it is dropped when the

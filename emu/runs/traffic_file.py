@@ -61,7 +61,7 @@ def write_samples(run: Path, samples: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_samples(run: Path) -> dict[str, NDArray[Any]]:
-    """Return what was sampled in a lab.
+    """Return the samples of a lab, arrays by the names of `SAMPLED`.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def read_samples(run: Path) -> dict[str, NDArray[Any]]:
 
 
 def read_traffic(run: Path) -> Traffic:
-    """Return what crossed in a lab.
+    """Return the traffic of a lab.
 
     Raises
     ------

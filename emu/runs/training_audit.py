@@ -1,4 +1,4 @@
-"""Whether a run has trained as one process does: a look at what its payloads held."""
+"""Compare a run's training with that of one process: an audit of its payloads."""
 
 from __future__ import annotations
 
@@ -28,20 +28,19 @@ _ROUNDING = 3
 
 
 def training_audit(run: Path, job: Job) -> Findings:
-    """Return how many losses were computed again, and the first wrong one of a job.
+    """Return the number of losses computed again, and the first wrong one of a job.
 
     All steps are taken again in one process, where nothing is sent. A gradient or a
     parameter that arrived with other content changes the next loss. What the last step
-    made is in no loss, so nothing is said of it. Sampling, models and optimisers are
-    the same code in both: a fault of theirs changes neither, and only their own tests
-    see it.
+    made is in no loss, so it is not compared. Sampling, models and optimisers are the
+    same code in both: their faults change neither, and only their own tests find them.
 
     Parameters
     ----------
     run
         Run directory, of which training.csv is read.
     job
-        Of its scenario, not of the run.
+        Job of its scenario, not of the run.
 
     Raises
     ------
@@ -82,7 +81,7 @@ def training_audit(run: Path, job: Job) -> Findings:
 
 
 def trained_jobs(job: Job) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield what tasks begin with, and the settings, of every part that trains."""
+    """Yield the prefix of task names, and the settings, of every part that trains."""
     parts = job.settings.get("jobs")
     named = (
         [("", job.settings)]

@@ -90,7 +90,7 @@ def step_ends(schedule: Schedule) -> NDArray[np.float64]:
 
 
 def trains(run: RecordedRun) -> bool:
-    """Return whether a run is of one job that trains by whole mini-batches."""
+    """Return True where a run is of one job that trains by whole mini-batches."""
     job = run.manifest.get("scenario", {}).get("job", {})
     system = system_of(job)
     return system is not None and bool(system.step_kinds)
@@ -134,7 +134,7 @@ def _write(run: Path, made: Progress) -> None:
 
 
 def read_progress(path: Path) -> Progress | None:
-    """Return what validation.csv holds; None where there is nothing of use."""
+    """Return the content of validation.csv; None where there is nothing of use."""
     try:
         rows = [*csv.DictReader(read_text(path).splitlines())]
         columns = [[float(row[key]) for row in rows] for key in ("loss", "accuracy")]

@@ -25,7 +25,7 @@ FIRST, JOINED, ADMITTED, LEFT = range(4)
 
 @inlined
 def has_channel(layout: Layout, edge: int) -> bool:
-    """Tell whether the flows of ``edge`` between machines go over a channel."""
+    """Return True where the flows of ``edge`` between machines go over a channel."""
     return layout.channel.size > 0 and layout.channel[edge] >= 0
 
 

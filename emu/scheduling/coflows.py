@@ -216,7 +216,7 @@ def weigh_by_bottleneck(layout: Layout, state: State, now: float) -> None:
 
 @inlined
 def _is_blocked(layout: Layout, state: State, coflow: int) -> bool:
-    """Tell whether ``coflow`` needs a port on which nothing is left."""
+    """Return True where ``coflow`` needs a port on which nothing is left."""
     group = coflow
     while group >= 0:
         for i in range(layout.hop_start[group], layout.hop_start[group + 1]):

@@ -1,4 +1,4 @@
-"""How the scheduler is compiled: numba, with a cache where one can be written.
+"""Compile the scheduler: numba, with a cache where one can be written.
 
 Every function under these decorators is plain Python on flat arrays; with
 ``NUMBA_DISABLE_JIT=1`` it runs uncompiled and gives the same result.

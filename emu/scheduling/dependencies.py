@@ -179,7 +179,7 @@ def end_fluids(
 
 @inlined
 def all_known(layout: Layout, state: State, instant: float) -> bool:
-    """Tell whether every flow has arrived whose fluid has ended, or will by then."""
+    """Return True where all flows have arrived whose fluids end by that instant."""
     for edge in range(state.served.size):
         if state.served[edge] > state.delivered[edge]:
             return False

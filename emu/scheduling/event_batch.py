@@ -51,12 +51,12 @@ class Ends(NamedTuple):
 
 
 class Instants(NamedTuple):
-    """What was decided at some instants, in lists of which each has a part.
+    """Decisions at some instants, in lists of which each has a part.
 
     Parameters
     ----------
     time
-        Of every instant, seconds.
+        Time of every instant, seconds.
     served
         Flows whose fluid ended; their lines are the first of the instant.
     tasks, flows, lines, gates
@@ -114,7 +114,7 @@ def room_for(tasks: int, edges: int) -> Instants:
 
 @inlined
 def _is_full(state: State, found: Instants, count: int) -> bool:
-    """Tell whether there is no room for an instant at which everything happens."""
+    """Return True where no room is left for an instant at which everything happens."""
     return bool(
         count == found.time.size
         or found.tasks[count] + state.started.size > found.task.size
@@ -125,7 +125,7 @@ def _is_full(state: State, found: Instants, count: int) -> bool:
 
 @inlined
 def _can_end(state: State, board: RateChanges, ends: Ends, place: int) -> bool:
-    """Tell whether what is said to have ended is running, or on its way."""
+    """Return True where the task of an end is running, or its flow on its way."""
     task, edge, iteration = ends.task[place], ends.edge[place], ends.iteration[place]
     if task >= 0:
         return bool(state.ended[task] == iteration < state.started[task])

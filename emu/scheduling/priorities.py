@@ -102,7 +102,7 @@ def note_active(layout: Layout, state: State) -> None:
 
 @inlined
 def precedes(layout: Layout, state: State, one: int, other: int) -> bool:
-    """Tell whether the flow of ``one`` goes before that of ``other``."""
+    """Return True where the flow of ``one`` goes before that of ``other``."""
     scratch = state.scratch
     if scratch.key[one] != scratch.key[other]:
         return bool(scratch.key[one] < scratch.key[other])
@@ -141,7 +141,7 @@ def take(layout: Layout, state: State, group: int, rate: float) -> None:
 
 @inlined
 def spare(layout: Layout, state: State, group: int) -> float:
-    """Return what is left on the ports of ``group``, bytes per second."""
+    """Return the bandwidth left on the ports of ``group``, bytes per second."""
     rate = math.inf
     for i in range(layout.hop_start[group], layout.hop_start[group + 1]):
         rate = min(rate, state.scratch.residual[layout.hop[i]])

@@ -73,7 +73,7 @@ class RateSegments:
     since: Floats
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of segments."""
         return len(self.edge)
 
     def __getitem__(self, part: slice) -> RateSegments:
@@ -104,7 +104,7 @@ def newest(lines: Sequence[RateSegments]) -> RateSegments:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What follows from the events of one instant.
+    """Decisions that follow from the events of one instant.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class Decisions:
 
 
 class End(NamedTuple):
-    """What ended: a task, or the way of a flow, whose last byte has arrived.
+    """The end of a task, or of the way of a flow, whose last byte has arrived.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class End(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What follows from some ends, instant by instant, and how many were taken in."""
+    """Decisions after some ends, instant by instant, and the count of ends taken in."""
 
     decisions: list[Decisions]
     taken: int
@@ -222,7 +222,7 @@ class Scheduler:
         self._now, self._next_end = 0.0, math.inf
 
     def begin(self) -> Decisions:
-        """Return what starts at time 0.
+        """Return the decisions at time 0.
 
         Raises
         ------
@@ -273,7 +273,7 @@ class Scheduler:
         until: float | None = None,
         ahead: float = -math.inf,
     ) -> Settled:
-        """Return what follows from ends, and how many of them were taken in.
+        """Return the decisions that follow from ends, and the number of ends taken in.
 
         Fluids that end meanwhile are taken in at their time: the rate is for others
         from then on, and the flow ends if it has arrived; else when it arrives.
@@ -324,7 +324,7 @@ class Scheduler:
         return Settled(found, taken)
 
     def _decisions(self, count: int) -> list[Decisions]:
-        """Return what stands in the room, each with its part of the lists."""
+        """Return the decisions in the room, each with its part of the lists."""
         room = self._room
         tasks, flows, lines, gates = (
             begin[: count + 1].tolist()
@@ -381,7 +381,7 @@ class Scheduler:
 
     @property
     def finished(self) -> bool:
-        """Whether every iteration of every task ended."""
+        """True where every iteration of every task ended."""
         return bool((self._state.ended == self._layout.rounds).all())
 
     def _check(self, end: End) -> None:

@@ -130,7 +130,7 @@ def _bring_up_to_date(layout: Layout, state: State, now: float) -> None:
 
 @inlined
 def _left_for(layout: Layout, state: State, group: int) -> float:
-    """Return what those before ``group`` leave on its ports, bytes per second.
+    """Return the bandwidth that groups before ``group`` leave it, bytes per second.
 
     ``mrtf_exclusive`` takes whole ports only.
     """

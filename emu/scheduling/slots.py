@@ -48,7 +48,7 @@ def _queue_up(
 
 @inlined
 def _is_before(came: Floats, started: Ints, task: int, other: int) -> bool:
-    """Tell whether ``task`` has come to wait for a slot before ``other``."""
+    """Return True where ``task`` has come to wait for a slot before ``other``."""
     if abs(came[task] - came[other]) > TIE * came[other]:
         return bool(came[task] < came[other])
     if started[task] != started[other]:

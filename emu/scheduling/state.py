@@ -1,4 +1,4 @@
-"""What changes while a schedule runs, as flat arrays.
+"""State that changes while a schedule runs, as flat arrays.
 
 Per edge, iterations are delivered in order, so one counter per edge and two per task
 hold the whole dependency state, whatever the lags.
@@ -137,7 +137,7 @@ TIE = 1e-12
 
 
 class Levels(NamedTuple):
-    """How full ports are under max-min, kept from event to event, see `max_min`.
+    """Fill levels of ports under max-min, kept from event to event, see `max_min`.
 
     Parameters
     ----------

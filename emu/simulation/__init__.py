@@ -1,4 +1,4 @@
-"""What a run would take: virtual time drives `emu.scheduling`.
+"""Simulate a run: virtual time drives `emu.scheduling`.
 
 Must not know: sockets, wall clocks, files.
 """

@@ -1,4 +1,4 @@
-"""How much of a makespan is rounding: what the last digits of its input do to it."""
+"""Measure the rounding in a makespan: the effect of the last digits of its input."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ def _run(
 
 
 def _stuck(problem: Problem, layout: Layout, state: State) -> str:
-    """Return what nothing would ever start, and who holds what it waits for."""
+    """Return a text on tasks that would never start, and on the holders of slots."""
     tasks = problem.job.tasks
     unfinished = np.flatnonzero(state.ended < layout.rounds)
     names = ", ".join(tasks[task].name for task in unfinished[:8])

@@ -131,7 +131,7 @@ class Layer:
     """Linear in the vectors of the sources: what it returns for blocks of their
     columns, and of the weights', sums up to what it returns for all."""
     rest: Callable[..., Tensor]
-    """What follows, from that and the other tensors."""
+    """Rest of the layer, from that sum and the other tensors."""
 
     def __call__(self, block: Block, hidden: Tensor, *tensors: Tensor) -> Tensor:
         """Return the vectors of a block's destinations."""

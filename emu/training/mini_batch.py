@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class MiniBatch:
-    """What a model learns from in one step of one sampler."""
+    """Sample from which a model learns in one step of one sampler."""
 
     features: NDArray[Any]
     """Rows of S_0, float32 or float64, shape (#S_0, feature_length)."""

@@ -165,7 +165,7 @@ class OwnModel:
 
     @property
     def buffers(self) -> dict[str, NDArray[Any]]:
-        """What the module keeps beside its parameters, by name: copies."""
+        """Copies of the module's tensors that are no parameters, by name."""
         return {n: b.numpy().copy() for n, b in self._module.named_buffers()}
 
     @property

@@ -1,4 +1,4 @@
-"""What a program's model is before anything runs: its size, its work, its faults."""
+"""Try a program's model before anything runs: its size, its work, its faults."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _KEYS = ("dataset", "fanouts", "batch_size", "samplers_per_worker", "precision")
 
 @dataclass(frozen=True)
 class ModelFigures:
-    """What was measured of a model, for one worker's mini-batches of an iteration."""
+    """Measurements of a model, for one worker's mini-batches of an iteration."""
 
     parameters: int
     """Numbers that are trained."""
     flops: float
-    """Of the matrix products of forward and backward; what goes along edges is none."""
+    """Operations of matrix products, forward and backward; none of work along edges."""
     seconds: float
     """CPU time of forward and backward on this computer, one thread."""
 

@@ -28,7 +28,7 @@ STEP, RECEIVE = "emu_nodes.all_reduce:Step", "emu_nodes.all_reduce:Receive"
 
 
 class Transfer(NamedTuple):
-    """What one rank sends to another in one step: chunks ``first`` to ``last`` - 1."""
+    """Chunks that one rank sends to another in one step: ``first`` to ``last`` - 1."""
 
     receiver: int
     first: int
@@ -200,7 +200,7 @@ def part_elements(elements: int, place: tuple[int, ...]) -> int:
 
 
 def elements_sent(source: Task, destination: Task, elements: int) -> int:
-    """Return what an edge carries of so many elements, by the tasks at its ends.
+    """Return the number of elements that an edge carries, of ``elements`` in all.
 
     Only from a step to the receiver at another rank anything is sent.
     """

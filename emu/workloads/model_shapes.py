@@ -1,4 +1,4 @@
-"""What the layers of a model hold: the one list of its tensors.
+"""List the tensors that the layers of a model hold, in this place alone.
 
 ``sage``
     GraphSAGE with mean aggregation (Hamilton et al., NeurIPS 2017, algorithm 1):

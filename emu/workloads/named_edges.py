@@ -98,9 +98,9 @@ class NamedEdge:
     lag: int = 0
     credit: bool = False
     carries: str = ""
-    """What a formula of volumes calls it; empty for an edge without bytes."""
+    """Its name in a formula of volumes; empty for an edge without bytes."""
     place: tuple[int, ...] = ()
-    """What else the formula needs to know: ranks, the number of a chunk."""
+    """Further input of the formula: ranks, the number of a chunk."""
 
 
 def phase_of(kind: str) -> str:

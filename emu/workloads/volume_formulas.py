@@ -16,7 +16,7 @@ ANSWERED_EDGE_BYTES = 16
 
 @dataclass(frozen=True)
 class SampleCounts:
-    """What one sampler sampled in one iteration."""
+    """Counts of the sample of one sampler in one iteration."""
 
     owned: tuple[int, ...]
     """#(S_0 ∩ owned(g)): input vertices that each store owns."""

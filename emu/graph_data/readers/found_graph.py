@@ -1,4 +1,4 @@
-"""What a file says of a graph: checked here, in one place for every format."""
+"""A graph as its file states it: checked here, in one place for every format."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ class FeatureRows:
 
 @dataclass(frozen=True, eq=False)
 class FoundGraph:
-    """Edges, and what else a file says; nothing is checked yet."""
+    """Edges, and the other content of a file; nothing is checked yet."""
 
     sources: NDArray[Any]
     destinations: NDArray[Any]
     """Vertex ids of the edges."""
     origin: str
     vertices: int | None = None
-    """How many there are; None where only rows per vertex say so."""
+    """Number of vertices; None where only rows per vertex show it."""
     features: FeatureRows | None = None
     labels: NDArray[Any] | None = None
     """A class per vertex, as numbers or texts; NaN, -1 and "" where there is none."""

@@ -25,7 +25,7 @@ def npz_source(path: Path, *, seed: int) -> Source:
     Parameters
     ----------
     seed
-        Of the random split where the file has none.
+        Seed of the random split where the file has none.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def npz_source(path: Path, *, seed: int) -> Source:
 
 
 def read_npz(path: Path) -> FoundGraph:
-    """Return what an npz file says of a graph.
+    """Return the graph that an npz file states.
 
     Raises
     ------

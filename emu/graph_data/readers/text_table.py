@@ -47,7 +47,7 @@ def _opened(path: Path) -> Iterator[TextIO]:
 
 @dataclass(frozen=True)
 class _Layout:
-    """What the first lines of a table show."""
+    """Layout of a table, as its first lines show it."""
 
     comment: str
     separator: str | None
