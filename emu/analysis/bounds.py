@@ -1,4 +1,4 @@
-"""How far from the best can a schedule be? Lower bounds and Theorem 1 of the paper.
+"""Bound a schedule's distance from the best: lower bounds and Theorem 1 of the paper.
 
 Every bound holds for any execution and flow schedule of the placed job, (5)-(15), and
 where capacities change counts with the largest that each link ever has:
@@ -48,7 +48,7 @@ class Bounds:
     combined: float
     """The best of these and of every port in context."""
     binding: str
-    """What says so: a port, a channel, a pool of slots, or ``critical path``."""
+    """Limit that gives it: a port, a channel, a pool of slots, or ``critical path``."""
     degree: int
     """Delta (20): the most flows of one iteration over one link."""
 

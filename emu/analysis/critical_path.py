@@ -72,7 +72,7 @@ class ChainLink:
     """Position of what was executing or moving, the other one is -1; in a gap, of what
     began after it."""
     iteration: int = -1
-    """Of the task, or of the flow's source."""
+    """Iteration of the task, or of the flow's source."""
     port: int = -1
     """Where a flow was held back most (`LinkContention.bottleneck`), else -1."""
 
@@ -188,13 +188,13 @@ class _Walk:
                 )
 
     def _before(self, part: _Part) -> _Part | None:
-        """Return what ``part`` waited for last, None when for nothing."""
+        """Return the part that ``part`` waited for last, None when for nothing."""
         if part.edge >= 0:
             return self._before_flow(part.edge, part.iteration)
         return self._before_task(part.task, part.iteration)
 
     def _before_flow(self, edge: int, iteration: int) -> _Part:
-        """Return what ended last of a flow's source and the flows that go before it."""
+        """Return the last to end of a flow's source and the flows that go before it."""
         made = self._schedule
         ready = float(made.flow_ready[edge, iteration])
         start = float(made.flow_start[edge, iteration])

@@ -36,7 +36,7 @@ ELSEWHERE = "waits of the simulation"
 
 @dataclass(frozen=True)
 class Drift:
-    """How much later the emulated run was after a part of its chain than before it."""
+    """Increase of the emulated run's lateness over one part of its chain."""
 
     cause: str
     """A `Cause`, or `ELSEWHERE`."""
@@ -94,12 +94,12 @@ def _identity(link: ChainLink) -> tuple[int, int, int]:
 
 
 class DelayCause(StrEnum):
-    """What made the difference."""
+    """Cause of a difference between emulation and simulation."""
 
     SHAPING = "shaping"
     """The last byte left later than its fluid, for none of the reasons below."""
     CONTROL = "control latency"
-    """The sender heard of its rate after the fluid's end; parts began late."""
+    """The sender received its rate after the fluid's end; parts began late."""
     COPYING = "framing and copying"
     """From the sender's kernel to the receiver's; to its process without such notes."""
     LOOP_LAG = "loop lag"
@@ -186,7 +186,7 @@ def error_budget(
 def divide(
     due: float, end: float, row: NDArray[np.float64] | None
 ) -> dict[DelayCause, float]:
-    """Return how late one flow was, by cause.
+    """Return one flow's lateness, by cause.
 
     Parameters
     ----------

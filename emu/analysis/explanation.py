@@ -32,25 +32,25 @@ class Explanation:
 
     schedule: Schedule
     chain: CriticalPath
-    """What is explained, and its critical path."""
+    """Schedule that is explained, and its critical path."""
     simulated: Schedule | None
     apart: tuple[Drift, ...]
     """For an emulated schedule the simulation of its own times and volumes, and how the
     two drift apart along the chain; None and empty for a simulated one."""
     improvements: tuple[Improvement, ...]
-    """What would help, best first. Gains are against `replayed_makespan`."""
+    """Changes that would help, best first. Gains are against `replayed_makespan`."""
     realization: Realization
     """Its times and volumes."""
     moves: TaskMoves = NO_MOVES
     """The moves that lead to the best placement found."""
     improvements_then: tuple[Improvement, ...] = ()
-    """What would help after these moves, against their makespan; empty without."""
+    """Changes that would help after the moves, against their makespan; else empty."""
     notes: tuple[str, ...] = ()
-    """What a reader has to know, such as parts of the run that are missing."""
+    """Notes for the reader, such as parts of the run that are missing."""
 
     @override
     def __repr__(self) -> str:
-        """Return what is explained, and how much was found that would help."""
+        """Return the schedule explained, and the number of changes that would help."""
         return (
             f"<Explanation of {self.schedule!r}: {len(self.improvements)} would help>"
         )

@@ -1,4 +1,4 @@
-"""What a schedule puts on its ports, by its rates or by its bytes."""
+"""Load of a schedule on its ports, by its rates or by its bytes."""
 
 from __future__ import annotations
 

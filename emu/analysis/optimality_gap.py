@@ -1,4 +1,4 @@
-"""How far from the best schedule a run can be at most: keys of result.json, a line."""
+"""Bound a run's distance from the best schedule: keys of result.json, a line."""
 
 from __future__ import annotations
 

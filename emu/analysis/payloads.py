@@ -1,4 +1,4 @@
-"""What the bytes of a run were, by the kinds of tensors that the receivers counted."""
+"""Bytes of a run, by the kinds of tensors that the receivers counted."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class TaskMove:
         return self.run.problem
 
     def to_json(self) -> dict[str, Any]:
-        """Return what it is, what it is worth, and the placement to paste."""
+        """Return the step, its gain, and the placement to paste."""
         return {
             "what": str(self.near),
             "makespan": self.makespan,
@@ -208,7 +208,7 @@ class _Way:
     def _needed(
         self, units: Units, placed: Callable[[Units], Placement], enough: float
     ) -> Units:
-        """Return what is left of ``units`` without those that may as well stay."""
+        """Return ``units`` without those that may as well stay."""
         for some in self._groups(units):
             fewer = units - some
             if (
@@ -232,7 +232,7 @@ class _Way:
         return least if lengths.get(least, np.inf) < np.inf else left
 
     def _groups(self, units: Units) -> list[Units]:
-        """Return what may move at once: teams, single units, pairs where few are."""
+        """Return groups that may move at once: teams, units, pairs where few are."""
         found = [team & units for team in self._teams if team & units]
         found += [frozenset([unit]) for unit in sorted(units)]
         pairs = len(units) * (len(units) - 1) // 2

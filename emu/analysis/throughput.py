@@ -1,4 +1,4 @@
-"""How fast a job goes; how long each of several takes, alone and beside others."""
+"""Speed of a job; time that each of several takes, alone and beside others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast a job goes."""
+    """Speed of a job."""
 
     iteration_seconds: float
     """Mean time between the ends of iterations, of a pipeline of those in which all its
@@ -44,7 +44,7 @@ class Pace:
 
 
 def pace(schedule: Schedule) -> Pace:
-    """Return how fast a job goes."""
+    """Return the speed of a job."""
     job, seconds = schedule.problem.job, schedule.makespan
     iteration, samples = _speed(job, schedule.task_end, seconds)
     return Pace(iteration, samples, _busy(schedule), _split(schedule))

@@ -1,4 +1,4 @@
-"""What crossed between machines, read off the headers of delivered packets.
+"""Traffic between machines, read off the headers of delivered packets.
 
 Bytes are TCP payload, retransmitted ones included; times are of the switch's side of
 the receiver's NIC, after shaping.
@@ -51,7 +51,7 @@ CONNECTION = ["source", "destination", "source_port", "destination_port"]
 
 @dataclass(frozen=True)
 class Traffic:
-    """What crossed in a lab, and between whose ports."""
+    """Packets that crossed in a lab, and the owners of their ports."""
 
     packets: NDArray[np.void]
     """Rows of `PACKET`, by time."""
@@ -104,7 +104,7 @@ def nic_rates(
 def nic_use(
     packets: NDArray[np.void], rates: NDArray[np.float64], seconds: float
 ) -> NDArray[np.float64]:
-    """Return how much of every NIC was used over time.
+    """Return the share of every NIC that was used over time.
 
     Parameters
     ----------

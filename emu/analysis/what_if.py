@@ -1,6 +1,6 @@
-"""What would make a run faster: the same run with one thing changed, simulated anew.
+"""Changes that would make a run faster: each is simulated anew, one thing changed.
 
-A critical path says where the time went, not what it would take to get it back: when
+A critical path shows where the time went, not what it would take to get it back: when
 one part gets shorter, another chain takes over. So every proposal is simulated.
 """
 
@@ -42,7 +42,7 @@ class Change:
     kind: str
     """``network``, ``compute``, ``bytes``, ``policy``, ``window`` or ``machine``."""
     what: str
-    """What is changed, in words."""
+    """The change in words."""
     problem: Problem
     realization: Realization
     policy: str
@@ -50,13 +50,13 @@ class Change:
     rows: tuple[int, ...] = ()
     """Positions of the links, tasks or edges that are changed."""
     factor: float = 1.0
-    """What their capacities, times or bytes are multiplied with, or the window; inf for
-    no window."""
+    """Multiplier of their capacities, times or bytes, or the window; inf for no
+    window."""
     edit: Mapping[str, Any] | None = None
     """The same as keys and values of the scenario; None where it has no such keys."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return what it is, in words and as an edit of the scenario."""
+        """Return the change in words and as an edit of the scenario."""
         edit = None if self.edit is None else dict(self.edit)
         return {"kind": self.kind, "what": self.what, "edit": edit}
 
@@ -72,7 +72,7 @@ class Improvement:
     """Seconds less than without it; negative when it makes the run longer."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is changed, as an edit as well, and what it is worth."""
+        """Return the change, as an edit as well, and its gain."""
         return {**self.change.to_json(), "makespan": self.makespan, "gain": self.gain}
 
 
@@ -80,13 +80,13 @@ class Stated(Protocol):
     """The scenario that a run comes from, as far as what-ifs ask for it."""
 
     notes: list[str]
-    """What was not tried, and why."""
+    """Changes that were not tried, and why."""
 
     def placed(self, problem: Problem) -> Problem:
         """Return the problem with rings in the order that its placement asks for."""
 
     def best(self, problem: Problem, reference: Realization) -> Placement:
-        """Return what the scenario's best placement search finds."""
+        """Return the result of the scenario's best placement search."""
 
     def edit(self, change: Change) -> dict[str, Any] | None:
         """Return a change as keys and values of the scenario, None without keys."""

@@ -1,4 +1,4 @@
-"""What this host can emulate, measured with the transport of a run: `emu doctor`.
+"""Measure what this host can emulate, with the transport of a run: `emu doctor`.
 
 Nothing that is measured here decides anything: time scales are chosen by trials of the
 scenario itself (`emu.experiment.auto_scale`).

@@ -1,4 +1,4 @@
-"""What this host permits; each is probed by doing it."""
+"""Operations that this host permits; each is probed by doing it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def available() -> dict[str, str]:
 
 
 def _tried(*command: str) -> str:
-    """Return whether a command succeeds here, else its first words of complaint."""
+    """Return ``YES`` where a command succeeds here, else the start of its complaint."""
     for program in (command[0], *(word for word in command[1:] if word == "tc")):
         if shutil.which(program) is None:
             return f"unknown: there is no {program}"

@@ -1,4 +1,4 @@
-"""What was measured of a host."""
+"""Measurements of a host."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class HostProfile:
 
     name: str
     measured: str
-    """Of the host, and when (ISO 8601)."""
+    """Name of the host, and time of the measurement (ISO 8601)."""
     cores: int
     memory: float
     """Usable cores, bytes of memory."""
     throughput: float
     cpu_per_byte: float
-    """Of unshaped payload between two processes: bytes per second, CPU seconds."""
+    """Unshaped payload between two processes: bytes per second, CPU seconds a byte."""
     wake_cpu: float
     """CPU seconds per look of a paced flow, its receiver's wake-up included."""
     event_cpu: float
@@ -35,7 +35,7 @@ class HostProfile:
     process_memory: float
     """To fork one node process, and what it holds privately, bytes."""
     available: dict[str, str] = field(default_factory=dict)
-    """What the host permits: name -> "yes", or why not."""
+    """Operations that the host permits: name -> "yes", or why not."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures by name."""

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 _MB = 1_000_000
 _PATIENCE = 20.0  # wall seconds for the peer's answer on a busy host
 _ROUNDS = 200
-_FRESH = 4  # payloads that fall on memory nobody has touched: 80 ms late, once
+_FRESH = 4  # payloads that fall on memory not touched before: 80 ms late, once
 
 
 def measure_host() -> HostProfile:
-    """Return what this host can do, measured now.
+    """Measure this host now, and return its figures.
 
     Raises
     ------
@@ -211,7 +211,7 @@ class _Measurement:
 
 
 async def timer_overshoot(count: int = 200) -> tuple[float, float]:
-    """Return how late alarms of 2 ms ring, wall seconds (median, 99th percentile)."""
+    """Return the lateness of alarms of 2 ms, wall seconds (median, 99th percentile)."""
     loop = asyncio.get_running_loop()
     late: list[float] = []
     for _ in range(count):

@@ -75,7 +75,7 @@ class Command(TyperCommand):
 
     @override
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """Return what follows the name in the usage line."""
+        """Return the words that follow the name in the usage line."""
         arguments = [p for p in self.params if isinstance(p, TyperArgument)]
         names = [p.metavar or (p.name or "").upper() for p in arguments]
         shown = [

@@ -1,4 +1,4 @@
-"""What is said while code is compiled that is not on disk yet."""
+"""Notice shown while code is compiled that is not on disk yet."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def import_command(
 
 
 class Action(StrEnum):
-    """What to do with the data."""
+    """Action on the data."""
 
     LIST = "list"
     CLEAR = "clear"

@@ -16,7 +16,7 @@ class Listed(NamedTuple):
     module: str
     """Module of `emu.cli` that registers it."""
     summary: str
-    """What it does, in a line of at most 64 characters."""
+    """Purpose, in a line of at most 64 characters."""
 
 
 GROUPS: dict[str, dict[str, Listed]] = {

@@ -138,7 +138,7 @@ def _content(experiment: Experiment, makespan: float) -> dict[str, object]:
 
 
 def _search(found: PlacementResult) -> dict[str, object]:
-    """Return what a search did; its makespans are those of ``iterations`` draws."""
+    """Return figures of a search; its makespans are those of ``iterations`` draws."""
     return {
         "iterations": found.iterations,
         "makespan": found.makespan,
@@ -151,7 +151,7 @@ def _search(found: PlacementResult) -> dict[str, object]:
 
 
 def _story(found: PlacementResult, experiment: Experiment) -> str:
-    """Return what a search did, in one line."""
+    """Return the outcome of a search, in one line."""
     before, after = found.start_makespan or 0.0, found.makespan or 0.0
     gained = format_ratio(after / before - 1 if before else 0.0)
     scenario, iterations = experiment.scenario, experiment.problem.job.iterations

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Figure(StrEnum):
-    """What can be drawn."""
+    """Figures that can be drawn."""
 
     GANTT = "gantt"
     PORTS = "ports"

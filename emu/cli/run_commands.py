@@ -152,7 +152,7 @@ class Onlookers:
 
 @dataclass(frozen=True)
 class Hosts:
-    """What the options say of hosts.
+    """Hosts, as the options state them.
 
     Raises
     ------
@@ -179,7 +179,7 @@ class Hosts:
             read_hosts_file(self.file)
 
     def launcher(self, experiment: Experiment) -> Launcher:
-        """Return what starts the agents.
+        """Return the launcher of the agents.
 
         Raises
         ------
@@ -201,7 +201,7 @@ class Hosts:
         at: tuple[str, int] | None,
         allow: tuple[str, ...],
     ) -> EmulationSettings:
-        """Return how to emulate on these hosts, which are reserved from now on.
+        """Return settings to emulate on these hosts, which are reserved from now on.
 
         Parameters
         ----------

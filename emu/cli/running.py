@@ -1,4 +1,4 @@
-"""What every run of a scenario goes through, one alone or several side by side."""
+"""Steps of every run of a scenario, one alone or several side by side."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def tried_out(
 
 
 def overrides_of(network: str, sharing: str) -> list[list[str]]:
-    """Return what ``--network`` and ``--sharing`` override, for every run.
+    """Return the overrides of ``--network`` and ``--sharing``, for every run.
 
     Under ``fair`` and ``tcp`` the kernel shares, which is ``maxmin`` to the simulator;
     ``assigned`` leaves the policy of the scenario.

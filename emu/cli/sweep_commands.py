@@ -192,7 +192,7 @@ def _missed(
 
 
 def _held(row: Figures) -> dict[str, float | None]:
-    """Return what a finished point is held against."""
+    """Return the figures of a finished point, for checks of expectations."""
     figures = row["figures"]
     held = {key: figures.get(key) for key in ("makespan", "gap", "bytes")}
     if row["values"]["mode"] == "emulate":

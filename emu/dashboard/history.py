@@ -13,7 +13,7 @@ SPANS = 50_000
 
 
 class Seen(NamedTuple):
-    """How far a viewer has followed: merges, samples, reports of training, spans."""
+    """A viewer's position: merges, samples, reports of training, spans."""
 
     merged: int
     samples: int
@@ -21,7 +21,7 @@ class Seen(NamedTuple):
     spans: int
 
 
-#: Of a viewer that has just come.
+#: Position of a viewer that has just come.
 NOTHING = Seen(-1, 0, 0, 0)
 
 
@@ -78,7 +78,7 @@ class History:
         }
 
     def since(self, seen: Seen) -> tuple[dict[str, Any], Seen]:
-        """Return what is new, and how far it goes.
+        """Return the news since ``seen``, and the position after them.
 
         ``{"samples": ...}`` are to be appended; ``{"history": ...}`` replaces all,
         where what had been seen was merged or dropped.

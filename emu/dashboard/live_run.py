@@ -54,7 +54,7 @@ class Tape(Observer):
         self._heard: deque[tuple[float, object]] = deque()
 
     def drain(self) -> Iterator[tuple[float, object]]:
-        """Yield what was heard since the last time, the oldest first."""
+        """Yield the events since the last time, the oldest first."""
         for _ in range(len(self._heard)):
             yield self._heard.popleft()
 
@@ -200,7 +200,7 @@ class LiveRun:
         return cast("list[list[float]]", spans[first].tolist())
 
     def news(self, seen: Seen) -> tuple[dict[str, Any], Seen]:
-        """Return what a viewer has not seen of the history; see `History.since`."""
+        """Return the history that a viewer has not seen; see `History.since`."""
         with self._lock:
             self._fold()
             return self.history.since(seen)

@@ -125,7 +125,7 @@ class Pages:
             await viewer.close()
 
     def _news(self, viewer: web.WebSocketResponse) -> dict[str, Any]:
-        """Return what ``viewer`` has not seen."""
+        """Return the news that ``viewer`` has not seen."""
         news, self._viewers[viewer] = self._live.news(self._viewers[viewer])
         return news
 
@@ -363,8 +363,8 @@ class Dashboard:
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Return whether a fault is not just what came: who asks could fill the terminal.
+    """Return True unless a fault is malformed input, which could fill the terminal.
 
-    Of each malformed request aiohttp tells a traceback, with its bytes.
+    Of each malformed request aiohttp logs a traceback, with its bytes.
     """
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))

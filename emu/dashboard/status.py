@@ -45,7 +45,7 @@ class Port(_Part):
 
 
 class Summary(_Part):
-    """What the run came to."""
+    """Results of the run."""
 
     makespan: float = Field(description="Emulated seconds.")
     predicted_makespan: float = Field(description="Before the run, emulated seconds.")

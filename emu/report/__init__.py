@@ -1,4 +1,4 @@
-"""What a run looks like in a terminal: tables of at most 100 columns.
+"""Tables of a run for a terminal, of at most 100 columns.
 
 Must not know: how a schedule was made, files, the command line.
 """

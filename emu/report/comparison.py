@@ -33,9 +33,9 @@ class Candidate:
     moved: float
     """Share of the bytes that crossed between machines, with the first seed."""
     moves: tuple[Move, ...] = ()
-    """What stands elsewhere than in the scenario as it is, likewise."""
+    """Tasks that stand elsewhere than in the scenario as it is, likewise."""
     placing: Mapping[str, Any] | None = None
-    """How it was placed, see docs/results.md; None of a move or swap."""
+    """Method of its placement, see docs/results.md; None of a move or swap."""
     missed: tuple[str, ...] = ()
     """Lines of ``expect`` that a seed did not meet."""
     rounding: float = 0.0
@@ -96,7 +96,7 @@ _LISTED = 6
 
 
 def _equal(one: Candidate, first: Candidate) -> bool:
-    """Tell whether two makespans are closer than rounding moves either."""
+    """Return True where two makespans are closer than rounding moves either."""
     return 0 < abs(one.makespan - first.makespan) < max(one.rounding, first.rounding)
 
 
@@ -155,26 +155,26 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
 
 @dataclass(frozen=True)
 class SystemResult:
-    """What one system is simulated to take."""
+    """Simulated results of one system."""
 
     system: str
     makespans: Mapping[int, float]
     """Seconds by seed."""
     limit: str
-    """What holds back most of the critical path, with its share; of the first seed."""
+    """Cause of most of the critical path, with its share; of the first seed."""
     busiest_link: float
     """Seconds that the bytes of the busiest link take at its capacity: what first
     principles say of the makespan where the network is the limit."""
     seeds: int
     """Per iteration, of all workers."""
     paces: Mapping[int, Pace]
-    """How fast it goes, by seed."""
+    """Its speed, by seed."""
     placing: Mapping[str, Any]
-    """How its tasks were placed, see docs/results.md."""
+    """Method of its tasks' placement, see docs/results.md."""
     edits: Mapping[str, tuple[Any, Any]]
     """Key of the scenario -> what the file has, and what this system has."""
     missed: tuple[str, ...]
-    """What the first seed misses of what the scenario expects."""
+    """Expectations of the scenario that the first seed misses."""
 
     @property
     def iteration_seconds(self) -> float:
@@ -240,7 +240,7 @@ class Crossover:
 
     @property
     def found(self) -> bool:
-        """Whether the best changes."""
+        """True where the best changes."""
         return self.below.best != self.above.best
 
     def to_json(self) -> dict[str, Any]:
@@ -299,7 +299,7 @@ def ranking(results: Sequence[SystemResult]) -> str:
 
 
 def edit_lines(result: SystemResult) -> list[str]:
-    """Return how a system was placed, and each key that the file has otherwise."""
+    """Return lines: a system's placement, each key that the file has otherwise."""
 
     def shown(value: Any) -> str:
         return json.dumps(value) if isinstance(value, list) else str(value)

@@ -89,7 +89,7 @@ def headline(
 
 
 def moves_line(explanation: Explanation) -> str:
-    """Return what the moves to the best placement found are worth, in one line."""
+    """Return the gain of the moves to the best placement found, in one line."""
     moves = explanation.moves
     if not moves.steps:
         return "No better placement was found: no task needs to move."
@@ -185,10 +185,10 @@ def apart(emulated: Schedule, simulated: Schedule, parts: tuple[Drift, ...]) -> 
 
 
 def improvements(explanation: Explanation, shown: int) -> Table:
-    """Return what would help, best first, and a line about the rest.
+    """Return the changes that would help, best first, and a line about the rest.
 
-    After the moves where some help: nobody should buy what a move does. Changes of one
-    kind that are worth the same share a row.
+    After the moves where some help: no purchase should do what a move does. Changes
+    of one kind that are worth the same share a row.
     """
     moves = explanation.moves
     found = explanation.improvements_then or explanation.improvements

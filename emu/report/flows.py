@@ -54,13 +54,13 @@ def flow_table(rows: Sequence[Mapping[str, Any]], payloads: str = "") -> Table:
 
 
 def payload_line(payloads: Mapping[str, float]) -> str:
-    """Return what the bytes between machines were; empty for nothing."""
+    """Return the bytes between machines by kind of payload; empty for nothing."""
     said = (f"{kind} {format_size(count)}" for kind, count in payloads.items())
     return ", ".join(said)
 
 
 def port_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return how busy every direction of every NIC, and every other link, was.
+    """Return the use of every direction of every NIC, and of every other link.
 
     Parameters
     ----------

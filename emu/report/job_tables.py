@@ -34,7 +34,7 @@ _RANGES = 12
 
 
 def ranges_table(ranges: Mapping[str, NDArray[np.float64]]) -> Table:
-    """Return what a trace recorded, in its order, with a bar of its time in all."""
+    """Return the ranges of a trace in its order, each with a bar of its time in all."""
     shown = plain_table("ranges of the trace", "range", ">times", ">mean", "in all")
     longest = max((seconds.sum() for seconds in ranges.values()), default=0.0) or 1.0
     for name, seconds in [*ranges.items()][:_RANGES]:
@@ -73,7 +73,7 @@ def job_line(
 
 
 def placing_line(placing: Mapping[str, Any]) -> str:
-    """Return how tasks were placed.
+    """Return the method of the placement of tasks.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def pace_line(pace: Mapping[str, Any]) -> str:
 
 
 def model_rows(models: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
-    """Return what was measured of models that are programs: one row each."""
+    """Return the measurements of models that are programs: one row each."""
     rows = []
     for one in models:
         took = format_duration(one["seconds"], 3)
@@ -206,7 +206,7 @@ def placement_table(problem: Problem) -> Table:
 
 
 def load_words(load: ResourceLoad, between: str, without: str) -> str:
-    """Return what is used of a resource, ``between``, and how much there is at most."""
+    """Return the use of a resource, ``between``, and its capacity."""
     amount = format_size if load.resource == "memory" else "{:g}".format
     most = without if math.isinf(load.capacity) else between + amount(load.capacity)
     return amount(load.used) + most

@@ -1,4 +1,4 @@
-"""What a lab run looks like in a terminal."""
+"""Tables of a lab run for a terminal."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _tables(result: dict[str, Any]) -> Iterator[Table]:
 
 
 def nic_table(lab: dict[str, Any]) -> Table:
-    """Return what crossed every NIC, with all headers, and what TCP lost there."""
+    """Return the traffic of every NIC, with all headers, and TCP's losses there."""
     counted = (">capacity", ">bytes", ">packets", ">dropped")
     tcp_counted = (">segments", ">sent again", ">timeouts")
     title = "what crossed, with all headers"
@@ -83,7 +83,7 @@ def program_table(lab: dict[str, Any]) -> Table:
 
 
 def how_ended(run: dict[str, Any]) -> str:
-    """Return how a program of lab.json ended."""
+    """Return the end of a program of lab.json, in words."""
     code = run["code"]
     if code is None:
         return "did not end"
@@ -92,7 +92,7 @@ def how_ended(run: dict[str, Any]) -> str:
 
 
 def matrix_table(crossed: dict[str, Any]) -> Table:
-    """Return who sent how much to whom."""
+    """Return the payload from each machine to each."""
     table = plain_table(
         f"payload from row to column: {crossed['connections']} directions of "
         f"connections, {crossed['messages']} messages",
@@ -107,7 +107,7 @@ def matrix_table(crossed: dict[str, Any]) -> Table:
 
 
 def _nics(crossed: dict[str, Any]) -> Table:
-    """Return how full every NIC was over time."""
+    """Return the use of every NIC over time."""
     length = format_duration(crossed["bin_seconds"], 2)
     table = plain_table("NICs in use", "NIC", ">mean", f"over time, {length} a sign")
     for machine, ways in crossed["nic_use"].items():

@@ -1,4 +1,4 @@
-"""How figures look: Okabe-Ito colours, sizes for two-column papers, light and dark.
+"""Style of figures: Okabe-Ito colours, sizes for two-column papers, light and dark.
 
 Must not know: what is drawn. Imported only where a figure is drawn: matplotlib takes
 half a second to import.
@@ -164,11 +164,11 @@ class Window:
     only: str = ""
     """``emulated`` or ``simulated``; empty for both."""
     clock: str = ""
-    """What the time of the runs shown is, likewise; empty where it is of both."""
+    """Kind of time of the runs shown, likewise; empty where it is of both."""
 
     @property
     def narrow(self) -> bool:
-        """Whether the figure is for one column."""
+        """True where the figure is for one column."""
         return self.width < _COLUMN
 
     def time_axis(self, axes: Axes, end: float) -> None:
@@ -189,7 +189,7 @@ class Window:
         axes.set_xlabel(f"{self.clock} time (s)".lstrip())
 
     def shows(self, cluster: Cluster, machine: int) -> bool:
-        """Tell whether a machine is shown, by its position; -1 is of no machine."""
+        """Return True where a machine is shown, by its position; -1 is no machine."""
         if not self.machines:
             return True
         return machine >= 0 and cluster.machines[machine].name in self.machines

@@ -1,4 +1,4 @@
-"""What a person sees after an emulated run: tables of at most 100 columns."""
+"""Tables of an emulated run for a terminal, of at most 100 columns."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def error_rows(table: Table, result: dict[str, Any]) -> None:
 
 
 def network_note(sharing: str) -> str:
-    """Return who shared the kernel's NICs, and how."""
+    """Return a sentence on the sharing of the kernel's NICs."""
     return {
         "fair": "TCP shared NICs that the kernel limits, each with a queue per "
         "connection; no rate was assigned",
@@ -110,7 +110,7 @@ def network_note(sharing: str) -> str:
 
 
 def tcp_note(transport: dict[str, Any]) -> tuple[str, str]:
-    """Return what TCP sent again, and how often it had to wait for that."""
+    """Return the segments that TCP sent again, and the number of its timeouts."""
     return (
         f"{transport['retransmitted']} again",
         f"of {transport['segments']} segments; {transport['timeouts']} timeouts",
@@ -118,7 +118,7 @@ def tcp_note(transport: dict[str, Any]) -> tuple[str, str]:
 
 
 def flow_ends_note(result: dict[str, Any]) -> str:
-    """Return what ended the flows of a run."""
+    """Return the event that ended the flows of a run."""
     if result.get("flow_ends", "fluid") == "arrival":
         return "a flow ends when its last byte is in the receiver's memory"
     return "a flow ends with its rates; bytes may be ahead of them (flow_ends: fluid)"
@@ -157,7 +157,7 @@ def training_rows(table: Table, result: dict[str, Any]) -> None:
 
 
 def host_error(verdict: dict[str, Any]) -> str:
-    """Return what lateness of this computer did to the end, and what it may do."""
+    """Return the shift of the end by this computer's lateness, and its limit."""
     moved = format_ratio(verdict["error"])
     return f"the host moved the end by {moved}, {100 * verdict['max_error']:g} % may be"
 
@@ -176,7 +176,7 @@ def verdict_rows(table: Table, verdict: dict[str, Any]) -> None:
 
 
 def budget_table(result: dict[str, Any]) -> Table:
-    """Return what the difference between emulation and simulation is made of."""
+    """Return the difference between emulation and simulation, by cause."""
     title = "Error budget, on the critical path"
     table = plain_table(title, "cause", ">time", ">of the makespan")
     makespan = result["replayed_makespan"] or 1.0
@@ -190,7 +190,7 @@ def budget_table(result: dict[str, Any]) -> Table:
 
 
 def kinds_table(result: dict[str, Any]) -> Table:
-    """Return what the tasks did, per kind."""
+    """Return the figures of the tasks, per kind."""
     columns = (">tasks", ">mean time", ">longest", ">late", ">latest by")
     table = plain_table("Tasks", "kind", *columns)
     for kind, row in result["kinds"].items():

@@ -1,4 +1,4 @@
-"""What is known of a run before it, and how trials of time scales came out."""
+"""Tables of the figures known before a run, and of trials of time scales."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def dry_run_table(known: Mapping[str, Any], name: str) -> Table:
-    """Return what `emu.experiment.dry_run.DryRun.to_json` says, a row per figure."""
+    """Return `emu.experiment.dry_run.DryRun.to_json` as a table, a row per figure."""
     chosen = known["time_scale"] is None
     table = plain_table(f"{name}: nothing was started", "", ">")
     open_ = "chosen by trials (--trials)"

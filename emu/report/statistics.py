@@ -29,7 +29,7 @@ class Interval:
 
     @property
     def tie(self) -> bool:
-        """Whether a difference of several values may as well be none."""
+        """True where a difference of several values may as well be none."""
         return self.count > 1 and abs(self.mean) <= self.half
 
 

@@ -1,4 +1,4 @@
-"""Whether to believe a number: verdict, guards, audits, reference rates, lateness.
+"""Trust in a run's numbers: verdict, guards, audits, reference rates, lateness.
 
 Nothing here that guards scheduling or simulation imports them.
 """

@@ -1,4 +1,4 @@
-"""Whether a schedule's values are numbers, and those that were stated."""
+"""Check that a schedule's values are numbers, and are those that were stated."""
 
 from __future__ import annotations
 

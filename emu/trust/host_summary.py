@@ -1,4 +1,4 @@
-"""What the processes of a run counted, put together for the verdict."""
+"""Combine the counts of a run's processes for the verdict."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HostFigures:
-    """How well the hosts served a run; wall seconds, and shares of 1."""
+    """Lags, delays and CPU use of the hosts in a run; wall seconds, and shares of 1."""
 
     loop_lag_mean: float = 0.0
     loop_lag_max: float = 0.0
-    """Of the event loops' timers; mean over all, and the worst."""
+    """Lag of the event loops' timers; mean over all, and the worst."""
     pacer_lag_mean: float = 0.0
     pacer_lag_max: float = 0.0
-    """Of the pacers' alarms."""
+    """Lag of the pacers' alarms, likewise."""
     late_sends: int = 0
     max_behind: float = 0.0
     """Shaped frames that left over 1 ms after their fluid, and the worst."""
@@ -30,7 +30,7 @@ class HostFigures:
     """The longest that a sender did not know of a new rate."""
     cpu_busy: float = 0.0
     cpu_steal: float = 0.0
-    """Of the busiest host's cores during the run."""
+    """Shares of the busiest host's cores during the run."""
     cpu_wait: float = 0.0
     """Share of the run for which the worst event loop was ready and had no core."""
 

@@ -1,4 +1,4 @@
-"""How late an emulated run was by its own measure: what the host added to the schedule.
+"""Lateness of an emulated run, by its own measure: time the host added to the schedule.
 
 A flow is due when the rates that it was assigned have carried its bytes; a task when
 its profiled time is over. What comes after that, and what passes between the parts of
@@ -49,7 +49,7 @@ class Lateness:
 def chain_lateness(
     schedule: Schedule, late: NDArray[np.float64], chain: CriticalPath | None = None
 ) -> Lateness:
-    """Return how late the critical path of an emulated run was, by cause.
+    """Return the lateness of an emulated run's critical path, by cause.
 
     Parameters
     ----------

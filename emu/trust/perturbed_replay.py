@@ -1,4 +1,4 @@
-"""What lateness does to the makespan: the simulation, repeated with ends that are late.
+"""Effect of lateness on the makespan: the simulation, repeated with ends that are late.
 
 The scheduler of the simulator is that of the run. Given the lateness of every task and
 flow, it repeats the run: the order that changed, the flow that waited behind a late
@@ -39,14 +39,14 @@ class HostEffect:
     """Makespans of one run, emulated seconds."""
 
     emulated: float
-    """Of the run."""
+    """Makespan of the run."""
     repeated: float
-    """Of its simulation with all that came late."""
+    """Makespan of its simulation with all that came late."""
     punctual: float
-    """Of its simulation with nothing that came late."""
+    """Makespan of its simulation with nothing that came late."""
     simulated: float
-    """Of its simulation with the times and volumes that were measured, late tasks among
-    them: what the run is held against."""
+    """Makespan of its simulation with the times and volumes that were measured, late
+    tasks among them: the run is compared with it."""
     clocks: float = 0.0
     """By which the end may be off, since the clocks of hosts are known so far only."""
 
@@ -57,7 +57,7 @@ class HostEffect:
 
     @property
     def unexplained(self) -> float:
-        """What no lateness accounts for, of either simulation the larger."""
+        """Seconds that no lateness accounts for, of either simulation the larger."""
         parted = self.emulated - self.simulated
         beyond = math.copysign(max(abs(parted) - abs(self.explained), 0.0), parted)
         return max(self.emulated - self.repeated, beyond, key=abs)
@@ -98,7 +98,7 @@ def host_effect(
     late: NDArray[np.float64],
     clocks: float = 0.0,
 ) -> HostEffect:
-    """Return what came of a host's lateness.
+    """Return the effect of a host's lateness on a run.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Whether the rates of a schedule are those that its rule gives, by the slow oracle."""
+"""Check that a schedule's rates are those that its rule gives, by the slow oracle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROUNDING = 1e-9
 
 
 class _Assigned(NamedTuple):
-    """What a flow has got: bytes by ``since``, and a rate from then on."""
+    """State of a flow: bytes carried by ``since``, and a rate from then on."""
 
     carried: float
     rate: float
@@ -34,7 +34,7 @@ class _Assigned(NamedTuple):
 
 
 def rule_audit(schedule: Schedule, policy: str, expected: Realization) -> Findings:
-    """Return how many rates were recomputed, and the first wrong one of every flow.
+    """Return the number of rates recomputed, and the first wrong one of every flow.
 
     At every instant at which a rate changed, the oracle is asked for the rates of all
     flows that are under way. It takes what they have carried from the history itself,

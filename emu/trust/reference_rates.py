@@ -43,7 +43,7 @@ class Flow:
     job: str = ""
 
     def key(self, first: float) -> tuple[float, int, tuple[str, str]]:
-        """Return what flows are sorted by."""
+        """Return the key that flows are sorted by."""
         return (rounded(first), self.turn, self.rank)
 
 
@@ -56,13 +56,13 @@ def rounded(value: float) -> float:
 
 
 def own(problem: Problem, task: int) -> int:
-    """Return how many iterations a task has."""
+    """Return the number of iterations of a task."""
     stated = problem.job.tasks[task].iterations
     return problem.job.iterations if stated is None else stated
 
 
 def needed(problem: Problem, e: int, n: int) -> bool:
-    """Tell whether iteration n of an edge's source is there, and needed by somebody."""
+    """Return True where iteration n of an edge's source exists and a task needs it."""
     edge = problem.job.edges[e]
     return 0 <= n < own(problem, edge.source) and n + edge.lag < own(
         problem, edge.destination

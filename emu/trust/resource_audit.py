@@ -1,4 +1,4 @@
-"""Who held what tasks and flows share, whose turn it was, and what was read."""
+"""Audit slots, channels and latest-value reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Line(NamedTuple):
     """Its name."""
     edge: Ints
     iteration: Ints
-    """Of every flow; of those ready together, by what they serve, then by name."""
+    """Each flow; those ready together sorted by what they serve, then by name."""
 
 
 def lines(problem: Problem, ready: Floats) -> Iterator[Line]:
@@ -151,7 +151,7 @@ def _overtaken(
 
 
 def newest_reads(schedule: Schedule, tolerance: float) -> Findings:
-    """Return what edges that read the newest have read amiss.
+    """Return the wrong reads of edges that read the newest.
 
     An iteration older than the lag allows, one that had not arrived, or one where a
     newer had.

@@ -1,9 +1,9 @@
-"""Whether a run can be believed, because the host kept up with it.
+"""Compute a run's verdict: its error by the host's lateness, reasons and remedies.
 
 The decision rests on evidence, not on symptoms: by how much what came late moved the
 end of the run (`emu.trust.perturbed_replay`). A host can be busy and keep up, or idle
-and stall for one second. Where the time was lost, the critical path says
-(`emu.trust.lateness`); the host's own figures say *why*, and what to do. They decide
+and stall for one second. The critical path shows where the time was lost
+(`emu.trust.lateness`); the host's own figures show *why*, and what to do. They decide
 alone only where time was lost that no schedule shows, and on kernel NICs.
 """
 
@@ -40,7 +40,7 @@ _ROOM = 1.25
 
 
 class Trust(StrEnum):
-    """How far a run can be believed."""
+    """Degree of trust in a run."""
 
     TRUSTED = "trusted"
     DEGRADED = "degraded"
@@ -48,7 +48,7 @@ class Trust(StrEnum):
 
 
 class Cause(StrEnum):
-    """What took a run's trust away."""
+    """Cause of a run's loss of trust."""
 
     GUARDS = "guards"
     """Something that the cluster cannot have done; no other host mends it."""
@@ -62,27 +62,27 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the host kept up, and what to do where it did not."""
+    """A run's trust and error, with reasons and remedies."""
 
     trust: Trust
     error: float
     """By which share of the makespan the host's lateness has moved it."""
     max_error: float
-    """What was asked for."""
+    """Limit on ``error`` that was asked for."""
     reasons: tuple[str, ...]
     remedies: tuple[str, ...]
     """One sentence each; without reasons when trusted."""
     effect: HostEffect
-    """What ``error`` follows from."""
+    """Makespans that ``error`` follows from."""
     lateness: Lateness
     """Where on the critical path time was lost, emulated seconds. Slack and the flows
     beside it take some of that up, so the sum can be more than the effect."""
     figures: HostFigures
-    """Of the host."""
+    """Figures of the host."""
     sensitivity: float = 0.0
     """Share of the makespan by which the slightest delays move it."""
     findings: tuple[Finding, ...] = ()
-    """Of the guards: with any, the run is untrusted."""
+    """Findings of the guards: with any, the run is untrusted."""
     cause: Cause | None = None
     """None when trusted."""
 
@@ -212,9 +212,9 @@ def _trust(
 
 
 def _where(effect: HostEffect, lateness: Lateness, compute: str) -> list[str]:
-    """Return how far the end was moved, and what of the chain was late, the most first.
+    """Return the shift of the end, and the late parts of the chain, the most first.
 
-    Of no length, a run is never late.
+    A run of no length is never late.
     """
     makespan = effect.emulated
     if makespan <= 0:
@@ -279,7 +279,7 @@ def _longer(
     *,
     by_kernel: bool,
 ) -> list[str]:
-    """Return what gives the host more time, the surest first.
+    """Return the remedies that give the host more time, the surest first.
 
     What is late is late in wall time, so its share falls as the time scale rises.
     """
@@ -296,7 +296,7 @@ def _longer(
 
 
 def _less_load(figures: HostFigures, processes: int) -> list[str]:
-    """Return what gives the run more of the host."""
+    """Return the remedies that give the run more of the host."""
     found = []
     if figures.cpu_busy > _BUSY or figures.cpu_wait > _WAIT:
         found.append(f"use fewer than {processes} processes, or more hosts")

@@ -1,4 +1,4 @@
-"""What is found: broken constraints, what a guard says, and the report of an audit."""
+"""Violations of constraints, findings of guards, and the report of an audit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Violation:
     constraint: str
     """Number in the paper, ``(10)``."""
     subject: str
-    """What broke it: a task, a flow or a port, by name and iteration."""
+    """The task, flow or port that broke it, by name and iteration."""
     amount: float
     """By how much, in ``unit``."""
     unit: str
@@ -39,16 +39,16 @@ class Violation:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a guard says when it fires."""
+    """Result of a guard that fires."""
 
     guard: str
     """Its name."""
     at: float
     """The first instant, emulated seconds; NaN where it is the run as a whole."""
     sentence: str
-    """What cannot be, with the amounts."""
+    """The impossibility, with the amounts."""
     remedy: str = ""
-    """What would help, where something would."""
+    """Remedy, where there is one."""
 
     @override
     def __str__(self) -> str:
@@ -63,18 +63,18 @@ class Finding:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What an audit found."""
+    """Violations and findings of an audit."""
 
     violations: list[Violation]
     """Everything beyond the tolerance, in the order of the constraints."""
     checked: dict[str, int] = field(default_factory=dict)
-    """How many comparisons each constraint took part in."""
+    """Number of comparisons that each constraint took part in."""
     findings: tuple[Finding, ...] = ()
-    """What the guards of an emulated run say."""
+    """Findings of the guards of an emulated run."""
 
     @override
     def __repr__(self) -> str:
-        """Return how much was compared, and what was found first."""
+        """Return the number of comparisons, and the first violation."""
         found = "no violation"
         if self.violations:
             found = f"{len(self.violations)} violations, first: {self.violations[0]}"
@@ -91,7 +91,7 @@ class AuditReport:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was found."""
+        """True where nothing was found."""
         return not (self.violations or self.findings)
 
 

@@ -1,4 +1,4 @@
-"""What the charts of the page draw, as a JSON map with packed arrays."""
+"""Data of the charts of the page, as a JSON map with packed arrays."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the charts of a lab's page draw: as of a run, with messages for its flows.
+"""Data of the charts of a lab's page: as of a run, with messages for its flows.
 
-A program on a machine is a task, what two of them tell each other one way an edge, and
+A program on a machine is a task, the messages from one to another an edge, and
 a message the next iteration of it.
 """
 
@@ -90,7 +90,7 @@ def lab_data(
 
 
 def talks_of(runs: list[dict[str, Any]], traffic: Traffic) -> Talks:
-    """Return who told whom what.
+    """Return the programs, and the messages between them.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, dict[str, Any]]:
 
 
 def _traffic(run: Path, lab: dict[str, Any], missing: list[str]) -> Traffic:
-    """Return what crossed; nothing where it was not noted or cannot be read."""
+    """Return the traffic; none where it was not noted or cannot be read."""
     try:
         return read_traffic(run)
     except DataError as error:
@@ -104,7 +104,7 @@ def _headline(lab: dict[str, Any]) -> str:
 
 
 def _doubts(run: Path, lab: dict[str, Any], drawn: int) -> str:
-    """Return what a reader has to know before the figures; nothing if all went well."""
+    """Return the warnings to read before the figures; nothing if all went well."""
     said = []
     if failed := lab["failed"]:
         log = f"{failed['program']}-{failed['machine']}.log"

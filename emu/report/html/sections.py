@@ -75,7 +75,7 @@ def headline(result: dict[str, Any]) -> str:
 
 
 def _verdict(verdict: dict[str, Any] | None) -> str:
-    """Return how far the run can be believed; `emu.trust.verdict` has the keys."""
+    """Return the verdict on the run; `emu.trust.verdict` has the keys."""
     if verdict is None:
         return ""
     note = host_error(verdict)
@@ -95,7 +95,7 @@ def verdict_reasons(verdict: dict[str, Any] | None) -> str:
 
 
 def chain_table(run: RecordedRun) -> str:
-    """Return what the critical path spent its time on, emulated beside simulated."""
+    """Return the time of the critical path by cause, emulated beside simulated."""
     schedules = schedules_of(run)
     sums = [
         critical_path(schedule).sums(lambda link: cause_of(run.problem, link))
@@ -199,7 +199,7 @@ def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
 
 
 def edges_section(result: dict[str, Any]) -> str:
-    """Return what crossed the network: per kind of payload, and per kind of edge."""
+    """Return the bytes over the network: per kind of payload, and per kind of edge."""
     said = payload_line(result.get("payloads", {}))
     line = f"<p class=remark>{escape(said)}.</p>" if said else ""
     return line + table(flow_table(result["edges"]))

@@ -1,4 +1,4 @@
-"""What guards look at."""
+"""Evidence that guards examine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLOCKS = 0.001
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a run reported."""
+    """Records and figures that a run reported."""
 
     schedule: Schedule
     """As the tasks and receivers reported it, emulated seconds and bytes."""
@@ -30,10 +30,10 @@ class Evidence:
     received: NDArray[np.void]
     """Rows of `emu.wire.frame_rows` by senders and by receivers."""
     told: Floats | None
-    """Arrivals of (edge, iteration) as the scheduler was told them, seconds; NaN where
-    nothing was told, None in runs of an earlier emu."""
+    """Arrivals of (edge, iteration) as notified to the scheduler, seconds; NaN where
+    none was notified, None in runs of an earlier emu."""
     statistics: Mapping[str, Mapping[str, Any]]
-    """Of every process, as it counted them; the coordinator adds ``heard``."""
+    """Counts of every process, made by itself; the coordinator adds ``heard``."""
     time_scale: float
     byte_scale: float
     """Wall seconds per emulated second, real bytes per emulated byte."""
@@ -48,8 +48,8 @@ class Evidence:
     catch_up: float | None = None
     """Emulated seconds that a sender which stood still may catch up; None: all."""
     burst: tuple[float, float] = (0.0, 0.0)
-    """What both NICs of the kernel on a flow's way let go at once after a pause: wall
-    seconds of their rates, or real bytes where these are more."""
+    """Amount that both NICs of the kernel on a flow's way let go at once after a pause:
+    wall seconds of their rates, or real bytes where these are more."""
     times: Floats | None = None
     """Stated times of (task, iteration), which no task may undercut; None where tasks
     take the time that they take."""

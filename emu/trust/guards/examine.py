@@ -31,7 +31,7 @@ GUARDS = (
 
 
 def examine(evidence: Evidence, more: Iterable[Guard] = ()) -> tuple[Finding, ...]:
-    """Return what the guards find in a run; nothing when all of it is possible.
+    """Return the findings of the guards in a run; none when all of it is possible.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ class Overflow(NamedTuple):
 def of_flows(
     start: Floats, end: Floats, sent: Floats, capacity: float, depth: float
 ) -> Overflow | None:
-    """Return how flows overflow a link, None when they fit.
+    """Return the overflow of a link by flows, None when they fit.
 
     In every interval the flows that lie in it as a whole may bring no more bytes than
     the link carries in that time, and ``depth`` once. What is late never breaks this:

@@ -1,4 +1,4 @@
-"""Whether enough was carried to say anything about the network."""
+"""Check that enough was carried to judge the network."""
 
 from __future__ import annotations
 

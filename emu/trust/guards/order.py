@@ -1,4 +1,4 @@
-"""Whether every frame came once, whole, in order, and not before it was sent."""
+"""Check that every frame came once, whole, in order, and not before it was sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a reported schedule keeps the constraints and the lower bounds."""
+"""Check that a reported schedule keeps the constraints and the lower bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scenario states of links, read beside `emu.problem.links`.
+"""Links as the scenario states them, read beside `emu.problem.links`.
 
 The scheduler and the simulator ask that module. A mistake in it would be theirs and the
 guards' alike.
