@@ -1,7 +1,7 @@
-"""Which vertices a sampler learns in an iteration, and how large its batch becomes.
+"""Choose the vertices that a sampler learns in an iteration, and count its batch.
 
-Every process derives the same answer from the job's settings alone (specs A3): stores
-need not be told what the samplers drew.
+Every process derives the same answer from the job's settings alone (specs A3): no
+message to the stores states what the samplers drew.
 """
 
 from __future__ import annotations

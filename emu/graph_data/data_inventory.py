@@ -31,11 +31,11 @@ class KeptData:
     """``imported``, ``file`` (found in EMU_DATA), or ``prepared``."""
     vertices: int | None
     edges: int | None
-    """Edges in both directions; None where only reading the files would say."""
+    """Edges in both directions; None where only the files hold the number."""
     size: int
     """Bytes on disk."""
     origin: str
-    """Where it came from; of a prepared form, how it is partitioned."""
+    """Origin of the graph; of a prepared form, its partitioning."""
 
 
 def kept_data() -> list[KeptData]:
@@ -88,7 +88,7 @@ def _remove(folder: Path) -> int:
 
 def _size(folder: Path) -> int:
     return sum(
-        os.lstat(os.path.join(root, file)).st_size  # noqa: PTH118 - as os.walk says it
+        os.lstat(os.path.join(root, file)).st_size  # noqa: PTH118 - as in os.walk
         for root, _, files in os.walk(folder)
         for file in files
     )

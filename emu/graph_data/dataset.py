@@ -156,7 +156,7 @@ class Dataset:
         return [self._prepared.unchecked(name) for name in names]
 
     def look_at(self, vertices: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the features of a few vertices, whoever owns them.
+        """Return the features of a few vertices, in any partition.
 
         Read row by row, past the checksums of whole partitions.
         """
@@ -197,7 +197,7 @@ def open_dataset(
     scale
         Share of the published vertices; synthetic presets only.
     seed
-        Of generator, random split and hash partition.
+        Seed of generator, random split and hash partition.
     normalise
         Scale every feature row to L2 length 1.
     partitioner, parts

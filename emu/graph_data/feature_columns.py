@@ -23,7 +23,7 @@ def open_columns(dataset: Dataset, blocks: Sequence[int]) -> PreparedArrays:
     """Open the columns of a data set, cut on first use and cached.
 
     Arrays ``columns_0``, ... are float32, shape (vertices, columns of the block), each
-    checked when asked for: who asks for one block reads no other.
+    checked when it is read: a reader of one block reads no other.
 
     Parameters
     ----------

@@ -97,7 +97,7 @@ def imported_source(folder: Path, *, seed: int) -> Source:
     Parameters
     ----------
     seed
-        Of the random split where the graph came without one.
+        Seed of the random split where the graph came without one.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def _read(
 def _edge_list(path: Path, vertices: int | None) -> FoundGraph:
     """Return the graph of an edge list; ids with gaps are numbered anew, in order."""
     ends = read_edges(path, vertices)
-    notes, found = [], None  # rows say how many, if there are any
+    notes, found = [], None  # rows give the number, if there are any
     if vertices is None:
         ids, numbered = np.unique(ends, return_inverse=True)
         if len(ids) and ids[-1] >= len(ids):

@@ -1,4 +1,4 @@
-"""Which graph store owns which vertex."""
+"""Partition a graph: every vertex belongs to one graph store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def partition(
         ``metis-dgl``: the partitions of dgl (METIS, k-way), which differ in one call
         of 14; ``hash``: by a hash of the vertex, as P3 does.
     seed
-        Of the hash. METIS always starts from its own fixed seed.
+        Seed of the hash. METIS always starts from its own fixed seed.
 
     Returns
     -------

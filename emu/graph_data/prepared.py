@@ -2,8 +2,8 @@
 
 A directory is built under another name, synced, and renamed into place with its
 manifest: what stands under the final name was once whole. Every array is compared with
-the manifest's size and CRC-32 before it is mapped, so that a later change is noticed by
-whoever opens it (1 GB/s; a store reads its own partition only).
+the manifest's size and CRC-32 before it is mapped, so that a later change is found
+when it is opened (1 GB/s; a store reads its own partition only).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class PreparedArrays:
     folder
         Made by `prepare_arrays`.
     remedy
-        What makes it again once it is deleted.
+        Clause on how it is made again once it is deleted.
 
     Raises
     ------
@@ -130,7 +130,7 @@ class PreparedArrays:
 def write_header(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
     """Begin an npy file; what follows is written as any bytes are.
 
-    np.save tells a full disk as "123718 requested and 60384 written", and storing into
+    np.save names a full disk as "123718 requested and 60384 written", and storing into
     a mapped file ends the process with SIGBUS.
     """
     header = {

@@ -45,7 +45,7 @@ class RawGraph:
         Raises
         ------
         DataError
-            When one of them is not finite; says which.
+            When one of them is not finite; the error names it.
         """
         vertices = self.structure.vertices
         for start in range(0, vertices, CHUNK):
@@ -77,7 +77,7 @@ class RawGraph:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a graph comes from."""
+    """Origin of a graph."""
 
     fingerprint: str
     """Changes whenever the content may have changed."""
@@ -143,7 +143,7 @@ def build_structure(
     Raises
     ------
     DataError
-        When an edge names a vertex that does not exist; says which edge.
+        When an edge names a vertex that does not exist; the error names the edge.
     """
     for ends in (sources, destinations):
         for start in range(0, len(ends), 1 << 24):
@@ -171,7 +171,7 @@ def build_structure(
 def random_split(
     vertices: int, shares: tuple[int, int, int], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return sorted train, valid and test ids, as many of each as ``shares`` says."""
+    """Return sorted train, valid and test ids, ``shares`` of each."""
     order = rng.permutation(vertices)
     first, second, third = np.cumsum(shares)
     return (

@@ -1,7 +1,7 @@
 """Neighbour sampling as a pure function of (seed, sampler, iteration).
 
 Every draw is a hash of (stream, hop, vertex, number of the draw): no generator state,
-so it does not matter who samples a vertex, in which order, or together with which
+so it does not matter where a vertex is sampled, in which order, or together with which
 others. A store that samples only its own vertices (multiround) and one that samples
 the whole batch (oneshot) draw the same neighbours.
 

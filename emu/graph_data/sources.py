@@ -31,7 +31,7 @@ def find_source(name: str, *, scale: float, seed: int, root: str = "") -> Source
     Raises
     ------
     DataError
-        When it is not there: says what was looked for and where, and where to get it.
+        When it is not there; the error has the places searched, and where to get it.
     """
     if name in PRESETS:
         return synthetic_source(name, scale=scale, seed=seed)

@@ -222,7 +222,7 @@ def _by_weight(
 
 
 class _Features:
-    """Rows made chunk by chunk from the seed, the same whoever makes them."""
+    """Rows made chunk by chunk from the seed, the same in every process."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Where the tasks go: IFS and ETP of the paper, baselines, and a better search.
+"""Place the tasks: IFS and ETP of the paper, baselines, and a better search.
 
 Every algorithm takes a job and a cluster and returns a `Placement`; the searches also
 say what its makespan is. Must not know: scenarios, sockets, clocks.

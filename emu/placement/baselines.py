@@ -35,7 +35,7 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
     PlacementError
         When a name is unknown, a task is left out, or a process would be torn apart.
     InfeasiblePlacement
-        When a capacity or a pin is broken; the error says which and by how much.
+        When a capacity or a pin is broken; the error states which and by how much.
     """
     space = Space(job, cluster, apart=True)
     machine_of = space.fixed.tolist()
@@ -184,7 +184,7 @@ def _one_by_one(
 ) -> NDArray[np.int64] | None:
     """Give every unit the first machine of ``preference()`` with room, or None.
 
-    ``cautious`` also asks, by IFS, whether the units after it can still be placed, so
+    ``cautious`` also tests, by IFS, that the units after it can still be placed, so
     that it ends in None only when there is no placement at all.
     """
     machines = np.full(len(space.units), -1, dtype=np.int64)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 FLOWS = 1_200_000
 #: Candidates at most: I of the paper.
 MOST = 10_000
-#: What a flow counts for under rules that look at every flow at each event: with 1, the
+#: Weight of a flow under rules that look at every flow at each event: with 1, the
 #: report of a run of 4 s with 1,814 flows under ``mrtf`` took a minute.
 _BY_FLOW = 10
 
@@ -66,7 +66,7 @@ def best_placement(
 ) -> PlacementResult:
     """Return the best placement found of the run that ``reference`` predicts.
 
-    What ``placement.policy: best`` means in every command: the better one of `search`,
+    This is ``placement.policy: best`` in every command: the better one of `search`,
     on iterations of the run itself, and of ETP with as many candidates. Both are judged
     by the whole run, beside the placements that are ``known``: so the result is never
     worse than any of them, nor than ``ifs`` or ``distdgl``.
@@ -78,15 +78,15 @@ def best_placement(
     policy
         Rate policy; for the portfolio ``oes`` stands in.
     seed
-        Of all that is drawn.
+        Seed of all draws.
     transfers
         Candidates of each of the two, of so many iterations; by default as many as hold
         1.2 million flows, at most 10,000.
     iterations
-        Of the run that candidates are simulated for, evenly spread over it; all where
+        Simulated iterations of the run per candidate, evenly spread over it; all where
         tasks take slots that others give back.
     cost
-        What is minimised of several jobs, in place of the makespan.
+        Cost of several jobs to minimise, in place of the makespan.
     known
         Feasible placements of the job.
     progress

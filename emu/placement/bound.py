@@ -39,7 +39,7 @@ def placement_bound(
     realization
         With reference times, see `emu.problem.slowness`.
     nodes, seconds
-        How long to branch at most, each 0 for no limit of this kind; without either it
+        Limits on branching, each 0 for no limit of this kind; without either it
         is the linear program alone.
 
     Raises
@@ -111,7 +111,7 @@ class _PortProgram:
     def _add_ports(self) -> None:
         """Bytes of a port <= capacity * (t - least head - least tail).
 
-        A NIC that some route leaves out says nothing of what leaves its machine.
+        A NIC that some route leaves out bounds nothing of what leaves its machine.
         """
         transfers = self.c.transfers
         moved = transfers.sent > 0

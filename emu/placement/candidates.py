@@ -236,7 +236,7 @@ def excess(capacities: Floats, used: Floats) -> float:
 def lower_bound(t: Transfers, costs: JobCosts, machine_of: Ints) -> float:
     """Return a cost that no schedule of this placement beats, seconds.
 
-    What several jobs cost follows from the makespan.
+    The cost of several jobs follows from the makespan.
     """
     return least_cost(costs, max(t.least, _port_bounds(t, machine_of).max()))
 

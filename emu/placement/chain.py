@@ -103,7 +103,7 @@ PROPOSED, ACCEPTED, SIMULATED, STUCK = range(4)
 
 
 class Chain(NamedTuple):
-    """Where a chain stands; every call of `walk` carries it on in place."""
+    """State of a chain; every call of `walk` carries it on in place."""
 
     machines: Ints
     best_machines: Ints
@@ -133,7 +133,7 @@ def new_chain(c: Candidates, machines: Ints, remembered: int) -> Chain:
     Parameters
     ----------
     remembered
-        How many placements to remember.
+        Number of placements to remember.
     """
     makespan = placement_cost(c, expand(c.units, machines), np.inf)
     return Chain(
@@ -157,8 +157,8 @@ def makespan_within(
     """Return the makespan, or infinity where that is spared and exceeds ``limit``.
 
     A run that is remembered, stopped, or never begun because a bound exceeds the limit,
-    would have ended as remembered or beyond the limit: whoever only compares it with
-    the limit gets the same answer.
+    would have ended as remembered or beyond the limit: a comparison with the limit
+    has the same result.
     """
     stop = np.inf if simulate_all else limit * (1.0 + ROUNDING)
     place = -1

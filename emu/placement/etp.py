@@ -105,7 +105,7 @@ def search_etp(
     profile
         Times and volumes to draw the simulated iterations from.
     seed
-        Of all that is drawn.
+        Seed of all draws.
     progress
         Called with (proposals so far, proposals in all, best makespan).
 

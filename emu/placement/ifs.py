@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def place_ifs(job: Job, cluster: Cluster, rng: np.random.Generator) -> Placement:
     """Return a feasible placement, found by the dynamic program of the paper.
 
-    The machines are visited in a random order. A state says how many tasks of each kind
+    The machines are visited in a random order. A state is how many tasks of each kind
     the machines so far hold; kinds are tasks that are interchangeable, same kind and
     equal demands, whatever their names. Tasks of one process move as one, pinned ones
     (the graph stores) only take room.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def infeasibility(space: Space) -> InfeasiblePlacement:
-    """Return the error that says what is missing, for a space known to be too small.
+    """Return the error that names what is missing, for a space known to be too small.
 
     The first of these that holds, over resources in alphabetical order: pinned tasks
     overload their machine; all tasks together want more than all machines have; one

@@ -48,7 +48,7 @@ def minimise(
     costs, upper, whole
         Shape (variables,); which variables are whole numbers.
     nodes, seconds
-        How long to branch at most, each 0 for no limit of this kind.
+        Limits on branching, each 0 for no limit of this kind.
 
     Raises
     ------

@@ -41,7 +41,7 @@ class JobCosts(NamedTuple):
 
 
 def job_costs(job: Job, times: Floats, cost: JobsCost | None) -> JobCosts:
-    """Return the arrays; ``times`` tell when jobs are released."""
+    """Return the arrays; ``times`` hold the releases of jobs."""
     if cost is None:
         return JobCosts(np.empty(0, np.int64), np.ones(1), np.zeros(1), False)
     names = {name: i for i, name in enumerate(job.job_names)}

@@ -114,7 +114,7 @@ def moved(problem: Problem, machines: Mapping[str, str]) -> Neighbour:
 def neighbours(problem: Problem, realization: Realization) -> Iterator[Neighbour]:
     """Yield every feasible placement one move or one swap away.
 
-    Of a unit, or of a worker with its samplers (`hub_followers`): these change places
+    A unit moves, or a worker with its samplers (`hub_followers`): these change places
     with teams of equal size, member by member. Of several placements that differ by
     interchangeable tasks only, the first one.
 

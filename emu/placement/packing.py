@@ -64,8 +64,8 @@ class Packing:
     def solve(self, order: Sequence[int]) -> list[tuple[int, Counts]] | None:
         """Return (bin, counts) that hold everything, found in ``order``, or None.
 
-        States are kept once, the first way to reach one wins, and every bin is asked
-        first whether it takes all that is left (A10).
+        States are kept once, the first way to reach one wins, and every bin is tried
+        first with all that is left (A10).
 
         Raises
         ------

@@ -86,13 +86,13 @@ def place(
     Parameters
     ----------
     name
-        Of the placement policy; by position, since ``policy`` is an option.
+        Name of the placement policy; by position, since ``policy`` is an option.
     profile
         Reference times, and volumes, to judge placements by. ``etp`` and ``best`` need
         one: ``best`` takes its iterations in order, ``etp`` draws from it; the others
         are simulated once when there is one, with the draws of ``etp``.
     seed
-        Of all that is drawn.
+        Seed of all draws.
     tasks
         Machine name per task or process, for ``explicit``.
     progress
@@ -127,7 +127,7 @@ def place(
         )
     if name == "explicit" or not slot_teams(job):
         return _placed(name, job, cluster, profile, seed, tasks, progress, options)
-    options["iterations"] = job.iterations  # who waits for ever shows at the end
+    options["iterations"] = job.iterations  # an endless wait shows at the end
     run = expected_run(job, profile)
     rates = options.get("policy", SearchOptions.policy)
     with suppress(InfeasiblePlacement, SchedulingError):

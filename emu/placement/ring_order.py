@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from emu.problem import Job, Links, Problem, Task
 
-#: Its bound, minus its length, whether it has just moved, and the ring so far.
+#: Its bound, minus its length, true where it has just moved, and the ring so far.
 _Partial: TypeAlias = "tuple[RingCost, int, bool, tuple[int, ...]]"
 #: Steps of the search, as ranks times machines of each: any ring of eight is exact.
 STEPS = 1_000_000
@@ -45,7 +45,7 @@ def _cost(links: Links, ways: Sequence[tuple[int, ...]]) -> RingCost:
 
 
 def _rounded(seconds: float) -> float:
-    """Return a sum such that its order does not tell two equal rings apart."""
+    """Return a sum rounded such that two equal rings have the same."""
     return float(f"{seconds:.10e}")
 
 
@@ -145,7 +145,7 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
     Parameters
     ----------
     name
-        Of the job, where there are several.
+        Name of the job, where there are several.
     """
     job, machine_of = problem.job, problem.placement.machine_of
     steps = {

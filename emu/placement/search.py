@@ -102,7 +102,7 @@ def _promising_neighbour(
     """Fill ``candidate`` likewise and return its estimate; infinity where none is met.
 
     Most that are estimated worse than ``now``, seconds, are passed over: by a chain of
-    plain makespans alone, since an estimate knows neither slots nor several jobs.
+    plain makespans alone, since an estimate counts neither slots nor several jobs.
     """
     plain = c.arrays.slots.size == 0 and c.costs.job.size == 0
     guess = np.inf
@@ -163,7 +163,7 @@ def anneal(
     Parameters
     ----------
     state
-        Of the random numbers, carried on in place.
+        State of the random numbers, carried on in place.
     temperatures
         Seconds: a placement that takes t longer is accepted with probability
         exp(-t / temperature). Infinite accepts anything.

@@ -53,7 +53,7 @@ class Space:
         Capacity less the demands of pinned tasks, C'_m^r of the paper, same shape;
         negative where the pinned tasks alone are too much.
     units
-        What can move, in the order of the tasks.
+        Units that can move, in the order of the tasks.
     demand
         Summed w_j^r of every unit, shape (units, resources).
     fixed
@@ -62,7 +62,7 @@ class Space:
     Parameters
     ----------
     apart
-        Whether processes of which one takes the slots that another one gives back may
+        True where processes of which one takes the slots that another gives back may
         stand apart, as they can where a pool is unlimited; else they are one unit.
 
     Raises
@@ -142,7 +142,7 @@ class Space:
     def packed(self) -> tuple[tuple[int, ...], ...]:
         """Positions of the units of equal kinds and demands, of those that ask for any.
 
-        What packing cannot tell apart; slots are no matter of room.
+        They are the same to packing; slots take no room.
         """
         members: dict[object, list[int]] = defaultdict(list)
         for group in self.groups:

@@ -1,8 +1,8 @@
-"""Which units can change places without any schedule noticing.
+"""Find units that can change places without a change in any schedule.
 
 Samplers of one worker are interchangeable, and so are workers together with their
 samplers, provided that their job, demands, times, edges and volumes are the same. A
-search that knows this looks at one placement of each kind only.
+search that uses this looks at one placement of each kind only.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def hub_followers(space: Space) -> Teams:
 
 
 class _Automorphisms:
-    """Checks whether exchanging units maps the job and its realization onto itself."""
+    """Check that exchanging units maps the job and its realization onto itself."""
 
     def __init__(self, space: Space, realization: Realization) -> None:
         self.space, self.realization = space, realization

@@ -38,7 +38,7 @@ class CapacitySteps:
     start
         Bytes per second at time 0, of every port.
     changes
-        What becomes of them, in any order.
+        Changes of them, in any order.
     ports
         Position of every link by its name.
 

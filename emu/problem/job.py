@@ -1,6 +1,6 @@
 """A training job as tasks and edges; any graph of tasks with lags fits.
 
-Edge e from j to j' with lag l says: (j', n) needs what (j, n - l) produced. An edge is
+Edge e from j to j' with lag l means: (j', n) needs what (j, n - l) produced. An edge is
 its position in the job, and has a name of its own (`Job.edge_names`): there may be
 several between the same two tasks. DGTP's
 PS -> worker edge has lag 1, all its others lag 0. A credit edge carries no bytes: with
@@ -72,7 +72,7 @@ class Task:
 
     @property
     def job_name(self) -> str:
-        """Which of several jobs it is of, ``a`` of ``a/w0``; empty for the only one."""
+        """Name of its job among several, ``a`` of ``a/w0``; empty for the only one."""
         return self.name.rpartition("/")[0]
 
     @property
@@ -270,7 +270,7 @@ class Job:
     def flow_counts(self) -> tuple[int, ...]:
         """Iterations of its source that every edge sends: those that are needed.
 
-        What nobody in the job would receive is not sent: with lag 1 the source's last
+        What no task of the job would receive is not sent: with lag 1 the source's last
         iteration sends nothing (constraint (6) has no iteration N).
         """
         return tuple(
@@ -303,7 +303,7 @@ class Job:
     def edge_ranks(self) -> tuple[int, ...]:
         """Place of every edge by the names of its destination and its source.
 
-        What ties are broken by: the job alone, not the order in its file. Numbers in
+        Ties are broken by it: by the job alone, not the order in its file. Numbers in
         names count as numbers, w2 before w10. Edges between the same two tasks go by
         lag, then in the order of ``edges``.
         """

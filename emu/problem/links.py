@@ -211,7 +211,7 @@ class Links:
                 )
 
     def _zones(self, routes: Sequence[Route]) -> NDArray[np.int64]:
-        """Return a number per set of machines that stated routes do not tell apart."""
+        """Return a number per set of machines with the same stated routes."""
         said: list[list[int]] = [[] for _ in self._names]
         for position, route in enumerate(routes):
             for machine in {*route.sources}:

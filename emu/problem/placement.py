@@ -1,4 +1,4 @@
-"""Where the tasks of a job stand, and the problem that a schedule solves."""
+"""Placement of the tasks of a job, and the problem that a schedule solves."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Realization:
     """Execution time of (task, iteration), seconds, shape (tasks, iterations)."""
     volumes: NDArray[np.float64]
     """Bytes of (edge, iteration of its source), shape (edges, iterations). Present also
-    where the edge stays on one machine or nobody receives it; unused there."""
+    where the edge stays on one machine or no task receives it; unused there."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "times", _checked(self.times, "times"))

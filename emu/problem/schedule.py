@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class RateHistory:
     """Assigned rates, one row per change, in the order of time.
 
-    Row i says: from ``time[i]`` on, the flow ``iteration[i]`` of ``edge[i]`` has
+    Row i means: from ``time[i]`` on, the flow ``iteration[i]`` of ``edge[i]`` has
     ``rate[i]``, until its next row or its end.
 
     Parameters
@@ -52,7 +52,7 @@ class Schedule:
     Parameters
     ----------
     problem
-        What was run.
+        Problem that was run.
     task_start, task_end
         Seconds, shape (tasks, iterations); NaN where a task has fewer (`Job.rounds`).
     flow_ready, flow_start, flow_end
@@ -64,7 +64,7 @@ class Schedule:
     rates
         Assigned rates, or None when they were not recorded.
     reads
-        Which iteration of the source every iteration of the destination read, -1 where
+        Iteration of the source that every iteration of the destination read, -1 where
         none had arrived, int64, shape (edges, iterations); of edges that read the
         newest, -1 on others. None where the job has no such edge.
     """

@@ -1,6 +1,6 @@
 """Slowness of tasks on some machines relative to others: p_j^m over p_j.
 
-Searches and bounds know the times of no machine in particular (*reference* times), and
+Searches and bounds have the times of no machine in particular (*reference* times), and
 multiply. A `Realization` of a placed job holds what its machines take.
 """
 

@@ -1,6 +1,6 @@
 """The two binary formats of dgl, read by numpy alone.
 
-dgl's own reader believes the lengths that a file states: of 996 mutated files 66 ended
+dgl's own reader does not check the lengths in a file: of 996 mutated files 66 ended
 the process, or took all memory. Here every length is held to what is left of the file
 before anything is read for it. The layouts are those that dgl 0.5 to 2 write (version 2
 of ``dgl.save_graphs``, and ``dgl.data.utils.save_tensors``); a vector is a count of
@@ -129,7 +129,7 @@ def _relation(content: _Content) -> tuple[int, NDArray[Any]]:
         rows, columns = content.number(), content.number()
         ends = [content.array(), content.array()]
         order = content.array()
-        content.skip(2)  # whether they are in order
+        content.skip(2)  # flags: they are in order
     elif layout in (_OF_CSR, _OF_CSC):
         rows, columns, indptr, indices, order = _checked_rows(content)
         own = np.repeat(np.arange(rows, dtype=indices.dtype), np.diff(indptr))
@@ -222,7 +222,7 @@ class _Content:
         """Return rows, columns, pointers to rows, columns of entries, their ids."""
         self.expect(_CSR, "rows")
         found = self.number(), self.number(), self.array(), self.array(), self.array()
-        self.skip(1)  # whether rows are in order
+        self.skip(1)  # a flag: rows are in order
         return found
 
     def array(self) -> NDArray[Any]:

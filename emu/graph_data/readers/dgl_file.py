@@ -104,7 +104,7 @@ class _Part:
         self.ids: NDArray[np.int64] = ids[graph.of_vertices["inner_node"] > 0]
         self.edges = ids[graph.edges[:, graph.of_edges["inner_edge"] > 0]]
         tensors = read_tensors(_inside(description, files["node_feats"], number))
-        # "_N/feat": one type of vertices, whose name nobody chose.
+        # "_N/feat": one type of vertices, with the default name.
         self.values = {name.split("/")[-1]: array for name, array in tensors.items()}
         of_edges: dict[str, Any] = {}
         if "edge_feats" in files:

@@ -53,7 +53,7 @@ class FeatureRows:
 
 @dataclass(frozen=True, eq=False)
 class FoundGraph:
-    """Edges, and what else a file says; nothing is checked yet."""
+    """Edges, and the other content of a file; nothing is checked yet."""
 
     sources: NDArray[Any]
     destinations: NDArray[Any]

@@ -33,7 +33,7 @@ _MASKS = {
 }
 _CSR = ("indptr", "indices", "shape")
 
-#: What edges carry, which nothing here weighs.
+#: Values on edges, which no model here uses.
 _WEIGHTS = ("edge_weight", "edge_attr", "edge_weights", "edge_features")
 
 #: Every name that is looked at.

@@ -25,7 +25,7 @@ def npz_source(path: Path, *, seed: int) -> Source:
     Parameters
     ----------
     seed
-        Of the random split where the file has none.
+        Seed of the random split where the file has none.
 
     Raises
     ------

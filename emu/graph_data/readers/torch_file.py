@@ -29,7 +29,7 @@ _CLASSES = (
     "data.storage.GlobalStorage", "data.storage.NodeStorage",
     "data.storage.EdgeStorage",
 )  # fmt: skip
-#: What to write, by a part of the name of a class that is never loaded; of these,
+#: Messages, by a part of the name of a class that is never loaded; of these,
 #: data.to_dict() keeps the last two as they are.
 _HINTS = {
     "HeteroData": "has several types; save data.to_homogeneous()",
@@ -68,7 +68,7 @@ def read_torch(path: Path) -> FoundGraph:
                 torch.serialization.safe_globals(stands_in),
                 warnings.catch_warnings(),
             ):
-                warnings.simplefilter("ignore")  # the error says what matters
+                warnings.simplefilter("ignore")  # the error has what matters
                 content = torch.load(file, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
             # What follows the first sentence advises to trust the file.
