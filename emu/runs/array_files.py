@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def write_realization(run: Path, realization: Realization) -> None:
     """Write realization.npz: measured times and volumes, handoffs included.
 
-    The schedule files hold no bytes of what stayed within a machine; whoever places the
-    job anew needs them.
+    The schedule files hold no bytes of what stayed within a machine; placing the job
+    anew needs them.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def read_frames(
 ) -> tuple[NDArray[np.void], NDArray[np.void], NDArray[np.float64] | None]:
     """Return the rows of `emu.wire.frame_rows` by senders and by receivers.
 
-    The third are the arrivals of (edge, iteration) as the coordinator was told them,
+    The third are the arrivals of (edge, iteration) as reported to the coordinator,
     None in runs of an earlier emu.
 
     Raises

@@ -292,7 +292,7 @@ def _realized(
         realization.check_shapes(schedule.problem.job)
     except ValueError as error:
         raise DataError(f"is not of its scenario: {error}", path=path) from error
-    # What the machines take is the scenario's to say, not the run's.
+    # The scenario states what the machines take, not the run.
     placed = Problem(schedule.problem.cluster, job, schedule.problem.placement)
     return placed.taken(realization), []
 
@@ -317,7 +317,7 @@ def gathered(
     Parameters
     ----------
     flow_ends
-        As in `emu.network.pace_at`: whether senders may lead.
+        As in `emu.network.pace_at`: True where senders may lead.
     catch_up
         Emulated seconds that a sender may catch up, None where it is unlimited.
     """

@@ -275,7 +275,7 @@ def _filled(
     position: Callable[[dict[str, Any]], int],
     keys: tuple[str, ...],
 ) -> list[NDArray[np.float64]]:
-    """Return one array per key, NaN where no row says anything."""
+    """Return one array per key, NaN where no row has a value."""
     arrays = [np.full(shape, np.nan) for _ in keys]
     seen = set()
     for row in rows:

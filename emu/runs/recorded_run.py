@@ -77,7 +77,7 @@ class RecordedRun:
 
     @property
     def policy(self) -> str:
-        """Rate policy of the run; ``oes`` where no file says."""
+        """Rate policy of the run; ``oes`` where no file states one."""
         stated = self.manifest.get("scenario", {}).get("schedule", {}).get("policy")
         known = [
             p for p in (self.result.get("policy"), stated) if str(p) in RATE_POLICIES

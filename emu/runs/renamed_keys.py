@@ -25,7 +25,7 @@ def with_new_keys(content: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     Parameters
     ----------
     content
-        Of result.json, of whichever version.
+        Content of result.json, of any version.
     """
     renamed, found = _renamed(content, RENAMED, "")
     parts = [("verdict", _OF_VERDICT)]

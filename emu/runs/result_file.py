@@ -68,7 +68,7 @@ def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
 
 def _schedule(scenario: Scenario, content: dict[str, Any]) -> Schedule:
     cluster = scenario.to_cluster()
-    # Epochs would ask for the data set; the result itself knows its iterations.
+    # Epochs would need the data set; the result itself has its iterations.
     job = scenario.to_job(train_vertices=1)
     iterations = 1 + max(entry["iteration"] for entry in content["tasks"])
     job = replace(job, iterations=iterations)

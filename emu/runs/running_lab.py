@@ -1,7 +1,7 @@
 """``machines.json`` of a lab while it runs: which process holds each machine.
 
 The command of the lab keeps a lock on it. The kernel takes the lock away with the
-process, so whoever gets it knows that the lab has ended, and numbers of processes that
+process, so it is free once the lab has ended, and numbers of processes that
 ended are never used.
 """
 
@@ -73,6 +73,6 @@ def _is_locked(path: Path) -> bool:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # it is not there, or somebody else's
+    except OSError:  # it is not there, or another user's
         return False
     return False

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-#: Of the lines.
+#: Version of the lines.
 VERSION = 1
 
 
@@ -104,7 +104,7 @@ class SweepRecord:
         Raises
         ------
         DataError
-            When the row says other values than the point's.
+            When the row has other values than the point.
         """
         row = self.rows.get(key)
         if row is not None and row["values"] != dict(values):
@@ -120,9 +120,9 @@ class SweepRecord:
         Parameters
         ----------
         values
-            What was varied, and the seed.
+            Values that were varied, and the seed.
         figures
-            What came out; finite numbers or text.
+            Results of the point; finite numbers or text.
 
         Raises
         ------

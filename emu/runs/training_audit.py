@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: Share of a loss by which it may be off, by precision: sums of gradients differ in
 #: their last digits where workers are many, and steps carry them on.
 _EXACTNESS = {"float32": 1e-4, "float64": 1e-9}
-#: How many times as far as rounding carries one process it may carry several.
+#: Factor by which rounding may carry several processes farther than one.
 _ROUNDING = 3
 
 

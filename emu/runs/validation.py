@@ -40,7 +40,7 @@ class Progress(NamedTuple):
     loss: NDArray[np.float64]
     """Mean over the workers."""
     accuracy: NDArray[np.float64]
-    """On the validation vertices after the step; NaN where nobody looked."""
+    """Accuracy on validation vertices after the step; NaN where it was not measured."""
 
 
 def progress_of(

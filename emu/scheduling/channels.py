@@ -66,7 +66,7 @@ def _join(
         hole -= 1
     lines.place[hole, EDGE], lines.place[hole, TURN] = edge, turn
     lines.came[hole] = now
-    if tally[JOINED] == tally[LEFT]:  # nobody stood there
+    if tally[JOINED] == tally[LEFT]:  # the line was empty
         _call(lines, length, channel)
     tally[JOINED] += 1
 

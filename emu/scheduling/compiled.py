@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _spare_scipy() -> None:
-    """Keep numba from importing scipy.linalg to see whether it has BLAS.
+    """Keep numba from importing scipy.linalg to look for its BLAS.
 
     It does so before the first compiled call, in 0.2 s of the 1.4 s that simulating a
     small scenario took; nothing compiled here calls BLAS. What does, elsewhere in the

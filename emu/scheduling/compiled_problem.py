@@ -4,8 +4,8 @@
 is compiled, because a placement search makes ten thousands of them.
 
 Flows that must share one rate form a *group*. Under ``oes`` and max-min these are all
-flows over the same hops (one ordered pair of machines), under a policy that tells
-flows apart every edge is a group of its own.
+flows over the same hops (one ordered pair of machines), under a policy that rates
+flows one by one every edge is a group of its own.
 """
 
 from __future__ import annotations
@@ -65,27 +65,27 @@ class JobArrays(NamedTuple):
     policy
         `Policy.code`.
     by_flow
-        Whether the policy tells flows over the same hops apart.
+        True where the policy may rate flows over the same hops differently.
     source, destination, lag
-        Of every edge.
+        Tasks at its ends, and lag, of every edge.
     owner
-        Which of several jobs every edge is of, where the policy divides ports among
+        Job of every edge, among several, where the policy divides ports among
         them (`Policy.by_job`); else empty.
     rank
         Place of every edge in the order that breaks ties, see `Job.edge_ranks`.
     control
-        Whether the edge carries no bytes, see `Job.control`.
+        True where the edge carries no bytes, see `Job.control`.
     channel
         Channel of every edge, -1 for none; empty where there is no channel.
     latest
-        Whether its destination reads the newest, see `Edge.latest`; empty where no
+        True where its destination reads the newest, see `Edge.latest`; empty where no
         edge is so.
     out_start, out_edge, in_start, in_edge
         Edges out of and into every task.
     order
         The tasks, each after those that it needs in the same iteration.
     routes
-        What flows between every two machines cross.
+        Links that flows between every two machines cross.
     capacity
         Bytes per second of every port at time 0.
     changes
@@ -96,7 +96,7 @@ class JobArrays(NamedTuple):
         one back to, -1 for none; and the slots of every machine, -1 for unlimited,
         shape (machines, names).
     slowness
-        What a reference time is multiplied with, shape (tasks, machines).
+        Factors on reference times, shape (tasks, machines).
     """
 
     iterations: int
@@ -149,7 +149,7 @@ class Layout(NamedTuple):
     pool_slots
         Slots of every pool; empty where nothing is limited.
     last
-        Whether every task starts when nothing else happens at an instant any more: it
+        True per task that starts when nothing else happens at an instant any more: it
         takes a slot or reads the newest. Empty where none does.
     """
 

@@ -1,4 +1,4 @@
-"""Which task starts and which flow becomes active: constraints (5)-(11) of the paper.
+"""Start tasks and make flows active: constraints (5)-(11) of the paper.
 
 - (j, n) may start when (j, n - 1) ended and every in-edge delivered iteration n - lag.
   It does so at once or, where it takes a slot, when its turn comes in the pool.
@@ -9,7 +9,7 @@
 - Within a machine, and on an edge of control (a credit, or to or from a gate),
   delivery is instant. A flow without bytes ends the moment it would become active and
   never counts in a degree.
-- What nobody would receive is not sent, and what nobody sends is not waited for:
+- What no task would receive is not sent, and what no task sends is not waited for:
   (j, n) needs (j', n - lag) if both have such an iteration.
 
 - A flow ends when its fluid has and its last byte is there. Where nothing is sent that
@@ -149,7 +149,7 @@ def all_arrived(layout: Layout, state: State) -> None:
 def arrive(layout: Layout, state: State, edge: int, now: float) -> bool:
     """Take in that the last byte of the present flow of ``edge`` is there.
 
-    Tells whether that ends the flow: its fluid has ended before.
+    Returns True where that ends the flow: its fluid has ended before.
     """
     state.arrived[edge] = state.delivered[edge] + 1
     if state.served[edge] <= state.delivered[edge]:
@@ -284,7 +284,7 @@ def _start(layout: Layout, state: State, task: int, now: float) -> None:
 
 @inlined
 def grant_slots(layout: Layout, state: State, now: float) -> bool:
-    """Start the tasks that get a slot; tell if there are any.
+    """Start the tasks that get a slot; return True where there are any.
 
     To be called when nothing else happens at this instant any more: all that come at
     one instant are known then. Those that waited for that alone, to read the newest,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Instants that one call has room for.
 ROOM = 64
-#: How a call ended: all is taken in, there is no room left, an end cannot be.
+#: Outcomes of a call: all is taken in, there is no room left, an end cannot be.
 DONE, FULL, IMPOSSIBLE = range(3)
 
 
@@ -39,9 +39,9 @@ class Ends(NamedTuple):
     time
         Seconds.
     task, edge
-        What ended or arrived, the other is -1.
+        Task that ended or edge whose flow arrived; the other is -1.
     iteration
-        Of it.
+        Iteration of it.
     """
 
     time: Floats
@@ -60,10 +60,10 @@ class Instants(NamedTuple):
     served
         Flows whose fluid ended; their lines are the first of the instant.
     tasks, flows, lines, gates
-        Where the part of every instant begins; the last ends where the next would
+        Beginning of the part of every instant; the last ends where the next would
         begin. Those of ``gates`` are parts of the lists in `Gates`.
     task, task_iteration, flow, flow_iteration
-        What started, and became active.
+        Tasks that started, and flows that became active.
     edge, iteration, amount, rate, since
         The lines that changed: which flow, bytes served by ``since``, bytes per second
         from then on.
@@ -137,7 +137,7 @@ def _can_end(state: State, board: RateChanges, ends: Ends, place: int) -> bool:
 
 @inlined
 def _take_in(layout: Layout, state: State, ends: Ends, place: int, now: float) -> bool:
-    """Take an end in; tell whether anything may follow from it."""
+    """Take an end in; return True where anything may follow from it."""
     if ends.task[place] < 0:
         return bool(progress.arrive(layout, state, ends.edge[place], now))
     progress.end_task(layout, state, ends.task[place], now)
@@ -222,7 +222,7 @@ def _least_end(state: State, holds: Floats, ahead: float, now: float) -> float:
 
 @inlined
 def _next(layout: Layout, state: State) -> float:
-    """Return when something happens next of which nobody has to tell."""
+    """Return the time of the next internal event, which no process reports."""
     return min(next_end(layout, state), next_gate(state), next_change(layout, state))
 
 
@@ -263,7 +263,7 @@ def pass_instants(
     now, next
         Time of the last instant, and of the next end of a fluid or a gate, or change.
     ahead
-        What of it is left.
+        Rest of it.
     how
         `DONE`; `FULL`: to be called again; `IMPOSSIBLE`: the end at ``taken`` is.
     """

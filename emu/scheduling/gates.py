@@ -1,7 +1,7 @@
-"""Gates: tasks without a process, whose ends nobody reports.
+"""Gates: tasks without a process, whose ends no process reports.
 
 A gate takes no time or a stated one, and no bytes come to it or leave it. So the
-scheduler knows when it ends: at an instant gates end before slots are granted, as the
+scheduler computes its end: at an instant gates end before slots are granted, as the
 tasks of a simulation do.
 """
 
@@ -35,9 +35,9 @@ class Gates(NamedTuple):
     since
         When the running iteration of every task began.
     task, iteration, start
-        What has ended; there is room for every iteration of every gate.
+        Gates that have ended; there is room for every iteration of every gate.
     ended
-        How many have, one entry.
+        Number of them, one entry.
     """
 
     times: Floats
@@ -76,7 +76,7 @@ def gates_of(job: Job, times: Floats | None) -> Gates:
 
 @inlined
 def start_gates(state: State, gates: Gates, now: float) -> None:
-    """Take the gates that begin now out of those for which a process is to be told."""
+    """Take the gates that begin now out of the tasks to announce to processes."""
     if gates.times.shape[1] == 0:
         return
     others = 0
@@ -104,7 +104,7 @@ def next_gate(state: State) -> float:
 def end_gates(
     layout: Layout, state: State, gates: Gates, instant: float, now: float
 ) -> bool:
-    """Take in that gates ended by ``instant``; tell if any did."""
+    """Take in that gates ended by ``instant``; return True where any did."""
     ended = False
     while state.length[GATES] > 0 and state.due[0] <= instant:
         task, place = state.due_task[0], gates.ended[0]

@@ -1,6 +1,6 @@
 """A binary heap of (key, item) in a slice of two arrays, smallest key first.
 
-heapq knows no numba.
+numba does not compile heapq.
 """
 
 from __future__ import annotations

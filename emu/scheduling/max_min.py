@@ -12,7 +12,7 @@ max-min fairness.
 A level depends on lower ones only. So ports in doubt are settled in the order of their
 levels, of the old or the new, whichever is lower, as LPA* (Koenig, Likhachev & Furcy
 2004) settles what a changed edge disturbs. What lies below is final then. A port whose
-level changes casts doubt on those above it with which it shares flows. No rounding can
+level changes puts in doubt those above it with which it shares flows. No rounding can
 make this go round in circles: what a level depends on is strictly below it, in floating
 point too, and the levels are the same to the last bit whatever came before.
 """
@@ -29,7 +29,7 @@ from emu.scheduling.state import DOUBTED, TOUCHED, State
 if TYPE_CHECKING:
     from emu.scheduling.compiled_problem import Layout
 
-#: What is added up over many events may be wrong by less, as a share of a capacity: a
+#: A sum over many events may be wrong by less, as a share of a capacity: a
 #: port that is nearer to being full is looked at.
 _NEAR = 1e-6
 
@@ -195,7 +195,7 @@ def _find_target(layout: Layout, state: State, port: int) -> None:
 
 @inlined
 def _pass_on(layout: Layout, state: State, port: int, old: float, now: float) -> None:
-    """Set the rates over ``port``, whose level was ``old``; doubt what depends on it.
+    """Set the rates over ``port``, whose level was ``old``; note what depends on it.
 
     A rate may be set twice within an event: three flows in a hundred on a dense job.
     """

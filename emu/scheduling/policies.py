@@ -1,14 +1,14 @@
-"""The rate policies by name: what each gives a flow, who says so, what it keeps.
+"""The rate policies by name: rates, origin and guarantee of each.
 
 A policy keeps the paper's Theorem 1, T <= Delta * (optimum), if every flow always has
 at least its ``oes`` rate: Appendix B of the paper uses nothing else. Strict priorities
 and weights lose it, since they may starve a flow of the longest chain.
 
-Where sources are silent, this is our reading:
+Where sources state nothing, this is our reading:
 
 - Rates are computed anew whenever a flow begins or ends, or a capacity changes that an
   active one crosses, and at no other time. A change counts after the ends of its
-  instant, and is known to nobody before.
+  instant, and no rule uses it before.
 - ``none`` leaves the flows to TCP, which shares the emulated NICs: max-min fair in the
   long run.
 - ``fifo``: whatever leaves a machine queues at its NIC in the order in which tasks
@@ -24,7 +24,7 @@ Where sources are silent, this is our reading:
   source, never by the order in the file. Under ``sebf_madd`` so are the flows of one
   coflow that take what its allocation left.
 - Remaining paths (``oes_cp``, ``weighted_maxmin``) use expected times and volumes, as a
-  scheduler does not know the ones to come: the means of a profile, at the capacities
+  scheduler does not have the ones to come: the means of a profile, at the capacities
   of time 0 for all that has not begun.
 - Slack is the longest remaining path over all active flows less the flow's own, at
   least one hundredth of that longest path, so that weights differ by at most 100.
@@ -69,21 +69,21 @@ class Policy:
     name
         As in scenario files.
     code
-        What the compiled code knows it by (`emu.scheduling.rates`).
+        Its number in the compiled code (`emu.scheduling.rates`).
     summary
-        What it gives a flow, in one line.
+        Rate that it gives a flow, in one line.
     source
-        Who says so.
+        Its publication or other origin.
     keeps_theorem
-        Whether every flow always gets at least its ``oes`` rate.
+        True where every flow always gets at least its ``oes`` rate.
     by_flow
-        Whether flows over the same hops may have different rates.
+        True where flows over the same hops may have different rates.
     by_job
-        Whether ports are divided among jobs, then among the flows of each.
+        True where ports are divided among jobs, then among the flows of each.
     knows
-        What it has to know of the flows, besides which are active and where they go.
+        Its input about the flows, besides which are active and where they go.
     looks_ahead
-        Whether it needs expected times and volumes.
+        True where it needs expected times and volumes.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Rates by priority: one flow after the other takes what is left on its hops.
 
-Keys that are equal up to rounding must not be told apart, or the last bit of a sum
-would decide who goes first: keys are compared to 32 bits, then come the iteration
+Keys that are equal up to rounding must count as equal, or the last bit of a sum
+would decide the order: keys are compared to 32 bits, then come the iteration
 served and the names of destination and source, never the order in the file. Likewise
 what is left of a port after it has been given away counts as nothing.
 """

@@ -19,10 +19,10 @@ class RateChanges(NamedTuple):
     Parameters
     ----------
     iteration, rate
-        Of the flow whose line was last seen; -1 and 0 before the first.
+        Those of the flow whose line was last seen; -1 and 0 before the first.
     edge, served
         The edges whose line changed, and the bytes served by now; as many as
-        `changed_segments` says.
+        `changed_segments` returns.
     """
 
     iteration: Ints

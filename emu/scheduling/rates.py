@@ -47,7 +47,7 @@ def expectation(layout: Layout, times: Floats, volumes: Floats) -> Floats:
     Parameters
     ----------
     times, volumes
-        Of iterations that were seen, as in `Profile`; only their means are used.
+        Those of iterations that were seen, as in `Profile`; only their means are used.
     """
     if layout.policy in (OES_CP, WEIGHTED_MAXMIN):
         return longest_paths(layout, means(times), means(volumes))[1]
@@ -105,7 +105,7 @@ def _fill_by_weight(layout: Layout, state: State, now: float) -> None:
 
 @apart
 def _allocate_by_flow(layout: Layout, state: State, now: float) -> None:
-    """Set the rate of every flow under a policy that tells all flows apart."""
+    """Set the rate of every flow under a policy that rates flows one by one."""
     policy, scratch = layout.policy, state.scratch
     if policy == FIFO:
         queues.serve_heads(layout, state, now)

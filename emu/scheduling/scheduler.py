@@ -109,7 +109,7 @@ class Decisions:
     Parameters
     ----------
     time
-        Of the instant, seconds.
+        Time of the instant, seconds.
     tasks
         (task, iteration) that start now.
     flows
@@ -117,7 +117,7 @@ class Decisions:
     lines
         Every active flow whose fluid line changed, new ones included.
     served
-        How many of the first lines are of flows whose fluid has ended: the rate is 0
+        Number of first lines that are of flows whose fluid has ended: the rate is 0
         and others may have it, though the flow ends only when it has arrived, too.
     gates
         (gate, iteration, when it started) of every gate that ended now.
@@ -132,7 +132,7 @@ class Decisions:
 
     @property
     def news(self) -> RateSegments:
-        """The lines of which senders do not know: that a fluid ends they know."""
+        """The lines to send to senders, which note themselves that a fluid ends."""
         return self.lines[self.served :] if self.served else self.lines
 
 
@@ -144,9 +144,9 @@ class End(NamedTuple):
     time
         Seconds.
     task, edge
-        Which; the other is -1.
+        Position of it; the other is -1.
     iteration
-        Of it.
+        Iteration of it.
     """
 
     time: float
@@ -171,7 +171,7 @@ class Scheduler:
     Parameters
     ----------
     problem
-        What is to be scheduled.
+        Problem to schedule.
     policy
         Name of the rate policy, see `emu.scheduling.RATE_POLICIES`.
     profile
@@ -180,7 +180,7 @@ class Scheduler:
         The least that every iteration of every task takes, seconds, shape (tasks,
         iterations); without it nothing is settled ahead of its time.
     times
-        What gates take, seconds, same shape; only their rows are read.
+        Times of gates, seconds, same shape; only their rows are read.
 
     Raises
     ------
@@ -286,7 +286,7 @@ class Scheduler:
             Time by which everything is taken in; that of the last end unless given.
         ahead
             Time before which more is taken in, as far as nothing unknown can come
-            before it. The caller knows of no task now running that may end before,
+            before it. The caller ensures that no task now running ends before,
             whose end is not among ``ends``.
 
         Raises

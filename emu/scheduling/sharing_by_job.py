@@ -1,6 +1,6 @@
 """Rates by fair sharing where every port is divided among jobs first.
 
-What is counted per port and job stands at ``port * Layout.jobs + job``. Everything is
+Counts per port and job stand at ``port * Layout.jobs + job``. Everything is
 counted anew at every event: few clusters run several jobs at once, and those few jobs.
 """
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class Scratch(NamedTuple):
-    """Room for computing rates, and what rules that tell flows apart keep meanwhile.
+    """Room for computing rates, and what rules that rate flows one by one keep.
 
     Parameters
     ----------
     weight, rate, frozen
-        Per group: weight of each of its flows, their new rate, whether it is final or
+        Per group: weight of each of its flows, their new rate, true if it is final or
         not in question.
     residual, load, flows
         Per port: bytes per second left, and, of the flows in question, the summed
@@ -33,8 +33,8 @@ class Scratch(NamedTuple):
     share
         Kept, per port: capacity per active flow.
     order, is_ordered
-        Kept, where a policy tells flows apart: the groups with an active flow in the
-        order of their keys, as many as `State.length` says, and a mark per group; under
+        Kept, where flows are rated one by one: the groups with an active flow in the
+        order of their keys, as many as in `State.length`, and a mark per group; under
         ``mrtf`` those that are served, in any order.
     key, turn, alone, after
         Kept, per group: its key (smallest first), the iteration of the destination that
@@ -144,7 +144,7 @@ class Levels(NamedTuple):
     level
         Per port, the most that a flow gets there, infinite where it is not full.
     target
-        What the level would have been when it was last looked for.
+        Level that it would have had when it was last looked for.
     left, rising
         Per port, bytes per second that flows with a limit below ``target`` leave, and
         the number of the others.
@@ -258,7 +258,7 @@ class State(NamedTuple):
         Per edge and iteration, the longest path that is left when that flow ends,
         seconds (`emu.scheduling.remaining_paths`); empty where no policy needs it.
     due, due_task
-        A heap of (end, task) for whoever knows when running tasks will end: of all of
+        A heap of (end, task) of the running tasks whose end is known before: of all of
         them in a simulation, of gates elsewhere.
     """
 

@@ -84,14 +84,14 @@ class MakespanEvaluator:
     Parameters
     ----------
     job, cluster
-        What is placed where.
+        Tasks to place, and machines.
     policy
         Name of the rate policy.
 
     Attributes
     ----------
     arrays
-        What `run_makespan` takes from compiled code.
+        Arguments of `run_makespan` from compiled code.
 
     Raises
     ------

@@ -29,7 +29,7 @@ def sensitivity(
 
     Every time and volume is changed by up to 1e-12 of itself, at random with a fixed
     seed, a few times over; the largest change of the makespan counts. In a job that
-    chains many ties a last digit decides who is first, and may move the makespan by a
+    chains many ties a last digit decides the order, and may move the makespan by a
     percent: two placements that are closer than this are equally good.
 
     Parameters

@@ -41,9 +41,9 @@ def simulate(
     policy
         Name of a rate policy, or ``portfolio``.
     record_rates
-        Whether to keep the rate history.
+        True to keep the rate history.
     profile
-        What a policy that looks ahead expects, and the portfolio chooses by; without
+        Profile by which a policy looks ahead and the portfolio chooses; without
         one, the realization itself.
     step
         Seconds per time slot, 0 for continuous time. With slots, as in Algorithm 1 of

@@ -1,4 +1,4 @@
-"""Blocks of a mini-batch as plain arrays: who is aggregated into whom."""
+"""Blocks of a mini-batch as plain arrays: the edges of the aggregation."""
 
 from __future__ import annotations
 

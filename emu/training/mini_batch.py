@@ -53,7 +53,7 @@ class MiniBatch:
         """Rebuild a mini-batch from what `tensors` returned.
 
         The sizes need not travel: S_L has a label each, and a block's sources are its
-        destinations and whoever else an edge starts from (see `SampledBatch`).
+        destinations and the other starting points of edges (see `SampledBatch`).
 
         Raises
         ------

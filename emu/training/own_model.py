@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _BUILT, _CALLED = 6, 7  # streams of the job's seed
 
-#: What a constructor is offered under the names that examples of dgl and PyTorch
+#: Arguments offered to a constructor, by the names that examples of dgl and PyTorch
 #: Geometric use.
 _OFFERED = {
     "feature_length": {
@@ -204,7 +204,7 @@ class OwnModel:
         Parameters
         ----------
         worker, iteration
-            What the model draws follows from them (dropout).
+            Position of the step; the draws of the model follow from it (dropout).
 
         Returns
         -------
@@ -274,7 +274,7 @@ class OwnModel:
 
 def _dgl() -> Any:
     """Return dgl, None where it is not installed or does not load."""
-    os.environ.setdefault("DGLBACKEND", "pytorch")  # else it says so and writes a file
+    os.environ.setdefault("DGLBACKEND", "pytorch")  # else it warns and writes a file
     try:
         return importlib.import_module("dgl")
     except (ImportError, OSError):
@@ -325,7 +325,7 @@ def _imported(program: str, source: str) -> Callable[..., Any]:
     _dgl()  # its choice of a backend, before the program imports it
     sys.modules[module.__name__] = module  # where dataclasses and pickle look
     code = compile(source, file, "exec", dont_inherit=True)
-    exec(code, vars(module))  # noqa: S102 - the author's own code, as THREAT_MODEL says
+    exec(code, vars(module))  # noqa: S102 - the author's own code, see THREAT_MODEL
     found = getattr(module, name, None)
     if found is None or not callable(found):
         own = [n for n, v in vars(module).items() if inspect.isclass(v)
@@ -341,7 +341,7 @@ def _line_of(error: BaseException, program: str) -> str:
     """Return where in a program an error was raised."""
     file = program.rpartition(":")[0]
     if isinstance(error, SyntaxError) and error.filename == file:
-        return ""  # says it itself
+        return ""  # its text has it
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == file]
     return f" (line {lines[-1]} of {file})" if lines else ""

@@ -24,7 +24,7 @@ _SEEDS = 32  # of the mini-batch that faults are looked for on
 _TIMED = 3  # mini-batches whose median time counts
 _ENOUGH = 4.0  # seconds after which no further one is measured
 
-#: What the figures depend on, of a job's settings.
+#: Settings of a job that the figures depend on.
 _KEYS = ("dataset", "fanouts", "batch_size", "samplers_per_worker", "precision")
 
 

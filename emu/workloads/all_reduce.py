@@ -1,9 +1,9 @@
 """All-reduce as tasks: steps that send a part on, and receivers of the parts.
 
 A vector is cut into a chunk per rank, as ``numpy.array_split`` does. In the first half
-of the steps what is received is added, in the second half it replaces: everybody has
+of the steps what is received is added, in the second half it replaces: every rank has
 the sum then, the same bits. A step begins when the one before has been received *and*
-sent (specs, 2f), which the credit edges say: otherwise a fast rank overlaps its steps,
+sent (specs, 2f), as the credit edges state: otherwise a fast rank overlaps its steps,
 and the slowest gets slower.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Kind of its tasks, which take no time unless it is stated.
 ALL_REDUCE = "all_reduce"
-#: What the tasks of a rank run.
+#: Programs of the tasks of a rank.
 STEP, RECEIVE = "emu_nodes.all_reduce:Step", "emu_nodes.all_reduce:Receive"
 
 
@@ -155,12 +155,12 @@ def all_reduce_edges(
 ) -> Iterator[NamedEdge]:
     """Yield the edges: each rank's ``before``, its steps, its ``after``.
 
-    Of one rank, an edge from ``before`` to ``after`` where they differ.
+    For one rank, an edge from ``before`` to ``after`` where they differ.
 
     Parameters
     ----------
     names
-        Of the ranks, as of the tasks that `all_reduce_tasks` was given.
+        Names of the ranks, as of the tasks that `all_reduce_tasks` was given.
     before, after
         Per rank the task whose sum is wanted, and the one that waits for it.
     lag

@@ -52,7 +52,7 @@ def layer_shapes(
     Parameters
     ----------
     model
-        Of ``Job.settings``: hidden, layers, and kind and heads if they are stated.
+        From ``Job.settings``: hidden, layers, and kind and heads if they are stated.
     """
     widths = [feature_length, *[model["hidden"]] * (model["layers"] - 1), classes]
     for number, (before, after) in enumerate(pairwise(widths), 1):
@@ -85,7 +85,7 @@ def first_layer_share(
     Parameters
     ----------
     edges
-        Of each layer's block.
+        Edges of each layer's block.
     vertices
         S_0 to S_L: inputs of layer 1, and what each layer computes.
     """
