@@ -83,11 +83,7 @@ def best_placement(
         Candidates of each of the two, of so many iterations; by default as many as hold
         1.2 million flows, at most 10,000.
     iterations
-<<<<<<< HEAD
-        Iterations that candidates are simulated for, evenly spread over the run; all where
-=======
         Simulated iterations of the run per candidate, evenly spread over it; all where
->>>>>>> pD
         tasks take slots that others give back.
     cost
         Cost of several jobs to minimise, in place of the makespan.
