@@ -249,7 +249,7 @@ class _Walk:
         return _Part(part.task, -1, part.iteration, Cause.CREDIT, wanted)
 
     def _slot_holder(self, task: int, iteration: int, ready: float) -> _Part | None:
-        """Return whose slot a task got that could have started when it was ready."""
+        """Return the part that freed the slot of a task that waited, else None."""
         made, start = self._schedule, float(self._schedule.task_start[task, iteration])
         if start <= ready + self._same:
             return None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: moves that are left then are one step.
 MOST_TRIED, FLOWS = 1000, 4_000_000
 
-#: Share of the makespan below which nobody would move a task.
+#: Share of the makespan below which no task is worth a move.
 _WORTH = 1e-5
 #: What the flows of DGTP's job carry.
 _CARRIED = {

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 #: Of numba: around what it compiles, and not around what it finds on disk.
 _COMPILE = "numba:compile"
-#: Seconds of compiling before anything is said: a few functions take no longer.
+#: Seconds of compiling before the notice: a few functions take no longer.
 _SILENT = 1.0
 _NOTICE = "compiling once, up to 70 s of CPU time"
 

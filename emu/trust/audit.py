@@ -69,12 +69,12 @@ def audit(
         Share by which capacities may be exceeded and bytes may differ.
     times, least_times
         Seconds that every (task, iteration) should take, exactly or at the least; None
-        believes the schedule.
+        takes those of the schedule.
     volumes
         Bytes that should have been sent, shape (edges, iterations); None takes the
         schedule's own.
     makespan
-        Seconds that are said to be the makespan; None is not compared.
+        Seconds stated as the makespan; None is not compared.
     at_once
         Bytes that a link of some capacity lets go at once after a pause.
 

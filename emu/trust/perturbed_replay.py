@@ -67,8 +67,8 @@ class HostEffect:
         """Share of the punctual makespan by which lateness moved the end.
 
         The run's own distance from its simulation does not enter: a verdict that
-        trusted only what agrees could not be used to measure agreement. It is a doubt
-        where lateness does not account for it.
+        trusted only what agrees could not be used to measure agreement. It enters
+        `doubt` where lateness does not account for it.
         """
         return self._share(self.explained)
 

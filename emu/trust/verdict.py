@@ -25,7 +25,7 @@ _BEYOND = 3.0
 #: Where a figure of the host becomes a reason.
 _BUSY, _STEAL, _WAIT = 0.95, 0.03, 0.10
 _LAG = 0.010  # wall seconds
-#: Said where the slightest delays move the makespan by more than was asked for.
+#: Reason where the slightest delays move the makespan by more than was asked for.
 _CHANCE = "chance decides: the slightest delays move the makespan by {:.2g} %"
 #: What a late task is, by what tasks take.
 _OVERRUN = {
@@ -145,7 +145,7 @@ def decide(
         Of the guards.
     by_kernel
         Whether the kernel shared the NICs. How long a flow took is the finding there,
-        and no lateness says that a receiver had no core: waits for one decide too. 40
+        and no lateness shows that a receiver had no core: waits for one decide too. 40
         runs ahead of all other work waited up to 6 %; beside four busy programs runs
         were 37 to 141 % too long, and late by nothing.
     """
@@ -203,7 +203,7 @@ def _trust(
     effect: HostEffect, max_error: float, starved: float, *, guarded: bool
 ) -> Trust:
     """Return the trust; ``starved`` is how many times too long a loop had no core."""
-    off = effect.error + effect.doubt  # what moved the end, and what nobody can explain
+    off = effect.error + effect.doubt  # shift of the end, explained or not
     if off > _BEYOND * max_error or starved > _BEYOND or guarded:
         return Trust.UNTRUSTED
     if max(effect.error, effect.doubt) > max_error or starved > 1.0:
@@ -286,7 +286,7 @@ def _longer(
     found = []
     if excess > 1:
         remedy = f"raise time_scale to {round_up(_ROOM * excess * time_scale):g}"
-        if time_scale == 1.0 and not by_kernel:  # as nobody has chosen it
+        if time_scale == 1.0 and not by_kernel:  # as no scale was chosen
             remedy += ", or state time_scale: auto, which tries what this host can do"
         found.append(remedy)
     if lateness.tasks > 0.5 * lateness.seconds and compute != "real":
