@@ -31,7 +31,7 @@ MOST_TRIED, FLOWS = 1000, 4_000_000
 
 #: Share of the makespan below which no task is worth a move.
 _WORTH = 1e-5
-#: What the flows of DGTP's job carry.
+#: Content of the flows of DGTP's job.
 _CARRIED = {
     ("graph_store", "sampler"): "features",
     ("sampler", "worker"): "mini-batches",

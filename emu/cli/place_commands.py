@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: Share of a makespan that rounding moves from which on it is worth a line.
 NOTABLE = 1e-9
 
-#: What a search compared, by ``joint_cost``.
+#: Figure that a search compared, by ``joint_cost``.
 _JUDGED = {
     "max": "longest time of a job ",
     "sum": "sum of the jobs' times ",

@@ -289,7 +289,7 @@ class Dashboard:
 
     @property
     def url(self) -> str:
-        """Where the page is; see `at`."""
+        """Address of the page; see `at`."""
         return self.at("")
 
     def at(self, path: str) -> str:

@@ -225,7 +225,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Crossover:
-    """Where the better of two systems changes."""
+    """Change of the better of two systems along one key."""
 
     key: str
     below: Side

@@ -94,7 +94,7 @@ def write_trace(run: Path, out: Path | None = None) -> Path:
 
 @dataclass(frozen=True)
 class _Slice:
-    """Where a bar is drawn, and when."""
+    """Place and time of a bar."""
 
     pid: int
     tid: int

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
-    #: How to name them, and the task or edge and the iteration of each.
+    #: Function that names them, and the task or edge and the iteration of each.
     _Subjects = tuple[Callable[[int, int], str], Ints, Ints]
 
 #: Seconds by which a simulated time may be off: rounding.

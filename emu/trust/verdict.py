@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 #: A run whose error may be this many times what was asked for is of no use.
 _BEYOND = 3.0
-#: Where a figure of the host becomes a reason.
+#: Limits above which a figure of the host is a reason.
 _BUSY, _STEAL, _WAIT = 0.95, 0.03, 0.10
 _LAG = 0.010  # wall seconds
 #: Reason where the slightest delays move the makespan by more than was asked for.
 _CHANCE = "chance decides: the slightest delays move the makespan by {:.2g} %"
-#: What a late task is, by what tasks take.
+#: Reason for a late task, by ``compute``.
 _OVERRUN = {
     "timed": "tasks took longer than their stated times",
     "padded": "the work of tasks took longer than their stated times",
@@ -66,7 +66,7 @@ class Verdict:
 
     trust: Trust
     error: float
-    """By which share of the makespan the host's lateness has moved it."""
+    """Share of the makespan by which the host's lateness has moved it."""
     max_error: float
     """Limit on ``error`` that was asked for."""
     reasons: tuple[str, ...]
@@ -75,7 +75,7 @@ class Verdict:
     effect: HostEffect
     """Makespans that ``error`` follows from."""
     lateness: Lateness
-    """Where on the critical path time was lost, emulated seconds. Slack and the flows
+    """Time lost on the critical path, by place, emulated seconds. Slack and the flows
     beside it take some of that up, so the sum can be more than the effect."""
     figures: HostFigures
     """Figures of the host."""
