@@ -12,7 +12,7 @@ where capacities change counts with the largest that each link ever has:
   those with no less to follow than some flow; both earlier bounds of a port are among
   them;
 - *channel in context*: likewise the flows of a channel, each as fast as if alone;
-- *slots*: those who take a slot of a pool hold it at least while they run.
+- *slots*: tasks that take a slot of a pool hold it at least while they run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why a schedule took so long: the chain of Theorem 1, from its end to its start.
+"""Causes of a schedule's length: the chain of Theorem 1, from its end to its start.
 
 The chain (Appendix B of the paper) is built backwards from the task that ended last.
 What made a task start is the last thing that it waited for: a flow, a handoff within
@@ -37,7 +37,7 @@ SAME = 1e-12
 
 
 class Cause(StrEnum):
-    """Why the time of a link passed."""
+    """Cause of the time of a link."""
 
     COMPUTE = "compute"
     """A task was executing."""
@@ -74,7 +74,7 @@ class ChainLink:
     iteration: int = -1
     """Iteration of the task, or of the flow's source."""
     port: int = -1
-    """Where a flow was held back most (`LinkContention.bottleneck`), else -1."""
+    """Port where a flow was held back most (`LinkContention.bottleneck`), else -1."""
 
     @property
     def seconds(self) -> float:
@@ -139,7 +139,7 @@ class _Walk:
         self._hops = schedule.problem.hops
         self._crowd = LinkContention(schedule)
         self._same = SAME * schedule.makespan
-        #: What the way back has crossed: parts that take no time wait for each other.
+        #: Parts crossed on the way back: those that take no time wait for each other.
         self._walked: set[tuple[int, int, int]] = set()
         self._into: list[list[int]] = [[] for _ in self._job.tasks]
         channels: dict[str, list[int]] = defaultdict(list)
@@ -249,7 +249,7 @@ class _Walk:
         return _Part(part.task, -1, part.iteration, Cause.CREDIT, wanted)
 
     def _slot_holder(self, task: int, iteration: int, ready: float) -> _Part | None:
-        """Return whose slot a task got that could have started when it was ready."""
+        """Return the part that freed the slot of a task that waited, else None."""
         made, start = self._schedule, float(self._schedule.task_start[task, iteration])
         if start <= ready + self._same:
             return None

@@ -1,4 +1,4 @@
-"""Where an emulated schedule parted from the simulation of its own times and volumes.
+"""Drift of an emulated schedule from the simulation of its own times and volumes.
 
 Both ran the same tasks and flows, so every part of the emulated critical path has a
 time in the simulation too. Along the chain the two drift apart part by part, and the
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Rows = dict[tuple[int, int], NDArray[np.float64]]
 
-#: What the simulation waited for and the emulated chain did not; negative.
+#: Time that the simulation waited and the emulated chain did not; negative.
 ELSEWHERE = "waits of the simulation"
 
 

@@ -1,4 +1,4 @@
-"""Why a run took so long, where it parted from its simulation, what would help."""
+"""Explain a run: causes of its length, drift from its simulation, what would help."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from emu.analysis.what_if import Improvement, Stated
     from emu.problem import Problem, Realization, Schedule
 
-#: Of the JSON form.
+#: Version of the JSON form.
 VERSION = 1
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Why a schedule took so long."""
+    """Causes of a schedule's length, and changes that would help."""
 
     schedule: Schedule
     chain: CriticalPath

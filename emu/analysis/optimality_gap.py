@@ -33,7 +33,7 @@ def optimality(
         ``bound`` in seconds; ``bound_by`` a port, or `CRITICAL_PATH`; ``gap`` is
         makespan / bound - 1, None where nothing takes time; ``theorem1`` [1]_ holds
         ``delta`` (20), ``certificate`` (Delta * LP, seconds), ``kept``: whether the
-        policy promises to stay below it, nobody waits for a slot or a channel, and no
+        policy promises to stay below it, nothing waits for a slot or a channel, and no
         capacity changes; and
         ``delta_seen`` and ``certificate_seen``,
         the same with the most flows that were active over one link at a time.

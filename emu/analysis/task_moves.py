@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 #: moves that are left then are one step.
 MOST_TRIED, FLOWS = 1000, 4_000_000
 
-#: Share of the makespan below which nobody would move a task.
+#: Share of the makespan below which no task is worth a move.
 _WORTH = 1e-5
-#: What the flows of DGTP's job carry.
+#: Content of the flows of DGTP's job.
 _CARRIED = {
     ("graph_store", "sampler"): "features",
     ("sampler", "worker"): "mini-batches",

@@ -28,9 +28,9 @@ PACKET = np.dtype(
         ("bytes", "<u4"),
     ]
 )
-#: Whose a TCP port of a machine was: numbers of machine, port and program.
+#: Owner of a TCP port of a machine: numbers of machine, port and program.
 OWNER = np.dtype([("machine", "<u2"), ("port", "<u2"), ("program", "<u2")])
-#: What went one way of a connection before anything came back, or it fell silent.
+#: Bytes that went one way of a connection until others came back or it fell silent.
 MESSAGE = np.dtype(
     [
         ("first", "<f8"),

@@ -1,4 +1,4 @@
-"""Changes that would make a run faster: each is simulated anew, one thing changed.
+"""Changes that would make a run faster: the same run simulated anew with one of them.
 
 A critical path shows where the time went, not what it would take to get it back: when
 one part gets shorter, another chain takes over. So every proposal is simulated.

@@ -37,7 +37,7 @@ def available() -> dict[str, str]:
 
 
 def _tried(*command: str) -> str:
-    """Return ``YES`` where a command succeeds here, else the start of its complaint."""
+    """Return ``YES`` where a command succeeds here, else the start of its stderr."""
     for program in (command[0], *(word for word in command[1:] if word == "tc")):
         if shutil.which(program) is None:
             return f"unknown: there is no {program}"

@@ -33,7 +33,7 @@ class HostProfile:
     paced payload."""
     process_seconds: float
     process_memory: float
-    """To fork one node process, and what it holds privately, bytes."""
+    """Seconds to fork one node process, and its private memory, bytes."""
     available: dict[str, str] = field(default_factory=dict)
     """Operations that the host permits: name -> "yes", or why not."""
 

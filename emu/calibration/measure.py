@@ -80,7 +80,7 @@ async def _measure() -> HostProfile:
 
 
 class Peer:
-    """The other process, as who measures sees it."""
+    """The other process, as seen by the measuring one."""
 
     def __init__(self, control: ControlConnection) -> None:
         self._control = control

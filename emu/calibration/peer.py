@@ -121,7 +121,7 @@ def forked(count: int) -> list[float]:
     try:
         private = float(psutil.Process(first.pid).memory_full_info().uss)
     except (psutil.Error, AttributeError):
-        private = 0.0  # not told on this system
+        private = 0.0  # not known on this system
     for process in [first, *others]:
         process.kill()
         process.join(1.0)

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from typing_extensions import override
 
-#: Of numba: around what it compiles, and not around what it finds on disk.
+#: Event of numba around each function that it compiles, none where it is on disk.
 _COMPILE = "numba:compile"
-#: Seconds of compiling before anything is said: a few functions take no longer.
+#: Seconds of compiling before the notice: a few functions take no longer.
 _SILENT = 1.0
 _NOTICE = "compiling once, up to 70 s of CPU time"
 

@@ -72,7 +72,7 @@ def listed(words: str) -> list[str]:
 
 
 def emit(target: str | None, content: object) -> bool:
-    """Write ``content`` as JSON where ``--json`` says.
+    """Write ``content`` as JSON to the target of ``--json``.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def emit(target: str | None, content: object) -> bool:
 
 
 def judge_simulated(unchecked: str, missed: Sequence[str]) -> None:
-    """Print what only a run can tell; raise where a simulation missed an ``expect:``.
+    """Print what only a run can check; raise where a simulation missed an ``expect:``.
 
     Parameters
     ----------

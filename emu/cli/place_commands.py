@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: Share of a makespan that rounding moves from which on it is worth a line.
 NOTABLE = 1e-9
 
-#: What a search compared, by ``joint_cost``.
+#: Figure that a search compared, by ``joint_cost``.
 _JUDGED = {
     "max": "longest time of a job ",
     "sum": "sum of the jobs' times ",
@@ -95,7 +95,7 @@ def _rounding(seconds: float, makespan: float) -> str:
 
 @contextmanager
 def _search_bar(console: Console) -> Iterator[Callable[[int, int, float], None]]:
-    """Show on a terminal how far a search is; yield what tells."""
+    """Show a search's progress on a terminal; yield the function that updates it."""
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),

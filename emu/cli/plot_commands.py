@@ -44,7 +44,7 @@ class Only(StrEnum):
     SIMULATED = "simulated"
 
 
-#: What a figure can be asked to leave out.
+#: Options that limit the contents of a figure.
 _PARTS = {
     Figure.GANTT: ("since", "until", "machines", "only"),
     Figure.PORTS: ("since", "until", "machines", "only"),

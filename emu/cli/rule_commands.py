@@ -1,4 +1,4 @@
-"""``emu policies`` and ``emu placements``: what the rules do, and who says so."""
+"""``emu policies`` and ``emu placements``: the rules, and their sources."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 
 class Onlookers:
-    """Gives, while entered, one observer for everybody who looks on.
+    """One observer, while entered, for the dashboard and the terminal.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class Onlookers:
         self._drawing.close()
 
     def linger(self, why: str = "") -> None:
-        """Keep the dashboard up until Ctrl-C where somebody watches the terminal."""
+        """Keep the dashboard up until Ctrl-C where the console is a terminal."""
         if self._dashboard is None or not self._console.is_terminal:
             return
         if why:

@@ -50,7 +50,7 @@ _PICTURES = {"trace.json": write_trace, "report.html": write_report}
 
 
 def draw(run: Path, console: Console, pictures: Iterable[str] = _PICTURES) -> None:
-    """Write trace.json and report.html of ``run``; what cannot be drawn is only said.
+    """Write trace.json and report.html of ``run``; a failure to draw is only printed.
 
     The run itself is finished and written down.
     """

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 #: Samples kept; one more and neighbours are merged, so 4 a second last 10 minutes
 #: before they become 2 a second. 2400 are two pixels each on a wide screen.
 CAPACITY = 2400
-#: Task iterations kept: 2 MB as JSON for who comes late. The older half goes first.
+#: Task iterations kept: 2 MB as JSON for a late viewer. The older half goes first.
 SPANS = 50_000
 
 

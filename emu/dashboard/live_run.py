@@ -1,4 +1,4 @@
-"""The figures of a run that goes on, folded from what the coordinator says."""
+"""The figures of a run that goes on, folded from the coordinator's events."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Began:
 
 
 class Tape(Observer):
-    """Appends everything, with the wall time at which it was heard.
+    """An observer that appends every event, with the wall time of its arrival.
 
     Appending to a deque is atomic, so one thread may write while another one reads.
 
@@ -96,7 +96,7 @@ SAMPLE = 0.25
 
 
 class LiveRun:
-    """A run under way: `tape` listens, `status` and `history_json` tell.
+    """A run under way: `tape` takes events, `status` and `history_json` give figures.
 
     All methods may be called from any thread.
 
@@ -250,7 +250,7 @@ class LiveRun:
             self._sample()
 
     def _hear(self, heard: float, happened: float) -> None:
-        """Advance to an event; the fastest one so far tells where run time 0 is."""
+        """Advance to an event; the fastest one so far fixes run time 0."""
         self._zero = min(self._zero, heard - happened * self._scale)
         self._delay = heard - happened * self._scale - self._zero
         self._max_delay = max(self._max_delay, self._delay)
@@ -295,7 +295,7 @@ class LiveRun:
         for edge, iteration in decided.flows:
             if iteration > self._over[edge]:
                 self._active[edge] = iteration
-        # The coordinator tells all events that came together before it decides on the
+        # The coordinator reports all events that came together before it decides on the
         # first of them, so a line may be of a flow that is known to be over.
         lines = decided.lines
         alive = lines.iteration > self._over[lines.edge]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-#: Pages carry their own script and style, and talk to nobody but this server.
+#: Pages carry their own script and style, and connect to this server only.
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -289,13 +289,13 @@ class Dashboard:
 
     @property
     def url(self) -> str:
-        """Where the page is; see `at`."""
+        """Address of the page; see `at`."""
         return self.at("")
 
     def at(self, path: str) -> str:
         """Return the address of a page, with the token if it was drawn.
 
-        Who gave a token knows it: it does not go into terminals and their logs.
+        A token that was given is known: it does not go into terminals and their logs.
         """
         query = f"?token={self._drawn}" if self._drawn else ""
         return f"http://{format_address(self._host, self._port)}/{path}{query}"

@@ -91,7 +91,7 @@ def _change(one: Candidate | SystemResult, first: Candidate | SystemResult) -> s
     return paired_text(paired(one.makespans, first.makespans))
 
 
-#: Moves that are listed below the table; beyond, only their number says much.
+#: Moves that are listed below the table; beyond, only their number is shown.
 _LISTED = 6
 
 
@@ -163,8 +163,8 @@ class SystemResult:
     limit: str
     """Cause of most of the critical path, with its share; of the first seed."""
     busiest_link: float
-    """Seconds that the bytes of the busiest link take at its capacity: what first
-    principles say of the makespan where the network is the limit."""
+    """Seconds that the bytes of the busiest link take at its capacity: the
+    makespan by first principles where the network is the limit."""
     seeds: int
     """Per iteration, of all workers."""
     paces: Mapping[int, Pace]
@@ -225,7 +225,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Crossover:
-    """Where the better of two systems changes."""
+    """Change of the better of two systems along one key."""
 
     key: str
     below: Side
@@ -299,7 +299,7 @@ def ranking(results: Sequence[SystemResult]) -> str:
 
 
 def edit_lines(result: SystemResult) -> list[str]:
-    """Return lines: a system's placement, each key that the file has otherwise."""
+    """Return lines on a system's placement and each key that the file has otherwise."""
 
     def shown(value: Any) -> str:
         return json.dumps(value) if isinstance(value, list) else str(value)

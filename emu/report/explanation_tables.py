@@ -187,8 +187,8 @@ def apart(emulated: Schedule, simulated: Schedule, parts: tuple[Drift, ...]) -> 
 def improvements(explanation: Explanation, shown: int) -> Table:
     """Return the changes that would help, best first, and a line about the rest.
 
-    After the moves where some help: no purchase should do what a move does. Changes
-    of one kind that are worth the same share a row.
+    Measured after the moves where some help: a move saves a purchase. Changes of one
+    kind that are worth the same share a row.
     """
     moves = explanation.moves
     found = explanation.improvements_then or explanation.improvements
@@ -219,7 +219,7 @@ def improvements(explanation: Explanation, shown: int) -> Table:
 def edit_text(edit: Mapping[str, Any] | None) -> str:
     """Return an edit as ``--set`` takes it, without where the tasks stand, in a line.
 
-    One that is too long for it is told by its first key.
+    One that is too long for it is shown by its first key.
     """
     told = {k: v for k, v in (edit or {}).items() if not k.endswith(_STANDING)}
     if not told:

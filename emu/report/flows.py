@@ -1,4 +1,4 @@
-"""Where the bytes of a schedule went, and how busy the NICs were.
+"""Bytes of a schedule by kind of task, and use of the NICs.
 
 The tables are those of a simulation and of a run: the same words, units and digits.
 """

@@ -1,4 +1,4 @@
-"""A job in words and tables: how fast it is, where it stands, what an audit says."""
+"""A job in words and tables: how fast it is, where it stands, results of an audit."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ def job_line(
     window: object = None,
     pins: Collection[str] = (),
 ) -> str:
-    """Return iterations, credit window, and how many tasks somebody pinned.
+    """Return iterations, credit window, and the number of pinned tasks.
 
     Parameters
     ----------
     policy
         Rate policy, where one alone is meant.
     window
-        The credit window as stated; where nobody knows, that of the credit edges.
+        The credit window as stated; where it is not known, that of the credit edges.
     pins
         Tasks and processes that the scenario pins; those that the system of the job
-        pins by itself, as stores to their partitions, are nobody's choice.
+        pins by itself, as stores to their partitions, are not among them.
     """
     window = window or window_of(job) or "without effect"
     parts = [f"{job.iterations} iterations", f"credit window {window}"]

@@ -44,7 +44,7 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
     """Return the runs that repeat each other, by name, in order.
 
     Runs repeat each other when all of their scenarios but the seed and what they expect
-    is alike. Where `label` does not tell two groups apart, the keys that do follow it.
+    is alike. Where `label` is the same for two groups, the keys that differ follow it.
     """
     groups: dict[str, list[RecordedRun]] = {}
     for run in runs:

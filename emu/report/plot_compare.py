@@ -72,7 +72,7 @@ def bars(
     return figure
 
 
-#: Lines are told apart in grey too.
+#: Lines differ in grey too.
 _MARKERS = "os^Dvx+"
 
 

@@ -93,7 +93,7 @@ def ports(schedule: Schedule, window: Window) -> Figure:
 def _limit(axes: Axes, times: NDArray[np.float64], rate: NDArray[np.float64]) -> None:
     """Draw what a link can carry: each rate until the next time, the last to the end.
 
-    The end may come before a change that nobody saw.
+    The end may come before a change, which then had no effect.
     """
     times = np.maximum.accumulate(times)
     limits = np.append(rate, rate[-1])
@@ -140,7 +140,7 @@ def loss(runs: Sequence[RecordedRun], labels: Sequence[str], window: Window) -> 
         for label, curve, colour in zip(
             labels, curves[name], palette(len(runs)), strict=True
         ):
-            if not len(curve):  # said in the picture, not left out in silence
+            if not len(curve):  # noted in the picture, not left out
                 label = f"{label}: no {name} reported"  # noqa: PLW2901
                 curve = np.empty((0, 2))  # noqa: PLW2901
             few = len(curve) <= _FEW

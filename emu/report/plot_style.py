@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from emu.runs.recorded_run import RecordedRun
 
 
-#: Okabe and Ito (2008): told apart with every kind of colour blindness, and in grey.
+#: Okabe and Ito (2008): distinct with every kind of colour blindness, and in grey.
 COLOURS = (
     "#0072B2",  # blue
     "#E69F00",  # orange
@@ -116,7 +116,7 @@ def new_figure(height: float, width: float = WIDTH) -> Figure:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure; the ending says the format, one of `FORMATS`.
+    """Write a figure; the ending gives the format, one of `FORMATS`.
 
     Raises
     ------

@@ -20,7 +20,7 @@ WIDTH = 100
 
 
 def terminal(file: IO[str] | None = None, *, quiet: bool = False) -> Console:
-    """Return a console of at most 100 columns; exactly 100 where nobody watches.
+    """Return a console of at most 100 columns; exactly 100 where it is no terminal.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ def write_trace(run: Path, out: Path | None = None) -> Path:
 
 @dataclass(frozen=True)
 class _Slice:
-    """Where a bar is drawn, and when."""
+    """Place and time of a bar."""
 
     pid: int
     tid: int
@@ -201,7 +201,7 @@ class _Group:
             }
             kind, name = f"{job.tasks[edge.source].kind} flow", f"{args['flow']} {n}"
             shown = [_Slice(*place, start, end) for place in places]
-            for bar in shown:  # the same flow, told once
+            for bar in shown:  # the same flow, with its figures once
                 yield _bar(name, kind, bar, args if bar is shown[0] else {})
             yield from self._arrow_between(self._task_bar(edge.source, n), shown[0])
             needed = self._task_bar(edge.destination, n + edge.lag)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
-    #: How to name them, and the task or edge and the iteration of each.
+    #: Function that names them, and the task or edge and the iteration of each.
     _Subjects = tuple[Callable[[int, int], str], Ints, Ints]
 
 #: Seconds by which a simulated time may be off: rounding.
@@ -69,12 +69,12 @@ def audit(
         Share by which capacities may be exceeded and bytes may differ.
     times, least_times
         Seconds that every (task, iteration) should take, exactly or at the least; None
-        believes the schedule.
+        takes those of the schedule.
     volumes
         Bytes that should have been sent, shape (edges, iterations); None takes the
         schedule's own.
     makespan
-        Seconds that are said to be the makespan; None is not compared.
+        Seconds stated as the makespan; None is not compared.
     at_once
         Bytes that a link of some capacity lets go at once after a pause.
 

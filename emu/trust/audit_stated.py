@@ -170,7 +170,7 @@ def _sound(job: Job, rates: RateHistory) -> NDArray[np.bool_]:
 
 
 def first_stores(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
-    """(5): graph stores that wait for nobody begin with the run."""
+    """(5): graph stores that wait for no task begin with the run."""
     job = schedule.problem.job
     waiting = {edge.destination for edge in job.edges if edge.lag == 0}
     stores = [

@@ -76,7 +76,7 @@ def chain_lateness(
     )
 
 
-#: What a flow may be off by: a share of its length, or so many wall seconds if longer.
+#: Tolerance of a flow: a share of its length, or so many wall seconds if longer.
 SHARE, WALL = 0.01, 0.002
 
 

@@ -48,11 +48,11 @@ class HostEffect:
     """Makespan of its simulation with the times and volumes that were measured, late
     tasks among them: the run is compared with it."""
     clocks: float = 0.0
-    """By which the end may be off, since the clocks of hosts are known so far only."""
+    """Seconds by which the end may be off, as hosts' clocks are known so far only."""
 
     @property
     def explained(self) -> float:
-        """By how much what came late moved the end; negative when it made it sooner."""
+        """Shift of the end by all that came late; negative when it made it sooner."""
         return self.repeated - self.punctual
 
     @property
@@ -67,8 +67,8 @@ class HostEffect:
         """Share of the punctual makespan by which lateness moved the end.
 
         The run's own distance from its simulation does not enter: a verdict that
-        trusted only what agrees could not be used to measure agreement. It is a doubt
-        where lateness does not account for it.
+        trusted only what agrees could not be used to measure agreement. It enters
+        `doubt` where lateness does not account for it.
         """
         return self._share(self.explained)
 

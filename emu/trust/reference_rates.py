@@ -48,7 +48,7 @@ class Flow:
 
 
 def rounded(value: float) -> float:
-    """To 32 bits: what is equal but for rounding must tie."""
+    """Round to 32 bits: values equal but for rounding must tie."""
     if value == 0 or math.isinf(value):
         return value
     mantissa, exponent = math.frexp(value)

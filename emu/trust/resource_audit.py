@@ -99,7 +99,7 @@ def came_to_wait(schedule: Schedule) -> NDArray[np.float64]:
 def slot_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
     """Yield every misuse of a slot.
 
-    No more tasks hold slots than there are, and nobody gets one before a task of the
+    No more tasks hold slots than there are, and no task gets one before a task of the
     same pool that came earlier.
 
     Parameters

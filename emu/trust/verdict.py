@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 #: A run whose error may be this many times what was asked for is of no use.
 _BEYOND = 3.0
-#: Where a figure of the host becomes a reason.
+#: Limits above which a figure of the host is a reason.
 _BUSY, _STEAL, _WAIT = 0.95, 0.03, 0.10
 _LAG = 0.010  # wall seconds
-#: Said where the slightest delays move the makespan by more than was asked for.
+#: Reason where the slightest delays move the makespan by more than was asked for.
 _CHANCE = "chance decides: the slightest delays move the makespan by {:.2g} %"
-#: What a late task is, by what tasks take.
+#: Reason for a late task, by ``compute``.
 _OVERRUN = {
     "timed": "tasks took longer than their stated times",
     "padded": "the work of tasks took longer than their stated times",
@@ -66,7 +66,7 @@ class Verdict:
 
     trust: Trust
     error: float
-    """By which share of the makespan the host's lateness has moved it."""
+    """Share of the makespan by which the host's lateness has moved it."""
     max_error: float
     """Limit on ``error`` that was asked for."""
     reasons: tuple[str, ...]
@@ -75,7 +75,7 @@ class Verdict:
     effect: HostEffect
     """Makespans that ``error`` follows from."""
     lateness: Lateness
-    """Where on the critical path time was lost, emulated seconds. Slack and the flows
+    """Time lost on the critical path, by place, emulated seconds. Slack and the flows
     beside it take some of that up, so the sum can be more than the effect."""
     figures: HostFigures
     """Figures of the host."""
@@ -145,7 +145,7 @@ def decide(
         Of the guards.
     by_kernel
         Whether the kernel shared the NICs. How long a flow took is the finding there,
-        and no lateness says that a receiver had no core: waits for one decide too. 40
+        and no lateness shows that a receiver had no core: waits for one decide too. 40
         runs ahead of all other work waited up to 6 %; beside four busy programs runs
         were 37 to 141 % too long, and late by nothing.
     """
@@ -203,7 +203,7 @@ def _trust(
     effect: HostEffect, max_error: float, starved: float, *, guarded: bool
 ) -> Trust:
     """Return the trust; ``starved`` is how many times too long a loop had no core."""
-    off = effect.error + effect.doubt  # what moved the end, and what nobody can explain
+    off = effect.error + effect.doubt  # shift of the end, explained or not
     if off > _BEYOND * max_error or starved > _BEYOND or guarded:
         return Trust.UNTRUSTED
     if max(effect.error, effect.doubt) > max_error or starved > 1.0:
@@ -286,7 +286,7 @@ def _longer(
     found = []
     if excess > 1:
         remedy = f"raise time_scale to {round_up(_ROOM * excess * time_scale):g}"
-        if time_scale == 1.0 and not by_kernel:  # as nobody has chosen it
+        if time_scale == 1.0 and not by_kernel:  # as no scale was chosen
             remedy += ", or state time_scale: auto, which tries what this host can do"
         found.append(remedy)
     if lateness.tasks > 0.5 * lateness.seconds and compute != "real":

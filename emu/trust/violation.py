@@ -11,7 +11,7 @@ from typing_extensions import override
 if TYPE_CHECKING:
     from emu.problem import Job
 
-#: How much was compared, and what of it was broken.
+#: Number of comparisons, and the violations among them.
 Findings = tuple[int, list["Violation"]]
 
 
@@ -24,7 +24,7 @@ class Violation:
     subject: str
     """The task, flow or port that broke it, by name and iteration."""
     amount: float
-    """By how much, in ``unit``."""
+    """Amount of the violation, in ``unit``."""
     unit: str
     """``s``, ``B`` or ``B/s``; ``iterations`` for something missing, ``values`` for
     what is no number."""

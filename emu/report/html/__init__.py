@@ -1,4 +1,4 @@
-"""report.html: one file that tells the story of a run, offline and without a server.
+"""report.html: one file with the course of a run, offline and without a server.
 
 The charts are drawn on canvases by the few hundred lines under ``assets/``. Charting
 libraries were measured first, in headless Chromium on two cores with 100,000 bars:

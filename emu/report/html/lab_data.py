@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 _POINTS = 600
 #: Messages that are drawn, the largest of them: the page holds 60 bytes for each.
 MOST_MESSAGES = 200_000
-#: Program of ports that nobody was seen to have.
+#: Program of ports that were never seen in use.
 UNKNOWN = "unknown"
 _WAYS = ("source", "destination")
 
 
 @dataclass(frozen=True)
 class Talks:
-    """Messages, and between whose programs they went."""
+    """Messages, and the programs that they went between."""
 
     tasks: list[dict[str, Any]]
     """Programs on machines, as the page's script takes them."""
@@ -113,7 +113,7 @@ def talks_of(runs: list[dict[str, Any]], traffic: Traffic) -> Talks:
 def _tasks(
     runs: list[dict[str, Any]], traffic: Traffic
 ) -> tuple[list[dict[str, Any]], NDArray[np.int64]]:
-    """Return the programs, with one unknown per machine, and whose each port was."""
+    """Return the programs, with one unknown per machine, and the owner of each port."""
     names = traffic.machines
     tasks = [
         {

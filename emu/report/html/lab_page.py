@@ -132,7 +132,7 @@ def _doubts(run: Path, lab: dict[str, Any], drawn: int) -> str:
 
 
 def _talks(talks: Talks) -> Table:
-    """Return messages by who told whom: how many, how large, how long."""
+    """Return messages by sender and receiver: how many, how large, how long."""
     sizes = (">messages", ">bytes", ">median bytes")
     times = (">median length", ">median answer after")
     shown = plain_table("who told whom", "from → to", *sizes, *times)

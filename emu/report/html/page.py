@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from emu.runs.recorded_run import RecordedRun
 
-#: What the browser may load: nothing. The page is whole.
+#: Sources that the browser may load: none. The page is whole.
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "img-src data:"

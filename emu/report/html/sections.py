@@ -207,7 +207,7 @@ def edges_section(result: dict[str, Any]) -> str:
 
 #: Flows between machines above which the page does not look for what would help.
 MOST_FLOWS = 30_000
-#: How long a report looks for a lower bound over all placements.
+#: Seconds that a report looks for a lower bound over all placements.
 BOUND_SECONDS = 2.0
 #: Improvements that are shown; ``emu explain`` has all.
 SHOWN = 10

@@ -90,7 +90,7 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
     whole flows, from when their task ended until their last byte was there, so that
     what is late never fills it.
 
-    Not by the bytes of short windows: who stood still catches up, and beside foreign
+    Not by the bytes of short windows: a stalled sender catches up, and beside foreign
     load 262 bytes came where 252 fit, on a sound run (two of three golden runs were
     flagged at a load of 3 on two cores).
     """

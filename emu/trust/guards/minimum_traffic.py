@@ -27,7 +27,7 @@ def enough_carried(evidence: Evidence) -> Iterator[Finding]:
     """Yield a finding when the flows between machines were a few packets each.
 
     Counted is what came, in the mean over the flows that stand for any bytes. A job
-    without such flows says nothing about a network and is not asked.
+    without such flows is no evidence about a network and is not examined.
     """
     schedule = evidence.schedule
     edge, iteration = schedule.flows().T

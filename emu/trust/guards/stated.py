@@ -58,7 +58,7 @@ def fitting(problem: Problem, link: str, times: Floats) -> Floats:
 def stated_hops(problem: Problem) -> list[tuple[str, ...]]:
     """Return the names of the links that every edge crosses, of none within a machine.
 
-    These are the NICs of its two machines, unless a route says otherwise.
+    These are the NICs of its two machines, unless a route states others.
     """
     cluster, machine_of = problem.cluster, problem.placement.machine_of
     through = {
