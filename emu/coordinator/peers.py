@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from emu.network import ControlConnection, RateBoard
 
 
+# Root causes. A process that dies takes its peers down: within milliseconds they report
+# broken connections, often before the agent reports the death. So reports are weighed.
+
 #: Errors that a process reports when somebody else has gone.
 _CONSEQUENCES = {"NodeLost", "TruncatedFrame"}
 
@@ -51,6 +54,8 @@ def cause(reports: Iterable[Report]) -> EmulatorError:
     return min(reports, key=lambda report: report.severity).error
 
 
+# A coordinator that was stopped, or starved of the cores, sees all others as dead, and
+# its agents give it up: a failure soon after has no other cause.
 class Standstill:
     """Follows how much wall time passes between two looks at the clock.
 

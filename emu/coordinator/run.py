@@ -54,6 +54,10 @@ if TYPE_CHECKING:
     from emu.scheduling import Decisions, RateSegments
 
 
+# Without wake-ups senders would have to look every 0.1 ms for a flow that gets its rate
+# at once, while under rules that serve one flow at a time most wait for long. With 462
+# flows in 6 s under ``fifo`` the error fell from 1.03-1.53 to 0.92-1.07 % (three runs
+# each), and from 1.50-2.03 % where only those were notified that had to wait.
 class SenderWakeups:
     """Follows what senders know of the rates of their flows."""
 

@@ -22,6 +22,8 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from emu.launch.signals import die_with_parent
 
+# Ray keeps what an actor is made with, sends the rest in clear, and logs much. So the
+# token goes to an actor that runs, encrypted to a key that it has drawn.
 _LINES = 1000  # of what an agent and its processes print, the last
 
 

@@ -50,6 +50,10 @@ if TYPE_CHECKING:
     from emu.scheduling.compiled_problem import Floats, Ints
 
 
+# Simulated annealing over feasible placements, compiled whole. Before a simulation
+# comes an estimate, which costs a hundredth of one: a chain whose proposals have passed
+# a cheap model first (Christen and Fox, "MCMC using an approximation", 2005), here
+# without their correction, since it is a search.
 ATTEMPTS = 50  # moves tried for one proposal; most fail in a tight cluster
 #: Neighbours that an estimate may refuse for one proposal, and its temperature there,
 #: as part of the estimate now.

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from emu.problem import Task
 
 
+# Credit windows. The paper lets graph stores run ahead without bound; real systems
+# crash then, so they bound it. With window K, iteration n of a graph store waits for
+# the end of iteration n - K of every worker that its data reaches: edges worker ->
+# store of lag K.
 def window_of(job: Job) -> int | None:
     """Return the credit window K that the credit edges of ``job`` keep; None: none.
 
