@@ -160,7 +160,7 @@ other
 
 
 def test_a_guide_is_walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be run is left out with its reason; what differs is a failure."""
+    """A block that cannot be run is left out with its reason; a difference fails."""
     (tmp_path / "page.md").write_text(GUIDE.format(file="note.txt"))
     monkeypatch.setitem(NEEDS, "torch", lambda: "no torch")
     monkeypatch.setitem(NEEDS, "data", lambda: "")

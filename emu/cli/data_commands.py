@@ -116,14 +116,14 @@ def data_command(
     DataError
         When nothing is kept under a name.
     """
-    from emu.graph_data import data_inventory as kept_data  # noqa: PLC0415 - numba
+    from emu.graph_data import data_inventory  # noqa: PLC0415 - numba
 
     if action is Action.CLEAR:
-        freed = kept_data.clear_data(names or [])
+        freed = data_inventory.clear_data(names or [])
         if emit(json_target, {"freed": freed}):
             typer.echo(f"{_megabytes(freed)} freed")
         return
-    rows = kept_data.kept_data()
+    rows = data_inventory.kept_data()
     if emit(json_target, [asdict(row) for row in rows]):
         _print(rows)
 

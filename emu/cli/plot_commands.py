@@ -96,7 +96,7 @@ def _progress(runs: Sequence[RecordedRun]) -> list[Progress]:
             runs, lambda step, of: status.update(f"training: step {step} of {of}")
         )
     for run, made in zip(runs, found, strict=True):
-        at = time_to(TARGET, run.best, made)
+        at = time_to(TARGET, run, made)
         best = f"at best {np.nanmax(made.accuracy):.1%}"
         when = best if math.isnan(at) else f"{TARGET:.0%} after {format_duration(at)}"
         typer.echo(f"{run.name}: validation accuracy {when}")

@@ -57,7 +57,7 @@ class Mailbox(Generic[T]):
         return there
 
     def close(self) -> None:
-        """Give the timer back; nobody may wait afterwards."""
+        """Give the timer back; no call may wait afterwards."""
         if self._alarm is not None:
             self._alarm.close()
             self._alarm = None

@@ -23,34 +23,34 @@ if TYPE_CHECKING:
 # Root causes. A process that dies takes its peers down: within milliseconds they report
 # broken connections, often before the agent reports the death. So reports are weighed.
 
-#: Errors that a process reports when somebody else has gone.
+#: Errors that a process reports when another one has gone.
 _CONSEQUENCES = {"NodeLost", "TruncatedFrame"}
 
 
 class Severity(IntEnum):
     """Rank of a report as the likely cause of an error: the lowest is taken."""
 
-    KILLED = 0  #: somebody was killed, as its parent saw
-    FAILED = 1  #: somebody failed of itself, or was silent
-    GONE = 2  #: a connection ended; whoever knows why will say so
-    CONSEQUENCE = 3  #: somebody misses somebody else
+    KILLED = 0  #: a process was killed, as its parent saw
+    FAILED = 1  #: a process failed by itself, or was silent
+    GONE = 2  #: a connection ended; the report of why follows
+    CONSEQUENCE = 3  #: a process misses another one
 
 
 @dataclass(frozen=True)
 class Report:
-    """One error that the coordinator has heard of."""
+    """One error that reached the coordinator."""
 
     severity: Severity
     error: EmulatorError
 
 
 def severity_of(error: str) -> Severity:
-    """Return the severity of what a process says of itself, by the error's class."""
+    """Return the severity of an error that a process reports, by its class."""
     return Severity.CONSEQUENCE if error in _CONSEQUENCES else Severity.FAILED
 
 
 def cause(reports: Iterable[Report]) -> EmulatorError:
-    """Return the error to believe; of equal ones, the first."""
+    """Return the likeliest cause; of equal ones, the first."""
     return min(reports, key=lambda report: report.severity).error
 
 
@@ -114,21 +114,21 @@ class HostClock:
         """Count what is uncertain from now on: the clock was watched before."""
         self.uncertainty = self.last_uncertainty
 
-    def note(self, told: list[Any]) -> None:
-        """Take what a beat says of it.
+    def note(self, line: list[Any]) -> None:
+        """Take the clock's line of a beat.
 
         Raises
         ------
         MalformedFrame
             When that is no clock.
         """
-        if not told:
+        if not line:
             return
-        if len(told) != _LINE or not all(
-            isinstance(each, float) and math.isfinite(each) for each in told
+        if len(line) != _LINE or not all(
+            isinstance(each, float) and math.isfinite(each) for each in line
         ):
             raise MalformedFrame("a beat's clock is no line")
-        self.offset, self.drift, self.last_uncertainty = told
+        self.offset, self.drift, self.last_uncertainty = line
         self.uncertainty = max(self.uncertainty, self.last_uncertainty)
         self.readings += 1
 

@@ -53,7 +53,7 @@ def compared(
     axes = figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0]
     shades, end = palette(len(runs)), max(run.best.makespan for run in runs)
     for run, made, colour in zip(runs, progress, shades, strict=False):
-        at = step_ends(run.best)
+        at = step_ends(run)
         seen = ~np.isnan(made.accuracy)
         axes[0].plot(at, made.loss, color=colour)
         axes[1].plot(at[seen], made.accuracy[seen], color=colour, marker=".")
@@ -96,13 +96,13 @@ def carried(schedule: Schedule, times: Floats) -> Floats:
     return total
 
 
-def time_to(target: float, schedule: Schedule, progress: Progress) -> float:
+def time_to(target: float, run: RecordedRun, progress: Progress) -> float:
     """Return when the validation accuracy first was ``target``, between two looks.
 
     Seconds; NaN where it never was.
     """
     seen = np.flatnonzero(~np.isnan(progress.accuracy))
-    accuracy, at = progress.accuracy[seen], step_ends(schedule)[seen]
+    accuracy, at = progress.accuracy[seen], step_ends(run)[seen]
     reached = np.flatnonzero(accuracy >= target)
     if not len(reached):
         return float("nan")

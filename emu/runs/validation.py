@@ -18,7 +18,6 @@ from emu.input_file import read_text
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario, build_job
 from emu.systems.registry import system_of
-from emu.systems.training_results import STEP_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.problem import Schedule
     from emu.runs.recorded_run import RecordedRun
 
 FILE = "validation.csv"
@@ -78,22 +76,32 @@ def progress_of(
     return found
 
 
-def step_ends(schedule: Schedule) -> NDArray[np.float64]:
+def step_ends(run: RecordedRun) -> NDArray[np.float64]:
     """Return when the weights of every step were there, seconds, shape (iterations,).
 
     That is the end of the last parameter server, or of the last worker without one.
+
+    Raises
+    ------
+    DataError
+        When the run does not train (`trains`).
     """
-    kinds = np.array([task.kind for task in schedule.problem.job.tasks])
-    holder = next(kind for kind in STEP_KINDS if kind in kinds)
-    ends: NDArray[np.float64] = schedule.task_end[kinds == holder].max(axis=0)
+    kinds = np.array([task.kind for task in run.problem.job.tasks])
+    ending = [kind for kind in _step_kinds(run) if kind in kinds]
+    if not ending:
+        raise DataError("has no training steps", path=str(run.path))
+    ends: NDArray[np.float64] = run.best.task_end[kinds == ending[0]].max(axis=0)
     return ends
 
 
 def trains(run: RecordedRun) -> bool:
     """Return True where a run is of one job that trains by whole mini-batches."""
-    job = run.manifest.get("scenario", {}).get("job", {})
-    system = system_of(job)
-    return system is not None and bool(system.step_kinds)
+    return bool(_step_kinds(run))
+
+
+def _step_kinds(run: RecordedRun) -> tuple[str, ...]:
+    system = system_of(run.manifest.get("scenario", {}).get("job", {}))
+    return system.step_kinds if system else ()
 
 
 def _training(run: RecordedRun) -> tuple[Mapping[str, Any], int]:

@@ -233,7 +233,7 @@ def test_what_cannot_be_compared_is_one_error() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_profile_is_compared_by_its_means(seed: int, tmp_path: Path) -> None:
-    """What the error says to write is what the profile's tasks take on average."""
+    """The error proposes the mean times of the profile's tasks."""
     rng = np.random.default_rng(seed)
     several = int(rng.integers(1, 4))
     scenario = document("dgtp", {"workers": 2, "samplers_per_worker": several})

@@ -234,7 +234,7 @@ def test_a_busy_host_gets_two_more_tries(
 def test_a_guard_of_a_run_of_the_tests_own_is_not_tried_again(
     pytester: pytest.Pytester, cause: str, tries: int
 ) -> None:
-    """Of a test that calls ``emu.run`` itself, on a host that others keep busy."""
+    """A test that calls ``emu.run`` itself, on a host that others keep busy."""
     pytester.makepyfile(
         f"""
         import json

@@ -316,9 +316,9 @@ def test_a_lab_within_a_lab() -> None:
 
 STRANGER = """
 import os, sys
-from emu.machines import exec as beside
+from emu.machines import exec as machine_exec
 os.setuid(65534)
-sys.exit(beside.main())
+sys.exit(machine_exec.main())
 """
 
 

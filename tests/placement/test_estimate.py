@@ -121,7 +121,7 @@ def test_scales_with_times_and_bytes_and_sees_no_names() -> None:
 
 
 def test_ranks_placements_as_simulation_does() -> None:
-    """Of 60 random placements of every job; the lower bound alone ranks them worse."""
+    """60 random placements of every job; the lower bound alone ranks them worse."""
     rng = np.random.default_rng(9)
     ranks = []
     for job, cluster, run in drawn_jobs(30, 8):

@@ -1,4 +1,4 @@
-"""How tasks were placed, in one line, and what limits nothing, in another."""
+"""One line says how tasks were placed, another which resources limit nothing."""
 
 from __future__ import annotations
 

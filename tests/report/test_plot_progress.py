@@ -75,7 +75,7 @@ def test_runs_of_equal_training_are_trained_once_and_kept(tmp_path: Path) -> Non
 
 def test_weights_are_there_when_the_last_server_has_stepped(tmp_path: Path) -> None:
     run = recorded(tmp_path / "one")
-    ends = step_ends(run.best)
+    ends = step_ends(run)
     job = run.problem.job
     servers = [n for n, t in enumerate(job.tasks) if t.kind == "parameter_server"]
 
@@ -109,15 +109,15 @@ def test_bytes_that_crossed_are_those_of_the_flows(
 
 def test_the_target_is_reached_between_two_looks(tmp_path: Path) -> None:
     run = recorded(tmp_path / "one")
-    ends = step_ends(run.best)
+    ends = step_ends(run)
     accuracy = np.full(25, np.nan)
     accuracy[[4, 9, 24]] = 0.5, 0.8, 1.0
     made = Progress(np.zeros(25), accuracy)
 
-    assert time_to(0.8, run.best, made) == ends[9]
-    assert time_to(0.9, run.best, made) == pytest.approx((ends[9] + ends[24]) / 2)
-    assert time_to(0.1, run.best, made) == ends[4]
-    assert np.isnan(time_to(1.1, run.best, made))
+    assert time_to(0.8, run, made) == ends[9]
+    assert time_to(0.9, run, made) == pytest.approx((ends[9] + ends[24]) / 2)
+    assert time_to(0.1, run, made) == ends[4]
+    assert np.isnan(time_to(1.1, run, made))
 
 
 def test_a_figure_shows_every_system(tmp_path: Path) -> None:

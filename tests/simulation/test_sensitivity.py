@@ -42,7 +42,7 @@ def test_it_is_the_same_every_time(seed: int) -> None:
 
 
 def test_a_shorter_makespan_counts_as_much_as_a_longer_one() -> None:
-    """Of the four draws for a lone task the largest is negative."""
+    """The largest of the four draws for a lone task is negative."""
     task = Job((Task("a", "a"),), (), 1)
     cluster = Cluster((Machine("m", 1.0, 1.0),))
     problem = Problem(cluster, task, Placement((0,)))

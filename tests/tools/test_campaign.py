@@ -1,4 +1,4 @@
-"""What studies run, skip and compare; nothing is emulated here."""
+"""Studies run, skip and compare cases; nothing is emulated here."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """Whether the aim is reached; None without an aim. NaN reaches none."""
+        """True where the aim is reached; None without an aim. NaN reaches none."""
         if self.aim is None:
             return None
         return self.value >= self.aim if self.at_least else self.value <= self.aim

@@ -87,7 +87,7 @@ def table(rows: list[Simulated], options: Namespace) -> Iterator[str]:
     runs = [load_run(options.out / row.case) for row in rows]
     progress = progress_of(runs, looks=max(1, options.steps // STRIDE))
     for run, made in zip(runs, progress, strict=True):
-        at = time_to(options.target, run.best, made)
+        at = time_to(options.target, run, made)
         reached = "not reached" if math.isnan(at) else f"{at:.2f} s"
         there = f"{options.target:.0%}: {reached}"
         yield f"{run.name:15} {run.makespan:8.2f} s in all, {there}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.systems.dgtp.job import PROGRAMS
+from emu.systems.parameter_shards import STEP_KINDS, held_parameters, open_dataset
 from emu.systems.system import System
-from emu.systems.training_results import STEP_KINDS, held_parameters, open_dataset
 
 if TYPE_CHECKING:
     from emu.systems.job_section import JobSection

@@ -35,7 +35,7 @@ class EchoJobSection(JobSection):
     echo: Size = 8.0
     """Bytes of its echo."""
     time: Duration
-    """Of a question, and of an echo."""
+    """Seconds of a question, and of an echo."""
 
     def _bytes(self, context: BuildContext) -> tuple[int, int]:
         scale = context.byte_scale
