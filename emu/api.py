@@ -119,7 +119,7 @@ def run(
     """
     # asyncio, sockets and the charts take half a second to import.
     from emu.experiment.auto_scale import with_scales  # noqa: PLC0415
-    from emu.experiment.readiness import check_ready  # noqa: PLC0415
+    from emu.experiment.dry_run import check_ready  # noqa: PLC0415
     from emu.experiment.run_experiment import (  # noqa: PLC0415
         carry_out,
         emulation_settings,

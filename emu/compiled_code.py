@@ -57,7 +57,7 @@ class ByContent(_locator):  # type: ignore[misc] # numba types nothing
             When no folder can be written; numba's own places would keep stale code.
         """
         path = Path(py_file)
-        if path.parents[1] != _PACKAGE:
+        if _PACKAGE not in path.parents:
             return None
         if (folder := folder_of(path)) is None:
             raise RuntimeError("compiled code cannot be kept")

@@ -14,7 +14,7 @@
     ├── RunError                            an emulated run could not be finished
     │   ├── NodeLost                        a process died or was cut off
     │   ├── NodeMisbehaved                  a process broke the protocol
-    │   └── DeadlineExceeded                nobody died, but nothing came
+    │   └── DeadlineExceeded                no process died, but nothing came
     ├── ExpectationMissed                   the run ended, not as the scenario expects
     └── RunUntrusted                        the run ended, the host had not kept up
 

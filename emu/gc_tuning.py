@@ -1,4 +1,4 @@
-"""When Python looks for objects that nobody holds any more.
+"""When Python looks for objects that nothing holds any more.
 
 It does so after every 700 new objects, and often through all there are. What makes
 millions of objects and keeps them spends a sixth of its time there: compiling, reading

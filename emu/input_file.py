@@ -1,4 +1,4 @@
-"""Files that somebody else wrote, read within bounds.
+"""Files that others wrote, read within bounds.
 
 A file may be anything: a pipe that never ends, ten bytes that unpack to gigabytes, a
 shape that asks for more memory than there is. So sizes are checked before memory is
@@ -77,7 +77,7 @@ def open_input(path: Path, most: int | None = None) -> Iterator[BufferedReader]:
     DataError
         When it is something else than a file, or longer.
     """
-    # Without waiting: opening a pipe would do so until somebody writes.
+    # Without waiting: opening a pipe would do so until another process writes.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         file = os.fdopen(descriptor, "rb")
@@ -273,8 +273,8 @@ def _claimed_bytes(member: Any) -> int:
 def check_shape(content: Any, shape: Any, path: Path, at: str = "") -> None:
     """Hold what a JSON file says to a type: a TypedDict, a list of them.
 
-    Whole numbers and truth values are told apart, keys beyond those of a TypedDict are
-    let be.
+    Whole numbers and truth values are distinguished, keys beyond those of a TypedDict
+    are let be.
 
     Parameters
     ----------

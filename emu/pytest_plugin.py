@@ -187,7 +187,7 @@ def _refuse(problem: str) -> NoReturn:
 def _located(folder: Path, name: str) -> str | Path:
     """Return the file beside the test, or else the name of a shipped scenario."""
     from emu.fields.suggestion import nearest
-    from emu.scenario.shipped import shipped_scenarios
+    from emu.scenario.scenario_file import shipped_scenarios
 
     if (folder / name).exists():
         return folder / name

@@ -1,4 +1,4 @@
-"""Keys of random streams that are functions of whole numbers: nobody keeps a state."""
+"""Keys of random streams that are functions of whole numbers: no state is kept."""
 
 from __future__ import annotations
 

@@ -66,13 +66,18 @@ def commands(text: str, *words: str) -> list[Command]:
 
 
 def pattern(shown: str) -> re.Pattern[str]:
-    """Return the expression that what is shown stands for."""
+    """Return the expression that what is shown stands for.
+
+    A column is as wide as its longest entry, which may be one that is not shown and
+    differs in its last digit from one processor to the next: any gap is a gap.
+    """
     lines = [
         r"(?:.*\n)*?"
         if line == "..."
         else ".*".join(map(re.escape, line.split("..."))) + r"\n"
         for line in shown.splitlines()
     ]
+    lines = [re.sub(r"(?:\\ ){2,}", r" {2,}", line) for line in lines]
     return re.compile("".join(lines))
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from emu.analysis.link_rates import LinkContention
+from emu.analysis.link_load import LinkContention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,10 +12,15 @@ import numpy as np
 from emu.analysis.what_if import span
 from emu.errors import PlacementError
 from emu.placement import affordable, best_placement
-from emu.placement.neighbours import Neighbour, difference
-from emu.placement.resource_load import sent_bytes
+from emu.placement.moves import (
+    Neighbour,
+    difference,
+    find_symmetry,
+    hub_followers,
+    relabelled,
+)
+from emu.placement.packing import sent_bytes
 from emu.placement.space import Space
-from emu.placement.symmetry import find_symmetry, hub_followers, relabelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,13 +36,6 @@ MOST_TRIED, FLOWS = 1000, 4_000_000
 
 #: Share of the makespan below which no task is worth a move.
 _WORTH = 1e-5
-#: Content of the flows of DGTP's job.
-_CARRIED = {
-    ("graph_store", "sampler"): "features",
-    ("sampler", "worker"): "mini-batches",
-    ("worker", "parameter_server"): "gradients",
-    ("parameter_server", "worker"): "parameters",
-}
 #: Share of a link's bytes below which a difference is not worth a word.
 _NOTICED = 0.01
 
@@ -247,7 +245,9 @@ class _Way:
         was, now = self.run(before), self.run(after)
         length = self.length(after)
         room = _room(base.problem, span(base))
-        why = _why(base.problem, room, *(_loads(base, r.problem) for r in (was, now)))
+        content_of = self._stated.content_of if self._stated else _bytes_of
+        loads = [_loads(base, run.problem) for run in (was, now)]
+        why = _why(base.problem, room, loads[0], loads[1], content_of)
         return TaskMove(near, now, length, self.length(before) - length, why)
 
 
@@ -284,7 +284,17 @@ def _room(problem: Problem, seconds: float) -> list[float]:
     return [float(steps.carried(port, end)[0]) for port in range(len(problem.links))]
 
 
-def _why(problem: Problem, room: list[float], before: _Loads, after: _Loads) -> str:
+def _bytes_of(kinds: tuple[str, str]) -> str:
+    return f"bytes of {kinds[0]} -> {kinds[1]}"
+
+
+def _why(
+    problem: Problem,
+    room: list[float],
+    before: _Loads,
+    after: _Loads,
+    content_of: Callable[[tuple[str, str]], str],
+) -> str:
     """Return which link is relieved most, for what it can carry, and of what."""
     relieved = {
         port: less / room[port]
@@ -295,8 +305,8 @@ def _why(problem: Problem, room: list[float], before: _Loads, after: _Loads) -> 
         return ""
     port = max(relieved, key=lambda p: relieved[p])
     kind = max(before[port], key=lambda k: before[port][k] - after[port][k])
+    what = content_of(kind)
     was, now = before[port][kind], after[port][kind]
-    what = _CARRIED.get(kind) or f"bytes of {kind[0]} -> {kind[1]}"
     link, verb = _link_words(problem, problem.links[port])
     if was and now <= _NOTICED * was:
         return f"{link} no longer {verb}s the {what}"

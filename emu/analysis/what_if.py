@@ -97,6 +97,9 @@ class Stated(Protocol):
     def more_machines(self, base: Change) -> Iterator[Change]:
         """Yield one more machine of every kind, placed anew."""
 
+    def content_of(self, kinds: tuple[str, str]) -> str:
+        """Return the content of flows between two kinds of task, a plural."""
+
 
 def rank(base: Change, changes: Iterable[Change]) -> list[Improvement]:
     """Simulate ``base`` and every one of ``changes``; return them by gain, best first.

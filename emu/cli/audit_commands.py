@@ -1,4 +1,4 @@
-"""``emu audit``."""
+"""``emu audit`` and ``emu evaluate``: a run checked, and its weights."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import typer
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, emit
 from emu.errors import ExpectationMissed, ScenarioError
+from emu.experiment.training_results import evaluate_run
 from emu.report import audit_table, terminal
-from emu.report.flows import payload_line
+from emu.report.job_tables import accuracy_table
+from emu.report.run_tables import payload_line
 from emu.runs.audit_inputs import read_to_audit
 from emu.units import DURATION, RATIO, format_duration
 
@@ -101,3 +103,18 @@ def _print(subject: ToAudit, report: AuditReport, allowed: float, share: float) 
         f"\n{subject.name}: {verdict} (5)-(15) to within "
         f"{format_duration(allowed)} and {share:.2g}"
     )
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    json_target: JsonTarget = None,
+) -> None:
+    """Evaluate a run's weights on the whole graph.
+
+    Accuracy by split, of weights.npz, with every neighbour of every vertex. It needs
+    the data set that was trained on.
+    """
+    found = evaluate_run(run)
+    if emit(json_target, found.get("", found)):
+        terminal().print(accuracy_table(found))

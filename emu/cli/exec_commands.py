@@ -11,7 +11,7 @@ import typer
 
 from emu.cli.app import app
 from emu.errors import ScenarioError
-from emu.runs.running_lab import holder_of
+from emu.runs.lab_file import holder_of
 
 
 @app.command("exec")

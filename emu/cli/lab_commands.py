@@ -1,4 +1,4 @@
-"""``emu lab``: the user's own programs on emulated machines."""
+"""``emu lab`` and ``emu fit``: own programs on emulated machines."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from emu.atomic_file import write_atomic
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
-from emu.cli.running import draw
+from emu.cli.report_commands import draw
 from emu.errors import RunError
+from emu.fitting import Template  # noqa: TC001 - typer reads annotations
+from emu.lab.fit_run import Fit, fit_run
 from emu.lab.run import run_lab
 from emu.lab.setup import open_lab
 from emu.machines import missing_needs
 from emu.names import for_terminal
 from emu.report.lab_tables import lab_tables
-from emu.report.terminal import terminal
+from emu.report.terminal import plain_table, terminal
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.scenario_file import load_lab
+from emu.units import format_duration
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from emu.machines import Lab
+
 
 #: Bytes at the end of a program's output of which the last line is shown.
 _SHOWN = 300
@@ -104,3 +109,62 @@ def _shell(machines: Lab, name: str) -> int:
         while program.code is None:
             opened.wait(1.0)
         return program.code
+
+
+@app.command()
+def fit(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="Run directory of emu lab.")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Scenario to write: YAML or JSON."
+        ),
+    ],
+    skip: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Leave the first N iterations out.")
+    ] = 0,
+    template: Annotated[
+        Template | None,
+        typer.Option(
+            metavar="distdgl|allreduce",
+            help="What the job is: every iteration is then the mean one.",
+        ),
+    ] = None,
+    json_target: JsonTarget = None,
+) -> None:
+    """Make a scenario of what crossed in a lab.
+
+    Volumes are those that crossed, times the gaps between what a process received and
+    what it sent next. Processes of one program sum by all-reduces round a ring, with
+    which iterations end; those of two programs ask and answer.
+    """
+    found = fit_run(run, skip=skip, template=template)
+    write_atomic(out, found.text(out.name))
+    if emit(json_target, found.to_json()):
+        terminal().print(_table(found))
+        typer.echo(f"written to {out}")
+
+
+def _table(found: Fit) -> object:
+    table = plain_table(
+        f"{found.iterations} iterations from number {found.first}: seconds of each",
+        "",
+        ">measured",
+        ">simulated",
+        ">error",
+    )
+    half = found.iterations // 2
+    for title, measured, simulated, error in (
+        ("of all, by all", found.measured, found.simulated, found.error),
+        (
+            f"of the last {found.iterations - half}, by the first {half}",
+            found.held_out_measured,
+            found.held_out_simulated,
+            found.held_out_error,
+        ),
+    ):
+        cells = [format_duration(seconds, 4) for seconds in (measured, simulated)]
+        table.add_row(title, *cells, f"{error:+.2%}")
+    return table

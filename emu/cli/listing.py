@@ -19,90 +19,55 @@ class Listed(NamedTuple):
     """Purpose, in a line of at most 64 characters."""
 
 
-GROUPS: dict[str, dict[str, Listed]] = {
-    "Write a scenario": {
-        "init": Listed(
-            "scenario_commands",
-            "Copy a shipped scenario or lab into this directory, to edit.",
-        ),
-        "validate": Listed(
-            "scenario_commands",
-            "Check scenario and lab files; print every error in them.",
-        ),
-        "schema": Listed(
-            "scenario_commands",
-            "Print the JSON Schema of scenario and lab files, for editors.",
-        ),
-        "docs": Listed("scenario_commands", "Show a document of emu, or list them."),
-        "import": Listed(
-            "data_commands", "Bring a graph of your own in, for job.dataset: NAME."
-        ),
-        "data": Listed(
-            "data_commands", "List graphs, or clear what was imported and prepared."
-        ),
-        "policies": Listed("rule_commands", "Explain every rate policy in two lines."),
-        "placements": Listed(
-            "rule_commands", "Explain every placement policy in two lines."
-        ),
-    },
-    "Predict it, in virtual time": {
-        "simulate": Listed("simulate_commands", "Simulate a scenario."),
-        "place": Listed(
-            "place_commands", "Place the tasks; print where they are, and the loads."
-        ),
-        "explain": Listed(
-            "explain_commands", "Explain why a run takes so long, and what would help."
-        ),
-        "compare": Listed(
-            "compare_commands", "Compare placements and policies, or recorded runs."
-        ),
-        "crossover": Listed(
-            "compare_commands",
-            "Find the value of a key from which another system is faster.",
-        ),
-        "sweep": Listed("sweep_commands", "Carry out many variations of a scenario."),
-    },
-    "Run it, over sockets": {
-        "warm": Listed(
-            "warm_commands",
-            "Compile now what would be compiled at its first use.",
-        ),
-        "doctor": Listed(
-            "doctor_commands",
-            "Measure this host: what a run is made of, piece by piece.",
-        ),
-        "run": Listed(
-            "run_commands", "Run a scenario over sockets; compare with the prediction."
-        ),
-        "profile": Listed(
-            "run_commands", "Measure task times and volumes by real computation."
-        ),
-        "agent": Listed(
-            "run_commands", "Join a run on another host as one of its hosts."
-        ),
-        "lab": Listed(
-            "lab_commands",
-            "Run your own programs on emulated machines with kernel NICs.",
-        ),
-        "exec": Listed("exec_commands", "Run a command beside a lab that is running."),
-        "fit": Listed("fit_commands", "Make a scenario of what crossed in a lab."),
-        "clean": Listed(
-            "clean_commands", "Remove files that a killed process or a power cut left."
-        ),
-    },
-    "Look at a run": {
-        "report": Listed("report_commands", "Write report.html, which opens offline."),
-        "evaluate": Listed(
-            "evaluate_commands", "Evaluate a run's weights on the whole graph."
-        ),
-        "audit": Listed(
-            "audit_commands", "Check a schedule against the paper's constraints."
-        ),
-        "plot": Listed("plot_commands", "Draw runs for a paper."),
-        "trace": Listed("report_commands", "Write trace.json, for ui.perfetto.dev."),
-    },
-}
+#: Groups; below each the start of a module's name, a command of it, and the line.
+_TABLE = """\
+Write a scenario
+    scenario init       Copy a shipped scenario or lab into this directory, to edit.
+    scenario validate   Check scenario and lab files; print every error in them.
+    scenario schema     Print the JSON Schema of scenario and lab files, for editors.
+    scenario docs       Show a document of emu, or list them.
+    scenario import     Bring a graph of your own in, for job.dataset: NAME.
+    scenario data       List graphs, or clear what was imported and prepared.
+    rule     policies   Explain every rate policy in two lines.
+    rule     placements Explain every placement policy in two lines.
+Predict it, in virtual time
+    predict  simulate   Simulate a scenario.
+    predict  place      Place the tasks; print where they are, and the loads.
+What if?
+    what_if  explain    Explain why a run takes so long, and what would help.
+    what_if  compare    Compare placements and policies, or recorded runs.
+    what_if  crossover  Find the value of a key from which another system is faster.
+    sweep    sweep      Carry out many variations of a scenario.
+Run it, over sockets
+    run      run        Run a scenario over sockets; compare with the prediction.
+    run      profile    Measure task times and volumes by real computation.
+    run      agent      Join a run on another host as one of its hosts.
+Run your own programs
+    lab      lab        Run your own programs on emulated machines with kernel NICs.
+    exec     exec       Run a command beside a lab that is running.
+    lab      fit        Make a scenario of what crossed in a lab.
+Look at a run
+    report   report     Write a run as a page, a trace, a figure or tables.
+    audit    audit      Check a schedule against the paper's constraints.
+    audit    evaluate   Evaluate a run's weights on the whole graph.
+This host
+    host     warm       Compile now what would be compiled at its first use.
+    host     clean      Remove files that a killed process or a power cut left.
+"""
 
+
+def _groups(table: str) -> dict[str, dict[str, Listed]]:
+    groups: dict[str, dict[str, Listed]] = {}
+    for line in table.splitlines():
+        if line.startswith(" "):
+            module, name, summary = line.split(maxsplit=2)
+            groups[[*groups][-1]][name] = Listed(f"{module}_commands", summary)
+        else:
+            groups[line] = {}
+    return groups
+
+
+GROUPS = _groups(_TABLE)
 #: Name -> command, in the same order.
 COMMANDS: dict[str, Listed] = {
     name: listed for group in GROUPS.values() for name, listed in group.items()

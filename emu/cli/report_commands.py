@@ -1,47 +1,263 @@
-"""``emu report`` and ``emu trace``: the pictures of a run."""
+"""``emu report``: a run as a page, a trace, figures or tables."""
 
 from __future__ import annotations
 
+import math
+import re
+import sys
 import webbrowser
+from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads annotations
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
+from emu.atomic_file import write_atomic
 from emu.cli.app import app
+from emu.cli.options import listed, seconds
+from emu.errors import ScenarioError
 from emu.report.html import write_report
+from emu.report.terminal import terminal
 from emu.report.trace import write_trace
+from emu.runs.recorded_run import load_run
+from emu.units import format_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.console import Console
+
+    from emu.runs.recorded_run import RecordedRun
+    from emu.runs.retraining import Progress
+
+
+class Figure(StrEnum):
+    """Figures that can be drawn."""
+
+    GANTT = "gantt"
+    PORTS = "ports"
+    LOSS = "loss"
+    CDF = "cdf"
+    COMPARE = "compare"
+    PROGRESS = "progress"
+
+
+class Only(StrEnum):
+    """Which schedule of a run is drawn."""
+
+    EMULATED = "emulated"
+    SIMULATED = "simulated"
+
+
+class Form(StrEnum):
+    """Forms that a run is written in."""
+
+    HTML = "html"
+    TRACE = "trace"
+    SVG = "svg"
+    CSV = "csv"
+
+
+#: Options that limit the contents of a figure.
+_PARTS = {
+    Figure.GANTT: ("since", "until", "machines", "only"),
+    Figure.PORTS: ("since", "until", "machines", "only"),
+    Figure.LOSS: ("since", "until"),
+    Figure.CDF: ("only",),
+    Figure.COMPARE: (),
+    Figure.PROGRESS: ("since", "until", "only"),
+}
+_OPTIONS = {"since": "--from", "until": "--to"}
+_WIDEST = 40
+_INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
+
+
+def _check(figure: Figure, stated: dict[str, Any], only: Only | None) -> None:
+    asked = [name for name in ("since", "until", "machines") if stated.get(name)]
+    for name in [*asked, *(["only"] if only else [])]:
+        if name not in _PARTS[figure]:
+            shown = ", ".join(figure for figure in Figure if name in _PARTS[figure])
+            option = _OPTIONS.get(name, f"--{name}")
+            problem = f"is of {shown}, the figure is {figure}"
+            raise ScenarioError(problem, file=option)
+
+
+def _inches(text: str) -> float:
+    """Return a length such as ``3.35in`` or ``85 mm`` in inches."""
+    found = re.fullmatch(r"\s*(\d*\.?\d+)\s*(in|cm|mm|pt)\s*", text)
+    inches = float(found[1]) * _INCHES[found[2]] if found else 0.0
+    if not 1 <= inches <= _WIDEST:
+        problem = f"found {text!r}, write 1in to {_WIDEST}in, such as 3.35in or 85 mm"
+        raise ScenarioError(problem, file="--width")
+    return inches
+
+
+_PICTURES = {"trace.json": write_trace, "report.html": write_report}
+
+
+def draw(run: Path, console: Console, pictures: Iterable[str] = _PICTURES) -> None:
+    """Write trace.json and report.html of ``run``; a failure to draw is only printed.
+
+    The run itself is finished and written down.
+    """
+    for name in pictures:
+        write = _PICTURES[name]
+        try:
+            path = write(run)
+        except Exception as error:  # noqa: BLE001 - a picture must not fail a run
+            said = f"{name} could not be drawn: {type(error).__name__}: {error}"
+            console.print(said, style="yellow", markup=False)
+            continue
+        if name == "report.html":
+            console.print(f"the picture is {path}", markup=False, soft_wrap=True)
+
+
+def _progress(runs: Sequence[RecordedRun]) -> list[Progress]:
+    """Return the training of all runs, which may take minutes, and say how far it is.
+
+    Nothing where one of them trains no model: bytes alone are drawn then.
+    """
+    from emu.report.plot_curves import TARGET, time_to  # noqa: PLC0415
+    from emu.runs.retraining import progress_of, trains  # noqa: PLC0415 - torch
+
+    for run in runs:
+        if not trains(run):
+            typer.echo(f"emu: {run.name} trains no model: bytes alone", err=True)
+            return []
+    console = terminal(sys.stderr)
+    with console.status("training in one process") as status:
+        found = progress_of(
+            runs, lambda step, of: status.update(f"training: step {step} of {of}")
+        )
+    for run, made in zip(runs, found, strict=True):
+        at = time_to(TARGET, run, made)
+        best = f"at best {np.nanmax(made.accuracy):.1%}"
+        when = best if math.isnan(at) else f"{TARGET:.0%} after {format_duration(at)}"
+        typer.echo(f"{run.name}: validation accuracy {when}")
+    return found
 
 
 @app.command()
 def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Run directories; several in a figure."),
+    ],
+    form: Annotated[
+        Form,
+        typer.Option(
+            "--as",
+            metavar="html|trace|svg|csv",
+            help="A page, a trace for ui.perfetto.dev, a figure, or tables.",
+        ),
+    ] = Form.HTML,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="File to write; default: RUN/report.html."),
+        typer.Option(
+            metavar="FILE",
+            help="File to write, of a figure .svg, .pdf or .png; of tables a "
+            "directory. Default: in RUN.",
+        ),
+    ] = None,
+    figure: Annotated[
+        Figure | None,
+        typer.Option(
+            metavar="gantt|ports|loss|cdf|compare|progress",
+            help="Default is gantt; it and ports show one run, the others several.",
+        ),
     ] = None,
     *,
+    dark: Annotated[bool, typer.Option("--dark", help="Light on dark.")] = False,
+    width: Annotated[
+        str, typer.Option(metavar="LENGTH", help="3.35in is a column, default 7.2in.")
+    ] = "",
+    since: Annotated[
+        str, typer.Option("--from", metavar="TIME", help="Where the time axis begins.")
+    ] = "",
+    until: Annotated[
+        str, typer.Option("--to", metavar="TIME", help="And where it ends.")
+    ] = "",
+    machines: Annotated[
+        str, typer.Option(metavar="NAMES", help="Show these only: fast0,slow0.")
+    ] = "",
+    only: Annotated[
+        Only | None,
+        typer.Option(metavar="emulated|simulated", help="One schedule of each run."),
+    ] = None,
     open_it: Annotated[
         bool, typer.Option("--open", help="Open it in the browser afterwards.")
     ] = False,
 ) -> None:
-    """Write report.html, which opens offline.
+    """Write a run as a page, a trace, a figure or tables.
 
-    It shows what ran when, why the run took so long, and what would help.
+    The page opens offline; it shows what ran when, why the run took so long, and what
+    would help. Options from --figure to --only are of figures.
     """
-    path = write_report(run, out)
-    typer.echo(path)
+    if form is Form.SVG:
+        chosen = figure or Figure.GANTT
+        stated = _stated(width, since, until, machines)
+        _check(chosen, stated, only)
+        path = _draw_figure(runs, chosen, out, stated, only, dark=dark)
+    else:
+        if len(runs) > 1:
+            raise ScenarioError(f"--as {form} is of one run", file=str(runs[1]))
+        if figure or dark or width or since or until or machines or only:
+            raise ScenarioError("draws no figure: add --as svg", file=f"--as {form}")
+        path = _WRITERS[form](runs[0], out)
+    typer.echo(f"written to {path}" if form is not Form.HTML else path)
     if open_it:
         webbrowser.open(path.resolve().as_uri())
 
 
-@app.command()
-def trace(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="File to write; default: RUN/trace.json."),
-    ] = None,
-) -> None:
-    """Write trace.json, for ui.perfetto.dev."""
-    typer.echo(f"written to {write_trace(run, out)}; open it at ui.perfetto.dev")
+def _stated(width: str, since: str, until: str, machines: str) -> dict[str, Any]:
+    """Return the parts of a `Window` that options state."""
+    stated: dict[str, Any] = {"width": _inches(width)} if width else {}
+    for name, option, text in (("since", "--from", since), ("until", "--to", until)):
+        if text:
+            stated[name] = seconds(text, option)
+    stated["machines"] = tuple(listed(machines))
+    return stated
+
+
+def _draw_figure(
+    runs: Sequence[Path],
+    figure: Figure,
+    out: Path | None,
+    stated: dict[str, Any],
+    only: Only | None,
+    *,
+    dark: bool,
+) -> Path:
+    """Draw a figure and return its path; print what the runs lack."""
+    from emu.report.plot_style import Window  # noqa: PLC0415 - matplotlib takes 0.5 s
+    from emu.report.plots import plot  # noqa: PLC0415
+
+    path = out or runs[0] / f"{figure}.svg"
+    recorded = [load_run(run) for run in runs]
+    progress = _progress(recorded) if figure is Figure.PROGRESS else []
+    window = Window(only=str(only or ""), **stated)
+    plot(recorded, str(figure), path, dark=dark, window=window, progress=progress)
+    for run in recorded:
+        notes = list(run.missing)
+        if figure is Figure.LOSS and "loss" not in set(run.training["figure"]):
+            notes.append("no loss reported")
+        for part in notes:
+            typer.echo(f"emu: {run.name}: {part}", err=True)
+    return path
+
+
+def _write_tables(run: Path, out: Path | None = None) -> Path:
+    """Write tasks.csv, flows.csv and ports.csv; return their directory."""
+    recorded, folder = load_run(run), out or run
+    for name in ("tasks", "flows", "ports"):
+        text = getattr(recorded, name).to_csv(index=False)
+        write_atomic(folder / f"{name}.csv", text)
+    return folder
+
+
+_WRITERS = {
+    Form.HTML: write_report,
+    Form.TRACE: write_trace,
+    Form.CSV: _write_tables,
+}

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
-import threading
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emu.calibration.available import usable_cores
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, address, emit
-from emu.cli.progress_bar import ProgressLine
-from emu.cli.running import draw, judge, overrides_of, side_by_side, tried_out
-from emu.coordinator import Observer, Observers
-from emu.dashboard import LiveRun, LiveTable
-from emu.errors import EmulatorError, ScenarioError
-from emu.experiment.auto_scale import with_byte_scale
-from emu.experiment.dry_run import check_memory, strain
+from emu.cli.report_commands import draw
+from emu.cli.watching import Onlookers, ProgressLine
+from emu.errors import (
+    ExpectationMissed,
+    RunUntrusted,
+    ScenarioError,
+)
+from emu.experiment.auto_scale import with_byte_scale, with_scales
+from emu.experiment.dry_run import check_memory, check_ready, strain
 from emu.experiment.dry_run import dry_run as dry_run_of
+from emu.experiment.expectations import missed_expectations
 from emu.experiment.profiling import (
     measure_profile,
     prepare_profile,
     profile_from_trace,
 )
-from emu.experiment.readiness import check_ready
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.launch import (
     ExternalLauncher,
@@ -39,115 +39,29 @@ from emu.launch import (
     bundles_of,
     read_hosts_file,
 )
-from emu.launch.host_report import loopback_rate
+from emu.launch.host_report import loopback_rate, usable_cores
 from emu.launch.programs import program_path
 from emu.report import terminal
 from emu.report.job_tables import ranges_table
-from emu.report.run_tables import run_tables
-from emu.report.scale_tables import dry_run_table, trials_table
+from emu.report.run_tables import dry_run_table, run_tables, trial_line
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, write_profile
+from emu.systems.registry import remarks_on
+from emu.trust.verdict import Trust
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
     import numpy as np
     from numpy.typing import NDArray
     from rich.console import Console
 
-    from emu.coordinator import EmulationSettings
-    from emu.dashboard.server import Dashboard
+    from emu.coordinator import RunSettings
     from emu.experiment.dry_run import DryRun
+    from emu.experiment.run_result import RunResult
     from emu.experiment.scale_search import ScaleChoice
     from emu.launch import Launcher
     from emu.scenario import Experiment, Scenario
-
-
-class Onlookers:
-    """One observer, while entered, for the dashboard and the terminal.
-
-    Parameters
-    ----------
-    page
-        ``[host:]port`` of the dashboard, empty for none.
-    table
-        Whether the terminal shows machines and rates in place of the progress line.
-    """
-
-    def __init__(
-        self,
-        experiment: Experiment,
-        settings: EmulationSettings,
-        directory: Path,
-        console: Console,
-        *,
-        page: str = "",
-        table: bool = False,
-    ) -> None:
-        self._console, self._table = console, table
-        launcher = settings.launcher
-        self._agents = launcher.count if launcher and not launcher.hosts else 0
-        self._job = experiment.problem.job
-        self._live = LiveRun(
-            experiment.problem,
-            experiment.scenario.name,
-            experiment.policy,
-            settings.time_scale,
-        )
-        self._dashboard = self._served(page, directory) if page else None
-        self._open = ExitStack()
-        self._drawing = ExitStack()
-
-    def _served(self, page: str, directory: Path) -> Dashboard:
-        from emu.dashboard.server import Dashboard  # noqa: PLC0415 - aiohttp
-
-        at = page if ":" in page else f"127.0.0.1:{page}"
-        host, port = address(at, "--dashboard-at")
-        token = os.environ.get("EMU_DASHBOARD_TOKEN", "")
-        return Dashboard(self._live, directory, host=host, port=port, token=token)
-
-    def __enter__(self) -> Observer:
-        if self._dashboard is not None:
-            self._open.enter_context(self._dashboard)
-            self._console.print(f"dashboard at {self._dashboard.url}", soft_wrap=True)
-        line = ProgressLine(self._job, self._console, agents=self._agents)
-        if self._table:
-            self._drawing.enter_context(LiveTable(self._live, self._console))
-        else:
-            self._drawing.enter_context(line)
-        if self._dashboard is None and not self._table:
-            return line
-        return Observers([line, self._live.tape])
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._drawing.close()
-        if isinstance(error, EmulatorError):
-            self._live.failed(str(error))
-            self.linger(f"the run failed: {error}")
-        self._open.close()
-
-    def ended(self, result: dict[str, Any]) -> None:
-        """Show what the run came to; ``result`` is the content of result.json."""
-        self._live.ended(result)
-        self._drawing.close()
-
-    def linger(self, why: str = "") -> None:
-        """Keep the dashboard up until Ctrl-C where the console is a terminal."""
-        if self._dashboard is None or not self._console.is_terminal:
-            return
-        if why:
-            self._console.print(why, markup=False)
-        self._console.print(f"the dashboard stays at {self._dashboard.url} (Ctrl-C)")
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            self._console.print("the dashboard is closed")
 
 
 @dataclass(frozen=True)
@@ -162,16 +76,9 @@ class Hosts:
 
     agents: int
     file: Path | None
-    ssh: str
-    agent_command: str
     ray: str
-    ray_cpus: float
 
     def __post_init__(self) -> None:
-        if self.file is None and (self.ssh != "ssh" or self.agent_command):
-            raise ScenarioError("says how to start agents on --hosts", file="--ssh")
-        if not self.ray and self.ray_cpus != 1:
-            raise ScenarioError("says what a process takes of --ray", file="--ray-cpus")
         if bool(self.agents) + (self.file is not None) + bool(self.ray) > 1:
             problem = "waits for agents that others start, --hosts and --ray start them"
             raise ScenarioError(f"{problem}: state one of the three", file="--agents")
@@ -185,14 +92,19 @@ class Hosts:
         ------
         RunError
             When the Ray cluster has no room.
+        ScenarioError
+            When EMU_RAY_CPUS is no number above 0.
         """
         if self.ray:
             stated = experiment.scenario.emulation.hosts
-            bundles = bundles_of(experiment.problem, self.ray_cpus, stated)
+            bundles = bundles_of(experiment.problem, _ray_cpus(), stated)
             return RayLauncher(self.ray, bundles)
         if self.file is not None:
-            hosts = read_hosts_file(self.file)
-            return SshLauncher(hosts, ssh=self.ssh, agent=self.agent_command)
+            return SshLauncher(
+                read_hosts_file(self.file),
+                ssh=os.environ.get("EMU_SSH") or "ssh",
+                agent=os.environ.get("EMU_AGENT", ""),
+            )
         return ExternalLauncher(self.agents) if self.agents else LocalLauncher()
 
     def settings(
@@ -200,7 +112,7 @@ class Hosts:
         experiment: Experiment,
         at: tuple[str, int] | None,
         allow: tuple[str, ...],
-    ) -> EmulationSettings:
+    ) -> RunSettings:
         """Return settings to emulate on these hosts, which are reserved from now on.
 
         Parameters
@@ -231,6 +143,18 @@ class Hosts:
             allow=allow,
             **stated,
         )
+
+
+def _ray_cpus() -> float:
+    """Return the CPUs that a process reserves of a Ray cluster."""
+    text = os.environ.get("EMU_RAY_CPUS", "1")
+    try:
+        cpus = float(text)
+    except ValueError:
+        cpus = 0.0
+    if not 0 < cpus < math.inf:
+        raise ScenarioError(f"found {text!r}, write a number", file="EMU_RAY_CPUS")
+    return cpus
 
 
 def _program(text: str) -> str:
@@ -276,16 +200,6 @@ def run(
             metavar="FILE", help="Hosts to start agents on by ssh, one per line."
         ),
     ] = None,
-    ssh: Annotated[
-        str, typer.Option(metavar="COMMAND", help="The ssh of --hosts, with options.")
-    ] = "ssh",
-    agent_command: Annotated[
-        str,
-        typer.Option(
-            metavar="COMMAND",
-            help="What --hosts runs there for an agent, e.g. 'emu agent'.",
-        ),
-    ] = "",
     ray: Annotated[
         str,
         typer.Option(
@@ -293,12 +207,6 @@ def run(
             help="Ray cluster to start agents on: HOST:PORT, or auto.",
         ),
     ] = "",
-    ray_cpus: Annotated[
-        float,
-        typer.Option(
-            metavar="X", min=0.001, help="CPUs that a process reserves of --ray."
-        ),
-    ] = 1.0,
     listen: Annotated[
         str,
         typer.Option(
@@ -307,16 +215,6 @@ def run(
         ),
     ] = "",
     allow: Allowed = None,
-    network: Annotated[
-        str, typer.Option(metavar="KIND", help="Of emulation.network: kernel.")
-    ] = "",
-    sharing: Annotated[
-        str,
-        typer.Option(
-            metavar="KINDS",
-            help="Of kernel NICs; several, e.g. tcp,fair, are run side by side.",
-        ),
-    ] = "",
     json_target: JsonTarget = None,
     *,
     strict: Annotated[
@@ -325,53 +223,35 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what is known; start nothing.")
     ] = False,
-    trials: Annotated[
-        bool, typer.Option("--trials", help="Only run the trials of time_scale: auto.")
-    ] = False,
     dashboard: Annotated[
-        bool, typer.Option("--dashboard", help="Serve a live page at a free port.")
+        bool, typer.Option("--dashboard", help="Serve a live page.")
     ] = False,
-    dashboard_at: Annotated[
-        str,
-        typer.Option(
-            metavar="[HOST:]PORT",
-            help="Serve it here; a host other than loopback asks viewers for a token.",
-        ),
-    ] = "",
     live: Annotated[
         bool, typer.Option("--live", help="Show machines and rates in the terminal.")
     ] = False,
 ) -> None:
     """Run a scenario over sockets; compare with the prediction.
 
-    Agents on other hosts are started by ssh (--hosts), by Ray where it has room for
-    every machine (--ray), or by anybody with ``emu agent HOST:PORT`` (--agents); the
-    token that admits these is taken from the environment variable EMU_TOKEN on both
-    sides. Trials of time_scale: auto run on this host alone.
-    A dashboard stays
-    after the run until Ctrl-C where somebody watches (standard error is a terminal);
-    an open page keeps the run in any case.
+    Agents on other hosts are started by ssh (--hosts; its command is EMU_SSH, and that
+    of the agents EMU_AGENT), by Ray where it has room for every machine (--ray;
+    EMU_RAY_CPUS for each of its processes), or by anybody with ``emu agent HOST:PORT``
+    (--agents); the token that admits these is taken from the environment variable
+    EMU_TOKEN on both sides. Trials of time_scale: auto run on this host alone.
+
+    A dashboard is served at a free port of loopback, or at EMU_DASHBOARD ([HOST:]PORT;
+    a host other than loopback asks viewers for a token). It stays after the run until
+    Ctrl-C where somebody watches (standard error is a terminal); an open page keeps the
+    run in any case.
     """
-    stated = overrides_of(network, sharing)
-    scenarios = [load(file, [*(overrides or []), *each]) for each in stated]
-    scenario, progress, allowed = scenarios[0], terminal(sys.stderr), tuple(allow or ())
-    if len(scenarios) > 1:
-        watched = dashboard or dashboard_at or live
-        if dry_run or trials or watched or agents or hosts or ray:
-            problem = "runs several side by side, here and unwatched: state one kind"
-            raise ScenarioError(problem, file="--sharing")
-        side_by_side(scenarios, runs, progress, json_target, allowed, strict=strict)
-        return
-    where = Hosts(agents, hosts, ssh, agent_command, ray, ray_cpus)
+    scenario = load(file, overrides or [])
+    progress, allowed = terminal(sys.stderr), tuple(allow or ())
+    where = Hosts(agents, hosts, ray)
     at = address(listen, "--listen", port=0) if listen else None
     if dry_run:
         say_what_is_known(scenario, json_target)
         return
     check_ready(scenario, runs, here=not (agents or hosts or ray))
-    experiment, choice = tried_out(scenario, progress, try_stated=trials, allow=allowed)
-    if trials:
-        _show_trials(choice, json_target)
-        return
+    experiment, choice = tried_out(scenario, progress, allowed)
     scenario = experiment.scenario
     settings = where.settings(experiment, at, allowed)
     if settings.launcher is None or settings.launcher.embedded:
@@ -379,27 +259,63 @@ def run(
         if choice is None:
             _warn(known, progress)
     directory = RunDirectory.create(scenario.name, runs)
-    page = dashboard_at or ("0" if dashboard else "")
+    page = os.environ.get("EMU_DASHBOARD") or "0" if dashboard else ""
     onlookers = Onlookers(
         experiment, settings, directory.path, progress, page=page, table=live
     )
     with onlookers as observer:
         outcome = carry_out(experiment, settings, directory, observer, choice)
-        onlookers.ended(outcome.result)
-        if emit(json_target, outcome.result):
-            terminal().print(run_tables(outcome.result))
+        onlookers.ended(outcome.content)
+        if emit(json_target, outcome.content):
+            _show(outcome)
         progress.print(f"written to {directory.path}/")
         draw(directory.path, progress)
         onlookers.linger()
-    judge(scenario, outcome.result, strict=strict)
+    judge(scenario, outcome.content, strict=strict)
 
 
-def _show_trials(choice: ScaleChoice | None, json_target: str | None) -> None:
-    """Print trials of time scales."""
-    if choice is None:
-        raise ScenarioError("the job takes no time, there is nothing to try")
-    if emit(json_target, choice.to_json()):
-        terminal().print(trials_table([t.to_json() for t in choice.trials]))
+def _show(outcome: RunResult) -> None:
+    """Print the tables of a run, and the remarks of its job's system."""
+    terminal().print(run_tables(outcome.content))
+    both = {"simulated": outcome.predicted, "emulated": outcome.run.schedule}
+    for line in remarks_on(both):
+        terminal().print(line, highlight=False)
+
+
+def tried_out(
+    scenario: Scenario, progress: Console, allow: tuple[str, ...]
+) -> tuple[Experiment, ScaleChoice | None]:
+    """Return a scenario with its scales stated; say how trials of them come out."""
+    experiment, choice = with_scales(
+        scenario,
+        lambda trial: progress.print(trial_line(trial.to_json())),
+        allow=allow,
+    )
+    if choice is not None and choice.taken is None:
+        progress.print(
+            f"no trial met max_error and max_late_flows; time scale "
+            f"{choice.time_scale:g} is untried (emulation.trial_budget is "
+            f"{scenario.emulation.trial_budget:g} s)"
+        )
+    return experiment, choice
+
+
+def judge(scenario: Scenario, result: dict[str, Any], *, strict: bool) -> None:
+    """Raise where a run missed what the scenario expects, or may not be trusted.
+
+    Raises
+    ------
+    ExpectationMissed
+        When it missed an ``expect:``.
+    RunUntrusted
+        When it is not trusted and that is asked for.
+    """
+    missed = missed_expectations(scenario.expect, result)
+    if missed:
+        raise ExpectationMissed("; ".join(missed))
+    verdict = result["verdict"]
+    if strict and verdict["trust"] != Trust.TRUSTED:
+        raise RunUntrusted(f"{verdict['trust']}: {'; '.join(verdict['reasons'])}")
 
 
 def say_what_is_known(scenario: Scenario, json_target: str | None) -> None:

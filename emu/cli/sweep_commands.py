@@ -22,20 +22,20 @@ from emu.cli.app import app
 from emu.cli.options import Overrides, ScenarioFile, judge_simulated
 from emu.errors import EmulatorError, ExpectationMissed
 from emu.experiment.auto_scale import with_scales
+from emu.experiment.dry_run import check_ready
 from emu.experiment.expectations import (
     missed,
     run_figures,
     simulated_figures,
     unchecked,
 )
-from emu.experiment.readiness import check_ready
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.report import terminal
 from emu.report.comparison import sweep_table
 from emu.runs.run_directory import RunDirectory
 from emu.runs.sweep_record import SweepRecord
 from emu.scenario import load, prepare
-from emu.scenario.variations import Point, variations
+from emu.scenario.experiment import Point, variations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -210,7 +210,7 @@ def _emulated(point: Point, runs: Path) -> Figures:
     experiment, choice = with_scales(point.scenario)
     directory = RunDirectory.create(point.scenario.name, runs)
     settings = emulation_settings(experiment.scenario)
-    result = carry_out(experiment, settings, directory, choice=choice).result
+    result = carry_out(experiment, settings, directory, choice=choice).content
     kept = ("makespan", "replayed_makespan", "predicted_makespan", *_ERRORS)
     figures = {name: result[name] for name in kept}
     figures["placed_by"] = point.scenario.placed_by
@@ -222,7 +222,7 @@ def _emulated(point: Point, runs: Path) -> Figures:
 
 def _draw(rows: list[dict[str, Any]], varied: list[str], path: Path) -> None:
     # matplotlib takes half a second to import
-    from emu.report.plot_compare import sweep_figure  # noqa: PLC0415
+    from emu.report.plot_curves import sweep_figure  # noqa: PLC0415
     from emu.report.plot_style import save, style  # noqa: PLC0415
 
     with style(dark=False):

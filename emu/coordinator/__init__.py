@@ -5,13 +5,13 @@ Must not know: how rates are chosen, what a program computes, how results are dr
 
 from emu.coordinator.observers import Observer, Observers
 from emu.coordinator.run import Coordinator, EmulatedRun, emulate
-from emu.coordinator.settings import EmulationSettings
+from emu.coordinator.settings import RunSettings
 
 __all__ = [
     "Coordinator",
     "EmulatedRun",
-    "EmulationSettings",
     "Observer",
     "Observers",
+    "RunSettings",
     "emulate",
 ]

@@ -44,7 +44,7 @@ class Deadlines:
         self._next = [0] * len(problem.job.tasks)
         #: When each wait became overdue, on the clock of `check`; None is idleness.
         self._overdue: dict[tuple[str, int, int] | None, float] = {}
-        self._seen: dict[int, str] = {}  # by task: the last that was heard of it
+        self._seen: dict[int, str] = {}  # by task: the last report of it
 
     def decided(self, decisions: Decisions) -> None:
         """Note what was started."""
@@ -96,7 +96,7 @@ class Deadlines:
         ----------
         awake
             Wall seconds in which this process ran, since any moment: pauses of its own
-            are nobody's delay.
+            are no one's delay.
 
         Raises
         ------

@@ -13,11 +13,13 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
-from emu.coordinator.barrier import Gathering, Mailbox, RunLog
 from emu.coordinator.peers import (
+    Gathering,
     JoinedAgent,
+    Mailbox,
     Process,
     Report,
+    RunLog,
     Severity,
     Standstill,
     agent_name,
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from emu.coordinator.settings import EmulationSettings
+    from emu.coordinator.settings import RunSettings
 
 _INTRODUCTION = 10.0  # wall seconds that who has proved itself has to say what it is
 _CAUSE_SHOWS = 0.5  # wall seconds in which the cause of a failure is reported, too
@@ -83,7 +85,7 @@ class Membership:
 
     def __init__(
         self,
-        settings: EmulationSettings,
+        settings: RunSettings,
         log: Path,
         *,
         doing: Callable[[str], str],
@@ -111,7 +113,7 @@ class Membership:
             token=self.token,
             on_connection=self._joined,
             encrypted=beyond or settings.tls == "all",
-            tell=self._log.note,
+            notify=self._log.note,
         )
         try:
             if settings.listening is not None:
@@ -176,19 +178,19 @@ class Membership:
             with contextlib.suppress(EmulatorError):
                 member.connection.send(pack(message))
 
-    def tell_processes(self, message: Message) -> None:
+    def send_to_processes(self, message: Message) -> None:
         """Send ``message`` to every process."""
         for process in self.processes:
-            self.tell(process, message)
+            self.send(process, message)
 
-    def tell(self, process: str, message: Message) -> None:
+    def send(self, process: str, message: Message) -> None:
         """Send ``message`` to one process."""
         # Whoever reads from a lost connection reports the loss; to whom the message
         # was does not say why.
         with contextlib.suppress(NodeLost):
             self.processes[process].connection.send(pack(message), together=True)
 
-    def tell_agent(self, agent: JoinedAgent, message: Message) -> None:
+    def send_to_agent(self, agent: JoinedAgent, message: Message) -> None:
         """Send ``message`` to one agent."""
         with contextlib.suppress(NodeLost):
             agent.connection.send(pack(message))
@@ -209,7 +211,7 @@ class Membership:
         return [event for event in said if not isinstance(event, Report)]
 
     async def _cause(self, reports: list[Report]) -> EmulatorError:
-        """Wait for what else is reported within a moment; return what to believe."""
+        """Wait for what else is reported within a moment; return what counts."""
         deadline = time.monotonic() + _CAUSE_SHOWS
         while all(report.severity > Severity.KILLED for report in reports):
             said = await self._mail.everything(max(deadline - time.monotonic(), 0.0))
@@ -312,7 +314,7 @@ class Membership:
         return ""
 
     def _agent_said(self, agent: JoinedAgent, message: Message) -> bool:
-        agent.watch.heard(time.monotonic())
+        agent.watch.received(time.monotonic())
         if isinstance(message, ProcessDied):
             self._process_died(message)
         elif isinstance(message, Failed):
@@ -381,7 +383,7 @@ class Membership:
         self._mail.put(Report(severity, error))
 
     async def _await_end(self) -> None:
-        """Report the end of an agent that its launcher has seen, maybe nobody else."""
+        """Report the end of an agent that its launcher has seen, maybe alone."""
         how = await self._launcher.ended()
         when = self._story() if self.agents else "before it had joined"
         text = f"{how} ({when}); {self._log.last_words()}"

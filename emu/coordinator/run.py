@@ -12,14 +12,15 @@ import numpy as np
 import psutil
 
 from emu.coordinator.deadlines import Deadlines
-from emu.coordinator.host_map import check_hosts, host_of_machines
 from emu.coordinator.membership import Membership
 from emu.coordinator.observers import Observer
-from emu.coordinator.outcome import EmulatedRun, FrameRows, Results, Tally
-from emu.coordinator.process_specs import describe_processes
-from emu.coordinator.recorder import Recorder
-from emu.coordinator.scheduler_driver import SchedulerDriver
-from emu.coordinator.warm_up import warm_up_scheduler
+from emu.coordinator.outcome import EmulatedRun, FrameRows, Recorder, Results, Tally
+from emu.coordinator.process_specs import (
+    check_hosts,
+    host_of_machines,
+    process_specs,
+)
+from emu.coordinator.scheduler_driver import SchedulerDriver, warm_up_scheduler
 from emu.errors import NodeMisbehaved
 from emu.launch import LocalLauncher, run_until_signalled
 from emu.network import AwakeClock, RunClock, clock_of_host
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from emu.coordinator.outcome import Arrays
-    from emu.coordinator.settings import EmulationSettings
+    from emu.coordinator.settings import RunSettings
     from emu.problem import Problem, Realization
     from emu.scheduling import Decisions, RateSegments
 
@@ -92,7 +93,7 @@ class SenderWakeups:
 
 __all__ = ["Coordinator", "EmulatedRun", "emulate"]
 
-#: Wall seconds between the barrier and run time 0: everybody has heard of it by then.
+#: Wall seconds between the barrier and run time 0: all have received it by then.
 _LEAD = 0.1
 _RUNNING = "running"
 #: Wall seconds between two looks at the deadlines while nothing happens.
@@ -100,7 +101,7 @@ _LOOK = 0.25
 #: What is not safe before its time is settled so many wall seconds after it: what ended
 #: before it has mostly been reported by then. At 0, 0.3 and 1 ms the errors of four
 #: drawn scenarios, and their flows' finishes, were the same within their spread.
-_HEARD = 0.0003
+_REPORTED = 0.0003
 #: What is safe is settled and published so many wall seconds before its time at most,
 #: and half of it at the least, so that one message brings several things.
 _AHEAD = 0.05
@@ -134,7 +135,7 @@ class Coordinator:
         self,
         problem: Problem,
         policy: str,
-        settings: EmulationSettings,
+        settings: RunSettings,
         expected: Realization,
         *,
         log: Path,
@@ -199,7 +200,7 @@ class Coordinator:
             start = time.monotonic() + _LEAD
             clock = RunClock(start, self._settings.time_scale)
             for process in self._problem.job.processes:
-                self._membership.tell(process, Begin(start))
+                self._membership.send(process, Begin(start))
             self._observer.began(startup["seconds"])
             if self._settings.kernel_nics is not None:
                 self._settings.kernel_nics.begin(clock)
@@ -237,7 +238,7 @@ class Coordinator:
             {agent.host_name: agent.cores for agent in membership.agents},
             self._settings.host_of,
         )
-        descriptions = describe_processes(self._problem, self._settings, self._expected)
+        specs = process_specs(self._problem, self._settings, self._expected)
         edges = len(self._problem.job.edges)
         names = [machine.name for machine in self._problem.cluster.machines]
         for agent in membership.agents:
@@ -246,9 +247,13 @@ class Coordinator:
                 for name, host in zip(names, hosts, strict=True)
                 if host == agent.host_name
             ]
-            mine = [d for d in descriptions if hosts[d["machine"]] == agent.host_name]
+            mine = [
+                spec.to_map()
+                for spec in specs
+                if hosts[spec.machine] == agent.host_name
+            ]
             order = Launch(edges, mine, self._settings.silence, clock_of_host())
-            membership.tell_agent(agent, order)
+            membership.send_to_agent(agent, order)
         await membership.open_boards()
         processes = list(self._problem.job.processes)
         gathering = membership.gathering
@@ -257,7 +262,7 @@ class Coordinator:
         )
         self._observer.joined(len(processes))
         addresses = {name: [at.host, at.port] for name, at in listening.items()}
-        membership.tell_processes(Peers(addresses))
+        membership.send_to_processes(Peers(addresses))
         ready = await gathering.messages(
             processes,
             "load its data and connect to its peers, before iteration 0",
@@ -284,14 +289,17 @@ class Coordinator:
         driver.begin()
         while not driver.finished:
             left = clock.to_wall(driver.next_end) - time.monotonic()
-            # Before its time, if it is safe by then; then, whatever was heard.
-            wait = left - _AHEAD / 2 if left > _AHEAD / 2 else left + _HEARD
+            # Before its time, if it is safe by then; then, whatever was reported.
+            wait = left - _AHEAD / 2 if left > _AHEAD / 2 else left + _REPORTED
             said = await self._membership.events(min(max(wait, 0.0), _LOOK))
             now = time.monotonic()
             ends = [self._end(name, message) for name, message in said]
             driver.report(ends, clock.to_emulated(now))
+            # Reports of one instant come one after the other: what is not safe waits
+            # for them a moment, lest an order or a rate is decided without the last of
+            # them.
             driver.settle(
-                clock.to_emulated(now - _HEARD), clock.to_emulated(now + _AHEAD)
+                clock.to_emulated(now - _REPORTED), clock.to_emulated(now + _AHEAD)
             )
             if now - looked > _LOOK:
                 looked = now
@@ -327,9 +335,9 @@ class Coordinator:
         self._observer.flow_ended(message)
 
     def run_task(self, message: RunTask) -> None:
-        """Tell the process of a task to start it."""
+        """Order the process of a task to start it."""
         self._observer.task_started(message)
-        self._membership.tell(self._owner[message.task], message)
+        self._membership.send(self._owner[message.task], message)
 
     def decided(self, decisions: Decisions) -> None:
         """Notify the kernel's NICs, where there are any, and the observer."""
@@ -341,7 +349,7 @@ class Coordinator:
         """Put changed fluid lines on the boards of all hosts."""
         message: messages.RateUpdate | None = None
         if self._settings.kernel_nics is not None:
-            lines = self._settings.kernel_nics.told(lines)
+            lines = self._settings.kernel_nics.for_senders(lines)
         for agent in self._membership.agents:
             if agent.board is not None:
                 agent.board.publish(
@@ -355,23 +363,23 @@ class Coordinator:
                 lines.rate.tobytes(),
                 lines.since.tobytes(),
             )
-            self._membership.tell_agent(agent, message)
+            self._membership.send_to_agent(agent, message)
         for process, look in self._sender_wakeups.due(lines).items():
-            self._membership.tell(process, look)
+            self._membership.send(process, look)
 
     async def _collect(
         self, start: float
     ) -> tuple[dict[str, Arrays], dict[str, dict[str, Any]], FrameRows]:
         """Ask every process for its results, statistics and frames."""
         asked = time.monotonic() - start
-        self._membership.tell_processes(Finish())
+        self._membership.send_to_processes(Finish())
         results, frames = Results(self._problem), FrameRows()
         statistics: dict[str, dict[str, Any]] = {}
 
         def take(process: str, message: Message) -> None:
             if isinstance(message, Outcome):
-                heard = [asked, time.monotonic() - start]
-                statistics[process] = {**message.statistics, "heard": heard}
+                window = [asked, time.monotonic() - start]
+                statistics[process] = {**message.statistics, "heard": window}
             elif isinstance(message, Frames):
                 frames.add(message)
             elif not isinstance(message, ResultPart):
@@ -394,7 +402,7 @@ class Coordinator:
 def emulate(
     problem: Problem,
     policy: str,
-    settings: EmulationSettings,
+    settings: RunSettings,
     expected: Realization,
     *,
     log: Path,

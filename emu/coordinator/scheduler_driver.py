@@ -17,23 +17,34 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from emu.errors import NodeMisbehaved, SchedulingError
-from emu.scheduling import Decisions, End, RateSegments, newest
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Profile,
+    Task,
+)
+from emu.scheduling import Decisions, End, RateSegments, Scheduler, newest
 from emu.wire.messages import FlowEnded, RunTask, TaskEnded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from emu.coordinator.deadlines import Deadlines
-    from emu.coordinator.recorder import Recorder
-    from emu.scheduling import Scheduler
+    from emu.coordinator.outcome import Recorder
 
 
 class Outlet(Protocol):
     """Where decisions go."""
 
     def run_task(self, message: RunTask) -> None:
-        """Tell the process of the task to start it."""
+        """Order the process of the task to start it."""
         ...
 
     def publish(self, lines: RateSegments) -> None:
@@ -41,15 +52,15 @@ class Outlet(Protocol):
         ...
 
     def decided(self, decisions: Decisions) -> None:
-        """Hear of decisions that changed lines."""
+        """Take decisions that changed lines."""
         ...
 
     def task_ended(self, message: TaskEnded) -> None:
-        """Hear that the end of a task was taken in."""
+        """Take the end of a task that was settled."""
         ...
 
     def flow_ended(self, message: FlowEnded) -> None:
-        """Hear when a flow ended."""
+        """Take the end of a flow."""
         ...
 
 
@@ -144,6 +155,10 @@ class SchedulerDriver:
         NodeMisbehaved
             When an event does not fit the schedule.
         """
+        # An end that had passed when it was reported is settled at once, with all
+        # before it: to wait would only add to its lateness. Beyond that, `ahead`, an
+        # event may be taken before its time only while no process could still report an
+        # earlier one: a decision that was published cannot be taken back.
         until = max(until, self._passed)
         ahead = min(ahead, self._deadlines.lookahead_bound)
         count = bisect.bisect_right(self._reported, max(until, ahead), key=event_time)
@@ -168,6 +183,8 @@ class SchedulerDriver:
             return
         self._check_volume(event)
         self._recorder.flow_arrived(event)
+        # A flow has ended when both its fluid and its last byte have: which of the two
+        # is noted first depends on the host, so each waits for the other.
         if event.edge in self._served:
             self._end_flow(event, self._served.pop(event.edge))
         else:
@@ -196,7 +213,7 @@ class SchedulerDriver:
             )
 
     def _apply(self, decided: Sequence[Decisions]) -> None:
-        """Have everything noted, and tell processes what has come of it."""
+        """Have everything noted, and send what follows to processes."""
         news = []
         for decisions in decided:
             self._recorder.decided(decisions)
@@ -237,3 +254,21 @@ def _misbehaviour() -> Iterator[None]:
         yield
     except (SchedulingError, TypeError, ValueError) as error:
         raise NodeMisbehaved(f"a process reported the impossible: {error}") from error
+
+
+# One tiny run of the scheduler, so that its compilation does not stop a real one.
+#
+# The compiler takes up to some 20 s when nothing is cached; an event loop that stands
+# still for so long counts as a lost coordinator.
+
+
+def warm_up_scheduler(policy: str) -> None:
+    """Drive a scheduler of two tasks and one flow to its end."""
+    cluster = Cluster((Machine("m0", 1.0, 1.0), Machine("m1", 1.0, 1.0)))
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), iterations=1)
+    expected = Profile(np.ones((2, 1)), np.ones((1, 1)))
+    scheduler = Scheduler(Problem(cluster, job, Placement((0, 1))), policy, expected)
+    scheduler.begin()
+    scheduler.announce(0, 0, {0: 1.0})
+    for end in (End(1.0, 0, -1, 0), End(2.0, -1, 0, 0), End(3.0, 1, -1, 0)):
+        scheduler.settle([end])

@@ -7,7 +7,6 @@ second. Must not know: how a schedule is made; it only looks on.
 `emu.dashboard.server` is imported where a page is asked for: aiohttp takes 0.2 s.
 """
 
-from emu.dashboard.live_run import LiveRun
-from emu.dashboard.live_table import LiveTable
+from emu.dashboard.live_run import LiveRun, LiveTable
 
 __all__ = ["LiveRun", "LiveTable"]

@@ -18,23 +18,75 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from aiohttp import WSMsgType, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from emu.dashboard.history import NOTHING
 from emu.dashboard.live_run import SAMPLE
-from emu.dashboard.metrics import CONTENT_TYPE, metrics
-from emu.dashboard.status import Status
+from emu.dashboard.status import NOTHING, Status
 from emu.errors import ScenarioError
-from emu.names import for_script
+from emu.names import for_label, for_script
 from emu.network import Strangers, format_address
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
     from types import TracebackType
 
-    from emu.dashboard.history import Seen
     from emu.dashboard.live_run import LiveRun
+    from emu.dashboard.status import Seen
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+#: Single figures of a `Status`: the attribute, name and kind of the metric, its help.
+_FIGURES = (
+    ("run_time", "run_time_seconds", "gauge", "Run time"),
+    ("processes", "processes", "gauge", "Node processes that are up"),
+    ("steps", "steps", "gauge", "Tasks times iterations"),
+    ("steps_ended", "steps_ended_total", "counter", "Steps that have ended"),
+    ("active_flows", "active_flows", "gauge", "Flows that move now"),
+    ("delay", "event_delay_wall_seconds", "gauge", "Of the last event"),
+    ("max_delay", "event_delay_max_wall_seconds", "gauge", "Worst one"),
+    ("late_steps", "late_steps_total", "counter", "Steps that ended late"),
+)
+#: The same of every direction of every NIC and every other link.
+_OF_PORTS = (
+    ("rate", "port_rate_bytes_per_second", "gauge", "Sum of the rates through"),
+    ("capacity", "port_capacity_bytes_per_second", "gauge", "Capacity of"),
+    ("bytes", "port_bytes_total", "counter", "Bytes of arrived flows through"),
+)
+
+
+def metrics(status: Status) -> str:
+    """Return ``status`` as metrics; seconds and bytes are emulated unless ``wall``."""
+    named = {"scenario": status.scenario, "policy": status.policy}
+    made = [
+        _metric("run_info", "gauge", "What runs", ({**named, "phase": status.phase}, 1))
+    ]
+    for key, name, kind, text in _FIGURES:
+        made.append(_metric(name, kind, text, ({}, getattr(status, key))))
+    for key, name, kind, text in _OF_PORTS:
+        of = f"{text} a direction of a NIC or another link"
+        ports = [({"port": port.port}, getattr(port, key)) for port in status.ports]
+        made.append(_metric(name, kind, of, *ports))
+    figures = [({"figure": name}, value) for name, value in status.figures.items()]
+    mean = "Mean of what the tasks reported last"
+    made.append(_metric("training_figure", "gauge", mean, *figures))
+    return "".join(made)
+
+
+def _metric(
+    name: str, kind: str, text: str, *samples: tuple[Mapping[str, str], float]
+) -> str:
+    """Return one metric with its help; nothing without samples."""
+    if not samples:
+        return ""
+    lines = [f"# HELP emu_{name} {text}.", f"# TYPE emu_{name} {kind}"]
+    for labels, value in samples:
+        inside = ",".join(f'{key}="{for_label(v)}"' for key, v in labels.items())
+        lines.append(f"emu_{name}{f'{{{inside}}}' if inside else ''} {value:.17g}")
+    return "\n".join(lines) + "\n"
+
 
 #: Pages carry their own script and style, and connect to this server only.
 _POLICY = (

@@ -1,8 +1,9 @@
-"""The documented form of /api/status; /api/schema serves it as JSON Schema."""
+"""The form of what viewers get: /api/status as documented, and rates over time."""
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -90,3 +91,111 @@ class Status(_Part):
     verdict: str | None = Field(description="Whether the host kept up, once known.")
     outcome: Summary | None = Field(description="Numbers of the run, once it ended.")
     error: str | None = Field(description="Why the run failed, if it did.")
+
+
+#: Samples kept; one more and neighbours are merged, so 4 a second last 10 minutes
+#: before they become 2 a second. 2400 are two pixels each on a wide screen.
+CAPACITY = 2400
+#: Task iterations kept: 2 MB as JSON for a late viewer. The older half goes first.
+SPANS = 50_000
+
+
+class Seen(NamedTuple):
+    """A viewer's position: merges, samples, reports of training, spans."""
+
+    merged: int
+    samples: int
+    reports: int
+    spans: int
+
+
+#: Position of a viewer that has just come.
+NOTHING = Seen(-1, 0, 0, 0)
+
+
+@dataclass
+class History:
+    """Mean rates per port and counts over consecutive spans of run time."""
+
+    capacity: int = CAPACITY
+    end: float = 0.0
+    merged: int = 0
+    time: list[float] = field(default_factory=list)
+    """Start of each sample, run seconds; it lasts until the next one or ``end``."""
+    rates: list[list[float]] = field(default_factory=list)
+    """Per sample the mean assigned rate of every port, bytes per second."""
+    flows: list[int] = field(default_factory=list)
+    """Per sample the number of active flows at its end."""
+    training: list[tuple[float, str, float]] = field(default_factory=list)
+    """[run time, figure, value] as tasks reported them."""
+    spans: list[tuple[int, int, float, float]] = field(default_factory=list)
+    """[task, iteration, start, end] of the task iterations that ended last."""
+
+    def add(self, start: float, end: float, rates: list[float], flows: int) -> None:
+        """Append the sample from ``start`` to ``end``."""
+        self.time.append(start)
+        self.rates.append(rates)
+        self.flows.append(flows)
+        self.end = end
+        if len(self.time) > self.capacity:
+            self._merge()
+
+    def report(self, time: float, figure: str, value: float) -> None:
+        """Append a figure of training."""
+        self.training.append((time, figure, value))
+        if len(self.training) > 4 * self.capacity:
+            del self.training[1::2]
+            self.merged += 1
+
+    def ran(self, task: int, iteration: int, start: float, end: float) -> None:
+        """Append a task iteration that ended."""
+        self.spans.append((task, iteration, start, end))
+        if len(self.spans) > SPANS:
+            del self.spans[: SPANS // 2]
+            self.merged += 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything, rates per port."""
+        return {
+            "time": list(self.time),
+            "end": self.end,
+            "rates": [list(port) for port in zip(*self.rates, strict=True)],
+            "flows": list(self.flows),
+            "training": list(self.training),
+            "spans": list(self.spans),
+        }
+
+    def since(self, seen: Seen) -> tuple[dict[str, Any], Seen]:
+        """Return the news since ``seen``, and the position after them.
+
+        ``{"samples": ...}`` are to be appended; ``{"history": ...}`` replaces all,
+        where what had been seen was merged or dropped.
+        """
+        now = Seen(self.merged, len(self.time), len(self.training), len(self.spans))
+        if seen.merged != self.merged:
+            return {"history": self.to_json()}, now
+        samples = {
+            "time": self.time[seen.samples :],
+            "end": self.end,
+            "rates": self.rates[seen.samples :],
+            "flows": self.flows[seen.samples :],
+            "training": self.training[seen.reports :],
+            "spans": self.spans[seen.spans :],
+        }
+        return {"samples": samples}, now
+
+    def _merge(self) -> None:
+        """Join every two neighbours; their mean is weighed by their lengths."""
+        edges = [*self.time, self.end]
+        rates = []
+        for k in range(0, len(self.time), 2):
+            if k + 1 == len(self.time):
+                rates.append(self.rates[k])
+                continue
+            one, two = edges[k + 1] - edges[k], edges[k + 2] - edges[k + 1]
+            share = one / (one + two) if one + two else 0.5
+            pairs = zip(self.rates[k], self.rates[k + 1], strict=True)
+            rates.append([share * a + (1 - share) * b for a, b in pairs])
+        self.flows = [max(self.flows[k : k + 2]) for k in range(0, len(self.flows), 2)]
+        self.time, self.rates = self.time[::2], rates
+        self.merged += 1

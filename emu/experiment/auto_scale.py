@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.calibration.available import usable_cores
 from emu.coordinator.run import emulate
 from emu.errors import ScenarioError
 from emu.experiment.run_experiment import emulation_settings
 from emu.experiment.scale_search import ScaleSearch, ScaleTrial
+from emu.launch.host_report import usable_cores
 from emu.problem import Problem, Realization
 from emu.scenario import Experiment, build_job, open_data, prepare, realize
 from emu.scenario.run_sections import AUTO
@@ -53,21 +53,18 @@ def with_byte_scale(scenario: Scenario) -> Experiment:
 
 def with_scales(
     scenario: Scenario,
-    tell: Callable[[ScaleTrial], None] = lambda _: None,
+    notify: Callable[[ScaleTrial], None] = lambda _: None,
     *,
-    try_stated: bool = False,
     allow: tuple[str, ...] = (),
 ) -> tuple[Experiment, ScaleChoice | None]:
     """Prepare a scenario for emulation, with numbers where it says ``auto``.
 
     Parameters
     ----------
-    tell
+    notify
         Called after every trial.
-    try_stated
-        Whether a time scale that is stated is tried, once, as well.
     allow
-        Programs that trials may start, as for `EmulationSettings`.
+        Programs that trials may start, as for `RunSettings`.
 
     Returns
     -------
@@ -87,7 +84,7 @@ def with_scales(
     experiment = with_byte_scale(scenario)
     schedule, scale = experiment.simulate(), scenario.emulation.stated_time_scale
     stated = scenario.emulation.time_scale != AUTO
-    if schedule.makespan <= 0 or (stated and not try_stated):
+    if schedule.makespan <= 0 or stated:
         return _at(experiment, scale), None
     if scenario.emulation.network == "kernel":
         raise ScenarioError(
@@ -96,13 +93,9 @@ def with_scales(
             key="emulation.time_scale",
         )
     search = _aims(experiment, schedule)
-    if not stated:
-        ends = schedule.task_end.size + len(schedule.flows())
-        scale = search.first(ends, usable_cores())
-    trials = _trials(experiment, search, scale, tell, only=stated, allow=allow)
-    choice = search.choice(trials)
-    if stated:
-        choice = dataclasses.replace(choice, time_scale=scale)
+    ends = schedule.task_end.size + len(schedule.flows())
+    scale = search.first(ends, usable_cores())
+    choice = search.choice(_trials(experiment, search, scale, notify, allow))
     return _at(experiment, choice.time_scale), choice
 
 
@@ -125,9 +118,7 @@ def _trials(
     experiment: Experiment,
     search: ScaleSearch,
     scale: float | None,
-    tell: Callable[[ScaleTrial], None],
-    *,
-    only: bool,
+    notify: Callable[[ScaleTrial], None],
     allow: tuple[str, ...],
 ) -> list[ScaleTrial]:
     """Return trials until one is found, or the time for them is over."""
@@ -145,8 +136,8 @@ def _trials(
             if count < 1:
                 break
         trials.append(try_out(shortened(_at(experiment, scale), count), allow))
-        tell(trials[-1])
-        scale = None if only else search.next(trials)
+        notify(trials[-1])
+        scale = search.next(trials)
     return trials
 
 
@@ -191,7 +182,7 @@ def try_out(experiment: Experiment, allow: tuple[str, ...] = ()) -> ScaleTrial:
         cost=cost,
         wall=run.wall,
         cpu_busy=max(h["busy"] / max(sum(h.values()), 1e-9) for h in hosts),
-        error=max(effect.error, effect.doubt),
+        error=max(effect.error, effect.uncertainty),
         late_flows=int((excess > 1).sum()),
         flows=len(excess),
     )

@@ -20,12 +20,13 @@ from emu.errors import PlacementError, ScenarioError
 from emu.experiment.expectations import missed, simulated_figures
 from emu.experiment.systems import as_system, edits
 from emu.fields.suggestion import nearest
-from emu.placement.neighbours import difference, moved
+from emu.placement.moves import difference, moved
 from emu.problem import Problem, Profile
 from emu.report import Candidate, Crossover, Side, SystemResult
 from emu.report.comparison import Comparison
 from emu.scenario import Experiment, build_job, load, place, prepare
 from emu.scenario.apply_placement import with_placed_rings
+from emu.scenario.cost import cost_of
 from emu.scenario.pins import process_of
 from emu.simulation import sensitivity, simulate
 from emu.units import DURATION, RATE, SIZE
@@ -33,7 +34,7 @@ from emu.units import DURATION, RATE, SIZE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from emu.placement.neighbours import Move, Neighbour
+    from emu.placement.moves import Move, Neighbour
     from emu.problem import Job, Realization
     from emu.scenario import Scenario
 
@@ -153,6 +154,7 @@ def _candidate(
     expected = Profile(realization.times, realization.volumes)
     schedule = simulate(problem, realization, policy, profile=expected)
     expect, figures = base.scenario.expect, simulated_figures(schedule, realization)
+    cost = cost_of(base.scenario, schedule)
     moved_by = sensitivity(problem, realization, policy, profile=expected)
     return Candidate(
         placement,
@@ -168,6 +170,7 @@ def _candidate(
         ),
         variant.placing if variant.placed else None,
         tuple(missed(expect, figures, exact=exact)),
+        cost=cost.to_json() if cost else None,
         rounding=moved_by,
     )
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import asdict, dataclass
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
 
-from emu.analysis.link_rates import peak_rate
-from emu.errors import ScenarioError
+from emu.analysis.link_load import peak_rate
+from emu.errors import DataError, ScenarioError
+from emu.graph_data.sources import find_source
+from emu.optional_library import INSTALL_TORCH, is_installed
 from emu.scenario.run_sections import AUTO
 from emu.simulation import simulate
 from emu.trust.perturbed_replay import sensitivity
@@ -20,8 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.problem import Schedule
-    from emu.scenario import Experiment
-
+    from emu.scenario import Experiment, Scenario
 
 #: Bytes of the command with its agent, and of a process: without torch's models 12 to
 #: 20 MB of each of 120 were its own.
@@ -179,3 +182,53 @@ def check_memory(known: DryRun, window: object) -> None:
             f"job.credit_window below {window}, or run it on several hosts",
             key="emulation.byte_scale",
         )
+
+
+# Checks of this host before anything compiles, trains or starts.
+
+
+def check_ready(scenario: Scenario, runs: Path, *, here: bool = True) -> None:
+    """Look for torch where the job trains, for its data sets, and for room to write.
+
+    Parameters
+    ----------
+    runs
+        Directory that will take the run directory; nothing is left there.
+    here
+        Whether this host carries processes of the run.
+
+    Raises
+    ------
+    DataError
+        When one of them is missing; says what to do.
+    """
+    parts = [alone for _, alone in scenario.parts()] if scenario.jobs else [scenario]
+    for alone in parts:
+        if not alone.job.trains:
+            continue
+        if here and not is_installed("torch"):
+            raise DataError(
+                f"this job trains, and torch is not installed on this host: "
+                f"{INSTALL_TORCH}"
+            )
+        stated = alone.to_job(train_vertices=1).settings["dataset"]
+        find_source(
+            stated["name"],
+            scale=stated["scale"],
+            seed=stated["seed"],
+            root=stated["root"],
+        )
+    _check_writable(runs)
+
+
+def _check_writable(runs: Path) -> None:
+    """Make a folder where the run directory will be, and remove it: root may all."""
+    there = next(path for path in (runs, *runs.absolute().parents) if path.exists())
+    try:
+        Path(tempfile.mkdtemp(prefix=".emu-", dir=there)).rmdir()
+    except OSError as error:
+        raise DataError(
+            f"cannot make a run directory here: {error.strerror}; choose another with "
+            "--runs",
+            path=str(runs),
+        ) from error

@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import math
 import platform
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.link_load import fluid_ends
-from emu.analysis.optimality_gap import optimality
-from emu.analysis.payloads import kinds_between_machines
-from emu.analysis.throughput import pace
+from emu.analysis.critical_path import critical_path
+from emu.analysis.error_budget import error_budget, send_rows
 from emu.coordinator import EmulatedRun, Observer, emulate
-from emu.coordinator.settings import EmulationSettings
-from emu.experiment.assessment import judgement
+from emu.coordinator.settings import RunSettings
+from emu.experiment.run_result import RunResult
 from emu.experiment.training_results import by_mini_batch, learnt
 from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
 from emu.machines import Sharing
 from emu.network import pace_at
-from emu.runs.array_files import write_realization
-from emu.runs.result import (
-    VERSION,
-    flow_error,
-    flow_rows,
-    port_rows,
-    relative_error,
-    task_rows,
-)
-from emu.runs.weights_file import write_weights
+from emu.runs.array_files import write_realization, write_weights
+from emu.runs.audit_inputs import gathered, stated_volumes
+from emu.runs.result import VERSION
 from emu.scenario.realize import model_programs, noted
 from emu.simulation import simulate
-from emu.trust.lateness import flow_completion
+from emu.systems.registry import system_guards
+from emu.trust.guards import examine
+from emu.trust.lateness import chain_lateness, clock_uncertainty
+from emu.trust.perturbed_replay import host_effect, sensitivity
+from emu.trust.verdict import decide, host_figures
 
 if TYPE_CHECKING:
     from emu.experiment.scale_search import ScaleChoice
@@ -42,56 +38,118 @@ if TYPE_CHECKING:
     from emu.problem import Schedule
     from emu.runs.run_directory import RunDirectory
     from emu.scenario import Experiment, Scenario
+    from emu.trust.guards import Evidence
+    from emu.trust.verdict import Verdict
+
+# Assess a run: its verdict, and where it parted from its simulation.
+
+
+def judgement(
+    experiment: Experiment,
+    settings: RunSettings,
+    run: EmulatedRun,
+    replayed: Schedule,
+) -> tuple[Verdict, dict[str, float]]:
+    """Return the verdict on a run, and the seconds by cause that it parted by."""
+    emulated, problem = run.schedule, experiment.problem
+    chain, policy = critical_path(emulated), experiment.chosen_policy()
+    figures = host_figures(run.statistics)
+    held, judged = emulated.makespan, emulated
+    first: dict[tuple[int, int], float] = {}
+    by_kernel = experiment.scenario.emulation.network == "kernel"
+    if by_kernel:
+        # What kernel NICs made of the makespan is the finding there, no fault of
+        # this computer; no sender was to keep to rates.
+        held = replayed.makespan
+        judged = dataclasses.replace(emulated, rates=None)
+        figures = dataclasses.replace(figures, late_sends=0, max_behind=0.0)
+        first = first_bytes(run)
+    verdict = decide(
+        host_effect(
+            problem,
+            policy,
+            experiment.expected,
+            emulated=held,
+            simulated=replayed.makespan,
+            measured=run.realization,
+            perturbed=run.perturbed,
+            late=run.late,
+            clocks=clock_uncertainty(chain, problem, run.hosts) / settings.time_scale,
+        ),
+        chain_lateness(judged, run.late, chain),
+        figures,
+        time_scale=settings.time_scale,
+        max_error=experiment.scenario.emulation.max_error,
+        processes=len(problem.job.processes),
+        compute=settings.compute,
+        sensitivity=sensitivity(run.realization, policy, experiment.expected, replayed),
+        findings=examine(evidence(experiment, settings, run), system_guards()),
+        by_kernel=by_kernel,
+    )
+    rows = send_rows(counted["flows"] for counted in run.statistics.values())
+    budget = error_budget(judged, replayed, rows, chain, first)
+    return verdict, budget
+
+
+def first_bytes(run: EmulatedRun) -> dict[tuple[int, int], float]:
+    """Return when the first bytes of (edge, iteration) arrived, run seconds."""
+    return {
+        (int(row["edge"]), int(row["iteration"])): float(row["first"])
+        for row in run.received
+    }
+
+
+def evidence(
+    experiment: Experiment, settings: RunSettings, run: EmulatedRun
+) -> Evidence:
+    """Return the guards' evidence; measured work may not undercut its CPU time."""
+    times = experiment.realization.times
+    if settings.compute == "real":
+        times = run.cpu / experiment.problem.speeds[:, None]
+    return gathered(
+        run.schedule,
+        run.sent,
+        run.received,
+        run.arrivals,
+        run.statistics,
+        time_scale=settings.time_scale,
+        byte_scale=settings.byte_scale,
+        flow_ends=settings.flow_ends,
+        catch_up=settings.catch_up if math.isfinite(settings.catch_up) else None,
+        burst=burst_of(experiment.scenario),
+        times=times,
+        volumes=stated_volumes(
+            experiment.scenario, experiment.realization, settings.byte_scale
+        ),
+    )
+
 
 _VERSIONS = ("numpy", "torch", "pymetis", "uvloop", "msgpack", "numba")
 
 
-def emulation_settings(scenario: Scenario, **overrides: Any) -> EmulationSettings:
+def emulation_settings(scenario: Scenario, **overrides: Any) -> RunSettings:
     """Return the settings with which a scenario is emulated.
 
     Parameters
     ----------
     overrides
-        Fields of `EmulationSettings` that the command line decides; they win.
+        Fields of `RunSettings` that the command line decides; they win.
         ``allow`` is added to: the scenario's own models may run.
     """
     own = [model.name for model in model_programs(scenario)]
     overrides["allow"] = (*overrides.get("allow", ()), *own)
-    emulation = scenario.emulation
-    stated: dict[str, Any] = {
-        "time_scale": emulation.stated_time_scale,
-        "byte_scale": emulation.stated_byte_scale,
-        "compute": emulation.compute,
-        "flow_ends": emulation.flow_ends,
-        "catch_up": emulation.stated_catch_up,
-        "deadline": emulation.deadline,
-        "silence": emulation.silence,
-        "tls": emulation.tls,
-        "host_of": emulation.hosts,
-    }
-    if emulation.memory_limit is not None:
-        stated["memory_limit"] = emulation.memory_limit
-    return EmulationSettings(**{**stated, **overrides})
-
-
-@dataclass(frozen=True, eq=False)
-class ExperimentOutcome:
-    """An emulated run, the two simulations beside it, and the numbers of all three."""
-
-    experiment: Experiment
-    run: EmulatedRun
-    replayed: Schedule
-    predicted: Schedule
-    result: dict[str, Any]
+    stated = vars(scenario.emulation.settings)
+    host_of = {"host_of": scenario.emulation.hosts}
+    return RunSettings(**{**stated, **host_of, **overrides})
 
 
 def carry_out(
     experiment: Experiment,
-    settings: EmulationSettings,
+    settings: RunSettings,
     directory: RunDirectory,
     observer: Observer | None = None,
     choice: ScaleChoice | None = None,
-) -> ExperimentOutcome:
+) -> RunResult:
     """Emulate an experiment, simulate it twice, and write everything down.
 
     Parameters
@@ -132,25 +190,25 @@ def carry_out(
         simulate(problem, run.realization, policy, profile=experiment.expected),
         reads=run.schedule.reads,
     )
-    result = summary(experiment, run, replayed, predicted, settings.time_scale)
-    result |= optimality(run.schedule, run.realization, policy)
-    result |= judgement(experiment, settings, run, replayed)
-    result["policy"] = policy
-    result["pace"] = pace(run.schedule).to_json()
-    result["payloads"] = kinds_between_machines(
-        problem, run.statistics, settings.byte_scale
+    verdict, budget = judgement(experiment, settings, run, replayed)
+    training, weights = learnt(experiment, run, policy)
+    result = RunResult(
+        experiment=experiment,
+        settings=settings,
+        policy=policy,
+        run=run,
+        replayed=replayed,
+        predicted=predicted,
+        verdict=verdict,
+        error_budget=budget,
+        training=training,
+        choice=choice,
     )
-    if choice is not None:
-        result["auto_scale"] = choice.to_json() | choice.beside(
-            predicted.makespan * settings.time_scale, run.wall, result
-        )
-    figures, weights = learnt(experiment, run, policy)
-    result |= figures
-    write_down(directory, run, replayed, result, weights)
-    return ExperimentOutcome(experiment, run, replayed, predicted, result)
+    write_down(directory, result, weights)
+    return result
 
 
-def manifest(scenario: Scenario, settings: EmulationSettings) -> dict[str, Any]:
+def manifest(scenario: Scenario, settings: RunSettings) -> dict[str, Any]:
     """Return all that is needed to run this again."""
     return {
         "version": VERSION,
@@ -173,108 +231,12 @@ def manifest(scenario: Scenario, settings: EmulationSettings) -> dict[str, Any]:
     }
 
 
-def summary(
-    experiment: Experiment,
-    run: EmulatedRun,
-    replayed: Schedule,
-    predicted: Schedule,
-    time_scale: float,
-) -> dict[str, Any]:
-    """Return the content of result.json; docs/results.md documents its keys."""
-    problem, emulated = experiment.problem, run.schedule
-    return {
-        "version": VERSION,
-        "scenario": experiment.scenario.name,
-        "placement": experiment.scenario.placed_by,
-        "placing": experiment.placing,
-        "iterations": problem.job.iterations,
-        "credit_window": experiment.scenario.job.credit_window,
-        "processes": len(problem.job.processes),
-        "network": experiment.scenario.emulation.network,
-        "sharing": experiment.scenario.emulation.sharing,
-        "replayed_makespan": replayed.makespan,
-        "replay_error": relative_error(emulated.makespan, replayed.makespan),
-        "predicted_makespan": predicted.makespan,
-        "times": times_from(experiment.scenario),
-        "flow_ends": experiment.scenario.emulation.flow_ends,
-        "makespan_error": relative_error(emulated.makespan, predicted.makespan),
-        "wall_seconds": run.wall,
-        "startup": run.startup,
-        "flow_end_apart": flow_error(emulated, replayed),
-        "kinds": task_rows(problem, run.realization.times, run.late),
-        "edges": flow_rows(emulated, replayed),
-        "ports": port_rows(emulated),
-        "memory": memory_figures(run),
-        "transport": transport_figures(run) | arrival_figures(run, time_scale),
-        **emulated.to_json(),
-    }
-
-
-def times_from(scenario: Scenario) -> str:
-    """Return where task times come from: ``stated``, ``profiled`` or ``measured``."""
-    if scenario.emulation.compute == "real":
-        return "measured"
-    return "stated" if scenario.profile is None else "profiled"
-
-
-def memory_figures(run: EmulatedRun) -> dict[str, float]:
-    """Return received bytes (real) that waited: most in one process, and the limit."""
-    pools = [figures["memory"] for figures in run.statistics.values()]
-    return {
-        "high_water": float(max(pool["high_water"] for pool in pools)),
-        "total_high_water": float(sum(pool["high_water"] for pool in pools)),
-        "limit": float(min(pool["limit"] for pool in pools)),
-    }
-
-
-def transport_figures(run: EmulatedRun) -> dict[str, float]:
-    """Return the sockets' traffic (real bytes) and its lateness at the sender (wall).
-
-    On kernel NICs with the counts of the machines' TCP, control messages included.
-    """
-    sent = [edge for figures in run.statistics.values() for edge in figures["sent"]]
-    return {
-        "payload_bytes": float(sum(edge["payload_bytes"] for edge in sent)),
-        "header_bytes": float(sum(edge["header_bytes"] for edge in sent)),
-        "late_sends": int(sum(edge["late_sends"] for edge in sent)),
-        "max_behind_wall_seconds": max((e["max_behind"] for e in sent), default=0.0),
-        "cpu_seconds": float(sum(f["cpu_seconds"] for f in run.statistics.values())),
-    } | {
-        key: sum(host["tcp"][key] for host in run.hosts)
-        for key in ("segments", "retransmitted", "timeouts")
-        if all("tcp" in host for host in run.hosts)
-    }
-
-
-def arrival_figures(run: EmulatedRun, time_scale: float) -> dict[str, float]:
-    """Return the lead of last bytes over the ends of their flows' fluid (wall).
-
-    The median, how many came after it, so that the flow ended late, and how many flows
-    ended later than they may.
-    """
-    if run.schedule.rates is None:
-        return {"flows": int((~np.isnan(run.arrivals)).sum())}
-    early = (fluid_ends(run.schedule) - run.arrivals) * time_scale
-    early = early[~np.isnan(early)]
-    return {
-        "flows": int(early.size),
-        "flows_past_fluid": int((early < 0).sum()),
-        "late_flows": int((flow_completion(run.schedule, time_scale).excess > 1).sum()),
-        "early_wall_seconds": float(np.median(early)) if early.size else 0.0,
-    }
-
-
-def write_down(
-    directory: RunDirectory,
-    run: EmulatedRun,
-    replayed: Schedule,
-    result: dict[str, Any],
-    weights: Parts,
-) -> None:
+def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> None:
     """Write everything that the run left; result.json last, so that it means all."""
+    run = result.run
     if weights:
         write_weights(directory.path, weights)
-    directory.write_json("simulated.json", replayed.to_json())
+    directory.write_json("simulated.json", result.replayed.to_json())
     directory.write_json(
         "processes.json",
         {"hosts": run.hosts, "tuning": run.tuning, "statistics": counted(run)},
@@ -282,11 +244,11 @@ def write_down(
     if run.schedule.rates is not None:
         directory.write_rates(run.schedule.rates)
     write_realization(directory.path, run.realization)
-    # Every frame by its sender, by its receiver, and its arrival as it was told.
+    # Every frame by its sender, by its receiver, and its arrival as it was reported.
     frames = {"sent": run.sent, "received": run.received, "told": run.arrivals}
     directory.write_arrays("frames.npz", **frames)
     directory.write_lines("training.csv", training_lines(run))
-    directory.write_json("result.json", result)
+    directory.write_json("result.json", result.content)
 
 
 def counted(run: EmulatedRun) -> dict[str, dict[str, Any]]:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from emu.trust.verdict import round_up
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 #: Share of ``max_error`` that a trial may use up: the run is another draw.
 _MARGIN = 0.5
 #: Factors by which a time scale that misses an aim grows: by as much as it misses,
 #: since what is late is late in wall time, and is a smaller share of a longer run.
 _STEPS = 2.0, 8.0
-#: Neighbouring scales that are nearer than this factor are not told apart.
+#: Neighbouring scales that are nearer than this factor are taken as one.
 _NEAR = 1.5
 #: Wall seconds of a run at least: of a shorter one, a single standstill of 10 ms is
 #: more than half of the 1 % that is asked for, and whether one comes is chance.
@@ -156,19 +156,16 @@ class ScaleChoice:
             "trials": [trial.to_json() for trial in self.trials],
         }
 
-    def beside(
-        self, expected: float, wall: float, result: dict[str, Any]
-    ) -> dict[str, Any]:
+    def beside(self, expected: float, actual: Mapping[str, float]) -> dict[str, Any]:
         """Return the trial's predictions of the run beside the run's own figures.
 
         Parameters
         ----------
-        expected, wall
-            Wall seconds of the run: predicted makespan times time scale, and measured.
-        result
-            The content of result.json so far.
+        expected
+            Wall seconds of the run: predicted makespan times time scale.
+        actual
+            ``wall_seconds``, ``cpu_busy``, ``late_flows`` (a share) and ``error``.
         """
-        verdict, transport = result["verdict"], result["transport"]
         predicted: dict[str, float] = {"wall_seconds": expected}
         if self.taken is not None:
             predicted |= {
@@ -176,12 +173,4 @@ class ScaleChoice:
                 "late_flows": self.taken.late_share,
                 "error": self.taken.error,
             }
-        return {
-            "predicted": predicted,
-            "actual": {
-                "wall_seconds": wall,
-                "cpu_busy": verdict["host"]["cpu_busy"],
-                "late_flows": transport["late_flows"] / max(transport["flows"], 1),
-                "error": verdict["error"],
-            },
-        }
+        return {"predicted": predicted, "actual": dict(actual)}

@@ -12,10 +12,10 @@ from emu.errors import DataError
 from emu.graph_data import open_for
 from emu.input_file import one_error, read_json
 from emu.problem import Job
+from emu.runs.array_files import NAME as WEIGHTS
+from emu.runs.array_files import read_weights
 from emu.runs.result import training_curve
-from emu.runs.training_audit import trained_jobs
-from emu.runs.weights_file import NAME as WEIGHTS
-from emu.runs.weights_file import read_weights
+from emu.runs.retraining import trained_jobs
 from emu.scenario import Scenario, build_job
 from emu.scenario.realize import measured_models
 from emu.systems.registry import system_of

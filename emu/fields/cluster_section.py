@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
@@ -15,7 +16,7 @@ from emu.fields.network_section import (
     rack_links,
     rack_routes,
 )
-from emu.fields.quantities import Few, Name, Positive  # noqa: TC001 - for pydantic
+from emu.fields.quantities import Few, Name, Positive, Price
 from emu.fields.section import Resources, Section
 from emu.problem import Cluster, Link, Machine, Route
 
@@ -40,6 +41,9 @@ class MachineSection(Resources):
     device: Name | None = None
     """Device of its tasks, a word that ``times`` may state times for:
     ``{default: 40 ms, a100: 12 ms}``."""
+
+    price: Price | None = None
+    """Price of the machine while the job runs; where one has one, all need one."""
 
     slots: dict[Name, Few] = Field(default_factory=dict)
     """Slots per pool that its tasks share; a pool that is absent is unlimited."""
@@ -81,6 +85,9 @@ class ClusterSection(Section):
     """Between machines that are not simply joined by their NICs."""
     racks: tuple[RackSection, ...] = ()
     """Shorthand for two links and the routes of the machines of a rack."""
+    topology: Name | None = None
+    """Shorthand for machines, links and routes: ``dgx1``, ``two_dgx1``, ``pcie_8``, or
+    a file of these keys."""
 
     def named(self) -> list[tuple[str, int]]:
         """Return (name, position in ``machines``) of every machine of the cluster."""
@@ -88,6 +95,10 @@ class ClusterSection(Section):
         for position, section in enumerate(self.machines):
             named += [(name, position) for name in section.names(len(named))]
         return named
+
+    def firsts(self) -> list[int]:
+        """Return how many machines stand before each entry of ``machines``."""
+        return [0, *accumulate(machine.count for machine in self.machines)][:-1]
 
     @property
     def has_gpus(self) -> bool:

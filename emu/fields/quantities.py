@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from emu.names import checked_name
-from emu.units import DURATION, RATE, RATIO, SIZE, Quantity
+from emu.units import DURATION, MONEY, PRICE, RATE, RATIO, SIZE, Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +32,7 @@ _NUMBER_PATTERN = r"^\s*\+?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*"
 def text_schema(quantity: Quantity, example: str) -> dict[str, Any]:
     """Return the JSON Schema of a quantity written as text."""
     units = "|".join(sorted(filter(None, quantity.units), key=len, reverse=True))
+    units = units.replace("$", r"\$")
     return {
         "type": "string",
         "pattern": f"{_NUMBER_PATTERN}({units})\\s*$",
@@ -175,6 +176,19 @@ Duration: TypeAlias = Annotated[
     BeforeValidator(DURATION.parse),
     PlainSerializer(DURATION.exact, return_type=str),
     WithJsonSchema(text_schema(DURATION, "15 ms")),
+]
+Money: TypeAlias = Annotated[
+    float,
+    BeforeValidator(MONEY.parse),
+    PlainSerializer(MONEY.exact, return_type=str),
+    WithJsonSchema(text_schema(MONEY, "0.20 $")),
+]
+#: Dollars per hour.
+Price: TypeAlias = Annotated[
+    float,
+    BeforeValidator(PRICE.parse),
+    PlainSerializer(PRICE.exact, return_type=str),
+    WithJsonSchema(text_schema(PRICE, "0.34 $/h")),
 ]
 
 

@@ -18,22 +18,38 @@ from emu.graph_data.sampling import (
     sample_neighbours,
     warm_up,
 )
+from emu.graph_data.whole_graph import (
+    Adjacency,
+    Aggregation,
+    Part,
+    WholeGraph,
+    open_parts,
+    open_whole_graph,
+    split_graph,
+)
 
 __all__ = [
     "ALL_NEIGHBOURS",
+    "Adjacency",
+    "Aggregation",
     "BatchPlan",
     "Dataset",
     "GrowingBatch",
+    "Part",
     "SampledBatch",
     "Structure",
+    "WholeGraph",
     "batch_counts",
     "open_columns",
     "open_dataset",
     "open_for",
+    "open_parts",
+    "open_whole_graph",
     "partition",
     "relabel",
     "sample_batch",
     "sample_neighbours",
     "sampled_counts",
+    "split_graph",
     "warm_up",
 ]

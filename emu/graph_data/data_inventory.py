@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,11 @@ from emu.graph_data.sources import data_folders
 from emu.scratch import cache_home
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+#: Folders of what was made of a prepared form, NAME-HASH-FORM.
+_DERIVED = re.compile(r"(?P<name>.+)-[0-9a-f]{16}-(?P<form>.+)")
 
 
 @dataclass(frozen=True)
@@ -135,16 +139,22 @@ def _forms() -> Iterator[tuple[KeptData, Path]]:
             )
             continue
         facts = kept.facts
-        if "blocks" in facts:  # columns of such a form, NAME-HASH-columns-HASH
-            name, said = folder.name.rsplit("-", 3)[0], _columns(facts["blocks"])
-        else:
-            name, said = facts["name"], _parts(facts)
-        known = facts["vertices"], facts.get("edges")
+        derived = _DERIVED.fullmatch(folder.name)
+        name, said = facts.get("name", ""), ""
+        if derived is not None:
+            name, said = derived["name"], _derived(derived["form"], facts)
+        elif name:
+            said = _parts(facts)
+        known = facts.get("vertices"), facts.get("edges")
         yield KeptData(name, "prepared", *known, kept.size, said), folder
 
 
-def _columns(blocks: Sequence[int]) -> str:
-    return f"features by columns, {len(blocks)} parts"
+def _derived(form: str, facts: Mapping[str, Any]) -> str:
+    if "blocks" in facts:
+        return f"features by columns, {len(facts['blocks'])} parts"
+    if "whole" in facts:
+        return f"whole graph, {facts['whole']} parts"
+    return form.partition("-")[0]
 
 
 def _parts(facts: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ from emu.names import file_part
 from emu.scratch import cache_home
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -45,6 +45,15 @@ class DatasetSpec:
     normalise: bool = False
     partitioner: str = "metis"
     parts: int = 1
+    boxes: tuple[int, ...] = ()
+
+    @property
+    def identity(self) -> list[tuple[str, Any]]:
+        """Names and values that tell data sets apart, sorted."""
+        stated = asdict(self)
+        if not self.boxes:  # as before there were any: what is cached stays
+            del stated["boxes"]
+        return sorted(stated.items())
 
 
 class Dataset:
@@ -184,6 +193,7 @@ def open_dataset(
     normalise: bool = False,
     partitioner: str = "metis",
     parts: int = 1,
+    boxes: Sequence[int] = (),
     root: str = "",
     feature_length: int | None = None,
 ) -> Dataset:
@@ -200,7 +210,7 @@ def open_dataset(
         Seed of generator, random split and hash partition.
     normalise
         Scale every feature row to L2 length 1.
-    partitioner, parts
+    partitioner, parts, boxes
         See `partition`.
     root
         Folder of the data files, instead of the one in ``EMU_DATA``.
@@ -212,11 +222,11 @@ def open_dataset(
     DataError
         When the data is missing, damaged, or wrong (NaN, vertex out of range).
     ValueError
-        When the partitioner is unknown or there are no parts.
+        When the partitioner is unknown, there are no parts, or boxes do not hold them.
     """
-    spec = DatasetSpec(name, scale, seed, normalise, partitioner, parts)
+    spec = DatasetSpec(name, scale, seed, normalise, partitioner, parts, (*boxes,))
     source = find_source(name, scale=scale, seed=seed, root=root)
-    content = f"{_LAYOUT} {sorted(asdict(spec).items())} {source.fingerprint}"
+    content = f"{_LAYOUT} {spec.identity} {source.fingerprint}"
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
     folder = cache_home() / "prepared" / f"{file_part(name)}-{key}"
     return Dataset(
@@ -242,6 +252,7 @@ def open_for(settings: Mapping[str, Any]) -> Dataset:
         root=dataset.get("root") or "",
         partitioner=settings["partitioner"],
         parts=settings["parts"],
+        boxes=settings.get("boxes") or (),
         feature_length=dataset.get("feature_length"),
     )
 
@@ -286,7 +297,13 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
 def _assigned(graph: RawGraph, spec: DatasetSpec) -> NDArray[np.int32]:
     """Return the part of every vertex."""
     if spec.partitioner != AS_IMPORTED:
-        return partition(graph.structure, spec.parts, spec.partitioner, seed=spec.seed)
+        return partition(
+            graph.structure,
+            spec.parts,
+            spec.partitioner,
+            seed=spec.seed,
+            boxes=spec.boxes,
+        )
     if graph.owner is None:
         raise DataError(
             f"partitioner: {AS_IMPORTED} needs a graph that was imported with its "

@@ -17,8 +17,8 @@ from emu.fitting import (
     mean_iterations,
 )
 from emu.names import file_part
+from emu.runs.array_files import read_traffic
 from emu.runs.lab_file import read_lab
-from emu.runs.traffic_file import read_traffic
 from emu.scenario import prepare
 from emu.scenario.document import MOST_YAML
 from emu.scenario.scenario_file import loads
@@ -62,8 +62,10 @@ class Fit:
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it but the scenario."""
-        told = {name: value for name, value in vars(self).items() if name != "document"}
-        return told | {"error": self.error, "held_out_error": self.held_out_error}
+        figures = {
+            name: value for name, value in vars(self).items() if name != "document"
+        }
+        return figures | {"error": self.error, "held_out_error": self.held_out_error}
 
     def text(self, name: str) -> str:
         """Return the content of a scenario file of this name, YAML or JSON.

@@ -3,7 +3,7 @@
 Every machine is a set of namespaces with an agent in it. The scheduler still decides
 what may start; a flow that may go is sent as fast as the kernel takes it, and ends when
 the receiver's kernel has its last byte. Under ``assigned`` the kernel holds every
-connection to the rate of the schedule, else rates are nobody's decision.
+connection to the rate of the schedule, else no rate is decided.
 """
 
 from __future__ import annotations
@@ -11,29 +11,232 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import heapq
+import itertools
 import os
 import sys
+import time
+from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
+import numpy as np
 from typing_extensions import override
 
 from emu.coordinator.run import emulate
 from emu.errors import RunError, ScenarioError
-from emu.lab.assigned_rates import UNSHAPED, AssignedRates
-from emu.lab.shared_nics import SharedNics, changed_nics
 from emu.launch import ExternalLauncher, describe_end
 from emu.machines import BURST, SMALLEST_SEGMENT, Lab, LabMachine, Sharing
+from emu.network import Alarm
 from emu.problem import Cluster, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from emu.coordinator import Observer
     from emu.coordinator.outcome import EmulatedRun
-    from emu.coordinator.settings import EmulationSettings
+    from emu.coordinator.settings import RunSettings
+    from emu.machines import Paces
+    from emu.network import RunClock
     from emu.problem import Realization
     from emu.scenario import Scenario
+    from emu.scheduling import RateSegments
+
+# NICs of the kernel that TCP shares, and that change while a run goes on.
+
+
+def changed_nics(problem: Problem, per_second: float) -> list[tuple[float, LabMachine]]:
+    """Return when a machine's NIC changes, and the machine from then on, in order.
+
+    Parameters
+    ----------
+    per_second
+        Real bytes per wall second, of one emulated byte per emulated second.
+    """
+    machines, links = problem.cluster.machines, problem.cluster.links
+    found = {(row[0], links[int(row[1])].machine) for row in links.steps.rows}
+    changes = []
+    for at, m in sorted(found):
+        now = np.array([at])
+        out, into = (
+            float(links.steps.at(port, now)[0]) * per_second
+            for port in links.of_machine(m)
+        )
+        changes.append((float(at), LabMachine(machines[m].name, out, into)))
+    return changes
+
+
+class SharedNics:
+    """NICs that TCP shares by itself (`emu.coordinator.settings.KernelNics`).
+
+    They change at times of the run's clock.
+
+    Parameters
+    ----------
+    changes
+        As `changed_nics` returns them.
+    """
+
+    def __init__(self, lab: Lab, changes: Iterable[tuple[float, LabMachine]]) -> None:
+        self._lab, self._changes = lab, deque(changes)
+        self._failure: RunError | None = None
+        self._clock: RunClock
+        self._change_alarm: Alarm
+
+    def begin(self, clock: RunClock) -> None:
+        """Take the clock of the run, in its loop."""
+        self._clock = clock
+        self._change_alarm = Alarm(asyncio.get_running_loop(), self._change_due)
+        self._change_due()
+
+    def decided(self, lines: RateSegments) -> None:
+        """Set nothing."""
+
+    def for_senders(self, lines: RateSegments) -> RateSegments:
+        """Return them as they are, without limits to speak of."""
+        return lines
+
+    def _change_due(self) -> None:
+        """Make the changes that are due."""
+        while self._changes:
+            when = self._clock.to_wall(self._changes[0][0])
+            if when > time.monotonic():
+                self._change_alarm.set(when)
+                return
+            _, machine = self._changes.popleft()
+            try:
+                self._change(machine)
+            except RunError as error:  # a callback of the loop loses it
+                self._failure = self._failure or error
+
+    def _change(self, machine: LabMachine) -> None:
+        self._lab.change_nic(machine)
+
+    def check(self) -> None:
+        """Raise what changing a NIC has failed of.
+
+        Raises
+        ------
+        RunError
+            When a machine has gone, or the kernel refused.
+        """
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """Let go of the timer."""
+        with contextlib.suppress(AttributeError):  # the run had not begun
+            self._change_alarm.close()
+
+
+# Rates that the scheduler decides, set where the kernel limits each connection.
+
+#: Rates that senders get are so many times what they are: they never wait.
+UNSHAPED = 1e6
+#: Bytes that a line has served below which no bucket lets a byte go. With buckets of 16
+#: KB, ten flows that waited at a NIC of 10 Mbit/s made the one before them 0.17 s late.
+_NOTHING = -1e15
+
+
+class AssignedRates(SharedNics):
+    """Sets every edge's leaf, out of the machine that sends, when its line begins.
+
+    Lines are decided up to 50 ms ahead, and a leaf has no time of its own: they wait
+    here. The NIC that receives shares by itself. A NIC that has changed takes its rates
+    again: its leaves had none then.
+
+    Parameters
+    ----------
+    changes
+        As `changed_nics` returns them.
+    per_second
+        Real bytes per wall second, of one emulated byte per emulated second.
+    """
+
+    def __init__(
+        self,
+        lab: Lab,
+        changes: Iterable[tuple[float, LabMachine]],
+        problem: Problem,
+        per_second: float,
+    ) -> None:
+        super().__init__(lab, changes)
+        names = [machine.name for machine in problem.cluster.machines]
+        self._paces: dict[str, Paces] = {name: lab.paces(name) for name in names}
+        machine_of = problem.placement.machine_of
+        self._source = [names[machine_of[edge.source]] for edge in problem.job.edges]
+        self._per_second = per_second
+        self._set = {name: dict[int, float]() for name in names}
+        self._waiting: list[tuple[float, int, int, float]] = []
+        self._count = itertools.count()
+        self._alarm: Alarm
+
+    @override
+    def begin(self, clock: RunClock) -> None:
+        """Take the clock of the run, in its loop."""
+        super().begin(clock)
+        self._alarm = Alarm(asyncio.get_running_loop(), self._set_due)
+
+    @override
+    def decided(self, lines: RateSegments) -> None:
+        """Set rates at the times of their lines.
+
+        A connection without a rate keeps the one that it had, for what is still on its
+        way: its sender knows, and the NIC limits the sum.
+
+        Raises
+        ------
+        RunError
+            When the kernel refuses.
+        """
+        for edge, rate, since in zip(
+            lines.edge.tolist(), lines.rate.tolist(), lines.since.tolist(), strict=True
+        ):
+            if rate > 0:
+                when = self._clock.to_wall(since)
+                heapq.heappush(self._waiting, (when, next(self._count), edge, rate))
+        self._set_due()
+
+    @override
+    def for_senders(self, lines: RateSegments) -> RateSegments:
+        """Let senders with a rate send at once, and the others nothing, no bucket."""
+        served = np.where(lines.rate > 0, lines.served, _NOTHING)
+        return dataclasses.replace(lines, served=served, rate=lines.rate * UNSHAPED)
+
+    def _set_due(self) -> None:
+        now, due = time.monotonic(), defaultdict[str, dict[int, float]](dict)
+        while self._waiting and self._waiting[0][0] <= now:
+            _, _, edge, rate = heapq.heappop(self._waiting)
+            due[self._source[edge]][edge] = rate * self._per_second
+        for machine, rates in due.items():
+            self._set[machine] |= rates
+            self._pace(machine, rates)
+        if self._waiting:
+            self._alarm.set(self._waiting[0][0])
+
+    def _pace(self, machine: str, rates: Mapping[int, float]) -> None:
+        try:
+            self._paces[machine].set(rates)
+        except OSError as error:
+            raise RunError(f"machine {machine} takes no rates: {error}") from error
+
+    @override
+    def _change(self, machine: LabMachine) -> None:
+        super()._change(machine)
+        name = machine.name
+        self._paces[name].close()
+        self._paces[name] = self._lab.paces(name)  # it knows the new NIC
+        self._pace(name, self._set[name])
+
+    @override
+    def close(self) -> None:
+        """Let go of the timers and the sockets."""
+        super().close()
+        with contextlib.suppress(AttributeError):  # the run had not begun
+            self._alarm.close()
+        for paces in self._paces.values():
+            paces.close()
+
 
 #: Rate policies that kernel NICs carry out by themselves.
 SHARED_BY_KERNEL = ("maxmin", "none")
@@ -43,7 +246,7 @@ _LOOK = 0.25
 
 
 def check_network(scenario: Scenario) -> None:
-    """Refuse links that are no NICs, and rates that nobody assigns there.
+    """Refuse links that are no NICs, and rates that are not assigned there.
 
     Raises
     ------
@@ -142,7 +345,7 @@ class LabLauncher(ExternalLauncher):
 def emulate_on_kernel(
     problem: Problem,
     policy: str,
-    settings: EmulationSettings,
+    settings: RunSettings,
     expected: Realization,
     *,
     sharing: Sharing,

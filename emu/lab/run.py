@@ -6,24 +6,315 @@ host does, and their waits for a core are measured and shown.
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
+import signal
 import sys
+import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from emu.lab.programs import LabPrograms
-from emu.lab.result import summary, traffic_of, what_crossed
-from emu.lab.setup import open_lab, programs_of
+import numpy as np
+
+from emu.analysis.traffic import (
+    CONNECTION,
+    OWNER,
+    Traffic,
+    meetings,
+    messages,
+    named_matrix,
+    nic_rates,
+    nic_use,
+    sent_matrix,
+)
+from emu.errors import RunError
+from emu.lab.setup import COMMAND, event_nic, open_lab, programs_of
+from emu.machines import leaf_of, leaves_among
+from emu.machines.counters import CoreWaits, PortOwners
 from emu.machines.programs import PLACES, starts
-from emu.runs.running_lab import running_lab
-from emu.runs.traffic_file import write_samples, write_traffic
+from emu.runs.array_files import SAMPLED, write_samples, write_traffic
+from emu.runs.lab_file import running_lab
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from emu.machines import Lab
+    from numpy.typing import NDArray
+
+    from emu.machines import Lab, LabMachine, Program
     from emu.machines.programs import LabProgram, Started
     from emu.runs.run_directory import RunDirectory
-    from emu.scenario.lab_section import LabFile
+    from emu.scenario.run_sections import LabFile
+
+# The content of ``lab.json``: how programs ended, what crossed, and the host.
+
+#: Share of their computing that programs may wait for a core in a ``trusted`` lab.
+MOST_WAITS = 0.05
+#: Parts of the time of a lab for which lab.json says how much of a NIC was used.
+BINS = 60
+
+
+@dataclass
+class ProgramRun:
+    """A program on a machine: seconds of its start and end, and how it ended."""
+
+    program: str
+    machine: str
+    start: float
+    end: float | None = None
+    code: int | None = None
+    """Exit code, negative for a signal; None while it runs."""
+    stopped: bool = False
+    """True where the lab ended it, at the lab's own end."""
+
+
+@dataclass(frozen=True)
+class NicChange:
+    """A NIC as it became: seconds, machine, bytes of payload per second."""
+
+    time: float
+    machine: str
+    nic_out: float
+    nic_in: float
+
+
+def summary(
+    machines: Sequence[LabMachine],
+    programs: Sequence[ProgramRun],
+    samples: Mapping[str, NDArray[Any]],
+) -> dict[str, Any]:
+    """Return ends of programs, their waits for this computer, and drops of queues."""
+    ran, waited = float(samples["ran"][-1]), float(samples["waited"][-1])
+    share = waited / (ran + waited) if ran + waited > 0 else 0.0
+    own = [run for run in programs if run.code and not run.stopped]
+    first = min(own, key=lambda run: run.end or 0.0, default=None)
+    return {
+        "programs": [vars(run) for run in programs],
+        "failed": first
+        and {"program": first.program, "machine": first.machine, "code": first.code},
+        "computed_seconds": ran,
+        "waited_seconds": waited,
+        "waited_share": share,
+        "trust": "trusted" if share <= MOST_WAITS else "degraded",
+        "dropped": {
+            machine.name: {"out": int(out), "in": int(into)}
+            for machine, out, into in zip(
+                machines, *samples["dropped"][-1], strict=True
+            )
+        },
+    }
+
+
+def traffic_of(
+    machines: Sequence[LabMachine],
+    packets: NDArray[np.void],
+    owners: Mapping[tuple[str, int], str],
+) -> Traffic:
+    """Return the captured packets, with names as numbers."""
+    names = tuple(machine.name for machine in machines)
+    programs = tuple(sorted(set(owners.values())))
+    rows = [
+        (names.index(machine), port, programs.index(program))
+        for (machine, port), program in owners.items()
+    ]
+    return Traffic(
+        packets,
+        names,
+        np.array([[m.nic_out for m in machines], [m.nic_in for m in machines]]),
+        programs,
+        np.array(rows, OWNER),
+    )
+
+
+def what_crossed(
+    traffic: Traffic, seconds: float, changes: Sequence[NicChange], *, fair: bool
+) -> dict[str, Any]:
+    """Return the key ``crossed`` of lab.json: payload by pair, NICs over time.
+
+    Parameters
+    ----------
+    fair
+        Whether connections are to have queues of their own: those that shared one are
+        counted.
+    """
+    packets, names = traffic.packets, traffic.machines
+    leaf = functools.partial(leaf_of, leaves=leaves_among(len(names)))
+    stated = [
+        (one.time, names.index(one.machine), one.nic_out, one.nic_in) for one in changes
+    ]
+    used = nic_use(packets, nic_rates(traffic.nics, stated, seconds, BINS), seconds)
+    return {
+        "packets": len(packets),
+        "connections": len(np.unique(packets[CONNECTION])),
+        "messages": len(messages(packets)),
+        "shared_queues": len(meetings(packets, leaf)) if fair else 0,
+        "bytes": named_matrix(sent_matrix(packets, len(names)), names),
+        "bin_seconds": seconds / BINS,
+        "nic_use": {
+            name: {"out": used[0, number].tolist(), "in": used[1, number].tolist()}
+            for number, name in enumerate(names)
+        },
+    }
+
+
+# The programs of a lab while they run: started, waited for, ended, sampled.
+
+#: Wall seconds between two samples: one of four idle machines took 2 ms of CPU.
+PERIOD = 0.5
+
+
+class Samples:
+    """Samples of a lab that is up, from its making to `close`."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._counters = lab.counters
+        self._waits, self._owners = CoreWaits(lab.process), PortOwners(lab.process)
+        self._began = time.monotonic()
+        self._rows: dict[str, list[Any]] = {key: [] for key in SAMPLED}
+        self.take()
+
+    @property
+    def seconds(self) -> float:
+        """Wall seconds since the programs began."""
+        return time.monotonic() - self._began
+
+    @property
+    def owners(self) -> dict[tuple[str, int], str]:
+        """Name of the program by machine and port."""
+        return self._owners.found
+
+    def take_when_due(self) -> None:
+        """Take a sample if the last one is long ago."""
+        if self.seconds >= self._rows["time"][-1] + PERIOD:
+            self.take()
+
+    def take(self) -> None:
+        """Take a sample now."""
+        self._waits.sample()
+        self._owners.sample()
+        dropped, queued = self._counters.queues()
+        tcp = self._counters.tcp().values()
+        now = (
+            self.seconds,
+            *self._waits.seconds(),
+            [counts["retransmitted"] for counts in tcp],
+            [counts["timeouts"] for counts in tcp],
+            dropped,
+            queued,
+        )
+        for key, value in zip(SAMPLED, now, strict=True):
+            self._rows[key].append(value)
+
+    def close(self) -> dict[str, NDArray[Any]]:
+        """Take the last sample; return all as `emu.runs.array_files.write_samples`."""
+        self.take()
+        return {key: np.array(values) for key, values in self._rows.items()}
+
+
+#: Wall seconds that programs have to end after they were asked to.
+GRACE = 2.0
+
+
+class LabPrograms:
+    """Runs programs in a lab that is up; their time begins when this is made.
+
+    Parameters
+    ----------
+    folder
+        Takes the output of every program in a file of its own.
+    watch
+        Gets a line when something has ended, or a NIC has changed.
+    """
+
+    def __init__(
+        self, lab: Lab, file: LabFile, folder: Path, watch: Callable[[str], None]
+    ) -> None:
+        self._lab, self._section, self._folder = lab, file.lab, folder
+        self._watch = watch
+        self.samples = Samples(lab)
+        self.runs: dict[int, ProgramRun] = {}
+        self.changes: list[NicChange] = []
+        self._events = sorted(file.events, key=lambda event: event.at)
+
+    def start(self, todo: Sequence[Started], command: Sequence[str]) -> None:
+        """Start programs in order; the command takes the place of theirs."""
+        for one in todo:
+            given = [*one.command, COMMAND, *command] if command else list(one.command)
+            log = self._folder / f"{one.program}-{one.machine}.log"
+            with log.open("wb") as output:
+                program = self._lab.start(
+                    one.machine,
+                    given,
+                    environment={**os.environ, **one.environment},
+                    output=output.fileno(),
+                )
+            self.runs[program.number] = ProgramRun(
+                one.program, one.machine, self.samples.seconds
+            )
+
+    def until_end(self) -> None:
+        """Wait for the programs that decide; then ask the others to end, and end them.
+
+        The first failure decides: others would wait for it.
+        """
+        until = self._section.until
+        awaited = {n for n, run in self.runs.items() if until in {None, run.program}}
+        while awaited:
+            for number in self._ended():
+                run = self.runs[number]
+                self._watch(f"{run.program} on {run.machine} ended: {_how(run.code)}")
+                awaited = set() if run.code else awaited - {number}
+            self._change_nics()
+        for run in self.runs.values():
+            run.stopped = run.end is None
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if number == signal.SIGKILL:
+                self._say_who_stayed()
+            with contextlib.suppress(RunError):
+                self._lab.signal_all(number)
+            limit = time.monotonic() + GRACE
+            while any(run.end is None for run in self.runs.values()):
+                if time.monotonic() > limit:
+                    break
+                self._ended(0.1)
+
+    def _say_who_stayed(self) -> None:
+        for run in self.runs.values():
+            if run.end is None:
+                self._watch(
+                    f"{run.program} on {run.machine} ran on for {GRACE:g} s after "
+                    "SIGTERM: it is killed"
+                )
+
+    def _ended(self, patience: float = PERIOD) -> list[int]:
+        """Return programs that have ended; take a sample when it is time for one."""
+        due = self._events[0].at - self.samples.seconds if self._events else patience
+        found: list[Program] = self._lab.wait(max(0.0, min(due, patience)))
+        for program in found:
+            run = self.runs[program.number]
+            run.end, run.code = self.samples.seconds, program.code
+        self.samples.take_when_due()
+        return [program.number for program in found]
+
+    def _change_nics(self) -> None:
+        """Make NICs what events say that have come due."""
+        while self._events and self._events[0].at <= self.samples.seconds:
+            new = event_nic(self._events.pop(0))
+            self._lab.change_nic(new)
+            self.changes.append(
+                NicChange(self.samples.seconds, new.name, new.nic_out, new.nic_in)
+            )
+            self._watch(f"the NIC of {new.name} has changed")
+
+
+def _how(code: int | None) -> str:
+    if code is None:
+        return "it runs"
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return "well" if code == 0 else f"exit code {code}"
+
 
 PCAP = "traffic.pcap"
 

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from emu.fields.network_section import Nic
     from emu.fields.section import Trail
-    from emu.scenario.events_section import EventSection
-    from emu.scenario.lab_section import LabFile
+    from emu.scenario.run_sections import EventSection, LabFile
     from emu.scenario.scenario_file import Overrides
 
 #: What a command of the command line is called.

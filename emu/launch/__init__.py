@@ -6,8 +6,7 @@ program computes.
 
 from emu.launch.agent import Agent
 from emu.launch.fork import describe_end
-from emu.launch.launcher import ExternalLauncher, Launcher
-from emu.launch.local import LOCALHOST, LocalLauncher
+from emu.launch.launcher import LOCALHOST, ExternalLauncher, Launcher, LocalLauncher
 from emu.launch.ray_cluster import RayLauncher, bundles_of
 from emu.launch.signals import run_until_signalled
 from emu.launch.ssh import SshLauncher, address_towards, read_hosts_file

@@ -13,7 +13,7 @@ import sys
 from emu.errors import EmulatorError
 from emu.first_moments import begin
 from emu.launch.agent import Agent
-from emu.launch.host_name import own_host_name
+from emu.launch.host_report import own_host_name
 from emu.launch.programs import program_path
 from emu.launch.signals import run_until_signalled
 from emu.names import checked_name

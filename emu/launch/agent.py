@@ -17,8 +17,12 @@ from emu.errors import (
     NodeMisbehaved,
 )
 from emu.launch.fork import ForkServer, describe_end
-from emu.launch.host_name import own_host_name
-from emu.launch.host_report import HostClock, describe_host, loopback_rate
+from emu.launch.host_report import (
+    ClockComparison,
+    describe_host,
+    loopback_rate,
+    own_host_name,
+)
 from emu.launch.programs import (
     check_allowed,
     model_programs,
@@ -52,19 +56,20 @@ from emu.wire.messages import (
     pack,
     unpack,
 )
+from emu.wire.process_spec import HostSide, ProcessSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from emu.network import ControlConnection
 
-#: A launch tells every process of this host the times and lengths of all iterations.
+#: A launch brings every process of this host the times and lengths of all iterations.
 _LIMITS = WireLimits(message=1 << 28)
 _GRACE = 1.0  # wall seconds that a node process has to end by itself
 
 
 class Agent:
-    """Joins a coordinator, runs the processes it is told to, ends with the run.
+    """Joins a coordinator, runs the processes ordered, ends with the run.
 
     Parameters
     ----------
@@ -101,7 +106,7 @@ class Agent:
         self._allow, self._bind, self._patience = frozenset(allow), bind, patience
         self._forks = ForkServer(self._process_ended, self._forks_lost)
         self._connection: ControlConnection | None = None
-        self._clock: HostClock | None = None
+        self._clock: ClockComparison | None = None
         self._say = say
         self._watch = SilenceWatch(SILENCE, time.monotonic())
 
@@ -131,7 +136,7 @@ class Agent:
 
     async def _take_part(self, connection: ControlConnection) -> None:
         self._say(f"joined the run at {format_address(*self._coordinator)}")
-        self._watch.heard(time.monotonic())
+        self._watch.received(time.monotonic())
         beat = asyncio.create_task(self._beat(connection))
         watching = asyncio.create_task(self._await_silence(connection))
         try:
@@ -140,7 +145,7 @@ class Agent:
                 return
             self._watch.limit = launch.silence
             with contextlib.closing(RateBoard.create(max(launch.edges, 1))) as board:
-                self._clock = HostClock(connection, board, launch.clock)
+                self._clock = ClockComparison(connection, board, launch.clock)
                 await self._clock.compare()
                 connection.send(pack(BoardReady(board.path)))
                 await self._serve(launch, board, connection, self._clock)
@@ -153,7 +158,7 @@ class Agent:
         launch: Launch,
         board: RateBoard,
         connection: ControlConnection,
-        clock: HostClock,
+        clock: ClockComparison,
     ) -> None:
         """Launch, and follow the coordinator from the first moment: it may give up."""
         launching = asyncio.create_task(self._launch(launch, board, connection))
@@ -205,7 +210,7 @@ class Agent:
         """
         while True:
             message = unpack(await connection.receive())
-            self._watch.heard(time.monotonic())
+            self._watch.received(time.monotonic())
             if isinstance(message, Stop):
                 self._say(f"the run ended: {printable(message.reason)}")
                 return None
@@ -218,44 +223,41 @@ class Agent:
         self, launch: Launch, board: RateBoard, connection: ControlConnection
     ) -> None:
         # One key for a host: its processes are of one user, and each proves its edges.
-        encrypted = any(description["encrypted"] for description in launch.processes)
-        certificate = draw_certificate() if encrypted else b""
-        descriptions = [
-            {
-                **with_keys(description, self._token),
-                "certificate": certificate,
-                "coordinator": list(self._coordinator),
-                "bind": self._bind or connection.local_address,
-                "board": board.path,
-            }
-            for description in launch.processes
-        ]
-        programs = programs_of(descriptions)
+        ordered = [ProcessSpec.from_map(fields) for fields in launch.processes]
+        encrypted = any(spec.settings.tls == "all" for spec in ordered)
+        host = HostSide(
+            certificate=draw_certificate() if encrypted else b"",
+            coordinator=self._coordinator,
+            bind=self._bind or connection.local_address,
+            board=board.path,
+        )
+        specs = [with_keys(spec, self._token, host) for spec in ordered]
+        programs = programs_of(specs)
         try:
-            check_allowed(programs | model_programs(descriptions), self._allow)
+            check_allowed(programs | model_programs(specs), self._allow)
         except NodeMisbehaved as error:
-            self._tell(Failed("ProgramRefused", str(error), ""))
+            self._send(Failed("ProgramRefused", str(error), ""))
             raise
-        names = ", ".join(str(each["process"]) for each in descriptions)
-        self._say(f"starts {len(descriptions)} processes: {printable(names)}")
+        names = ", ".join(spec.process for spec in specs)
+        self._say(f"starts {len(specs)} processes: {printable(names)}")
 
         try:
-            await self._forks.fork(descriptions, preloaded(programs))
+            await self._forks.fork(specs, preloaded(programs))
         except OSError as error:
             lost = NodeLost(f"cannot fork node processes: {error}; see the log")
-            self._tell(Failed("ForkServerLost", str(lost), ""))
+            self._send(Failed("ForkServerLost", str(lost), ""))
             raise lost from error
 
     def _process_ended(self, name: str, code: int) -> None:
-        self._tell(ProcessDied(name, code))
+        self._send(ProcessDied(name, code))
         if code:
             self._say(f"process {printable(name)} {describe_end(code)}")
 
     def _forks_lost(self, how: str) -> None:
-        self._tell(Failed("ForkServerLost", how, ""))
+        self._send(Failed("ForkServerLost", how, ""))
 
-    def _tell(self, message: Message) -> None:
-        """Tell the coordinator, if it still listens."""
+    def _send(self, message: Message) -> None:
+        """Send to the coordinator, if it still listens."""
         if self._connection is not None:
             with contextlib.suppress(EmulatorError, OSError):
                 self._connection.send(pack(message))
@@ -270,7 +272,7 @@ class Agent:
         """
         while True:
             message = unpack(await connection.receive())
-            self._watch.heard(time.monotonic())
+            self._watch.received(time.monotonic())
             if isinstance(message, RateUpdate):
                 publish_lines(board, message)
             elif isinstance(message, Stop):
@@ -282,8 +284,8 @@ class Agent:
     async def _beat(self, connection: ControlConnection) -> None:
         with contextlib.suppress(EmulatorError, OSError):
             while True:
-                told = [] if self._clock is None else self._clock.told()
-                connection.send(pack(Beat(self._watch.stood_still(), told)))
+                line = [] if self._clock is None else self._clock.reading()
+                connection.send(pack(Beat(self._watch.stood_still(), line)))
                 await asyncio.sleep(BEAT)
 
     async def _await_silence(self, connection: ControlConnection) -> None:

@@ -8,14 +8,16 @@ import os
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgpack
 
 from emu.launch.fork_server import LENGTH, packed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from emu.wire.process_spec import ProcessSpec
 
 # One compute thread per process: they share two or four cores with dozens of others,
 # and an OpenMP pool cannot be forked. Read by the libraries when they are imported.
@@ -74,10 +76,8 @@ class ForkServer:
         reader, self._writer = await asyncio.open_unix_connection(sock=ours)
         self._following = asyncio.create_task(self._follow(reader))
 
-    async def fork(
-        self, descriptions: list[dict[str, Any]], preload: list[str]
-    ) -> None:
-        """Order one process per description.
+    async def fork(self, specs: Sequence[ProcessSpec], preload: list[str]) -> None:
+        """Order one process per specification.
 
         The server imports the modules of ``preload`` first: 1.5-4 s where torch and dgl
         are needed.
@@ -90,10 +90,10 @@ class ForkServer:
         if self._writer is None or self._lost:
             raise BrokenPipeError(self._lost or "the fork server was not started")
         self._ordered = True
-        self._alive = {description["process"] for description in descriptions}
+        self._alive = {spec.process for spec in specs}
         self._writer.write(packed({"preload": preload}))
-        for description in descriptions:
-            self._writer.write(packed({"fork": description}))
+        for spec in specs:
+            self._writer.write(packed({"fork": spec.to_map()}))
             await self._writer.drain()
 
     async def _follow(self, reader: asyncio.StreamReader) -> None:
@@ -126,7 +126,7 @@ class ForkServer:
         if self._process is None:
             return
         if not self._ordered and not self._lost:
-            self._process.kill()  # what it imports is for nobody
+            self._process.kill()  # what it imports serves no process
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
                 while self._alive:

@@ -7,7 +7,7 @@ find or take first, and leaves nothing behind however it ends. Over it come orde
 go notes, msgpack maps behind their lengths:
 
     {"preload": [module, ...]}       import these beside the runtime's
-    {"fork": description}            fork a process
+    {"fork": specification}          fork a process
     {"ended": name, "code": status}  how it ended; negative is the number of a signal
     {"broken": reason}               what does not import; nothing is forked after it
 """
@@ -99,7 +99,7 @@ class _ForkServer:
         if "fork" in order and not self._broken:
             self._fork(order["fork"])
 
-    def _fork(self, description: dict[str, Any]) -> None:
+    def _fork(self, spec: dict[str, Any]) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
@@ -108,8 +108,8 @@ class _ForkServer:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for ours in (self._agent, self._woken, self._wakes):
                 ours.close()
-            _enter(description)
-        self._names[pid] = description["process"]
+            _enter(spec)
+        self._names[pid] = spec["process"]
 
     def _reap(self) -> None:
         while self._names:
@@ -121,7 +121,7 @@ class _ForkServer:
                 self._agent.sendall(packed({"ended": name, "code": code}))
 
 
-def _enter(description: dict[str, Any]) -> None:
+def _enter(spec: dict[str, Any]) -> None:
     """Run the runtime in the forked process, and end it."""
     code = 1
     try:
@@ -129,9 +129,9 @@ def _enter(description: dict[str, Any]) -> None:
         # 100 ms where torch is, at any moment of the run, and copies every page.
         gc.freeze()
         die_with_parent()  # the fork server, which in turn dies with its agent
-        _name_process(f"emu:{description['process']}")
+        _name_process(f"emu:{spec['process']}")
         module, function = RUNTIME.split(":")
-        code = getattr(importlib.import_module(module), function)(description)
+        code = getattr(importlib.import_module(module), function)(spec)
     except Exception:  # noqa: BLE001 -- whatever it is, its trace goes to the log
         traceback.print_exc()
     finally:

@@ -15,15 +15,16 @@ import psutil
 from emu.network import BEAT, PeerClock, clock_of_host
 
 if TYPE_CHECKING:
-    from emu.network import ClockLine, ControlConnection, RateBoard
+    from collections.abc import Mapping
 
+    from emu.network import ClockLine, ControlConnection, RateBoard
 
 #: Pings before the first line, and of every beat: the surest of each counts.
 _FIRST, _PER_BEAT = 20, 4
 _APART = 0.01  # wall seconds from one ping to the next
 
 
-class HostClock:
+class ClockComparison:
     """Compares this host's clock with the coordinator's, once a beat.
 
     Parameters
@@ -68,7 +69,7 @@ class HostClock:
             await asyncio.sleep(BEAT)
             await self.compare(_PER_BEAT)
 
-    def told(self) -> list[float]:
+    def reading(self) -> list[float]:
         """Return the line as offset, drift, uncertainty; empty where there is none."""
         line = self.line
         return [] if line is None else [line.offset, line.drift, line.uncertainty]
@@ -76,6 +77,13 @@ class HostClock:
 
 _SENT = 16 << 20  # bytes over loopback: 10 ms, long enough to be past the first ones
 _PATIENCE = 5.0  # wall seconds
+
+
+def usable_cores() -> int:
+    """Return the cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def describe_host(address: str = "") -> dict[str, Any]:
@@ -90,9 +98,7 @@ def describe_host(address: str = "") -> dict[str, Any]:
         "name": platform.node(),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "cpus": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1,
+        "cpus": usable_cores(),
         "memory": psutil.virtual_memory().total,
         "pid": os.getpid(),
         **nic_of(address),
@@ -135,3 +141,28 @@ def loopback_rate() -> float | None:
     except OSError:
         return None
     return (_SENT - left) / took
+
+
+# Name of a host in a run where none is stated.
+
+#: How engines number what they start: mpirun, PMIx, PMI, srun, torchrun, a Job's pods.
+_RANKS = (
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "SLURM_PROCID",
+    "GROUP_RANK",
+    "JOB_COMPLETION_INDEX",
+)
+
+
+def own_host_name(environment: Mapping[str, str] = os.environ) -> str:
+    """Return ``hostN`` where an engine gave the rank N, else the name of this host.
+
+    Which hosts an engine hands out is not known before it does; ranks are.
+    """
+    for variable in _RANKS:
+        rank = environment.get(variable, "")
+        if rank.isascii() and rank.isdecimal():
+            return f"host{rank}"
+    return platform.node() or "host"

@@ -7,10 +7,18 @@ whoever has started them, and payload never passes through an engine.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
+import sys
 from typing import TYPE_CHECKING, Protocol
 
+from emu.launch.fork import describe_end
+from emu.network import format_address
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from asyncio.subprocess import Process
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
 
@@ -92,3 +100,137 @@ class ExternalLauncher:
 
     async def aclose(self, grace: float) -> None:
         """Do nothing: agents end when the run does."""
+
+
+# Agents that are children of this process, or whose engine's clients are.
+
+
+class ChildAgents:
+    """Child processes, each with the name that messages give it.
+
+    Each is a session of its own, so that Ctrl-C at the terminal reaches the coordinator
+    alone, and everything that it starts can be ended as one group.
+    """
+
+    def __init__(self) -> None:
+        self._children: dict[str, Process] = {}
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids, each also the id of a process group."""
+        return [child.pid for child in self._children.values()]
+
+    async def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        *,
+        environment: Mapping[str, str],
+        said: bytes = b"",
+    ) -> None:
+        """Start one, with its output in ``log`` and ``said`` at its standard input.
+
+        Raises
+        ------
+        OSError
+            When the log cannot be written or the process cannot be started.
+        """
+        pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+        with log.open("ab") as output:
+            child = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=pipe if said else nothing,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                start_new_session=True,
+            )
+        self._children[name] = child
+        if child.stdin is not None:
+            child.stdin.write(said)
+            child.stdin.close()
+
+    async def ended(self) -> str:
+        """Wait until one has ended and return which and how, in words."""
+        waits = {
+            asyncio.create_task(child.wait()): name
+            for name, child in self._children.items()
+        }
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        first = next(wait for wait in waits if wait in done)
+        return f"{waits[first]} {describe_end(first.result())}"
+
+    async def aclose(self, grace: float) -> None:
+        """End all: they have ``grace`` wall seconds to do so by themselves."""
+        children = list(self._children.values())
+        waits = [asyncio.create_task(child.wait()) for child in children]
+        try:
+            if waits:
+                await asyncio.wait(waits, timeout=grace)
+        finally:
+            # Also what an already dead agent left in its group (kill -9 of the agent).
+            for child in children:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child.pid, signal.SIGKILL)
+        await asyncio.gather(*waits)
+
+
+# The launcher of one host, this one: nothing has to be set up for it.
+
+#: Name of the only host.
+LOCALHOST = "localhost"
+#: Wall seconds to reach the coordinator, which listens before the agent is started:
+#: an agent whose coordinator was killed meanwhile must not linger.
+_PATIENCE = 2.0
+
+
+class LocalLauncher:
+    """Starts ``python -m emu.launch`` as a child process."""
+
+    hosts: Sequence[str] = (LOCALHOST,)
+    count = 1
+    embedded = True
+    patience = 0.0
+
+    def __init__(self) -> None:
+        self._agents = ChildAgents()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the agent, also the id of its process group."""
+        return self._agents.pids[0]
+
+    async def start(
+        self,
+        address: tuple[str, int],
+        token: str,
+        log: Path,
+        allow: Collection[str] = (),
+    ) -> None:
+        """Start the agent; the token is in its environment, which others cannot read.
+
+        Raises
+        ------
+        OSError
+            When the log cannot be written or the process cannot be started.
+        """
+        command = [sys.executable, "-m", "emu.launch", format_address(*address)]
+        command += ["--name", LOCALHOST, "--patience", f"{_PATIENCE:g}"]
+        command += [f"--allow={program}" for program in allow]
+        environment = {**os.environ, "EMU_TOKEN": token}
+        await self._agents.start(
+            "the agent of this host", command, log, environment=environment
+        )
+
+    async def ended(self) -> str:
+        """Wait until the agent has ended and return how, in words."""
+        return await self._agents.ended()
+
+    async def aclose(self, grace: float = 2.0) -> None:
+        """End the agent: it has ``grace`` wall seconds to do so by itself."""
+        await self._agents.aclose(grace)

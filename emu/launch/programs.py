@@ -6,8 +6,9 @@ so nothing is imported only because a message names it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from emu.errors import NodeMisbehaved
 from emu.names import printable
@@ -17,6 +18,8 @@ from emu.systems.registry import systems
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+
+    from emu.wire.process_spec import EdgeEnd, HostSide, ProcessSpec
 
 #: What every node process runs; it makes the programs of its tasks.
 RUNTIME = "emu_nodes.runtime:main"
@@ -44,15 +47,14 @@ def _known(*, torch: bool) -> frozenset[str]:
     return frozenset(path for one in offered for path in one.programs.values())
 
 
-def programs_of(descriptions: Iterable[dict[str, Any]]) -> set[str]:
+def programs_of(specs: Iterable[ProcessSpec]) -> set[str]:
     """Return the programs of all tasks of these processes."""
-    return {task["program"] for each in descriptions for task in each["tasks"]}
+    return {task.program for spec in specs for task in spec.tasks}
 
 
-def model_programs(descriptions: Iterable[dict[str, Any]]) -> set[str]:
+def model_programs(specs: Iterable[ProcessSpec]) -> set[str]:
     """Return the programs of models that these processes run, whose text came along."""
-    settings = [each.get("job_settings", {}) for each in descriptions]
-    models = [one.get("model", {}) for one in settings]
+    models = [spec.job_settings.get("model", {}) for spec in specs]
     return {model["program"] for model in models if "program" in model}
 
 
@@ -85,20 +87,20 @@ def preloaded(programs: Collection[str]) -> list[str]:
     return [*heavy, *dict.fromkeys(modules)]
 
 
-def with_keys(description: dict[str, Any], token: str) -> dict[str, Any]:
-    """Return a process description with the keys of its process and its edges.
+def with_keys(spec: ProcessSpec, token: str, host: HostSide) -> ProcessSpec:
+    """Return a specification with its host's part, and the keys of process and edges.
 
     None of them gives away the token: a process can pose as no other.
     """
 
-    def keyed(edges: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [
-            {**edge, "key": derive_key(token, "edge", edge["edge"])} for edge in edges
-        ]
+    def keyed(ends: tuple[EdgeEnd, ...]) -> tuple[EdgeEnd, ...]:
+        return tuple(
+            replace(end, key=derive_key(token, "edge", end.edge)) for end in ends
+        )
 
-    tasks = [
-        {**task, "inputs": keyed(task["inputs"]), "outputs": keyed(task["outputs"])}
-        for task in description["tasks"]
-    ]
-    key = derive_key(token, "process", description["process"])
-    return {**description, "key": key, "tasks": tasks}
+    tasks = tuple(
+        replace(task, inputs=keyed(task.inputs), outputs=keyed(task.outputs))
+        for task in spec.tasks
+    )
+    own = replace(host, key=derive_key(token, "process", spec.process))
+    return replace(spec, tasks=tasks, host=own)

@@ -2,7 +2,7 @@
 
 `emu.launch.ray_cluster` says at standard input what to reserve, a line of JSON; the
 answer at standard output says where that is. The second line has the token and what
-agents are told. All ends with this process: Ray takes back what its clients hold.
+agents get. All ends with this process: Ray takes back what its clients hold.
 """
 
 from __future__ import annotations
@@ -153,11 +153,11 @@ def main() -> int:
     order = sys.stdin.readline()
     if not order:
         return 0
-    told = json.loads(order)
-    with Path(told["log"]).open("ab") as log:
+    options = json.loads(order)
+    with Path(options["log"]).open("ab") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
-    return serve(ray, placed, told)
+    return serve(ray, placed, options)
 
 
 def _say(line: str) -> None:

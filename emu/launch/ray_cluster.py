@@ -136,7 +136,7 @@ class RayLauncher:
             there = "; ".join(f"{host} has {_listed(of)}" for host, of in said["has"])
             raise RunError(
                 f"{where} {said['full']}: {asked}. Of its hosts {there}; "
-                f"{said['free']:g} CPU are free in all. Ask less with --ray-cpus"
+                f"{said['free']:g} CPU are free in all. Ask less with EMU_RAY_CPUS"
             )
         return dict(zip(bundles, said["hosts"], strict=True))
 
@@ -156,7 +156,7 @@ class RayLauncher:
 
     async def ended(self) -> str:
         """Wait until an agent has ended, or Ray's client, and return how, in words."""
-        while self._client.poll() is None:  # noqa: ASYNC110 -- nobody tells
+        while self._client.poll() is None:  # noqa: ASYNC110 -- no event says so
             await asyncio.sleep(_LOOK)
         return f"the client of Ray {describe_end(self._client.returncode)}"
 

@@ -49,11 +49,11 @@ def run_until_signalled(work: Coroutine[Any, Any, T], story: Callable[[], str]) 
     KeyboardInterrupt
         When a signal came; its text names the signal and the story.
     """
-    heard: list[str] = []
+    received: list[str] = []
 
     def end(number: signal.Signals, task: asyncio.Task[T]) -> None:
-        if not heard:
-            heard.append(f"{number.name} while {story()}")
+        if not received:
+            received.append(f"{number.name} while {story()}")
             task.cancel()
 
     async def listening() -> T:
@@ -74,6 +74,6 @@ def run_until_signalled(work: Coroutine[Any, Any, T], story: Callable[[], str]) 
     try:
         return uvloop.run(listening())
     except asyncio.CancelledError:
-        if not heard:
+        if not received:
             raise
-        raise KeyboardInterrupt(f"interrupted by {heard[0]}") from None
+        raise KeyboardInterrupt(f"interrupted by {received[0]}") from None

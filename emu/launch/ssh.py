@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from emu.errors import RunError, ScenarioError
 from emu.input_file import one_error, read_text
-from emu.launch.child_agents import ChildAgents
+from emu.launch.launcher import ChildAgents
 from emu.names import printable
 from emu.network import format_address
 
@@ -159,5 +159,5 @@ class SshLauncher:
         return await self._agents.ended()
 
     async def aclose(self, grace: float) -> None:
-        """End every ssh; agents end with the run, or when they hear nothing of it."""
+        """End every ssh; agents end with the run, or when nothing comes of it."""
         await self._agents.aclose(grace)

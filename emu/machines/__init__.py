@@ -2,12 +2,11 @@
 
 Whatever runs in a machine sees a host of its own: address, host name, ``/etc/hosts``,
 ``/dev/shm``, process ids. Its NIC is a limit that the kernel enforces, and TCP shares
-it. Needs Linux and what `emu.machines.preflight` tries. Must not know: jobs, schedules,
+it. Needs Linux and what `emu.machines.lab` tries. Must not know: jobs, schedules,
 simulations.
 """
 
-from emu.machines.lab import Lab, Paces
-from emu.machines.machine import LabMachine, Program
+from emu.machines.lab import Lab, LabMachine, Paces, Program, missing_needs
 from emu.machines.nic import (
     BURST,
     SMALLEST_SEGMENT,
@@ -17,7 +16,6 @@ from emu.machines.nic import (
     leaves_among,
     plan_nic,
 )
-from emu.machines.preflight import missing_needs
 
 __all__ = [
     "BURST",

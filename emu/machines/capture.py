@@ -1,4 +1,4 @@
-"""Headers of the packets that machines are delivered, noted while programs run."""
+"""Headers of the packets that machines are delivered, and their file for Wireshark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.analysis.traffic import PACKET
-from emu.machines.pcap import PcapFile
 from emu.machines.tap import HEADERS
 
 if TYPE_CHECKING:
@@ -21,6 +20,42 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+
+_NANOSECONDS, _VERSION, _LINK_TYPE = 0xA1B23C4D, (2, 4), 1
+_RECORD = struct.Struct("<IIII")
+
+
+class PcapFile:
+    """A file that is being written; packets of several taps are put in order."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+        self._waiting: list[tuple[int, int, bytes]] = []
+        head = (_NANOSECONDS, *_VERSION, 0, 0, HEADERS, _LINK_TYPE)
+        self._file.write(struct.pack("<IHHIIII", *head))
+
+    def add(self, time: int, length: int, header: bytes) -> None:
+        """Take a packet: nanoseconds since 1970, its bytes, the first of them."""
+        self._waiting.append((time, length, header))
+
+    def write(self, until: int) -> None:
+        """Write what is older than a time, nanoseconds, before which all has come."""
+        self._waiting.sort()
+        count = 0
+        for at, length, header in self._waiting:
+            if at >= until:
+                break
+            record = (*divmod(at, 10**9), len(header), length)
+            self._file.write(_RECORD.pack(*record) + header)
+            count += 1
+        del self._waiting[:count]
+
+    def close(self) -> None:
+        """Write the rest."""
+        self.write(1 << 63)
+        self._file.close()
+
 
 _PACKET_LAYER, _STATISTICS = 263, 6
 _ROW = struct.Struct("<dHHHHI")

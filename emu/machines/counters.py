@@ -1,14 +1,16 @@
-"""The kernel's counts of every machine, read from outside: nothing there wakes."""
+"""Counts of the kernel on machines and their programs, read from outside."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from emu.machines.programs import MACHINE, PROGRAM
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from emu.machines.namespace_client import Holder
+    from emu.machines.namespace_rpc import Holder
 
 
 def tcp_counts(process: int) -> dict[str, int]:
@@ -95,3 +97,97 @@ class Counters:
         for kernel, _ in self._out:
             kernel.close()
         self._into.close()
+
+
+class CoreWaits:
+    """CPU time and waits of all processes below one, sampled while they live.
+
+    The kernel counts both per thread; those of a thread that ended between two samples
+    are missing since the last one.
+    """
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._seen: dict[tuple[int, int], tuple[int, int]] = {}
+        self.sample()
+        self._before = dict(self._seen)  # who holds the machines ran and waited, too
+
+    def sample(self) -> None:
+        """Read the counts of every thread that lives now."""
+        for process in processes_below(self._root):
+            for thread in Path(f"/proc/{process}/task").glob("*/schedstat"):
+                try:
+                    ran, waited, _ = map(int, thread.read_text().split())
+                except (OSError, ValueError):
+                    continue
+                self._seen[process, int(thread.parent.name)] = ran, waited
+
+    def seconds(self) -> tuple[float, float]:
+        """Return seconds that threads ran, and waited for a core though ready."""
+        ran, waited = (
+            sum(each[i] for each in self._seen.values())
+            - sum(each[i] for each in self._before.values())
+            for i in (0, 1)
+        )
+        return ran / 1e9, waited / 1e9
+
+
+def processes_below(root: int) -> list[int]:
+    """Return every process below one, as this process's ``/proc`` shows them."""
+    found, left = [], [root]
+    while left:
+        process = left.pop()
+        for children in Path(f"/proc/{process}/task").glob("*/children"):
+            try:
+                below = [int(child) for child in children.read_text().split()]
+            except OSError:
+                continue
+            found += below
+            left += below
+    return found
+
+
+class PortOwners:
+    """Ports of all processes below one; a connection shorter than a pause is missed."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self.found: dict[tuple[str, int], str] = {}
+        """Name of the program by machine and port, the first that was seen there."""
+
+    def sample(self) -> None:
+        """Read the ports of every process that lives now."""
+        for process in processes_below(self._root):
+            home = Path(f"/proc/{process}")
+            try:
+                given = _environment(home)
+                if {MACHINE, PROGRAM} <= given.keys():
+                    for port in _ports(home):
+                        at = given[MACHINE], port
+                        self.found.setdefault(at, given[PROGRAM])
+            except OSError:  # it has ended
+                continue
+
+
+def _environment(home: Path) -> dict[str, str]:
+    """Return the environment that a process began with."""
+    lines = (home / "environ").read_bytes().decode(errors="replace").split("\0")
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def _ports(home: Path) -> set[int]:
+    """Return the local TCP ports of a process, in the network that it is in."""
+    sockets = set()
+    for descriptor in (home / "fd").iterdir():
+        target = str(descriptor.readlink())
+        if target.startswith("socket:["):
+            sockets.add(target[len("socket:[") : -1])
+    if not sockets:
+        return set()
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        if (home / "net" / table).exists()
+        for line in (home / "net" / table).read_text().splitlines()[1:]
+    ]
+    return {int(row[1].rsplit(":")[-1], 16) for row in rows if row[9] in sockets}

@@ -7,20 +7,20 @@ import dataclasses
 import functools
 import json
 import os
+import platform
 import selectors
 import socket
 import subprocess
 import sys
 import time
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from emu.errors import RunError
 from emu.machines.counters import Counters
-from emu.machines.machine import Program
-from emu.machines.namespace_client import Holder
-from emu.machines.namespace_rpc import LARGEST
+from emu.machines.namespace_rpc import LARGEST, Holder
 from emu.machines.netlink import Netlink, pace
 from emu.machines.nic import Sharing, leaves_among, plan_nic
 
@@ -30,8 +30,28 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from emu.machines.capture import Capture
-    from emu.machines.machine import LabMachine
     from emu.machines.nic import NicPlan
+
+
+@dataclass(frozen=True)
+class LabMachine:
+    """A machine: its host name, payload bytes per second out of and into its NIC."""
+
+    name: str
+    nic_out: float
+    nic_in: float
+
+
+@dataclass
+class Program:
+    """A program that runs, or ran, in a machine."""
+
+    machine: str
+    number: int
+    process: int
+    """Its process id as the machine sees it."""
+    code: int | None = None
+    """Its exit code, negative for a signal; None while it runs."""
 
 
 class Paces:
@@ -419,3 +439,28 @@ class Lab:
             self._keeper.kill()  # everything below dies with it
             self._keeper.wait()
             self._switch.socket.close()
+
+
+def missing_needs() -> list[str]:
+    """Return the obstacles to a lab here: one sentence each, with a remedy.
+
+    Tries it: two machines are started and ended, in 0.2 s.
+    """
+    if platform.system() != "Linux":
+        return ["machines are Linux namespaces; run it on Linux"]
+    try:
+        with Lab([LabMachine("a", 1e7, 1e7), LabMachine("b", 1e7, 1e7)]):
+            return []
+    except RunError as error:
+        return [f"{error}; {_remedy(str(error))}"]
+
+
+def _remedy(problem: str) -> str:
+    restricted = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+    if os.geteuid() and "user namespace" in problem:
+        if restricted.exists() and restricted.read_text().strip() == "1":
+            return "Ubuntu's AppArmor forbids user namespaces: run it as root"
+        return "run it as root, or allow user namespaces (Docker: another seccomp)"
+    if "No such file" in problem:
+        return "the kernel lacks HTB, bfifo, cls_bpf, veth or bridge: load the module"
+    return "run it as root"

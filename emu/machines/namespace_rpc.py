@@ -1,10 +1,4 @@
-"""Answer requests to the holder of a namespace: one JSON packet, one answer.
-
-``join``, ``address``, ``shape``, ``reshape`` and ``tell`` change links, NICs and TCP,
-``listen`` opens a listening socket and hands it over, ``open_netlink`` one to the
-kernel, ``open_tap`` and ``open_whole_tap`` one that gets headers. ``start`` starts a
-program, ``signal`` signals one. When a program has ended, that is reported unasked.
-"""
+"""Both ends of the socket to a process that holds a namespace."""
 
 from __future__ import annotations
 
@@ -18,12 +12,71 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from emu.errors import RunError
 from emu.machines import netlink
+from emu.machines.netlink import Netlink
 from emu.machines.nic import NicPlan
 from emu.machines.tap import data_filter, open_tap, whole_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+
+_ANSWER = 20.0  # wall seconds that the kernel may take for one request
+
+
+class Holder:
+    """Asks what `emu.machines.namespace_rpc` answers, and keeps ends of programs."""
+
+    def __init__(self, name: str, mine: socket.socket) -> None:
+        self.name, self.socket = name, mine
+        self.ended: list[dict[str, Any]] = []
+        self.process = 0
+        """Process id of what holds the namespaces, as this process sees it."""
+        mine.settimeout(_ANSWER)
+
+    def ask(
+        self, descriptors: Sequence[int] = (), /, **request: Any
+    ) -> tuple[dict[str, Any], list[int]]:
+        """Return the answer to one request, and descriptors that came with it."""
+        self.post(descriptors, **request)
+        return self.answer()
+
+    def post(self, descriptors: Sequence[int] = (), /, **request: Any) -> None:
+        """Send a request whose answer is taken later."""
+        packet = json.dumps(request).encode()
+        if len(packet) > LARGEST:
+            raise RunError(f"a request of {len(packet)} bytes to {self.name}: too long")
+        try:
+            socket.send_fds(self.socket, [packet], list(descriptors))
+        except OSError as error:
+            raise RunError(f"machine {self.name} has gone: {error.strerror}") from error
+
+    def open_netlink(self, devices: Sequence[str]) -> tuple[Netlink, list[int]]:
+        """Return a socket to the kernel that acts there, and indices of devices.
+
+        Nothing there wakes when it is used.
+        """
+        answer, (descriptor,) = self.ask(do="open_netlink", devices=list(devices))
+        return Netlink(socket.socket(fileno=descriptor)), answer["indices"]
+
+    def answer(self) -> tuple[dict[str, Any], list[int]]:
+        """Return the next packet that answers; ends of programs are kept."""
+        while True:
+            try:
+                data, received, _, _ = socket.recv_fds(self.socket, LARGEST, 1)
+            except TimeoutError as error:
+                raise RunError(f"machine {self.name} does not answer") from error
+            if not data:
+                raise RunError(f"machine {self.name} has gone")
+            packet: dict[str, Any] = json.loads(data)
+            if "ended" in packet:
+                self.ended.append(packet)
+            elif "error" in packet:
+                raise RunError(f"machine {self.name}: {packet['error']}")
+            else:
+                return packet, received
+
 
 #: Bytes of one packet: a command line with its environment must fit.
 LARGEST = 180_000

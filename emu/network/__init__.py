@@ -5,21 +5,39 @@ Everything above speaks emulated seconds and bytes; only here they become wall s
 policies, what a payload means.
 """
 
-from emu.network.address import format_address, parse_address
-from emu.network.authentication import Identity, Strangers, derive_key, edge_keys
-from emu.network.clock import Alarm, RunClock, clock_of_host
+from emu.network.authentication import (
+    Identity,
+    Strangers,
+    derive_key,
+    edge_keys,
+    format_address,
+    parse_address,
+)
+from emu.network.clock import (
+    BEAT,
+    SILENCE,
+    Alarm,
+    AwakeClock,
+    ClockLine,
+    PeerClock,
+    RunClock,
+    SilenceWatch,
+    clock_of_host,
+)
 from emu.network.connect import open_edge
 from emu.network.control import ControlConnection
 from emu.network.control_server import ControlServer, connect_control
 from emu.network.data_server import DataServer
-from emu.network.handoff import Handoff
-from emu.network.heartbeat_timeout import BEAT, SILENCE, SilenceWatch
-from emu.network.inbox import Delivery, Inbox, InboxStatistics
+from emu.network.inbox import (
+    BufferPool,
+    Delivery,
+    Handoff,
+    Inbox,
+    InboxStatistics,
+    PoolStatistics,
+)
 from emu.network.out_edge import OutEdge
 from emu.network.pacer import Pacer, pace_at
-from emu.network.pause_aware_clock import AwakeClock
-from emu.network.peer_clock import ClockLine, PeerClock
-from emu.network.pool import BufferPool, PoolStatistics
 from emu.network.rate_board import RateBoard
 from emu.network.rx_timestamps import arrival_device
 from emu.network.send_log import FrameLog

@@ -8,13 +8,14 @@
 A proof is an HMAC-SHA256 over the side that gives it, who the client is, both nonces
 (as in ISO/IEC 9798-4) and, under TLS, the server's certificate: the key never travels,
 a recording is of no use a second time, no side's proof can be sent back to it, and
-nobody can end TLS in between. Every role has a key of its own,
+no third party can end TLS in between. Every role has a key of its own,
 derived from the run's token, so that who holds one cannot pose as another.
 """
 
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 import time
 from collections import deque
@@ -25,10 +26,57 @@ import msgpack
 
 from emu.errors import NodeMisbehaved
 from emu.names import printable
-from emu.network.address import format_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+
+# Addresses as people write them: HOST:PORT, with brackets around IPv6.
+
+_HOST = re.compile(r"[A-Za-z0-9._~-]+(%[A-Za-z0-9._-]+)?")
+_ADDRESS = re.compile(r"(?:\[(?P<six>[^\]]*)\]|(?P<host>[^:\[\]]*))(?::(?P<port>.*))?")
+_PORTS = 1 << 16
+
+
+def parse_address(text: str, *, port: int | None = None) -> tuple[str, int]:
+    """Return host and port of ``HOST:PORT``, ``[IPV6]:PORT``.
+
+    Parameters
+    ----------
+    port
+        What may be left out; None if nothing may.
+
+    Raises
+    ------
+    ValueError
+        When it is no address; says what would be right.
+    """
+    found = _ADDRESS.fullmatch(text)
+    six, host = (found["six"], found["host"]) if found else (None, None)
+    stated = found["port"] if found else None
+    known = bool(
+        re.fullmatch(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%\w+)?", six)
+        if six is not None
+        else _HOST.fullmatch(host or "")
+    )
+    if not known or (stated is None and port is None):
+        optional = "[:PORT]" if port is not None else ":PORT"
+        raise ValueError(
+            f"{printable(text)!r} is not HOST{optional} or [IPV6]{optional}"
+        )
+    if stated is None:
+        return six or host or "", port or 0
+    if not (stated.isascii() and stated.isdecimal() and int(stated[:9]) < _PORTS):
+        raise ValueError(
+            f"{printable(text)!r}: the port is {printable(stated)!r}; "
+            f"a port is a number from 0 to {_PORTS - 1}"
+        )
+    return six or host or "", int(stated)
+
+
+def format_address(host: str, port: int) -> str:
+    """Return an address as `parse_address` reads it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
 
 Side: TypeAlias = Literal["client", "server"]
 _NONCE = 32  # bytes
@@ -69,7 +117,7 @@ class Identity:
 
 
 def fresh_nonce() -> bytes:
-    """Return bytes that nobody has seen before."""
+    """Return fresh random bytes."""
     return secrets.token_bytes(_NONCE)
 
 
@@ -149,21 +197,21 @@ class Rejections(deque[Rejection]):
 
     Parameters
     ----------
-    tell
+    notify
         Called with a line for each of the first hundred: a log must not grow for ever.
     """
 
-    def __init__(self, tell: Callable[[str], None] | None = None) -> None:
+    def __init__(self, notify: Callable[[str], None] | None = None) -> None:
         super().__init__(maxlen=100)
-        self._tell = tell
+        self._notify = notify
         self.total = 0
 
     def note(self, peer: str, reason: str) -> None:
         """Remember one more."""
         self.total += 1
         self.append(Rejection(peer, reason, time.monotonic()))
-        if self._tell is not None and self.total <= (self.maxlen or 0):
-            self._tell(f"refused a connection from {peer}: {printable(reason)}")
+        if self._notify is not None and self.total <= (self.maxlen or 0):
+            self._notify(f"refused a connection from {peer}: {printable(reason)}")
 
 
 class Stranger(Protocol):
@@ -176,8 +224,8 @@ class Stranger(Protocol):
 class Strangers:
     """Peers at a port that have not proved themselves: some at a time, the newest.
 
-    Whoever fills the port with idle connections keeps nobody out: the one that has been
-    idle longest makes room. A peer that was in its handshake then is told to `AGAIN`.
+    Whoever fills the port with idle connections keeps no peer out: the one that is idle
+    longest makes room. A peer that was in its handshake then gets `AGAIN`.
     """
 
     #: A process may often have 1024 files: the others are for peers that have proved

@@ -7,23 +7,209 @@ barrier. uvloop rounds its timers to whole milliseconds (0.4 ms fires at once, 1
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import ctypes
 import os
 import struct
 import sys
 import time
+from collections import deque
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.network.peer_clock import ClockLine
+from emu.shaping import EmulationSettings
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Collection
 
     from numpy.typing import NDArray
+
+# Another host's clock beside ours: offset, drift, and how far both may be off.
+#
+# A ping brings the peer's reading, taken between our sending and our hearing of it. So
+# its offset is that of the middle, off by half the round trip at most (Cristian,
+# 1989). Two such readings bound the drift: the longer they are apart, the closer.
+
+#: Share by which clocks of two hosts may drift before anything is known of theirs: the
+#: kernel slews them by 500 ppm at most, crystals differ by less.
+MOST_DRIFT = 5e-4
+#: Readings that are kept, five minutes of one a second: clocks change with the room.
+_KEPT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class ClockLine:
+    """The peer's clock, by ours."""
+
+    at: float
+    """Reading of our clock, seconds."""
+    offset: float
+    """The peer's clock minus ours at that moment, seconds."""
+    drift: float = 0.0
+    """Seconds that the peer's clock gains per second of ours."""
+    uncertainty: float = 0.0
+    """Seconds by which the offset may be off, until a second later."""
+
+    def ahead(self, wall: float) -> float:
+        """Return the peer's clock minus ours at a reading of ours, seconds."""
+        return self.offset + self.drift * (wall - self.at)
+
+
+def answered(sent: float, theirs: float, came: float) -> ClockLine:
+    """Return the line of one ping: the peer's reading between two of ours, seconds."""
+    middle = (sent + came) / 2
+    return ClockLine(middle, theirs - middle, 0.0, (came - sent) / 2)
+
+
+class PeerClock:
+    """A peer's clock, as measured by pings."""
+
+    def __init__(self) -> None:
+        self._kept: deque[ClockLine] = deque(maxlen=_KEPT)
+
+    def note(self, readings: Collection[ClockLine]) -> None:
+        """Keep the surest of some readings."""
+        if readings:
+            self._kept.append(min(readings, key=lambda each: each.uncertainty))
+
+    def line(self, now: float) -> ClockLine | None:
+        """Return the peer's clock as it is now, None where no reading came of it.
+
+        The reading that is the surest today, and the drift from the one that
+        is the surest of that.
+        """
+        if not self._kept:
+            return None
+        newest = min(
+            self._kept, key=lambda each: each.uncertainty + MOST_DRIFT * (now - each.at)
+        )
+        drift, unsure = 0.0, MOST_DRIFT
+        for older in self._kept:
+            between = newest.at - older.at
+            if between * unsure > newest.uncertainty + older.uncertainty:
+                drift = (newest.offset - older.offset) / between
+                unsure = (newest.uncertainty + older.uncertainty) / between
+        age = now - newest.at
+        off = newest.uncertainty + unsure * (age + 1.0)
+        return ClockLine(now, newest.offset + drift * age, drift, off)
+
+
+# A clock that stops while this process is suspended, so pauses expire no timeout.
+
+_LOOK = 0.25  # wall seconds between two looks at a deadline, at most
+
+
+class AwakeClock:
+    """CLOCK_MONOTONIC without the pauses of this process.
+
+    A stopped process, a suspended laptop and a loop that is held up receive nothing;
+    what was said meanwhile is read afterwards. So a reading that comes late is a pause
+    of one's own.
+
+    Parameters
+    ----------
+    every
+        Wall seconds between two readings, at most, of a process that runs.
+    now
+        The monotonic clock.
+    """
+
+    def __init__(self, every: float, now: float) -> None:
+        self._every, self._looked = every, now
+        self.lost = 0.0  #: wall seconds that have passed in pauses
+
+    def read(self, now: float) -> float:
+        """Return the time; it goes on by twice ``every`` at most between readings."""
+        late = now - self._looked - self._every
+        self._looked = now
+        if late > self._every:
+            self.lost += late
+        return now - self.lost
+
+
+@contextlib.asynccontextmanager
+async def awake_timeout(within: float) -> AsyncIterator[None]:
+    """Give what is awaited so many wall seconds in which this process runs.
+
+    `asyncio.timeout` counts pauses as well: a host that goes on after them looks at its
+    timers first, and at what came meanwhile afterwards.
+
+    Raises
+    ------
+    TimeoutError
+        When they are over.
+    """
+    loop, begun = asyncio.get_running_loop(), time.monotonic()
+    every = min(_LOOK, within / 4)
+    clock = AwakeClock(every, begun)
+    async with asyncio.timeout(None) as limit:
+        looks: list[asyncio.TimerHandle] = []
+
+        def look() -> None:
+            if clock.read(time.monotonic()) - begun >= within:
+                limit.reschedule(loop.time())
+            else:
+                looks[:] = [loop.call_later(every, look)]
+
+        look()
+        try:
+            yield
+        finally:
+            for coming in looks:
+                coming.cancel()
+
+
+# When a peer counts as silent, and when it was oneself that stood still.
+
+#: Wall seconds between two signs of life.
+BEAT = 1.0
+#: Wall seconds without one after which a peer counts as cut off, if none is stated.
+SILENCE = EmulationSettings.silence
+_TICK = BEAT / 2
+
+
+class SilenceWatch:
+    """Silence of a peer, in wall seconds in which this process ran.
+
+    Parameters
+    ----------
+    limit
+        Wall seconds of silence.
+    now
+        The monotonic clock.
+    """
+
+    def __init__(self, limit: float, now: float) -> None:
+        self.limit = limit
+        self._clock = AwakeClock(_TICK, now)
+        self._heard = now
+        self._told = self._lost = 0.0  # of the pauses: said, and before the last word
+
+    def received(self, now: float) -> None:
+        """Note that the peer has said something."""
+        self._heard, self._lost = now - self._clock.lost, self._clock.lost
+
+    def look(self, now: float) -> bool:
+        """Return True where the peer has been silent too long; called every 0.5 s."""
+        return self._clock.read(now) - self._heard > self.limit
+
+    def stood_still(self) -> float:
+        """Return for how long this process stood still since this was last asked."""
+        untold, self._told = self._clock.lost - self._told, self._clock.lost
+        return untold
+
+    async def silence(self) -> str:
+        """Return when the peer has been silent for too long: how long, in words."""
+        while not self.look(time.monotonic()):  # noqa: ASYNC110 -- time passes, no event
+            await asyncio.sleep(_TICK)
+        own = self._clock.lost - self._lost
+        beside = f", {own:.1f} s in which this process stood still apart" if own else ""
+        return f"has been silent for {self.limit:g} s of wall time{beside}"
+
 
 _CLOCK_MONOTONIC = 1
 _NONBLOCK_CLOEXEC = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)

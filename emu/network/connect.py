@@ -1,4 +1,4 @@
-"""Opening a data connection: connect, say hello, hear that the receiver accepts."""
+"""Opening a data connection: connect, say hello, wait until the receiver accepts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.names import printable
 from emu.network.authentication import AGAIN, Challenge, fresh_nonce
 from emu.network.out_edge import OutEdge
-from emu.network.tls import client_context, peer_fingerprint
-from emu.network.tls_socket import TlsSocket
+from emu.network.tls import TlsSocket, client_context, peer_fingerprint
 from emu.network.tuning import tune_socket
 from emu.wire import FrameReader, Kind, Message, encode_message
 
@@ -64,7 +63,7 @@ async def open_edge(
     DeadlineExceeded
         If the receiver did not answer in time.
     NodeLost
-        If nobody listens there, or the connection ended without an answer.
+        If nothing listens there, or the connection ended without an answer.
     NodeMisbehaved
         If the receiver refused, with its reason, or cannot prove that it knows the key.
     """

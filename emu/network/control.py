@@ -18,8 +18,7 @@ from typing_extensions import override
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.network.authentication import name_of
-from emu.network.pause_aware_clock import awake_timeout
-from emu.network.peer_clock import ClockLine, answered
+from emu.network.clock import ClockLine, answered, awake_timeout
 from emu.network.tuning import tune_socket
 from emu.wire import FrameReader, Kind, Message, Seal, WireLimits, encode_message
 
@@ -78,7 +77,7 @@ class ControlConnection(asyncio.BufferedProtocol):
         self._error: EmulatorError | None = None
         self._transport: asyncio.Transport | None = None
         self._together: list[bytes] = []
-        #: What the newest pings said, until somebody takes it.
+        #: What the newest pings said, until it is taken.
         self.pongs: deque[ClockLine] = deque(maxlen=_PONGS)
         self._on_made = on_made
         self._seal: Seal | None = None
@@ -277,11 +276,11 @@ class ControlConnection(asyncio.BufferedProtocol):
             await self._arrived.wait()
 
     def give_up(self, error: EmulatorError) -> None:
-        """Take the peer for gone, for this reason: whoever waits for it is told."""
+        """Take the peer for gone: whoever waits for it gets this error."""
         self._fail(error)
 
     def turn_away(self, reason: str) -> None:
-        """Close on a stranger; one that has been told nothing yet is told why."""
+        """Close on a stranger; one that has got nothing yet gets the cause."""
         if not (self.closed or self._sent):
             self.send({"refused": reason})
         self._fail(NodeMisbehaved(reason), clean=True)

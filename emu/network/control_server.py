@@ -59,10 +59,10 @@ async def connect_control(
     DeadlineExceeded
         If there was no answer in time.
     NodeLost
-        If nobody listens there, or the connection ended without an answer.
+        If nothing listens there, or the connection ended without an answer.
     NodeMisbehaved
         If we were refused, with the reason, or who answers cannot prove that it knows
-        the token: it is told nothing then.
+        the token: it gets nothing then.
     """
     end, left = time.monotonic() + within, within
     while True:
@@ -178,8 +178,8 @@ class ControlServer:
     hello_timeout
         Wall seconds that a stranger has for the handshake.
     encrypted
-        Whether whoever connects must speak TLS; it is told to.
-    tell
+        Whether whoever connects must speak TLS; the greeting says so.
+    notify
         Called with a line on each of the first hundred refusals.
     """
 
@@ -193,7 +193,7 @@ class ControlServer:
         limits: WireLimits | None = None,
         hello_timeout: float = 10.0,
         encrypted: bool = False,
-        tell: Callable[[str], None] | None = None,
+        notify: Callable[[str], None] | None = None,
     ) -> None:
         self._tls = ServerTls(draw_certificate()) if encrypted else None
         self._token, self._on_connection = token, on_connection
@@ -203,7 +203,7 @@ class ControlServer:
         self._server: asyncio.Server | None = None
         self._handles: set[asyncio.Task[None]] = set()
         self._strangers = Strangers()
-        self.rejections = Rejections(tell)
+        self.rejections = Rejections(notify)
 
     async def start(self, host: str, port: int = 0) -> tuple[str, int]:
         """Listen; return the address, with the port that port 0 became.

@@ -23,12 +23,11 @@ from emu.network.authentication import (
     fresh_nonce,
     name_of,
 )
+from emu.network.clock import awake_timeout
 from emu.network.inbox import Delivery, Inbox
-from emu.network.pause_aware_clock import awake_timeout
 from emu.network.rx_timestamps import ArrivalReader
 from emu.network.send_log import FrameLog
-from emu.network.tls import ServerTls
-from emu.network.tls_socket import TlsSocket
+from emu.network.tls import ServerTls, TlsSocket
 from emu.network.tuning import tune_socket
 from emu.wire import (
     DATA_KINDS,
@@ -43,7 +42,7 @@ from emu.wire import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from emu.network.pool import BufferPool, PooledBuffer
+    from emu.network.inbox import BufferPool, PooledBuffer
 
 
 #: The kernel notes when the last byte of a call came: of the call's bytes no more is
@@ -139,7 +138,7 @@ class DataServer:
         As in `ArrivalBursts`.
     certificate
         As from `draw_certificate`: senders must speak TLS then.
-    tell
+    notify
         Called with a line on each of the first hundred refusals.
     """
 
@@ -155,7 +154,7 @@ class DataServer:
         hello_timeout: float = 10.0,
         rates: Mapping[int, float] | None = None,
         certificate: bytes = b"",
-        tell: Callable[[str], None] | None = None,
+        notify: Callable[[str], None] | None = None,
     ) -> None:
         self.tls = ServerTls(certificate) if certificate else None
         self.keys = dict(keys)
@@ -166,7 +165,7 @@ class DataServer:
         self.hello_timeout = hello_timeout
         self.connected: dict[int, DataConnection] = {}
         self.connections: set[DataConnection] = set()
-        self.rejections, self.strangers = Rejections(tell), Strangers()
+        self.rejections, self.strangers = Rejections(notify), Strangers()
         self.frames = self.payload_bytes = self.header_bytes = 0
         self.payloads: Counter[tuple[int, str]] = Counter()
         self._listener: socket.socket | None = None
@@ -422,7 +421,7 @@ class DataConnection:
             )
 
     def _answer(self, fields: dict[str, Any]) -> None:
-        """Say something short to a peer that has been told nothing yet."""
+        """Say something short to a peer that has got nothing yet."""
         with contextlib.suppress(OSError):  # it has gone, which reading will show
             self._sock.send(encode_message(Kind.HELLO, fields))
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.network.pacer import Pacer
-    from emu.network.tls_socket import TlsSocket
+    from emu.network.tls import TlsSocket
     from emu.shaping import RateSegment
 
 #: Bytes that an unshaped frame sends per turn of the loop, and while other edges of the

@@ -136,6 +136,8 @@ class Pacer:
     def line(self, edge: int, iteration: int) -> RateSegment | None:
         """Return the fluid of a flow in real bytes and wall seconds, if it has one."""
         clock, line = self._clock, self._board.read(edge)
+        # A line of another iteration is of the flow before or after this one: at its
+        # rate the sender would spend what is not its own.
         if clock is None or line is None or line.iteration != iteration:
             return None
         return RateSegment(
@@ -186,6 +188,7 @@ class Pacer:
     def _ring(self) -> None:
         now = time.monotonic()
         lag = self.lag = now - self._due
+        # The alarm is spent: `_arm` has to set it even for the time it was set to.
         self._wakes, self._due = self._wakes + 1, math.inf
         self._lag += lag
         self._max_lag = max(self._max_lag, lag)
@@ -198,9 +201,12 @@ class Pacer:
     def _advance(self, edge: Paced, now: float) -> None:
         due = edge.advance(now)
         if edge in self._active:  # it may have sent its last byte, or lost its peer
+            # A time that has passed counts from now, or the next ring would seem late.
             self._active[edge] = max(due, now)
 
     def _arm(self) -> None:
+        # One timer for all edges: a system call per edge and look would cost more than
+        # the payload does. Linear in the edges that send now, which are few.
         due = min(self._active.values(), default=math.inf)
         if due == self._due:
             return

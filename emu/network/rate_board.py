@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.network.peer_clock import ClockLine
+from emu.network.clock import ClockLine
 from emu.shaping import RateSegment
 
 if TYPE_CHECKING:
@@ -120,6 +120,10 @@ class RateBoard:
 
         where = where[order]
         entries = self._entries
+        # `begun` is the last field of an entry and counted up first, `ended` the first
+        # and counted up last; readers load upwards. So a reader that overtakes the
+        # writer anywhere in between sees two counts, without a lock that a stopped
+        # writer keeps.
         count = entries["ended"][where] + np.uint64(1)
         entries["begun"][where] = count
         entries["iteration"][where] = ordered(iterations)

@@ -23,7 +23,7 @@ _TIMESPEC = struct.Struct("@qq")
 _ROOM = socket.CMSG_SPACE(_TIMESPEC.size) if hasattr(socket, "CMSG_SPACE") else 0
 
 
-#: Wall seconds between two readings of a clock within which nobody took the core.
+#: Wall seconds between two readings of a clock within which the core was ours.
 _TIGHT = 20e-6
 _TRIES = 5
 #: Wall seconds by which a note is older than the emptied socket if its segment had to

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.wire.frame_rows import FRAME_ROWS
+from emu.wire.frame_layout import FRAME_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from emu.network.clock import RunClock
 
 
-#: A row of `emu.wire.frame_rows`. Packed, 100,000 frames take 3 MB; as tuples 20.
+#: A row of `emu.wire.frame_layout`. Packed, 100,000 frames take 3 MB; as tuples 20.
 _ROW = struct.Struct("<IIddQ")
 #: Rows of one piece, so that two pieces fit into one control message.
 _PIECE = 12_000
 
 
 class FrameLog:
-    """Collects rows of `emu.wire.frame_rows` while a run goes on."""
+    """Collects rows of `emu.wire.frame_layout` while a run goes on."""
 
     def __init__(self) -> None:
         self._rows = bytearray()

@@ -5,18 +5,17 @@ say what its makespan is. Must not know: scenarios, sockets, clocks.
 """
 
 from emu.placement.baselines import place_explicit, place_random, place_round_robin
-from emu.placement.best import affordable, best_placement
 from emu.placement.bound import placement_bound
 from emu.placement.common_random_numbers import common_draws
 from emu.placement.distdgl import place_distdgl
 from emu.placement.etp import EtpOptions, search_etp
 from emu.placement.ifs import place_ifs
 from emu.placement.job_costs import JobsCost
-from emu.placement.place import PLACEMENT_POLICIES, place
-from emu.placement.placement_result import PlacementResult
-from emu.placement.resource_load import ResourceLoad, resource_loads
+from emu.placement.packing import ResourceLoad, resource_loads
+from emu.placement.place import PLACEMENT_POLICIES, affordable, best_placement, place
 from emu.placement.ring_order import with_placed_ring
 from emu.placement.search import SearchOptions, search
+from emu.placement.space import PlacementResult
 
 __all__ = [
     "PLACEMENT_POLICIES",

@@ -8,7 +8,7 @@ import numpy as np
 
 from emu.errors import InfeasiblePlacement, PlacementError
 from emu.placement.ifs import fill
-from emu.placement.infeasible import infeasibility
+from emu.placement.packing import infeasibility
 from emu.placement.space import Space
 
 if TYPE_CHECKING:

@@ -18,18 +18,16 @@ from emu.placement.job_costs import (
     least_cost,
     longest_makespan,
 )
-from emu.placement.resource_load import sent_bytes
+from emu.placement.packing import sent_bytes
 from emu.placement.space import TOLERANCE
 from emu.scheduling.compiled import compiled
-from emu.scheduling.compiled_problem import plain
-from emu.scheduling.routes import port_at, route_between
+from emu.scheduling.compiled_problem import plain, port_at, route_between
 from emu.simulation.evaluator import MakespanEvaluator, run_ends, run_makespan
 
 if TYPE_CHECKING:
     from emu.placement.space import Space
     from emu.problem import Realization
-    from emu.scheduling.compiled_problem import Floats, Ints, JobArrays
-    from emu.scheduling.routes import Routes
+    from emu.scheduling.compiled_problem import Floats, Ints, JobArrays, Routes
 
 NORM = 16  # of `estimate`; an integer compiles to four products
 ROUNDING = 1e-9  # relative; a bound must exceed a limit by more to reject anything
@@ -130,12 +128,20 @@ def candidates(
             float(least),
         ),
         job_costs(space.job, times, cost),
-        times.sum(axis=1)[:, None] * arrays.slowness,
+        times.sum(axis=1)[:, None] * _slowness(arrays, len(times)),
     )
+
+
+def _slowness(arrays: JobArrays, tasks: int) -> Floats:
+    """Return the factors on reference times, shape (tasks, machines)."""
+    stated = arrays.slowness
+    return stated if len(stated) else np.ones((tasks, stated.shape[1]))
 
 
 def _least_times(space: Space, arrays: JobArrays, times: Floats) -> Floats:
     """Return the times of every task on the machine where it is fastest."""
+    if not len(arrays.slowness):
+        return times
     pinned = space.fixed >= 0
     least = arrays.slowness.min(axis=1)
     least[pinned] = arrays.slowness[pinned, space.fixed[pinned]]

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.placement.infeasible import infeasibility
-from emu.placement.packing import Packing
+from emu.placement.packing import Packing, infeasibility
 from emu.placement.space import Space
 
 if TYPE_CHECKING:

@@ -113,6 +113,8 @@ class Problem:
     def slowness(self) -> NDArray[np.float64]:
         """Factor on the reference times of every task, shape (tasks,)."""
         everywhere = slowness(self.job, self.cluster)
+        if not len(everywhere):
+            return np.ones(len(self.job.tasks))
         return everywhere[np.arange(len(self.job.tasks)), self.placement.machine_of]
 
     def taken(self, reference: Realization) -> Realization:

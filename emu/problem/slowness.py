@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
 
 def slowness(job: Job, cluster: Cluster) -> NDArray[np.float64]:
-    """Return the factors on reference times, shape (tasks, machines)."""
-    factors = np.ones((len(job.tasks), len(cluster.machines)))
+    """Return the factors on reference times, shape (tasks, machines).
+
+    No rows where all are 1: of 45,000 tasks on 3,200 machines they would take 1.2 GB.
+    """
+    rows = len(job.tasks) if any(task.slowness for task in job.tasks) else 0
+    factors = np.ones((rows, len(cluster.machines)))
     for t, task in enumerate(job.tasks):
         if task.slowness:
             for m, machine in enumerate(cluster.machines):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from emu.report.html.markup import table as html_of
 from emu.report.job_tables import placing_line
-from emu.report.statistics import compared, interval, paired, paired_text
+from emu.report.many_runs import compared, interval, paired, paired_text
 from emu.report.terminal import plain_table
-from emu.units import format_duration, format_ratio
+from emu.units import format_duration, format_money, format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from emu.analysis.throughput import Pace
-    from emu.placement.neighbours import Move
+    from emu.placement.moves import Move
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Candidate:
     """Method of its placement, see docs/results.md; None of a move or swap."""
     missed: tuple[str, ...] = ()
     """Lines of ``expect`` that a seed did not meet."""
+    cost: Mapping[str, Any] | None = None
+    """Its `Cost` with the first seed, None where nothing has a price."""
     rounding: float = 0.0
     """Seconds by which the last digits of times and volumes move it, likewise."""
 
@@ -67,6 +69,7 @@ class Candidate:
             "placing": self.placing,
             "moved": self.moved,
             "rounding": self.rounding,
+            **({"cost": dict(self.cost)} if self.cost else {}),
             "moves": [asdict(move) for move in self.moves],
             "missed": list(self.missed),
         }
@@ -89,6 +92,14 @@ def _seconds(makespans: Mapping[Any, float]) -> tuple[str, str]:
 
 def _change(one: Candidate | SystemResult, first: Candidate | SystemResult) -> str:
     return paired_text(paired(one.makespans, first.makespans))
+
+
+def _priced(candidate: Candidate) -> tuple[str, str]:
+    """Return the cost and the value of a candidate, empty where it has none."""
+    if not candidate.cost:
+        return "", ""
+    total, value = candidate.cost["total"], candidate.cost["value"]
+    return format_money(total), "" if value is None else f"{value:.4g}"
 
 
 #: Moves that are listed below the table; beyond, only their number is shown.
@@ -116,6 +127,7 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
     job
         What job it was, in a line.
     """
+    priced = any(one.cost for one in candidates)
     table = plain_table(
         f"Simulated, {job}" if job else "Simulated",
         "placement",
@@ -125,6 +137,7 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
         ">change",
         ">bytes moved",
         ">tasks moved",
+        *([">cost", ">value / (s $)"] if priced else []),
     )
     best = min((one.makespan for one in candidates), default=0.0)
     for candidate in candidates:
@@ -135,6 +148,7 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
             _change(candidate, candidates[0]),
             f"{candidate.moved:.0%}",
             str(len(candidate.moves)),
+            *(_priced(candidate) if priced else ()),
             style="bold" if candidate.makespan == best else "",
         )
     first = candidates[0] if candidates else None
@@ -386,33 +400,4 @@ def sweep_table(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Table
             mean = interval([float(f[key]) for f in groups[group].values()]).mean
             cells.append(format_ratio(mean))
         table.add_row(*cells, style="bold" if group == best else "")
-    return table
-
-
-def sharing_table(results: Sequence[dict[str, Any]]) -> Table:
-    """Return a row per run: its prediction, its makespan, and what TCP did."""
-    table = plain_table(
-        f"{results[0]['scenario']} on kernel NICs",
-        "sharing",
-        "rates by",
-        ">predicted",
-        ">emulated",
-        ">makespan error",
-        ">sent again",
-        ">timeouts",
-        "verdict",
-    )
-    for result in results:
-        transport = result["transport"]
-        again = transport["retransmitted"] / max(1, transport["segments"])
-        table.add_row(
-            result["sharing"],
-            result["policy"],
-            format_duration(result["predicted_makespan"], 4),
-            format_duration(result["makespan"], 4),
-            format_ratio(result["makespan_error"]),
-            f"{100 * again:.1f} %",
-            str(transport["timeouts"]),
-            str(result["verdict"]["trust"]),
-        )
     return table

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from emu.placement import resource_loads
 from emu.report.terminal import plain_table, terminal
-from emu.units import format_duration, format_rate, format_size
+from emu.units import format_duration, format_money, format_rate, format_size
 from emu.workloads import window_of
 
 if TYPE_CHECKING:
@@ -152,6 +152,19 @@ def pace_line(pace: Mapping[str, Any]) -> str:
         for what, value, note in pace_rows(pace)
     ]
     return ", ".join(said)
+
+
+def cost_row(cost: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the dollars of a run in all, and what they are for with its value."""
+    parts = [
+        f"{key.replace('_', ' ')} {format_money(cost[key])}"
+        for key in ("servers", "lambdas", "parameter_servers")
+        if cost[key]
+    ]
+    value = cost["value"]
+    if value is not None:
+        parts.append(f"value {value:.4g} / (s $)")
+    return format_money(cost["total"]), ", ".join(parts)
 
 
 def model_rows(models: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str]]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 
-from emu.report.terminal import figures_table, plain_table
+from emu.report.facts import lab_facts
+from emu.report.terminal import facts_table, plain_table
 from emu.units import format_duration, format_rate, format_size
 
 if TYPE_CHECKING:
@@ -25,19 +26,7 @@ def lab_tables(result: dict[str, Any]) -> Group:
 
 
 def _tables(result: dict[str, Any]) -> Iterator[Table]:
-    head = figures_table()
-    seconds = format_duration(result["wall_seconds"])
-    head.add_row("wall time", seconds, "real time: nothing is dilated")
-    if shared := result.get("crossed", {}).get("shared_queues"):
-        said = "of connections met in one queue of a NIC: less than their fair share"
-        head.add_row("shared queues", f"{shared} pairs", said)
-    head.add_row(
-        "verdict",
-        result["trust"],
-        f"processes computed {format_duration(result['computed_seconds'])} and waited "
-        f"{format_duration(result['waited_seconds'])} for a core",
-    )
-    yield head
+    yield facts_table(lab_facts(result))
     yield nic_table(result)
     if "crossed" in result:
         yield matrix_table(result["crossed"])
@@ -87,8 +76,8 @@ def how_ended(run: dict[str, Any]) -> str:
     code = run["code"]
     if code is None:
         return "did not end"
-    told = ", told to at the end" if run["told"] else ""
-    return f"signal {-code}{told}" if code < 0 else f"exit code {code}{told}"
+    stopped = ", asked to at the end" if run["stopped"] else ""
+    return f"signal {-code}{stopped}" if code < 0 else f"exit code {code}{stopped}"
 
 
 def matrix_table(crossed: dict[str, Any]) -> Table:

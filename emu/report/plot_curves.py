@@ -1,26 +1,31 @@
-"""Rates of the ports, training curves, and how long flows take."""
+"""Figures of curves and bars: NICs, losses, distributions, several runs."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from emu.analysis.link_rates import assigned_rates, mean_rates
+from emu.analysis.link_load import assigned_rates, mean_rates
 from emu.analysis.what_if import edge_kind
 from emu.errors import DataError
+from emu.report.many_runs import Interval, interval
 from emu.report.plot_style import (
     COLOURS,
+    WIDTH,
     Window,
     colours,
+    ink,
     legend_above,
     new_figure,
     palette,
 )
+from emu.runs.retraining import step_ends
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
     from matplotlib.axes import Axes
@@ -29,6 +34,11 @@ if TYPE_CHECKING:
 
     from emu.problem import Schedule
     from emu.runs.recorded_run import RecordedRun
+
+    Values = dict[tuple[str, ...], list[float]]
+    from emu.runs.retraining import Progress
+
+    Floats = NDArray[np.float64]
 
 
 _FEW = 300  # steps of a curve up to which each is marked
@@ -226,3 +236,221 @@ def _durations(schedule: Schedule) -> dict[str, NDArray[np.float64]]:
         str(kind): seconds[moving & (kinds == kind)]
         for kind in dict.fromkeys(kinds[moving].tolist())
     }
+
+
+def bars(
+    groups: Mapping[str, Mapping[str, Sequence[float]]],
+    *,
+    width: float = WIDTH,
+) -> Figure:
+    """Return horizontal bars with 95 % intervals.
+
+    Parameters
+    ----------
+    groups
+        Name of the group (a row) -> name of the series -> values, whose mean is drawn.
+    width
+        Inches.
+    """
+    series = list(dict.fromkeys(name for row in groups.values() for name in row))
+    thick = 0.8 / max(len(series), 1)
+    figure = new_figure(0.9 + len(groups) * (0.16 + 0.17 * len(series)), width)
+    axes = figure.subplots()
+    widest, shades = 0.0, palette(len(series))
+    for number, name in enumerate(series):
+        for row, values in enumerate(groups.values()):
+            if name not in values:
+                continue
+            found = interval(values[name])
+            widest = max(widest, found.mean + found.half)
+            place = row + (number - (len(series) - 1) / 2) * thick
+            bar = axes.barh(
+                place,
+                found.mean,
+                thick * 0.92,
+                color=shades[number],
+                label=name if row == 0 else None,
+            )
+            bar[0].set_gid(f"bar-{row}-{number}")
+            if found.half:
+                axes.errorbar(
+                    found.mean, place, xerr=found.half, color=ink(), lw=0.9, capsize=2
+                )
+            axes.annotate(
+                f" {found.mean:.4g}" + (f" ± {found.half:.2g}" if found.half else ""),
+                (found.mean + found.half, place),
+                va="center",
+                fontsize=6.5,
+            )
+    axes.set_yticks(range(len(groups)), list(groups))
+    axes.set_ylim(len(groups) - 0.5, -0.5)
+    axes.set_xlim(0, 1.16 * widest or 1.0)
+    axes.set_xlabel("makespan (s)")
+    axes.grid(visible=False, axis="y")
+    if len(series) > 1:
+        legend_above(axes)
+    return figure
+
+
+#: Lines differ in grey too.
+_MARKERS = "os^Dvx+"
+
+
+def sweep_figure(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> Figure:
+    """Return the makespan as lines over the first varied key of numbers, else as bars.
+
+    Parameters
+    ----------
+    rows
+        Of a `SweepRecord`, at least one.
+    keys
+        The varied keys, in order.
+    """
+    numeric = [key for key in keys if _all_numbers(rows, key)]
+    if not numeric:
+        return bars(_groups(rows, keys))
+    across = numeric[0]
+    others = [key for key in keys if key != across]
+    lines: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        name = ", ".join(str(row["values"][key]) for key in others)
+        at = float(row["values"][across])
+        lines[name][at].append(float(row["figures"]["makespan"]))
+    drawn = new_figure(2.9)
+    axes = drawn.subplots()
+    highest = 0.0
+    shades = palette(len(lines))
+    for number, (name, line) in enumerate(lines.items()):
+        x = sorted(line)
+        found: list[Interval] = [interval(line[at]) for at in x]
+        highest = max(highest, *(one.mean + one.half for one in found))
+        axes.errorbar(
+            x,
+            [one.mean for one in found],
+            yerr=[one.half for one in found],
+            color=shades[number],
+            marker=_MARKERS[number % len(_MARKERS)],
+            ms=4,
+            capsize=2.5,
+            label=name,
+        )
+    axes.set_xlabel(across)
+    axes.set_xticks(np.unique([float(row["values"][across]) for row in rows]))
+    axes.set_ylabel("makespan (s)")
+    axes.set_ylim(0, 1.08 * highest or 1.0)
+    if others:
+        legend_above(axes)
+    return drawn
+
+
+def _all_numbers(rows: Sequence[Mapping[str, Any]], key: str) -> bool:
+    try:
+        values = {float(row["values"][key]) for row in rows}
+    except ValueError:
+        return False
+    return len(values) > 1
+
+
+def _groups(
+    rows: Sequence[Mapping[str, Any]], keys: Sequence[str]
+) -> dict[str, dict[str, list[float]]]:
+    """Return the values by the first keys (row) and by the last of several (series)."""
+    groups: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        texts = [str(row["values"][key]) for key in keys]
+        first, last = (texts[:-1], texts[-1]) if len(texts) > 1 else (texts, "makespan")
+        group = groups.setdefault(", ".join(first), {})
+        group.setdefault(last, []).append(float(row["figures"]["makespan"]))
+    return groups
+
+
+#: Accuracy that the paper trains to.
+TARGET = 0.9
+#: Parts of the longest run over which bytes per second are means.
+_PARTS = 100
+
+
+def compared(
+    runs: Sequence[RecordedRun],
+    labels: Sequence[str],
+    progress: Sequence[Progress],
+    window: Window,
+) -> Figure:
+    """Return loss and validation accuracy (Fig. 4), and bytes per second (Fig. 5).
+
+    Parameters
+    ----------
+    progress
+        Of every run; none where nothing is trained, and bytes alone are drawn.
+    window
+        What time is shown.
+
+    Raises
+    ------
+    DataError
+        When a run has no schedule, or nothing is left to show.
+    """
+    panels = 3 if progress else 1
+    figure = new_figure(0.5 + 1.9 * panels + 0.17 * len(runs), window.width)
+    axes = figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0]
+    shades, end = palette(len(runs)), max(run.best.makespan for run in runs)
+    for run, made, colour in zip(runs, progress, shades, strict=False):
+        at = step_ends(run)
+        seen = ~np.isnan(made.accuracy)
+        axes[0].plot(at, made.loss, color=colour)
+        axes[1].plot(at[seen], made.accuracy[seen], color=colour, marker=".")
+    if progress:
+        axes[0].set_ylabel("training loss (nats)")
+        axes[1].set_ylabel("validation accuracy")
+        axes[1].axhline(TARGET, color=ink(), ls=":", lw=1)
+        axes[1].set_ylim(0, 1)
+    _bandwidth(axes[-1], [run.best for run in runs], labels, end)
+    window.time_axis(axes[-1], end)
+    figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside upper left")
+    return figure
+
+
+def _bandwidth(
+    axes: Axes, schedules: Sequence[Schedule], labels: Sequence[str], end: float
+) -> None:
+    edges = np.linspace(0, end, _PARTS + 1)
+    for schedule, label, colour in zip(
+        schedules, labels, palette(len(labels)), strict=True
+    ):
+        rate = np.diff(carried(schedule, edges)) / np.diff(edges)
+        axes.stairs(rate / 1e9, edges, color=colour, label=label)
+    axes.set_ylabel("between machines (GB/s)")
+    axes.set_ylim(bottom=0)
+
+
+def carried(schedule: Schedule, times: Floats) -> Floats:
+    """Return the bytes that crossed between machines until each of ``times``.
+
+    The bytes of a flow count evenly from its start to its end.
+    """
+    at = tuple(schedule.flows().T)
+    start, sent = schedule.flow_start[at], schedule.flow_bytes[at]
+    # What took no time to a billionth of the run is a step.
+    length = np.maximum(schedule.flow_end[at] - start, 1e-9 * schedule.makespan)
+    total = np.zeros(len(times))
+    for one, long, volume in zip(start, length, sent, strict=True):
+        total += volume * np.clip((times - one) / long, 0.0, 1.0)
+    return total
+
+
+def time_to(target: float, run: RecordedRun, progress: Progress) -> float:
+    """Return when the validation accuracy first was ``target``, between two looks.
+
+    Seconds; NaN where it never was.
+    """
+    seen = np.flatnonzero(~np.isnan(progress.accuracy))
+    accuracy, at = progress.accuracy[seen], step_ends(run)[seen]
+    reached = np.flatnonzero(accuracy >= target)
+    if not len(reached):
+        return float("nan")
+    last = int(reached[0])
+    if not last:
+        return float(at[0])
+    return float(
+        np.interp(target, accuracy[last - 1 : last + 1], at[last - 1 : last + 1])
+    )

@@ -1,29 +1,230 @@
-"""The figures of runs by name, drawn and written to a file."""
+"""Figures of runs by name, drawn and written to a file; the Gantt chart among them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.patches import Patch
+
+from emu.analysis.critical_path import Cause, critical_path
 from emu.errors import DataError
-from emu.report import (
-    plot_compare,
-    plot_curves,
-    plot_gantt,
-    plot_progress,
-    plot_style,
-)
+from emu.report import plot_curves, plot_style
+from emu.report.lane_packing import pack_lanes
 from emu.report.many_runs import labels, makespans, schedules_of
-from emu.report.plot_style import Window
+from emu.report.plot_style import Window, colours, ink, new_figure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
+    from emu.problem import Problem, Schedule
     from emu.runs.recorded_run import RecordedRun
-    from emu.runs.validation import Progress
+    from emu.runs.retraining import Progress
+
+
+_ROW = 0.13  # inches; 23 tasks and 8 ports twice fill a page
+_FILLED = 0.8  # part of a row that its bars take
+
+
+def gantt(schedules: dict[str, Schedule], window: Window) -> Figure:
+    """Return a panel per schedule, one below the other, on one time axis.
+
+    Parameters
+    ----------
+    schedules
+        Title of the panel to its schedule, all of one problem.
+    window
+        Which machines and what time are shown.
+
+    Raises
+    ------
+    DataError
+        When nothing is left to show.
+    """
+    problem = next(iter(schedules.values())).problem
+    rows = _rows(problem, window)
+    height = 0.9 + len(schedules) * (0.35 + _ROW * len(rows))
+    figure = new_figure(height, window.width)
+    panels = figure.subplots(len(schedules), 1, sharex=True, squeeze=False)[:, 0]
+    colour = colours([task.kind for task in problem.job.tasks])
+    end = max(schedule.makespan for schedule in schedules.values())
+    for axes, (name, schedule) in zip(panels, schedules.items(), strict=True):
+        _panel(axes, schedule, rows, colour, name)
+        axes.set_title(f"{name}, makespan {schedule.makespan:.4g} s")
+        if not window.narrow:
+            remark = "NIC rows: flows, coloured by sender"
+            axes.set_title(remark, loc="right", fontsize=6.5)
+    for axes in panels:
+        window.time_axis(axes, end)
+        axes.label_outer()
+    handles = [Patch(color=c, label=kind) for kind, c in colour.items()]
+    handles.append(Patch(fill=False, edgecolor=ink(), label="critical path"))
+    figure.legend(
+        handles=handles,
+        loc="outside upper center",
+        ncols=min(len(handles), 2 if window.narrow else 5),
+    )
+    return figure
+
+
+def _rows(problem: Problem, window: Window) -> dict[tuple[str, int], int]:
+    """Return the row of every task and port, machine by machine from the top.
+
+    Links that are no NIC come last; what nothing crosses has no row.
+    """
+    rows: dict[tuple[str, int], int] = {}
+    used = {port for hops in problem.hops for port in hops}
+    for machine in range(len(problem.cluster.machines)):
+        if not window.shows(problem.cluster, machine):
+            continue
+        for task, place in enumerate(problem.placement.machine_of):
+            if place == machine:
+                rows["task", task] = len(rows)
+        for port in problem.links.of_machine(machine):
+            if port in used:
+                rows["port", port] = len(rows)
+    for port in problem.links.shared:
+        if port in used and window.shows(problem.cluster, -1):
+            rows["port", port] = len(rows)
+    return rows
+
+
+def _panel(
+    axes: Axes,
+    schedule: Schedule,
+    rows: dict[tuple[str, int], int],
+    colour: dict[str, str],
+    name: str,
+) -> None:
+    tasks, rounds = schedule.problem.job.tasks, schedule.problem.job.rounds
+    for kind, shade in colour.items():
+        of_kind = [
+            j
+            for j, task in enumerate(tasks)
+            if task.kind == kind and ("task", j) in rows
+        ]
+        if not of_kind:
+            continue
+        boxes = [
+            _boxes(
+                schedule.task_start[j, : rounds[j]],
+                schedule.task_end[j, : rounds[j]],
+                np.full(rounds[j], rows["task", j] - _FILLED / 2),
+                _FILLED,
+            )
+            for j in of_kind
+        ]
+        bars = PolyCollection(list(np.concatenate(boxes)), facecolor=shade)
+        bars.set_gid(f"{name}-tasks-{kind}")
+        axes.add_collection(bars)
+    for port in [port for what, port in rows if what == "port"]:
+        _flows(axes, schedule, port, rows["port", port], colour, name)
+    _chain(axes, schedule, rows)
+    _label_rows(axes, schedule.problem, rows)
+
+
+def _flows(
+    axes: Axes,
+    schedule: Schedule,
+    port: int,
+    row: int,
+    colour: dict[str, str],
+    name: str,
+) -> None:
+    """Draw the flows over a port, side by side where they overlap."""
+    problem, job = schedule.problem, schedule.problem.job
+    flows = schedule.flows()
+    flows = flows[[port in problem.hops[edge] for edge in flows[:, 0].tolist()]]
+    at = tuple(flows.T)
+    start, end = schedule.flow_start[at], schedule.flow_end[at]
+    lane, _ = pack_lanes(start, end)
+    thickness = _FILLED / (lane.max() + 1) if len(lane) else _FILLED
+    boxes = _boxes(start, end, row - _FILLED / 2 + lane * thickness, thickness)
+    kinds = [job.tasks[job.edges[edge].source].kind for edge in flows[:, 0].tolist()]
+    bars = PolyCollection(
+        list(boxes),
+        facecolor=[colour[kind] for kind in kinds],
+        alpha=0.75,
+        linewidth=0,
+    )
+    bars.set_gid(f"{name}-flows-{problem.links[port].name.replace(' ', '-')}")
+    axes.add_collection(bars)
+
+
+def _boxes(
+    start: NDArray[np.float64],
+    end: NDArray[np.float64],
+    top: NDArray[np.float64],
+    thickness: float,
+) -> NDArray[np.float64]:
+    """Return the corners of bars, shape (bars, 4, 2)."""
+    bottom = top + thickness
+    x = np.stack([start, end, end, start], axis=1)
+    y = np.stack([top, top, bottom, bottom], axis=1)
+    return np.stack([x, y], axis=2)
+
+
+def _chain(axes: Axes, schedule: Schedule, rows: dict[tuple[str, int], int]) -> None:
+    """Draw the critical path: around its bars, and down or up where it moves on."""
+    moves: list[tuple[tuple[float, float], tuple[float, float]]] = []
+    last: int | None = None
+    boxes = []
+    for link in critical_path(schedule).links:
+        if link.cause is Cause.GAP:
+            continue
+        at = ("port", link.port) if link.edge >= 0 else ("task", link.task)
+        if at not in rows:  # on a machine that is not shown
+            last = None
+            continue
+        row = rows[at]
+        boxes.append(
+            _boxes(
+                np.array([link.start]),
+                np.array([link.end]),
+                np.array([row - _FILLED / 2]),
+                _FILLED,
+            )
+        )
+        if last is not None and last != row:
+            moves.append(((link.start, last), (link.start, row)))
+        last = row
+    if boxes:
+        outline = PolyCollection(
+            list(np.concatenate(boxes)),
+            facecolor="none",
+            edgecolor=ink(),
+            linewidth=0.7,
+        )
+        axes.add_collection(outline)
+        axes.add_collection(LineCollection(moves, color=ink(), linewidth=0.5))
+
+
+def _label_rows(axes: Axes, problem: Problem, rows: dict[tuple[str, int], int]) -> None:
+    names = [
+        problem.job.tasks[of].name if what == "task" else problem.links[of].name
+        for what, of in rows
+    ]
+    axes.set_yticks(range(len(rows)), names, fontsize=5.5)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    machine = [
+        problem.placement.machine_of[of]
+        if what == "task"
+        else problem.links[of].machine
+        for what, of in rows
+    ]
+    for row in range(1, len(rows)):
+        if machine[row] != machine[row - 1]:
+            axes.axhline(row - 0.5, color=ink(), linewidth=0.4)
+
 
 FIGURES = ("gantt", "ports", "loss", "cdf", "compare", "progress")
 _WHOLE = Window()
@@ -80,7 +281,7 @@ def _drawn(
 ) -> Figure:
     match figure:
         case "gantt":
-            return plot_gantt.gantt(schedules_of(runs[0]), window)
+            return gantt(schedules_of(runs[0]), window)
         case "ports":
             return plot_curves.ports(runs[0].best, window)
         case "loss":
@@ -96,6 +297,6 @@ def _drawn(
             )
             return plot_curves.cdf(schedules, window)
         case "progress":
-            return plot_progress.compared(runs, labels(runs), progress, window)
+            return plot_curves.compared(runs, labels(runs), progress, window)
         case _:
-            return plot_compare.bars(makespans(runs), width=window.width)
+            return plot_curves.bars(makespans(runs), width=window.width)

@@ -1,4 +1,4 @@
-"""Tables of an emulated run for a terminal, of at most 100 columns."""
+"""Tables of a run, of its scales and of its flows, of at most 100 columns."""
 
 from __future__ import annotations
 
@@ -7,17 +7,109 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group
 from rich.text import Text
 
-from emu.analysis.optimality_gap import optimality_line
 from emu.report.explanation_tables import difference
-from emu.report.flows import flow_table, payload_line, port_table
-from emu.report.job_tables import model_rows, pace_rows, placing_line, unclaimed_line
-from emu.report.scale_tables import chosen_row
-from emu.report.terminal import figures_table, plain_table
-from emu.units import format_duration, format_ratio, format_size
+from emu.report.facts import run_facts
+from emu.report.terminal import facts_table, plain_table
+from emu.units import format_duration, format_rate, format_ratio, format_size
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from rich.console import RenderableType
     from rich.table import Table
+
+
+def flow_table(rows: Sequence[Mapping[str, Any]], payloads: str = "") -> Table:
+    """Return one row per pair of task kinds: flows between machines, bytes, times.
+
+    Parameters
+    ----------
+    rows
+        ``edges`` of result.json; of a run beside its simulation.
+    payloads
+        What the bytes were, see `payload_line`.
+    """
+    beside = any("simulated_mean_seconds" in row for row in rows)
+    table = plain_table(
+        "Flows between machines",
+        *("from", "to", ">flows", ">bytes", ">waiting", ">moving"),
+        *((">simulated", ">apart") if beside else ()),
+    )
+    table.caption = payloads or None
+    for row in rows:
+        moving, waiting = row["mean_seconds"], row.get("mean_waiting_seconds")
+        cells = [
+            row["from"],
+            row["to"],
+            f"{row['flows']:,}",
+            format_size(row["bytes"]),
+            "" if waiting is None else format_duration(waiting),
+            format_duration(moving),
+        ]
+        if beside:
+            simulated = row["simulated_mean_seconds"]
+            apart = moving / simulated - 1 if simulated else 0.0
+            cells += [format_duration(simulated), format_ratio(apart)]
+        table.add_row(*cells)
+    return table
+
+
+def payload_line(payloads: Mapping[str, float]) -> str:
+    """Return the bytes between machines by kind of payload; empty for nothing."""
+    said = (f"{kind} {format_size(count)}" for kind, count in payloads.items())
+    return ", ".join(said)
+
+
+def port_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return the use of every direction of every NIC, and of every other link.
+
+    Parameters
+    ----------
+    rows
+        ``ports`` of result.json.
+    """
+    table = plain_table("NICs and links", "port", ">capacity", ">bytes", ">used", "")
+    for row in rows:
+        table.add_row(
+            row["port"],
+            format_rate(row["bytes_per_second"]),
+            format_size(row["bytes"]),
+            f"{row['used']:.0%}",
+            Text("█" * round(30 * min(row["used"], 1.0)), style="blue"),
+        )
+    return table
+
+
+def dry_run_table(known: Mapping[str, Any], name: str) -> Table:
+    """Return `emu.experiment.dry_run.DryRun.to_json` as a table, a row per figure."""
+    chosen = known["time_scale"] is None
+    table = plain_table(f"{name}: nothing was started", "", ">")
+    for label, text in (
+        ("time scale", "chosen by trials" if chosen else f"{known['time_scale']:g}"),
+        ("byte scale", f"{known['byte_scale']:g}"),
+        ("simulated makespan", format_duration(known["makespan"], 4)),
+        ("processes", str(known["processes"])),
+        ("flows between machines", str(known["flows"])),
+        ("real payload", format_size(known["payload"])),
+        ("of it in memory at a time, at most", format_size(known["waiting"])),
+        ("memory with all processes, at most", format_size(known["memory"])),
+        ("makespan moved by the slightest delays", format_ratio(known["sensitivity"])),
+    ):
+        table.add_row(label, text)
+    if not chosen:
+        table.add_row("wall time", format_duration(known["wall_seconds"], 3))
+        table.add_row("real traffic at its peak", format_rate(known["peak_traffic"]))
+    return table
+
+
+def trial_line(trial: Mapping[str, Any]) -> str:
+    """Return one line on a trial that has just ended."""
+    return (
+        f"trial at time scale {trial['time_scale']:g}: "
+        f"{trial['late_flows']} of {trial['flows']} flows late, "
+        f"makespan moved by {format_ratio(trial['error'])} "
+        f"({format_duration(trial['cost'], 2)} of wall time)"
+    )
 
 
 def run_tables(result: dict[str, Any]) -> RenderableType:
@@ -41,138 +133,7 @@ def run_tables(result: dict[str, Any]) -> RenderableType:
 
 def headline(result: dict[str, Any]) -> Table:
     """Return the numbers that the run was for."""
-    table = figures_table()
-    title = (
-        f"{result['iterations']} iterations, credit window "
-        f"{result.get('credit_window', 'unknown')}, {result['processes']} processes, "
-        f"rates by {result['policy']}"
-    )
-    table.add_row("scenario", result["scenario"], title)
-    if "placing" in result:
-        table.add_row("placement", result["placement"], placing_line(result["placing"]))
-        if line := unclaimed_line(result["placing"]):
-            table.add_row("", "", line)
-    if result.get("network") == "kernel":
-        table.add_row("network", "kernel", network_note(result["sharing"]))
-        table.add_row("TCP", *tcp_note(result["transport"]))
-    error_rows(table, result)
-    if line := optimality_line(result):
-        table.add_row("lower bound", format_duration(result["bound"]), line)
-    for row in pace_rows(result.get("pace", {})) + model_rows(result.get("models", [])):
-        table.add_row(*row)
-    if "verdict" in result:
-        verdict_rows(table, result["verdict"])
-    if "early_wall_seconds" in result.get("transport", {}):
-        arrivals_row(table, result["transport"])
-    training_rows(table, result)
-    startup = result["startup"]
-    memory = format_size(startup["memory"]) if startup["memory"] else "unknown"
-    table.add_row(
-        "this computer",
-        format_duration(result["wall_seconds"]),
-        f"wall time, after {format_duration(startup['seconds'], 2)} to start; "
-        f"processes hold {memory}",
-    )
-    if "auto_scale" in result:
-        chosen_row(table, result["auto_scale"])
-    return table
-
-
-def error_rows(table: Table, result: dict[str, Any]) -> None:
-    """Add the makespan, and how far it is from both simulations."""
-    table.add_row(
-        "emulated makespan", format_duration(result["makespan"]), flow_ends_note(result)
-    )
-    predicted = format_duration(result["predicted_makespan"])
-    table.add_row(
-        "makespan error",
-        format_ratio(result["makespan_error"]),
-        f"of {predicted} predicted before the run; {times_note(result)}",
-    )
-    replayed = format_duration(result["replayed_makespan"])
-    table.add_row(
-        "replay error",
-        format_ratio(result["replay_error"]),
-        f"of {replayed} simulated with the times and volumes that the run had",
-    )
-
-
-def network_note(sharing: str) -> str:
-    """Return a sentence on the sharing of the kernel's NICs."""
-    return {
-        "fair": "TCP shared NICs that the kernel limits, each with a queue per "
-        "connection; no rate was assigned",
-        "tcp": "TCP shared NICs that the kernel limits, each with one queue; no rate "
-        "was assigned",
-        "assigned": "the kernel held every connection to the rate of the schedule, and "
-        "every NIC to its own",
-    }[sharing]
-
-
-def tcp_note(transport: dict[str, Any]) -> tuple[str, str]:
-    """Return the segments that TCP sent again, and the number of its timeouts."""
-    return (
-        f"{transport['retransmitted']} again",
-        f"of {transport['segments']} segments; {transport['timeouts']} timeouts",
-    )
-
-
-def flow_ends_note(result: dict[str, Any]) -> str:
-    """Return the event that ended the flows of a run."""
-    if result.get("flow_ends", "fluid") == "arrival":
-        return "a flow ends when its last byte is in the receiver's memory"
-    return "a flow ends with its rates; bytes may be ahead of them (flow_ends: fluid)"
-
-
-def times_note(result: dict[str, Any]) -> str:
-    """Return where the times of the prediction came from, and those of the run."""
-    if result.get("times") == "measured":
-        return "times were not stated, the run measured them (compute: real)"
-    return f"times were {result.get('times', 'stated')}"
-
-
-def arrivals_row(table: Table, transport: dict[str, Any]) -> None:
-    """Add when last bytes came against their rates, and how many came late."""
-    early, late = transport["early_wall_seconds"], transport.get("late_flows", 0)
-    table.add_row(
-        "last bytes",
-        f"{format_duration(abs(early), 3)} {'after' if early < 0 else 'ahead'}",
-        f"{'' if early < 0 else 'of '}what their rates had carried (wall time, "
-        f"median); {late} of {transport['flows']} late",
-    )
-
-
-def training_rows(table: Table, result: dict[str, Any]) -> None:
-    """Add what was learned, if anything was."""
-    if result["training"]:
-        first, last = result["training"][0], result["training"][-1]
-        table.add_row(
-            "training loss", f"{last['loss']:.4f}", f"from {first['loss']:.4f} at first"
-        )
-    for split, accuracy in result.get("accuracy", {}).items():
-        table.add_row(f"{split} accuracy", f"{accuracy:.4f}", "")
-    for job in result.get("jobs", ()):
-        alone = f"{job['slowdown']:.3f} times {format_duration(job['alone'], 4)} alone"
-        table.add_row(f"job {job['job']}", format_duration(job["seconds"], 4), alone)
-
-
-def host_error(verdict: dict[str, Any]) -> str:
-    """Return the shift of the end by this computer's lateness, and its limit."""
-    moved = format_ratio(verdict["error"])
-    return f"the host moved the end by {moved}, {100 * verdict['max_error']:g} % may be"
-
-
-def verdict_rows(table: Table, verdict: dict[str, Any]) -> None:
-    """Add whether the run can be believed, why not, and what would help."""
-    colour = {"trusted": "green", "degraded": "yellow"}.get(verdict["trust"], "red")
-    table.add_row(
-        "verdict",
-        Text(str(verdict["trust"]), style=colour),
-        host_error(verdict),
-    )
-    for name in ("reasons", "remedies"):
-        for place, text in enumerate(verdict[name]):
-            table.add_row("" if place else name, "", text)
+    return facts_table(run_facts(result))
 
 
 def budget_table(result: dict[str, Any]) -> Table:

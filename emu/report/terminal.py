@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from typing_extensions import override
 
 from emu.names import for_terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import IO
-
-    from rich.text import Text
 
 #: Columns; wider tables wrap badly in logs and side-by-side editors.
 WIDTH = 100
@@ -42,12 +42,26 @@ class _Literal(Console):
         return super().render_str(for_terminal(text), **options)
 
 
-def figures_table() -> Table:
-    """Return an empty table of what, how much, and a remark."""
+class Fact(NamedTuple):
+    """A figure with its label and a remark."""
+
+    label: str
+    value: str
+    note: str = ""
+    key: str = ""
+    """The key of result.json that holds it, if one does."""
+    style: str = ""
+    """Colour of the value on a terminal."""
+
+
+def facts_table(facts: Iterable[Fact]) -> Table:
+    """Return a table of facts: what, how much, and a remark."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim")
     table.add_column(justify="right", style="bold")
     table.add_column()
+    for fact in facts:
+        table.add_row(fact.label, Text(fact.value, fact.style), fact.note)
     return table
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.link_rates import assigned_rates, mean_rates
+from emu.analysis.link_load import assigned_rates, mean_rates
 from emu.errors import DataError
 from emu.report.lane_packing import crossings
 from emu.runs.recorded_run import load_run, with_simulated_rates

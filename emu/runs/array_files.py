@@ -1,18 +1,21 @@
-"""The arrays of a run directory: rates.npz, realization.npz and frames.npz."""
+"""The arrays of a run directory: rates, times, frames, traffic, learnt weights."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.analysis.traffic import OWNER, PACKET, Traffic, messages
 from emu.errors import DataError
-from emu.input_file import read_arrays
+from emu.input_file import one_error, read_arrays
 from emu.problem import RateHistory, Realization
 from emu.runs.run_directory import RunDirectory
-from emu.wire.frame_rows import FRAME_ROWS
+from emu.wire.frame_layout import FRAME_ROWS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -55,22 +58,21 @@ def read_realization(job: Job, path: Path) -> Realization:
 
 def read_frames(
     path: Path,
-) -> tuple[NDArray[np.void], NDArray[np.void], NDArray[np.float64] | None]:
-    """Return the rows of `emu.wire.frame_rows` by senders and by receivers.
+) -> tuple[NDArray[np.void], NDArray[np.void], NDArray[np.float64]]:
+    """Return the rows of `emu.wire.frame_layout` by senders and by receivers.
 
-    The third are the arrivals of (edge, iteration) as reported to the coordinator,
-    None in runs of an earlier emu.
+    The third are the arrivals of (edge, iteration) as reported to the coordinator.
 
     Raises
     ------
     DataError
         When the file is missing, cut short, or holds other rows.
     """
-    arrays = read_arrays(path, ("sent", "received"))
-    if any(array.dtype != FRAME_ROWS for array in arrays.values()):
+    arrays = read_arrays(path, ("sent", "received", "told"))
+    sent, received, told = (arrays[name] for name in ("sent", "received", "told"))
+    if not sent.dtype == received.dtype == FRAME_ROWS:
         raise DataError("holds no rows of frames", path=str(path))
-    told = read_arrays(path, ("told",), optional=True).get("told")
-    return arrays["sent"], arrays["received"], told
+    return sent, received, told
 
 
 def read_rates(job: Job, path: Path) -> RateHistory:
@@ -98,3 +100,172 @@ def read_rates(job: Job, path: Path) -> RateHistory:
     if not known.all():
         raise DataError("names flows that the job does not have", path=str(path))
     return rates
+
+
+FILE, SAMPLES = "traffic.npz", "samples.npz"
+_TRAFFIC = ("packets", "machines", "nics", "programs", "owners")
+#: Arrays of samples.npz, by sample: seconds since the programs began; seconds of CPU
+#: that they had, and that they waited for a core; by machine TCP segments that were
+#: sent again, and timeouts; by way (out, in) and machine packets that queues dropped,
+#: and bytes that waited in them. All but the last are counts since the beginning.
+SAMPLED = ("time", "ran", "waited", "retransmitted", "timeouts", "dropped", "queued")
+_SAMPLED_AXES = dict(zip(SAMPLED, (1, 1, 1, 2, 2, 3, 3), strict=True))
+
+
+def write_traffic(run: Path, traffic: Traffic) -> None:
+    """Write traffic.npz: the fields of `Traffic`, and the ``messages`` in it.
+
+    Raises
+    ------
+    DataError
+        When the disk refuses.
+    """
+    RunDirectory(run).write_arrays(
+        FILE,
+        packets=traffic.packets,
+        messages=messages(traffic.packets),
+        machines=np.array(traffic.machines, dtype=np.str_),
+        nics=traffic.nics,
+        programs=np.array(traffic.programs, dtype=np.str_),
+        owners=traffic.owners,
+    )
+
+
+def write_samples(run: Path, samples: Mapping[str, NDArray[Any]]) -> None:
+    """Write samples.npz: arrays by the names of `SAMPLED`.
+
+    Raises
+    ------
+    DataError
+        When the disk refuses.
+    """
+    RunDirectory(run).write_arrays(SAMPLES, **samples)
+
+
+def read_samples(run: Path) -> dict[str, NDArray[Any]]:
+    """Return the samples of a lab, arrays by the names of `SAMPLED`.
+
+    Raises
+    ------
+    DataError
+        When the file is missing or cannot be read.
+    """
+    path = run / SAMPLES
+    arrays = read_arrays(path, SAMPLED, inflation=1)
+    samples = len(arrays["time"]) if arrays["time"].ndim else 0
+    for name, array in arrays.items():
+        fits = array.shape[:1] == (samples,) and array.ndim == _SAMPLED_AXES[name]
+        if not samples or not fits or array.dtype.kind not in "iuf":
+            problem = f"{name} has shape {array.shape} for {samples} samples"
+            raise DataError(problem, path=str(path))
+        if not np.isfinite(array).all():
+            raise DataError(f"{name} holds what is no number", path=str(path))
+    return arrays
+
+
+def read_traffic(run: Path) -> Traffic:
+    """Return the traffic of a lab.
+
+    Raises
+    ------
+    DataError
+        When the directory is of no lab, its traffic was not noted, or the file cannot
+        be read.
+    """
+    path = run / FILE
+    if not path.exists():
+        if not run.is_dir():
+            raise DataError("there is no such run directory", path=str(run))
+        if (run / "lab.json").exists():
+            raise DataError(
+                f"has no {FILE}: the lab ran with capture: false", path=str(run)
+            )
+        raise DataError("is no run of a lab: `emu lab FILE` writes one", path=str(run))
+    with one_error(path):
+        arrays = read_arrays(path, _TRAFFIC, inflation=1)
+        traffic = Traffic(
+            arrays["packets"].astype(PACKET),
+            tuple(map(str, arrays["machines"].tolist())),
+            arrays["nics"].astype(np.float64),
+            tuple(map(str, arrays["programs"].tolist())),
+            arrays["owners"].astype(OWNER),
+        )
+        _check(traffic)
+    return traffic
+
+
+def _check(traffic: Traffic) -> None:
+    packets, owners, machines = traffic.packets, traffic.owners, len(traffic.machines)
+    if len(set(traffic.machines)) != machines or traffic.nics.shape != (2, machines):
+        raise ValueError(f"it holds NICs of shape {traffic.nics.shape}")
+    if not (np.isfinite(traffic.nics) & (traffic.nics > 0)).all():
+        raise ValueError("a NIC has no rate")
+    if packets.ndim != 1 or owners.ndim != 1:
+        raise ValueError("its packets are no rows")
+    if not (np.isfinite(packets["time"]) & (packets["time"] >= 0)).all():
+        raise ValueError("a packet has no time")
+    numbers = [*(packets[end] for end in ("source", "destination")), owners["machine"]]
+    if any((row >= machines).any() for row in numbers):
+        raise ValueError(f"it names a machine beyond the {machines} that it lists")
+    if (owners["program"] >= len(traffic.programs)).any():
+        raise ValueError("it names a program that it does not list")
+
+
+NAME = "weights.npz"
+_ARRAYS = ("parameters", "names", "shapes", "offsets")
+_NONE = -1  # stands in ``shapes`` for the dimensions that a part does not have
+
+
+def write_weights(run: Path, parts: Mapping[str, NDArray[Any]]) -> None:
+    """Write weights.npz: ``parameters``, and name, shape and offset of each part.
+
+    Raises
+    ------
+    DataError
+        When the disk refuses.
+    """
+    most = max(part.ndim for part in parts.values())
+    sizes = [part.size for part in parts.values()]
+    RunDirectory(run).write_arrays(
+        NAME,
+        parameters=np.concatenate([part.ravel() for part in parts.values()]),
+        names=np.array([*parts], dtype=np.str_),
+        shapes=np.array(
+            [[*p.shape, *[_NONE] * (most - p.ndim)] for p in parts.values()], np.int64
+        ).reshape(len(parts), most),
+        offsets=np.cumsum([0, *sizes[:-1]], dtype=np.int64),
+    )
+
+
+def read_weights(run: Path) -> dict[str, NDArray[Any]]:
+    """Return the parts of weights.npz by name, in the order of the parameters.
+
+    Raises
+    ------
+    DataError
+        When it is missing or damaged, or its arrays do not fit together.
+    """
+    path = run / NAME
+    arrays = read_arrays(path, _ARRAYS)
+    flat, names, shapes, offsets = (arrays[name] for name in _ARRAYS)
+    good = flat.ndim == names.ndim == offsets.ndim == 1 and shapes.ndim == 2
+    good = good and (flat.dtype.kind, names.dtype.kind) == ("f", "U")
+    good = good and shapes.dtype == offsets.dtype == np.int64
+    if not (good and len(names) == len(shapes) == len(offsets) == len({*names})):
+        raise DataError("is damaged: holds no named parts", path=str(path))
+    parts: dict[str, NDArray[Any]] = {}
+    end = 0
+    for name, padded, offset in zip(
+        names.tolist(), shapes.tolist(), offsets.tolist(), strict=True
+    ):
+        shape = tuple(extent for extent in padded if extent != _NONE)
+        size = prod(shape)
+        if min(shape, default=0) < 0 or offset != end or end + size > len(flat):
+            problem = f"is damaged: {name!r:.60} is not within its parameters"
+            raise DataError(problem, path=str(path))
+        parts[name] = flat[end : end + size].reshape(shape)
+        end += size
+    if end != len(flat):
+        problem = f"is damaged: {len(flat) - end} parameters have no name"
+        raise DataError(problem, path=str(path))
+    return parts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.payloads import kinds_between_machines, received_kinds
+from emu.analysis.traffic import kinds_between_machines, received_kinds
 from emu.errors import DataError, ScenarioError
 from emu.input_file import check_shape, one_error, read_json
 from emu.network import pace_at
@@ -15,15 +15,15 @@ from emu.problem import Problem
 from emu.runs.array_files import read_frames
 from emu.runs.file_shapes import ProcessesShape
 from emu.runs.recorded_run import load_run
-from emu.runs.result_file import read_result
-from emu.runs.training_audit import training_audit
+from emu.runs.result import read_result
+from emu.runs.retraining import training_audit
 from emu.scenario import Scenario, build_job, load, realize
 from emu.scenario.realize import model_programs
 from emu.systems.registry import system_guards
 from emu.trust.audit import PUNCTUALITY, ROUNDING, audit
 from emu.trust.guards import Evidence, examine
-from emu.trust.host_summary import host_figures
 from emu.trust.rate_audit import rule_audit
+from emu.trust.verdict import host_figures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -231,7 +231,7 @@ def _evidence(
     times: Floats | None,
     volumes: Floats | None,
 ) -> Evidence | None:
-    """Return the reports of a run's processes; None for runs of an earlier emu."""
+    """Return the reports of a run's processes; None where frames.npz is missing."""
     if not (run.path / "frames.npz").exists():
         return None
     path = run.path / "processes.json"

@@ -1,11 +1,8 @@
-"""The types of what a run directory's JSON files hold, as far as anybody reads it.
-
-Keys that runs of an earlier emu lack are not required.
-"""
+"""The types of what a run directory's JSON files hold, as far as anybody reads it."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -17,61 +14,77 @@ _Scale = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Name = Annotated[str, Field(min_length=1)]
 
 
-class _Task(TypedDict):
+class TaskShape(TypedDict):
+    """Fields of `emu.problem.Task` that a file holds."""
+
     name: _Name
     kind: str
     process: str
     demands: dict[str, _Amount]
     pinned: str | None
-    iterations: NotRequired[_Count | None]
-    takes: NotRequired[str]
-    frees: NotRequired[str | None]
-    gate: NotRequired[bool]
-    slowness: NotRequired[dict[str, _Number]]
-    machine: _Count
+    iterations: _Count | None
+    takes: str
+    frees: str | None
+    gate: bool
+    slowness: dict[str, _Number]
 
 
-_Edge = TypedDict(
-    "_Edge",
-    {
-        "from": _Count,
-        "to": _Count,
-        "lag": _Count,
-        "credit": bool,
-        "channel": NotRequired[str],
-        "latest": NotRequired[bool],
-    },
-)
+class EdgeShape(TypedDict):
+    """Fields of `emu.problem.Edge`."""
+
+    source: _Count
+    destination: _Count
+    lag: _Count
+    credit: bool
+    channel: str
+    latest: bool
 
 
-class _Machine(TypedDict):
+class MachineShape(TypedDict):
+    """Fields of `emu.problem.Machine`."""
+
     name: _Name
-    bandwidth_in: _Number | None
-    bandwidth_out: _Number | None
+    bandwidth_in: _Number
+    bandwidth_out: _Number
     resources: dict[str, _Amount]
-    slots: NotRequired[dict[str, _Count]]
-    speed: NotRequired[_Scale]
+    slots: dict[str, _Count]
+    speed: _Scale
 
 
-class _Link(TypedDict):
+class LinkShape(TypedDict):
+    """Fields of `emu.problem.Link` of a link that is no NIC."""
+
     name: _Name
     capacity: _Scale
 
 
-class _Change(TypedDict):
+class RouteShape(TypedDict):
+    """Fields of `emu.problem.Route`."""
+
+    sources: list[_Count]
+    destinations: list[_Count]
+    through: list[str]
+
+
+class ChangeShape(TypedDict):
+    """Fields of `emu.problem.CapacityChange`."""
+
     time: _Amount
+    link: str
+    capacity: _Amount
 
 
 class ProblemShape(TypedDict):
     """problem.json; what fits together, the classes of `emu.problem` check."""
 
     iterations: _Count
-    tasks: list[_Task]
-    edges: list[_Edge]
-    machines: list[_Machine]
-    links: NotRequired[list[_Link]]
-    routes: NotRequired[list[dict[str, list[Any]]]]
-    changes: NotRequired[list[_Change]]
+    tasks: list[TaskShape]
+    edges: list[EdgeShape]
+    machines: list[MachineShape]
+    links: list[LinkShape]
+    routes: list[RouteShape]
+    changes: list[ChangeShape]
+    placement: list[_Count]
 
 
 class _Payload(TypedDict):

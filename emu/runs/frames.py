@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from emu.analysis.link_rates import assigned_rates, mean_rates
+from emu.analysis.link_load import assigned_rates, mean_rates
 from emu.errors import DataError
 from emu.input_file import MOST_TEXT, open_input
 

@@ -1,17 +1,22 @@
-"""lab.json: how the programs of a lab ended, what crossed its NICs, and the host."""
+"""Files of a lab: lab.json when it has ended, and its machines while it runs."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from emu.errors import DataError
-from emu.input_file import check_shape, read_json
+from emu.input_file import check_shape, open_input, read_json
+from emu.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
+
 
 FILE = "lab.json"
 _Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -23,7 +28,7 @@ class _Program(TypedDict):
     start: _Number
     end: _Number | None
     code: int | None
-    told: bool
+    stopped: bool
 
 
 class _Failed(TypedDict):
@@ -118,3 +123,62 @@ def read_lab(run: Path) -> dict[str, Any]:
         problem = "holds a time before 0, or a NIC without a rate"
         raise DataError(problem, path=str(path))
     return lab
+
+
+_FILE = "machines.json"
+
+
+@contextlib.contextmanager
+def running_lab(run: Path, holders: Mapping[str, int]) -> Iterator[None]:
+    """Say for the time of the block which process holds each machine.
+
+    Raises
+    ------
+    DataError
+        When the disk refuses.
+    """
+    RunDirectory(run).write_json(_FILE, holders)
+    path = run / _FILE
+    with path.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            path.unlink()
+
+
+def holder_of(run: Path, machine: str) -> int:
+    """Return the process that holds a machine of a lab that runs.
+
+    Raises
+    ------
+    DataError
+        When no lab runs in this directory, or it has no such machine.
+    """
+    if not run.is_dir():
+        raise DataError("there is no such run directory", path=str(run))
+    if not _is_locked(run / _FILE):
+        raise DataError(
+            "no lab runs here: it has ended, or none began; `emu lab` prints where "
+            "its own goes",
+            path=str(run),
+        )
+    holders: dict[str, int] = read_json(run / _FILE)
+    check_shape(holders, dict[str, int], run / _FILE)
+    if machine not in holders:
+        raise DataError(
+            f"{machine} is no machine of this lab; there are {', '.join(holders)}",
+            path=str(run),
+        )
+    return holders[machine]
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        with open_input(path) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # it is not there, or another user's
+        return False
+    return False

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -25,12 +26,22 @@ from emu.problem import (
     Schedule,
     Task,
 )
-from emu.runs.file_shapes import ProblemShape
+from emu.runs.file_shapes import (
+    ChangeShape,
+    EdgeShape,
+    LinkShape,
+    MachineShape,
+    ProblemShape,
+    RouteShape,
+    TaskShape,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
+
+    Item = TypeVar("Item")
 
 VERSION = 1
 #: Iterations of a job that may lack rows: which, is named.
@@ -38,71 +49,34 @@ _MANY = 1000
 
 
 def problem_to_json(problem: Problem) -> dict[str, Any]:
-    """Return everything of a problem that a Schedule needs to be understood."""
-    job = problem.job
+    """Return everything of a problem that a Schedule needs to be understood.
+
+    Rows hold the fields of `emu.problem` that `emu.runs.file_shapes` names.
+    """
+    job, cluster = problem.job, problem.cluster
     return {
         "version": VERSION,
-        **_cluster_to_json(problem.cluster),
+        "machines": _rows(cluster.machines, MachineShape),
+        "links": _rows(cluster.shared_links, LinkShape),
+        "routes": _rows(cluster.routes, RouteShape),
+        "changes": _rows(cluster.changes, ChangeShape),
         "iterations": job.iterations,
-        "tasks": [
-            {
-                "name": task.name,
-                "kind": task.kind,
-                "process": task.process_name,
-                "demands": dict(task.demands),
-                "pinned": task.pinned,
-                "iterations": task.iterations,
-                "takes": task.takes,
-                "frees": task.gives_back,
-                "gate": task.gate,
-                "slowness": dict(task.slowness),
-                "machine": machine,
-            }
-            for task, machine in zip(
-                job.tasks, problem.placement.machine_of, strict=True
-            )
-        ],
-        "edges": [
-            {
-                "from": edge.source,
-                "to": edge.destination,
-                "lag": edge.lag,
-                "credit": edge.credit,
-                "channel": edge.channel,
-                "latest": edge.latest,
-            }
-            for edge in job.edges
-        ],
+        "tasks": _rows(job.tasks, TaskShape),
+        "edges": _rows(job.edges, EdgeShape),
+        "placement": list(problem.placement.machine_of),
     }
 
 
-def _cluster_to_json(cluster: Cluster) -> dict[str, Any]:
-    return {
-        "machines": [
-            {
-                "name": machine.name,
-                "bandwidth_in": machine.bandwidth_in,
-                "bandwidth_out": machine.bandwidth_out,
-                "resources": dict(machine.resources),
-                "slots": dict(machine.slots),
-                "speed": machine.speed,
-            }
-            for machine in cluster.machines
-        ],
-        "links": [
-            {"name": link.name, "capacity": link.capacity}
-            for link in cluster.shared_links
-        ],
-        "routes": [
-            {
-                "from": [*route.sources],
-                "to": [*route.destinations],
-                "through": [*route.through],
-            }
-            for route in cluster.routes
-        ],
-        "changes": [vars(change) for change in cluster.changes],
-    }
+def _rows(items: Iterable[object], shape: type) -> list[dict[str, Any]]:
+    keys = shape.__annotations__
+    return [{key: _plain(getattr(item, key)) for key in keys} for item in items]
+
+
+def _plain(value: Any) -> Any:
+    """Return a field as JSON has it."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def problem_from_json(data: Any, path: str) -> Problem:
@@ -118,64 +92,31 @@ def problem_from_json(data: Any, path: str) -> Problem:
         raise DataError(f"version {version!r}, this emu reads {VERSION}", path=path)
     check_shape(data, ProblemShape, Path(path))
     try:
-        cluster = _cluster(data)
-        job = Job(_tasks(data), _edges(data), data["iterations"])
-        placement = Placement(tuple(task["machine"] for task in data["tasks"]))
-        problem = Problem(cluster, job, placement)
+        cluster = Cluster(
+            _read(data["machines"], Machine, MachineShape),
+            _read(data["links"], Link, LinkShape),
+            _read(data["routes"], Route, RouteShape),
+            _read(data["changes"], CapacityChange, ChangeShape),
+        )
+        tasks = _read(data["tasks"], Task, TaskShape)
+        job = Job(tasks, _read(data["edges"], Edge, EdgeShape), data["iterations"])
+        problem = Problem(cluster, job, Placement(tuple(data["placement"])))
         _ = problem.capacities, problem.hops
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"not a problem: {error}", path=path) from error
     return problem
 
 
-def _tasks(data: dict[str, Any]) -> tuple[Task, ...]:
+def _read(
+    rows: list[dict[str, Any]], kind: Callable[..., Item], shape: type
+) -> tuple[Item, ...]:
+    """Return one item of a class per row; its name, if any, can be printed."""
+    for row in rows:
+        checked_name(row.get("name", "unnamed"))
+    fields = shape.__annotations__
     return tuple(
-        Task(
-            name=checked_name(task["name"]),
-            kind=task["kind"],
-            process=task["process"],
-            demands=task["demands"],
-            pinned=task["pinned"],
-            iterations=task.get("iterations"),
-            takes=task.get("takes", ""),
-            frees=task.get("frees"),
-            gate=task.get("gate", False),
-            slowness=task.get("slowness", {}),
-        )
-        for task in data["tasks"]
-    )
-
-
-def _edges(data: dict[str, Any]) -> tuple[Edge, ...]:
-    return tuple(
-        Edge(
-            edge["from"],
-            edge["to"],
-            edge["lag"],
-            edge["credit"],
-            edge.get("channel", ""),
-            edge.get("latest", False),
-        )
-        for edge in data["edges"]
-    )
-
-
-def _cluster(data: dict[str, Any]) -> Cluster:
-    """Return the cluster; files of before there were links or changes have none."""
-    return Cluster(
-        tuple(
-            Machine(**machine | {"name": checked_name(machine["name"])})
-            for machine in data["machines"]
-        ),
-        tuple(
-            Link(**link | {"name": checked_name(link["name"])})
-            for link in data.get("links", ())
-        ),
-        tuple(
-            Route(tuple(route["from"]), tuple(route["to"]), tuple(route["through"]))
-            for route in data.get("routes", ())
-        ),
-        tuple(CapacityChange(**change) for change in data.get("changes", ())),
+        kind(**{k: tuple(v) if isinstance(v := row[k], list) else v for k in fields})
+        for row in rows
     )
 
 
@@ -252,17 +193,9 @@ def _reads(job: Job, rows: dict[str, list[int]]) -> NDArray[np.int64] | None:
     return reads if latest else None
 
 
-def edge_name(row: dict[str, Any]) -> str:
-    """Return the name of the edge of a row of ``flows``.
-
-    Files of before edges had names state the two tasks alone, of one edge.
-    """
-    return str(row["edge"] if "edge" in row else f"{row['from']}->{row['to']}")
-
-
 def _remote_edge(problem: Problem, row: dict[str, Any]) -> int:
     """Return the position of the edge of a row of ``flows``."""
-    name = edge_name(row)
+    name = str(row["edge"])
     edge = problem.job.edge_positions[name]
     if not problem.hops[edge]:
         raise ValueError(f"flow {name} stays on one machine")

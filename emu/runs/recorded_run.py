@@ -21,7 +21,6 @@ from emu.problem import RateHistory, Realization, Schedule
 from emu.runs.array_files import read_rates, read_realization
 from emu.runs.file_shapes import ManifestShape, ResultShape
 from emu.runs.problem_json import problem_from_json, schedule_from_json
-from emu.runs.renamed_keys import with_new_keys
 from emu.runs.result import VERSION
 from emu.scenario import Scenario
 from emu.scenario.edits import ScenarioEdits
@@ -58,7 +57,7 @@ class RecordedRun:
     measured
         Times and volumes of realization.npz; None when missing.
     missing
-        One sentence per part that could not be read, or has keys of earlier versions.
+        One sentence per part that could not be read.
     """
 
     path: Path
@@ -231,9 +230,7 @@ def load_run(path: str | Path) -> RecordedRun:
 
     read_schedule = partial(_schedule, problem)
     manifest = tried("manifest.json", _manifest)
-    result, renamed = tried("result.json", _result) or ({}, [])
-    if renamed:
-        missing.append(f"result.json is of an earlier emu: {', '.join(renamed)} now")
+    result = tried("result.json", _result) or {}
     emulated = tried("result.json", read_schedule) if result else None
     rates = tried("rates.npz", partial(read_rates, problem.job))
     simulated = tried("simulated.json", read_schedule)
@@ -264,8 +261,8 @@ def with_rates(schedule: Schedule, rates: RateHistory) -> Schedule:
 def with_simulated_rates(run: RecordedRun) -> Schedule:
     """Return the simulation of a run with its rates, which no file holds.
 
-    They come from simulating again; where that gives another makespan (a file of an
-    older emu, a run without its result), the schedule is returned without rates.
+    They come from simulating again; where that gives another makespan (a run
+    without its result), the schedule is returned without rates.
 
     Raises
     ------
@@ -322,14 +319,13 @@ def _manifest(path: Path) -> dict[str, Any]:
     return content
 
 
-def _result(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return the content of result.json, and which of its keys had another name."""
-    content, renamed = with_new_keys(_versioned(path))
+def _result(path: Path) -> dict[str, Any]:
+    content = _versioned(path)
     check_shape(content, ResultShape, path)
     policy = content.get("policy")
     if policy is not None and policy not in RATE_POLICIES:
         raise DataError(f"names the unknown policy {policy!r}", path=str(path))
-    return content, renamed
+    return content
 
 
 def _versioned(path: Path) -> dict[str, Any]:

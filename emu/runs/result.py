@@ -1,15 +1,27 @@
-"""The numbers of an emulated run beside its simulation: what result.json holds."""
+"""Result files: the numbers of a run, and the scenario that they are of."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import ValidationError
+
+from emu.errors import DataError
+from emu.input_file import read_json
+from emu.problem import Placement, Problem, Schedule
+from emu.runs.problem_json import schedule_of
+from emu.scenario.apply_placement import with_placed_rings
+from emu.scenario.realize import noted
+from emu.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emu.problem import Problem, Schedule
+    from emu.problem import Schedule
+
 
 VERSION = 1
 
@@ -134,3 +146,58 @@ def training_curve(
         }
         for iteration, values in sorted(by_iteration.items())
     ]
+
+
+def result_of(
+    scenario: Scenario, schedule: Schedule, *, emulated: bool = False
+) -> dict[str, Any]:
+    """Return the content of a result file of ``schedule``."""
+    return {
+        **schedule.to_json(),
+        "emulated": emulated,
+        "policy": scenario.schedule.rule,
+        "placement": schedule.problem.machine_of_task,
+        "scenario": noted(scenario).to_json(),
+    }
+
+
+def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
+    """Read a result file, or ``result.json`` of a run directory.
+
+    Raises
+    ------
+    DataError
+        When it cannot be read, or is not whole: a task or flow of the job is missing or
+        occurs twice.
+    """
+    file = Path(path)
+    if file.is_dir():
+        file /= "result.json"
+    try:
+        content = read_json(file)
+        scenario = Scenario.model_validate(content["scenario"])
+        return scenario, _schedule(scenario, content)
+    except ValidationError as error:
+        problem = f"is not a result: its scenario has {error.error_count()} errors"
+    except (
+        AttributeError,
+        ValueError,
+        KeyError,
+        TypeError,
+        IndexError,
+        RecursionError,
+    ) as error:
+        problem = f"is not a whole result: {type(error).__name__} {error}"
+    raise DataError(problem, path=str(file))
+
+
+def _schedule(scenario: Scenario, content: dict[str, Any]) -> Schedule:
+    cluster = scenario.to_cluster()
+    # Epochs would need the data set; the result itself has its iterations.
+    opened = scenario.job.shaped_by_data
+    job = scenario.to_job(train_vertices=1, opened=opened)
+    iterations = 1 + max(entry["iteration"] for entry in content["tasks"])
+    job = replace(job, iterations=iterations)
+    placed = [cluster.index(content["placement"][task.name]) for task in job.tasks]
+    problem = Problem(cluster, job, Placement(tuple(placed)))
+    return schedule_of(with_placed_rings(scenario, problem), content)

@@ -18,7 +18,6 @@ from typing_extensions import TypedDict
 
 from emu.errors import DataError
 from emu.input_file import MOST_TEXT, check_shape, open_input, parse_json
-from emu.runs.renamed_keys import RENAMED
 from emu.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -90,12 +89,6 @@ class SweepRecord:
                 path=str(self.path),
             )
         check_shape(row, _Row, self.path, f"line {number}: ")
-        if old := [key for key in RENAMED if key in row["figures"]]:
-            raise DataError(
-                f"line {number} is of an earlier emu: {old[0]} is {RENAMED[old[0]]} "
-                "now; choose another --out",
-                path=str(self.path),
-            )
         return dict(row)
 
     def row(self, key: str, values: Mapping[str, Any]) -> dict[str, Any] | None:

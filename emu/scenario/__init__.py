@@ -5,10 +5,10 @@ Must not know: sockets, node processes, how a schedule is made.
 
 from emu.scenario.apply_placement import place
 from emu.scenario.experiment import Experiment, prepare
-from emu.scenario.profile_file import ProfileFile, read_profile, write_profile
 from emu.scenario.realize import build_job, open_data, realize
 from emu.scenario.scenario import Scenario, json_schema
 from emu.scenario.scenario_file import find_errors, load
+from emu.scenario.workload_file import ProfileFile, read_profile, write_profile
 
 __all__ = [
     "Experiment",

@@ -11,9 +11,8 @@ from emu.fields.network_section import network_errors
 from emu.fields.section import Trail
 from emu.fields.suggestion import nearest
 from emu.problem.links import ImpossibleRoute, MissingRoute
-from emu.scenario.events_section import event_errors
 from emu.scenario.pins import pin_errors, pinned, pins_too_large
-from emu.scenario.run_sections import PlacementSection
+from emu.scenario.run_sections import PlacementSection, event_errors
 from emu.scheduling import RATE_POLICIES
 from emu.systems.device_times import device_errors
 from emu.systems.training_section import NO_TIME, TrainingSection
@@ -28,15 +27,7 @@ if TYPE_CHECKING:
 
 _OF_LABS = "is for `emu lab`: a scenario runs its job; remove it"
 _A_LAB = "this file describes a lab, which `emu lab` runs"
-#: The key of before events were for every command.
-_MOVED = "is a section of the file now: write events beside lab, not in it"
 _MACHINE_KEYS = [*MachineSection.model_fields]
-
-
-def moved_keys(lab: object) -> Iterator[tuple[Trail, str]]:
-    """Yield keys of section ``lab`` that stand elsewhere now."""
-    if isinstance(lab, dict) and "events" in lab:
-        yield ("lab", "events"), _MOVED
 
 
 def misspelt_keys(data: dict[str, Any]) -> Iterator[tuple[Trail, str]]:
@@ -89,8 +80,19 @@ def _machines(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         seen.add(name)
 
 
-def _events(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    yield from event_errors(scenario.events, scenario.cluster)
+def _prices(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    """Yield machines without a price beside others that have one."""
+    machines = scenario.stated_cluster.machines
+    if any(machine.price is not None for machine in machines):
+        for position, machine in enumerate(machines):
+            if machine.price is None:
+                problem = (
+                    "has no price, other machines have one: write for example "
+                    "price: 0.34 $/h, or 0 $/h where it costs nothing"
+                )
+                yield ("cluster", "machines", position), problem
+    if not scenario.prices.granularity:
+        yield ("prices", "granularity"), "found zero, write for example 1 ms"
 
 
 def _hosts(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
@@ -111,14 +113,6 @@ def _share(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     if schedule.rule not in RATE_POLICIES:
         problem = f"by job there are oes and maxmin, policy is {schedule.policy}"
         yield ("schedule", "share"), problem
-
-
-def _job(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    yield from scenario.job.problems(scenario.cluster)
-
-
-def _slots(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    yield from scenario.job.slot_problems(scenario.cluster)
 
 
 def _resources(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
@@ -200,10 +194,6 @@ def _standing(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
         yield ("placement", "tasks"), problem
 
 
-def _devices(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
-    yield from device_errors(scenario.job, scenario.cluster)
-
-
 def _times(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     section = scenario.job
     if scenario.jobs:
@@ -240,16 +230,17 @@ def _rooms(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
 #: on those before it.
 _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"cluster"}, _machines),
-    ({"cluster", "events"}, _events),
+    ({"cluster", "prices"}, _prices),
+    ({"cluster", "events"}, lambda s: event_errors(s.events, s.cluster)),
     ({"schedule"}, _share),
     ({"cluster", "events"}, _cluster_errors),
     ({"cluster", "emulation"}, _hosts),
-    ({"cluster", "job"}, _job),
+    ({"cluster", "job"}, lambda s: s.job.problems(s.cluster)),
     ({"job", "emulation", "expect"}, _expectations),
     ({"cluster", "job", "placement"}, _structure),
     ({"cluster", "job"}, _resources),
-    ({"cluster", "job"}, _slots),
-    ({"cluster", "job"}, _devices),
+    ({"cluster", "job"}, lambda s: s.job.slot_problems(s.cluster)),
+    ({"cluster", "job"}, lambda s: device_errors(s.job, s.cluster)),
     ({"cluster", "job", "profile"}, _times),
 )
 

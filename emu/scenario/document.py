@@ -62,6 +62,20 @@ class Document:
                 return self.file, self.lines[part]
         return self.file, 0
 
+    def resolve_path(self, trail: Trail, folder: Path) -> None:
+        """Make a path of the file one from here; one of ``--set`` is that already."""
+        *above, key = trail
+        place: Any = self.data
+        for step in above:
+            if isinstance(place, list) and isinstance(step, int):
+                place = place[step]
+            else:
+                place = place.get(step) if isinstance(place, dict) else None
+        if isinstance(place, dict) and isinstance(place.get(key), str) and place[key]:
+            stated_here = any(trail[: len(at)] == at for at in self.options)
+            found = Path(place[key]).expanduser()
+            place[key] = str(found if stated_here else folder / found)
+
     def error(self, trail: Trail, problem: str) -> ScenarioError:
         """Return the error that ``problem`` is at ``trail``."""
         file, line = self.where(trail)

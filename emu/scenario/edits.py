@@ -16,6 +16,7 @@ from emu.scenario.apply_placement import place, with_placed_rings
 from emu.scenario.experiment import prepare
 from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load
+from emu.systems.registry import content_of
 from emu.units import DURATION, RATE, SIZE
 
 if TYPE_CHECKING:
@@ -74,6 +75,10 @@ class ScenarioEdits:
             return problem.placement  # it is that already
         searched = load(scenario, self._searched() | {"expect": None})
         return place(searched, job, cluster, reference).placement
+
+    def content_of(self, kinds: tuple[str, str]) -> str:
+        """Return the content of flows between two kinds of task, a plural."""
+        return content_of(self._scenario.job.system, kinds)
 
     def edit(self, change: Change) -> Edit | None:
         """Return a change, and where its tasks stand, as keys and values.

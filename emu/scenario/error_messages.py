@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from emu.fields.suggestion import nearest
-from emu.scenario.jobs_section import SEVERAL
+from emu.scenario.run_sections import SEVERAL
 from emu.scenario.scenario import json_schema
 from emu.systems.registry import systems
 
@@ -165,11 +165,6 @@ _KINDS = {
     "tuple_type": "a list",
     "list_type": "a list",
 }
-#: Keys of earlier versions.
-_RENAMED = {
-    "expect.fidelity": "replay_error",
-    "expect.prediction": "makespan_error",
-}
 #: Kinds of ``job.model``, by the sections that they are.
 _MODELS = ("ModelSection", "ModelProgramSection")
 _BOUNDS = {
@@ -262,8 +257,9 @@ def _missing(error: ErrorDetails) -> str:
 
 def _unknown_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
     step = str(error["loc"][-1])
-    if renamed := _RENAMED.get(".".join(map(str, error["loc"]))):
-        return f"{step!r} is called {renamed!r} now"
+    system = systems().get(str(error["loc"][-2])) if len(error["loc"]) > 1 else None
+    if system is not None and step in (foreign := system.section().foreign):
+        return f"system {system.name} has no {step}, {foreign[step]}"
     return f"unknown key {step!r}, {nearest(step, known_keys(error['loc'][:-1]))}"
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from emu.fields.suggestion import nearest
-from emu.placement.infeasible import overload
+from emu.placement.packing import overload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

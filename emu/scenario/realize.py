@@ -14,7 +14,7 @@ import numpy as np
 from emu.errors import DataError, ScenarioError
 from emu.graph_data import open_for
 from emu.scenario.pins import pinned
-from emu.scenario.profile_file import read_profile
+from emu.scenario.workload_file import read_profile
 from emu.systems.model_section import FiguresSection, ModelProgramSection
 from emu.systems.registry import system_of
 from emu.systems.training_section import TrainingSection
@@ -47,7 +47,7 @@ def build_job(scenario: Scenario) -> Job:
     if scenario.jobs:
         return _pinned_together(scenario, several_jobs(_parts(scenario)))
     if not isinstance(section, TrainingSection):
-        return scenario.to_job()
+        return scenario.to_job(opened=section.shaped_by_data)
     job = scenario.to_job(train_vertices=1)
     if section.epochs is not None:
         job = scenario.to_job(train_vertices=open_for(job.settings).train_count)

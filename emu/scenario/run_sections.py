@@ -1,13 +1,25 @@
-"""Sections on how a job is run: placement, schedule, emulation, expect."""
+"""Sections on how a job is run, on prices, events, several jobs and labs."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, Union
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    WithJsonSchema,
+    model_validator,
+)
 
 from emu import placement, scheduling
+from emu.analysis.cost import Prices
+from emu.fields.cluster_section import ClusterSection
+from emu.fields.network_section import Nic, both_directions, rack_links
 from emu.fields.quantities import (
     Count,
     Duration,
@@ -16,17 +28,28 @@ from emu.fields.quantities import (
     ExpectedNumber,
     ExpectedRatio,
     ExpectedSize,
+    Money,
     Name,
     Positive,
+    Price,
+    Rate,
     Ratio,
     Size,
+    TaskName,
 )
 from emu.fields.section import Section
 from emu.fields.suggestion import nearest
-from emu.shaping import FlowEnds
+from emu.problem import CapacityChange
+from emu.scenario.document import Document, Origin
+from emu.shaping import ComputeMode, EmulationSettings, FlowEnds, Tls
+from emu.systems.job_section import JobSection
+from emu.systems.registry import section_types
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from emu.fields.section import Trail
+    from emu.problem import Cluster
 
 
 def _one_of(known: Mapping[str, object]) -> BeforeValidator:
@@ -73,7 +96,7 @@ class PlacementSection(Section):
     """Task -> machine: with ``explicit`` the placement, with every other policy
     pins."""
     iterations: Count | None = None
-    """Candidates of a search, I of the paper; default is as many as hold 1.2 million
+    """Candidates of a search, I of the paper; default is as many as hold 1.5 million
     flows, at most 10,000."""
     simulated_iterations: Count = 20
     """Iterations that a search simulates for the makespan of a candidate, at most
@@ -117,7 +140,7 @@ class EmulationSection(Section):
     byte_scale: Positive | Literal["auto"] = 1.0
     """Real bytes per emulated byte; ``auto``: payloads of about 1 MB where they are
     made up, 1 where they are real."""
-    compute: Literal["timed", "real", "padded"] = "timed"
+    compute: ComputeMode = EmulationSettings.compute
     """``timed`` waits for the profiled time; ``real`` computes, and takes its CPU time
     over ``speed``; ``padded`` computes, then waits."""
     network: Literal["userspace", "kernel"] = "userspace"
@@ -127,7 +150,7 @@ class EmulationSection(Section):
     """Sharing of a kernel NIC: ``fair`` gives every connection a queue of its own;
     ``tcp`` is one queue, as in a plain NIC; ``assigned`` limits connections to the
     schedule's rates."""
-    flow_ends: FlowEnds = "arrival"
+    flow_ends: FlowEnds = EmulationSettings.flow_ends
     """``arrival``: a flow ends when its last byte is in the receiver's memory;
     ``fluid``: with its rates, where its bytes, sent a little ahead, have come by
     then."""
@@ -141,18 +164,34 @@ class EmulationSection(Section):
     1 % of their length late; 100 % where only the makespan matters."""
     trial_budget: Duration = 30.0
     """Wall time that ``time_scale: auto`` may take for trials after the first."""
-    deadline: Duration = 30.0
+    deadline: Duration = EmulationSettings.deadline
     """Wall time after which a wait ends the run with an error."""
-    silence: Annotated[Duration, Field(gt=0)] = 60.0
+    silence: Annotated[Duration, Field(gt=0)] = EmulationSettings.silence
     """Wall time without a sign of life after which a host counts as cut off."""
     hosts: dict[Name, Name] = Field(default_factory=dict, examples=[{"m0": "10.0.0.1"}])
     """Emulated machine -> host; the others go where payload and processes are
     balanced."""
-    tls: Literal["control", "all"] = "control"
+    tls: Tls = EmulationSettings.tls
     """Encrypted are ``control`` links, where the run listens beyond loopback, or
     ``all``: data between processes as well."""
     memory_limit: Size | None = None
     """Most bytes in flight, real; more ends the run with an error."""
+
+    @property
+    def settings(self) -> EmulationSettings:
+        """Settings of a run, scales 1 as long as nobody has chosen them."""
+        limit = {} if self.memory_limit is None else {"memory_limit": self.memory_limit}
+        return EmulationSettings(
+            time_scale=self.stated_time_scale,
+            byte_scale=self.stated_byte_scale,
+            compute=self.compute,
+            flow_ends=self.flow_ends,
+            catch_up=self.stated_catch_up,
+            deadline=self.deadline,
+            silence=self.silence,
+            tls=self.tls,
+            **limit,
+        )
 
     @property
     def stated_catch_up(self) -> float:
@@ -193,3 +232,209 @@ class ExpectSection(Section):
     """Smallest test accuracy at the end, or a range: ``85 % .. 95 %``."""
     loss: ExpectedNumber | None = None
     """Largest training loss at the end, or a range: ``2.1 .. 2.5``."""
+
+
+def _after_the_start(time: float) -> float:
+    if not time > 0:
+        raise ValueError("found the start, write a later time: the cluster says it all")
+    return time
+
+
+def _some_nic(found: Any) -> Any:
+    if found == "none":
+        raise ValueError("found 'none', but a NIC stays: write a rate")
+    return both_directions(found)
+
+
+class EventSection(Section):
+    """A NIC or a link that gets another capacity."""
+
+    at: Annotated[Duration, AfterValidator(_after_the_start)]
+    """Since the job, or the programs of a lab, began; later than that."""
+    machine: Name | None = None
+    """Whose NIC changes."""
+    nic: Annotated[Nic, BeforeValidator(_some_nic)] | None = None
+    """New rates, ``20 Mbit/s`` for both directions or ``{in: ..., out: ...}``."""
+    link: Name | None = None
+    """Which link changes, one of ``cluster.links`` or of a rack (``r0 up``)."""
+    bandwidth: Rate | None = None
+    """New bandwidth."""
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> Self:
+        stated = self.model_fields_set - {"at"}
+        if stated not in ({"machine", "nic"}, {"link", "bandwidth"}):
+            raise ValueError(
+                f"found {' and '.join(sorted(stated)) or 'only at'}, write machine and "
+                "nic, or link and bandwidth"
+            )
+        return self
+
+    def changes(self) -> tuple[CapacityChange, ...]:
+        """Return the changes that the event makes to the links of a cluster."""
+        if self.nic is not None:
+            return (
+                CapacityChange(self.at, f"{self.machine} out", self.nic.outward),
+                CapacityChange(self.at, f"{self.machine} in", self.nic.inward),
+            )
+        return (CapacityChange(self.at, self.link or "", self.bandwidth or 0.0),)
+
+
+def event_errors(
+    events: Sequence[EventSection], cluster: ClusterSection
+) -> Iterator[tuple[Trail, str]]:
+    """Yield (where, what is wrong and what would be right) of what events change."""
+    nics = {name: cluster.machines[place].nic for name, place in cluster.named()}
+    links = [link.name for link in cluster.links]
+    links += [link.name for link in rack_links(cluster.racks)]
+    seen: Counter[tuple[float, str]] = Counter()
+    for position, event in enumerate(events):
+        key, known = ("link", links) if event.link else ("machine", [*nics])
+        name = event.link or event.machine or ""
+        trail: Trail = ("events", position, key)
+        seen[event.at, f"{key} {name}"] += 1
+        if name not in known:
+            yield trail, f"no {key} {name!r}, {nearest(name, known)}"
+        elif key == "machine" and nics[name].inward == 0:
+            yield trail, f"{name} has no NIC: write a machine that has one, or a link"
+        elif seen[event.at, f"{key} {name}"] > 1:
+            problem = f"{name} changes twice at {event.at:g} s, write one of the two"
+            yield ("events", position, "at"), problem
+
+
+if TYPE_CHECKING:
+    AnyJob = JobSection
+else:
+    #: One job, by its system.
+    AnyJob = Annotated[
+        Union[section_types()],  # noqa: UP007 - of those that are installed
+        Field(discriminator="system"),
+    ]
+#: ``job.system`` where ``jobs`` states what is run.
+SEVERAL = "several"
+
+
+class JobsItemSection(Section):
+    """One of several jobs; its tasks are called ``a/w0``."""
+
+    name: TaskName = Field(examples=["a"])
+    """Beginning of its tasks' names."""
+    release: Duration = 0.0
+    """Run time before which none of its tasks starts."""
+    weight: Positive | None = None
+    """Weight of its time with ``joint_cost: weighted``; default is 1."""
+    placement: PlacementSection = PlacementSection()
+    """Which of its tasks stands on which machine: names without the job's. Together
+    with other jobs (``place_jobs: joint``), ``tasks`` are pins."""
+    job: AnyJob
+    """The job."""
+
+
+class SeveralJobsSection(JobSection):
+    """Stands for ``job`` where there are ``jobs``."""
+
+    system: Literal["several"]
+    iterations: None = None
+    credit_window: Literal["of each job"] = "of each job"
+
+
+class ProgramSection(Section):
+    """One program, on some machines or on all of them."""
+
+    name: Name
+    """Name of its output files, with the machine's."""
+    on: Literal["all"] | tuple[Name, ...] = "all"
+    """Machines that run it, once each."""
+    run: str = Field(min_length=1)
+    """Shell command; ``{rank}``, ``{machine}``, ``{machines}`` (their number),
+    ``{address of NAME}``, ``{hosts file}`` (an address per line), ``{folder}`` (of the
+    lab file) and ``{python}`` (which runs emu) are filled in."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Environment beside this computer's, filled in likewise."""
+
+
+class LabSection(Section):
+    """Programs on the machines, and how their NICs are shared."""
+
+    programs: tuple[ProgramSection, ...] = ()
+    """Started in this order, on every machine at once."""
+    until: Name | None = None
+    """The lab ends when all of these have; default is when every program has."""
+    sharing: Literal["fair", "tcp"] = "fair"
+    """``fair``: a queue per connection, so that shares are max-min; ``tcp``: one queue,
+    as in a plain NIC and switch port."""
+    queue: Duration | None = None
+    """Depth of a queue in seconds of its NIC's rate; default is 20 ms, with ``fair`` up
+    to 50 ms at slow NICs."""
+    congestion_control: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] = "reno"
+    """Algorithm of TCP in every machine; one that the kernel has."""
+    mtu: Annotated[int, Field(ge=576, le=9000)] = 1500
+    """Bytes of a packet without its Ethernet header."""
+    capture: bool = True
+    """True where all packets' headers are noted, for traffic.npz and what crossed."""
+
+
+class LabFile(Section):
+    """A lab: NICs are payload rates, and no time is dilated."""
+
+    cluster: ClusterSection
+    """The machines; names are host names."""
+    lab: LabSection = LabSection()
+    """The programs."""
+    events: tuple[EventSection, ...] = ()
+    """Changes of NICs while programs run: ``{at: 5 s, machine: slow0, nic: 5 Mbit/s}``.
+    """
+
+    _origin: Origin = PrivateAttr(default_factory=Origin)
+
+    @property
+    def origin(self) -> Origin:
+        """Where it was written."""
+        return self._origin
+
+    def read_from(self, document: Document) -> None:
+        """Note where it was written, for errors that show later."""
+        self._origin = Origin(document)
+
+    @property
+    def folder(self) -> Path:
+        """Where its file lies; the working directory where it has none."""
+        document = self._origin.document
+        return Path(document.file).resolve().parent if document else Path.cwd()
+
+    def to_cluster(self) -> Cluster:
+        """Return the machines."""
+        return self.cluster.build()
+
+
+def name_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
+    """Yield (where, what is wrong and what would be right) of names in a lab."""
+    machines = [name for name, _ in file.cluster.named()]
+    for position, program in enumerate(file.lab.programs):
+        for name in program.on if program.on != "all" else ():
+            if name not in machines:
+                problem = f"no machine {name!r}, {nearest(name, machines)}"
+                yield ("lab", "programs", position, "on"), problem
+    names = [program.name for program in file.lab.programs]
+    until = file.lab.until
+    if until is not None and until not in names:
+        known = nearest(until, names) if names else "and there are none: leave it out"
+        yield ("lab", "until"), f"no program {until!r}, {known}"
+
+
+_PAPER = Prices()
+
+
+class PricesSection(Section):
+    """Prices of functions; machines have a ``price`` of their own."""
+
+    request: Money = _PAPER.request
+    """One request."""
+    function_second: Price = _PAPER.function_second
+    """Time that a function runs, ``$/h`` or ``$/s``."""
+    granularity: Duration = _PAPER.granularity
+    """Multiples to which that time is rounded up."""
+
+    def build(self) -> Prices:
+        """Return the prices."""
+        return Prices(self.request, self.function_second, self.granularity)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
 
 from pydantic import Field, PrivateAttr, model_validator
 from typing_extensions import override
@@ -12,24 +12,22 @@ from emu.fields.cluster_section import ClusterSection
 from emu.fields.quantities import FileName, FilePath, Seed, text_schema
 from emu.fields.section import Section
 from emu.scenario.document import Document, Origin
-from emu.scenario.events_section import EventSection
-from emu.scenario.jobs_section import (
-    SEVERAL,
-    JobsItemSection,
-    SeveralJobsSection,
-)
-from emu.scenario.lab_section import LabFile
 from emu.scenario.pins import pinned
 from emu.scenario.run_sections import (
+    SEVERAL,
     EmulationSection,
+    EventSection,
     ExpectSection,
+    JobsItemSection,
+    LabFile,
     PlacementSection,
+    PricesSection,
     ScheduleSection,
+    SeveralJobsSection,
 )
 from emu.systems.device_times import with_slowness
 from emu.systems.job_section import BuildContext
 from emu.systems.registry import section_types
-from emu.systems.training_section import TrainingSection
 from emu.units import RATE
 from emu.workloads import JobPart, several_jobs
 
@@ -74,16 +72,24 @@ class Scenario(Section):
     """Changes while the job runs: ``{at: 5 s, machine: m1, nic: 20 Mbit/s}``."""
     expect: ExpectSection = ExpectSection()
     """Expected results."""
+    prices: PricesSection = PricesSection()
+    """Prices of functions, for the cost of a job whose machines have a price."""
     seed: Seed = 0
     """Seed of everything random."""
     profile: FilePath | None = None
     """File of measured times and volumes, relative to the scenario file."""
     _origin: Origin = PrivateAttr(default_factory=Origin)
+    _stated_cluster: ClusterSection | None = PrivateAttr(default=None)
 
     @property
     def origin(self) -> Origin:
         """Where it was written."""
         return self._origin
+
+    @property
+    def stated_cluster(self) -> ClusterSection:
+        """The cluster as stated, without the machines that jobs bring along."""
+        return self._stated_cluster or self.cluster
 
     def read_from(self, document: Document) -> None:
         """Note where it was written, for errors that show later."""
@@ -98,6 +104,18 @@ class Scenario(Section):
         if data.get("job", {"system": SEVERAL}) != {"system": SEVERAL}:
             raise ValueError("found both job and jobs, write one of them")
         return {**data, "job": {"system": SEVERAL}}
+
+    @model_validator(mode="after")
+    def _with_machines_of_jobs(self) -> Self:
+        """Add the machines that jobs bring along; ``to_json`` leaves them out."""
+        sections = [item.job for item in self.jobs] or [self.job]
+        whole = self.cluster
+        for section in sections:
+            whole = section.with_machines(whole)
+        if whole is not self.cluster:
+            self._stated_cluster = self.cluster
+            self.__dict__["cluster"] = whole  # the model is frozen from now on
+        return self
 
     def parts(self) -> tuple[tuple[JobsItemSection, Scenario], ...]:
         """Return each of several jobs with the scenario of it alone; none of one."""
@@ -170,7 +188,9 @@ class Scenario(Section):
         changes = tuple(change for event in self.events for change in event.changes())
         return replace(self.cluster.build(), changes=changes)
 
-    def to_job(self, *, train_vertices: int = 0, pins: bool = True) -> Job:
+    def to_job(
+        self, *, train_vertices: int = 0, pins: bool = True, opened: bool = False
+    ) -> Job:
         """Return the job.
 
         Parameters
@@ -180,6 +200,8 @@ class Scenario(Section):
         pins
             Whether tasks are pinned where ``placement.tasks`` says, which with every
             policy but ``explicit`` it does.
+        opened
+            Whether the data set is opened where tasks follow from it.
 
         Raises
         ------
@@ -200,7 +222,7 @@ class Scenario(Section):
             )
         else:
             section = self.job.on_gpus() if self.cluster.has_gpus else self.job
-            job = section.build(self.build_context(train_vertices))
+            job = section.build(self.build_context(train_vertices, opened=opened))
             profiled = self.profile is not None
             job = with_slowness(job, section, self.cluster, profiled=profiled)
         return pinned(job, self.pins) if pins else job
@@ -211,7 +233,9 @@ class Scenario(Section):
         stated = self.job.credit_window
         return stated if isinstance(stated, int) else None
 
-    def build_context(self, train_vertices: int = 0) -> BuildContext:
+    def build_context(
+        self, train_vertices: int = 0, *, opened: bool = False
+    ) -> BuildContext:
         """Return the values that a job takes from the other sections."""
         return BuildContext(
             machines=tuple(name for name, _ in self.cluster.named()),
@@ -220,6 +244,7 @@ class Scenario(Section):
             compute=self.emulation.compute,
             byte_scale=self.emulation.stated_byte_scale,
             train_vertices=train_vertices,
+            cluster=self.to_cluster() if opened else None,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -231,6 +256,11 @@ class Scenario(Section):
             del told["jobs"], told["place_jobs"], told["joint_cost"]
         if not self.events:
             del told["events"]
+        if self.prices == PricesSection():
+            del told["prices"]
+        if self._stated_cluster is not None:
+            cluster = self.stated_cluster.model_dump(mode="json", exclude_none=True)
+            told["cluster"] = cluster
         return told
 
 
@@ -245,6 +275,9 @@ def json_schema() -> dict[str, Any]:
     named = set(job["discriminator"]["mapping"].values())
     job["oneOf"] = [one for one in job["oneOf"] if one["$ref"] in named]
     schema["required"] = ["cluster"]
+    cluster = schema["$defs"]["ClusterSection"]
+    cluster["anyOf"] = [{"required": cluster.pop("required")}]
+    cluster["anyOf"] += [{"required": ["topology"]}]
     shorthands: dict[tuple[str, str], dict[str, Any]] = {
         ("MachineSection", "nic"): {
             "anyOf": [text_schema(RATE, "50 Gbit/s"), {"const": "none"}],
@@ -256,7 +289,7 @@ def json_schema() -> dict[str, Any]:
     }
     for section_type in section_types():
         system = section_type.__name__
-        if not issubclass(section_type, TrainingSection):
+        if not section_type.trains:
             continue
         shorthands[system, "dataset"] = {
             "type": "string",
@@ -264,7 +297,8 @@ def json_schema() -> dict[str, Any]:
         }
         shorthands[system, "optimizer"] = {"enum": ["adam", "sgd"]}
         model = schema["$defs"][system]["properties"]["model"]
-        model["anyOf"] = model.pop("oneOf")
+        if "oneOf" in model:
+            model["anyOf"] = model.pop("oneOf")
     for (section, key), short in shorthands.items():
         properties = schema["$defs"][section]["properties"]
         properties[key] = {"anyOf": [short, properties[key]]}

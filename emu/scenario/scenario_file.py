@@ -15,7 +15,7 @@ from emu.graph_data.sources import find_source
 from emu.input_file import one_error
 from emu.placement import place
 from emu.placement.place import SEARCHES
-from emu.scenario.consistency import misspelt_keys, moved_keys, scenario_errors
+from emu.scenario.consistency import misspelt_keys, scenario_errors
 from emu.scenario.document import (
     Document,
     apply_overrides,
@@ -23,15 +23,14 @@ from emu.scenario.document import (
     read_document,
 )
 from emu.scenario.error_messages import MISSING, describe, either, meant_key, trail_of
-from emu.scenario.events_section import event_errors
-from emu.scenario.lab_section import LabFile, name_errors
-from emu.scenario.profile_file import read_profile
 from emu.scenario.realize import model_figures
+from emu.scenario.run_sections import LabFile, event_errors, name_errors
 from emu.scenario.scenario import Scenario
-from emu.scenario.shipped import locate
+from emu.scenario.topologies import expand_topology
 from emu.scenario.workload_file import (
     expect_listed_makespan,
     is_workload,
+    read_profile,
     workload_document,
 )
 from emu.systems.model_section import program_text
@@ -42,8 +41,60 @@ if TYPE_CHECKING:
 
     from emu.fields.section import Trail
 
-    #: ``["key.key=value"]`` as on the command line, or ``{"key.key": value}``.
     Overrides: TypeAlias = Sequence[str] | Mapping[str, object]
+
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+#: File of a lab in its folder, beside the programs that it runs.
+LAB = "lab.yaml"
+
+
+def _shipped(folder: str, pattern: str) -> list[Path]:
+    """Return files that lie in the package of a wheel, or beside that of a checkout."""
+    inside = _PACKAGE / f"shipped_{folder}"
+    home = inside if inside.is_dir() else _PACKAGE.parent / folder
+    return sorted(home.glob(pattern))
+
+
+def shipped_scenarios() -> dict[str, Path]:
+    """Return name -> file of every scenario that ships with emu, sorted."""
+    return {path.stem: path for path in _shipped("scenarios", "*.yaml")}
+
+
+def shipped_labs() -> dict[str, Path]:
+    """Return name -> file of every lab that ships with emu, sorted."""
+    return {path.parent.name: path for path in _shipped("scenarios", f"*/{LAB}")}
+
+
+def shipped_documents() -> dict[str, Path]:
+    """Return name -> file of every document that ships with emu, sorted."""
+    return {path.stem: path for path in _shipped("docs", "*.md")}
+
+
+def locate(source: str | Path) -> Path:
+    """Return the file that is meant: a path, or the name of a shipped scenario or lab.
+
+    A file of that name in the working directory comes first, as does a folder with a
+    lab in it.
+
+    Raises
+    ------
+    ScenarioError
+        When ``source`` is a bare name, and neither a file nor a scenario is called so.
+    """
+    path = Path(source)
+    if (path / LAB).is_file():
+        return path / LAB
+    if path.is_file() or path.suffix or path.parent != Path():
+        return path
+    known = shipped_scenarios() | shipped_labs()
+    if path.name in known:
+        return known[path.name]
+    raise ScenarioError(
+        "there is no such file; of the scenarios that ship with emu, "
+        f"{nearest(path.name, known)}",
+        file=str(source),
+    )
 
 
 def preparation_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
@@ -159,7 +210,7 @@ def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
         document = _read(source, overrides)
         data = {key: document.data[key] for key in LAB_KEYS if key in document.data}
         machines = {key: data[key] for key in data if key != "lab"}
-        found = [*moved_keys(data.get("lab")), *misspelt_keys(machines)]
+        found = list(misspelt_keys(machines))
         if not document.data.keys() & {"job", "jobs"}:
             found += [
                 ((key,), f"unknown key {key!r}, {nearest(key, LAB_KEYS)}")
@@ -282,6 +333,7 @@ def _changed(document: Document, overrides: Overrides, folder: Path) -> Document
     apply_overrides(document, overrides)
     _drop_nulls(document.data)
     data = document.data
+    expand_topology(document, folder)
     if workload is not None:
         expect_listed_makespan(data, workload)
     if data.get("name") is None:
@@ -291,25 +343,10 @@ def _changed(document: Document, overrides: Overrides, folder: Path) -> Document
     jobs_at: list[Trail] = [(), *(("jobs", i) for i in several)]
     for at in jobs_at:
         for trail in _OF_JOBS:
-            _resolve_path(document, (*at, *trail), folder)
+            document.resolve_path((*at, *trail), folder)
         _read_program(document, (*at, *_MODEL))
-    _resolve_path(document, ("profile",), folder)
+    document.resolve_path(("profile",), folder)
     return document
-
-
-def _resolve_path(document: Document, trail: Trail, folder: Path) -> None:
-    """Make a path of the file one from here; one of ``--set`` is that already."""
-    *above, key = trail
-    place: Any = document.data
-    for step in above:
-        if isinstance(place, list) and isinstance(step, int):
-            place = place[step]
-        else:
-            place = place.get(step) if isinstance(place, dict) else None
-    if isinstance(place, dict) and isinstance(place.get(key), str) and place[key]:
-        stated_here = any(trail[: len(at)] == at for at in document.options)
-        found = Path(place[key]).expanduser()
-        place[key] = str(found if stated_here else folder / found)
 
 
 def _drop_nulls(data: Any) -> None:

@@ -1,22 +1,30 @@
-"""Benchmark workloads (``workload_b.json``) as custom-job scenarios.
-
-Such a file states machines as [bandwidth in, out], tasks, edges as [source,
-destination, lag], volumes per edge and iteration, one time per task and a placement,
-all as bare numbers of bytes, bytes per second and seconds.
-"""
+"""Files beside a scenario: workloads and profiles (JSON)."""
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from emu.errors import ScenarioError
+import numpy as np
+
+from emu.atomic_file import write_atomic
+from emu.errors import DataError, ScenarioError
+from emu.input_file import one_error, read_json
+from emu.problem import Profile
 from emu.scenario.document import Document
 from emu.systems.custom.section import FlowSection
 from emu.units import DURATION, RATE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Job
+
 
 _KEYS = {
     "machines": list,
@@ -125,3 +133,145 @@ def _flows(
         }
         flows.append(FlowSection.model_construct(**named))
     return flows
+
+
+VERSION = 1
+#: Settings of a job that its times and volumes are of.
+_OF_BATCHES = ("batch_size", "samplers_per_worker", "fanouts", "model")
+
+
+@dataclass(frozen=True, eq=False)
+class ProfileFile:
+    """A profile by names, so that it fits any placement and order of tasks."""
+
+    tasks: Mapping[str, NDArray[np.float64]]
+    """Task -> seconds per profiled iteration."""
+    edges: Mapping[str, NDArray[np.float64]]
+    """`Job.edge_names` -> bytes per profiled iteration."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the job that was measured."""
+    path: str = ""
+    """Where it was read from, for errors."""
+
+    @classmethod
+    def of(cls, job: Job, profile: Profile) -> ProfileFile:
+        """Return ``profile`` of ``job`` by names."""
+        tasks = {t.name: row for t, row in zip(job.tasks, profile.times, strict=True)}
+        edges = {
+            name: row
+            for name, control, row in zip(
+                job.edge_names, job.control, profile.volumes, strict=True
+            )
+            if not control
+        }
+        return cls(tasks, edges, dict(job.settings))
+
+    def profile(self, job: Job) -> Profile:
+        """Return the profile in the order of ``job``; edges of control carry 0.
+
+        Raises
+        ------
+        DataError
+            When a task or edge of the job was not measured, or the times are those of
+            other mini-batches.
+        """
+        self._check_batches(job.settings)
+        names = job.edge_names
+        carrying = [
+            name
+            for name, control in zip(names, job.control, strict=True)
+            if not control
+        ]
+        wanted = [task.name for task in job.tasks]
+        for known, asked in ((self.tasks, wanted), (self.edges, carrying)):
+            missing = [name for name in asked if name not in known]
+            if missing:
+                problem = f"was measured on another job, it has no {missing[0]}"
+                raise DataError(problem, path=self.path)
+        nothing = np.zeros_like(next(iter(self.tasks.values())))
+        times = np.array([self.tasks[name] for name in wanted])
+        rows = [
+            nothing if control else self.edges[name]
+            for name, control in zip(names, job.control, strict=True)
+        ]
+        volumes = np.array(rows).reshape(len(rows), nothing.size)
+        return Profile(times, volumes)
+
+    def _check_batches(self, settings: Mapping[str, Any]) -> None:
+        """Refuse what was measured on other mini-batches, or on other shares of them.
+
+        The names of the tasks do not say: ``s0`` is there with every batch size.
+        """
+        for key in _OF_BATCHES:
+            if (
+                key in settings
+                and self.settings.get(key, settings[key]) != settings[key]
+            ):
+                problem = (
+                    f"was measured with {key} {self.settings[key]}, not "
+                    f"{settings[key]}: profile anew, or write job.times"
+                )
+                raise DataError(problem, path=self.path)
+
+
+def write_profile(path: str | Path, profile: ProfileFile) -> None:
+    """Write a profile, whole or not at all.
+
+    Raises
+    ------
+    DataError
+        When it cannot be written.
+    """
+    content = {
+        "version": VERSION,
+        "tasks": {name: row.tolist() for name, row in profile.tasks.items()},
+        "edges": {name: row.tolist() for name, row in profile.edges.items()},
+        "settings": dict(profile.settings),
+    }
+    write_atomic(path, json.dumps(content))
+
+
+def read_profile(path: str | Path) -> ProfileFile:
+    """Read a profile.
+
+    Raises
+    ------
+    DataError
+        When it cannot be read, is of another version, or is damaged: a value that is
+        not finite and positive or zero, rows of different lengths, no tasks.
+    """
+    with one_error(path):
+        return _read(path)
+
+
+def _read(path: str | Path) -> ProfileFile:
+    file = str(path)
+    content = read_json(Path(path))
+    if not isinstance(content, dict) or content.get("version") != VERSION:
+        found = content.get("version") if isinstance(content, dict) else content
+        problem = f"is not a profile of version {VERSION}, found {found!r:.40}"
+        raise DataError(problem, path=file)
+    parts = [content.get(key) for key in ("tasks", "edges", "settings")]
+    if not all(isinstance(part, dict) for part in parts) or not parts[0]:
+        problem = "is not a profile: it needs tasks, edges and settings"
+        raise DataError(problem, path=file)
+    tasks, edges = _rows(content["tasks"], file), _rows(content["edges"], file)
+    if len({row.size for row in [*tasks.values(), *edges.values()]}) > 1:
+        problem = "is damaged: its rows differ in length"
+        raise DataError(problem, path=file)
+    return ProfileFile(tasks, edges, content["settings"], file)
+
+
+def _rows(stated: dict[str, Any], file: str) -> dict[str, NDArray[np.float64]]:
+    rows = {}
+    for name, values in stated.items():
+        try:
+            row = np.array(values, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            problem = f"is damaged: {name} is not a list of numbers"
+            raise DataError(problem, path=file) from error
+        if row.ndim != 1 or not row.size or not (np.isfinite(row) & (row >= 0)).all():
+            problem = f"is damaged: {name} has values that cannot be"
+            raise DataError(problem, path=file)
+        rows[name] = row
+    return rows

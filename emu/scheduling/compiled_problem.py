@@ -15,16 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.problem.links import IN, OUT
+from emu.problem.slots import slot_names, slots_on
 from emu.problem.slowness import slowness
 from emu.scheduling.compiled import compiled, inlined
-from emu.scheduling.job_lists import (
-    channels_of,
-    listed_by_owner,
-    owners_of,
-    pools_by_name,
-    topological,
-)
-from emu.scheduling.routes import Routes, port_at, route_between
 
 if TYPE_CHECKING:
     from emu.problem import Cluster, Job
@@ -32,6 +26,95 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+# A job as lists of numbers, where it takes more than to look a value up.
+
+
+def listed_by_owner(owner: Ints, owners: int) -> tuple[Ints, Ints]:
+    """Return ``start, entry`` of the positions in ``owner``, listed by owner."""
+    start = np.zeros(owners + 1, dtype=np.int64)
+    np.cumsum(np.bincount(owner, minlength=owners), out=start[1:])
+    return start, np.argsort(owner, kind="stable").astype(np.int64)
+
+
+def topological(job: Job) -> Ints:
+    """Return the tasks, each behind the sources of its in-edges without lag."""
+    waiting = np.zeros(len(job.tasks), dtype=np.int64)
+    followers: list[list[int]] = [[] for _ in job.tasks]
+    for edge in job.edges:
+        if edge.lag == 0:
+            waiting[edge.destination] += 1
+            followers[edge.source].append(edge.destination)
+    order = [task for task, count in enumerate(waiting) if count == 0]
+    for task in order:  # grows while it is walked
+        for follower in followers[task]:
+            waiting[follower] -= 1
+            if waiting[follower] == 0:
+                order.append(follower)
+    return np.array(order, dtype=np.int64)
+
+
+def pools_by_name(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints]:
+    """Return ``taken, freed, slots`` of `JobArrays`."""
+    names = {name: i for i, name in enumerate(slot_names(job))}
+    taken = [names.get(task.takes, -1) for task in job.tasks]
+    freed = [names.get(task.gives_back, -1) for task in job.tasks]
+    slots = np.full((len(cluster.machines), len(names)), -1, dtype=np.int64)
+    for m, machine in enumerate(cluster.machines):
+        for name, number in slots_on(machine, job).items():
+            if name in names:
+                slots[m, names[name]] = number
+    return np.array(taken, np.int64), np.array(freed, np.int64), slots
+
+
+def channels_of(job: Job) -> Ints:
+    """Return the channel of every edge, -1 for none; empty without channels."""
+    known = {name: i for i, name in enumerate(job.channels)}
+    channel = [known.get(edge.channel, -1) for edge in job.edges if known]
+    return np.array(channel, dtype=np.int64)
+
+
+def owners_of(job: Job) -> Ints:
+    """Return the job of every edge, by its place in `Job.job_names`."""
+    places = {name: place for place, name in enumerate(job.job_names)}
+    sources = (job.tasks[edge.source] for edge in job.edges)
+    return np.array([places[task.job_name] for task in sources], dtype=np.int64)
+
+
+# Routes as flat arrays: the ports that flows between two machines cross.
+
+
+class Routes(NamedTuple):
+    """The route between every two machines, as in `emu.problem.Links`."""
+
+    nic: Ints
+    zone: Ints
+    route_of: Ints
+    route_start: Ints
+    route_port: Ints
+
+
+@inlined
+def route_between(routes: Routes, source: int, destination: int) -> tuple[int, int]:
+    """Return where the route between two machines begins and ends in ``route_port``.
+
+    Nowhere within a machine.
+    """
+    if source == destination:
+        return 0, 0
+    route = routes.route_of[routes.zone[source], routes.zone[destination]]
+    return routes.route_start[route], routes.route_start[route + 1]
+
+
+@inlined
+def port_at(routes: Routes, place: int, source: int, destination: int) -> int:
+    """Return the port at ``place`` of ``route_port`` between two machines."""
+    port: int = routes.route_port[place]
+    if port == OUT:
+        port = routes.nic[source, 0]
+    elif port == IN:
+        port = routes.nic[destination, 1]
+    return port
 
 
 def plain(values: Floats) -> Floats:
@@ -96,7 +179,7 @@ class JobArrays(NamedTuple):
         one back to, -1 for none; and the slots of every machine, -1 for unlimited,
         shape (machines, names).
     slowness
-        Factors on reference times, shape (tasks, machines).
+        Factors on reference times, shape (tasks, machines); no rows where all are 1.
     """
 
     iterations: int

@@ -23,22 +23,210 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.scheduling import slots
-from emu.scheduling.channels import has_channel, join, leave
-from emu.scheduling.compiled import inlined
+from emu.scheduling.compiled import apart, inlined
 from emu.scheduling.service_clocks import advance, close_first, open_flow
 from emu.scheduling.state import (
     BEGUN,
+    CALLING,
     GONE,
     OPENED,
+    QUEUED,
     TIE,
     WAITING,
     WOKEN,
+    Lines,
     State,
 )
 
 if TYPE_CHECKING:
-    from emu.scheduling.compiled_problem import Floats, Layout
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from emu.scheduling.compiled_problem import Floats, Ints, Layout
+
+# Slots: tasks of a machine that share a pool, first come first served.
+#
+# Of those that came at one instant the lower iteration is first, then the task that
+# stands first in the job.
+
+
+@inlined
+def queue_up(layout: Layout, state: State, now: float) -> None:
+    """Keep of the woken tasks those that start at once; see `Layout.last`."""
+    _queue_up(layout.last, state.woken, state.queued, state.came, state.length, now)
+
+
+@apart
+def _queue_up(
+    last: NDArray[np.bool_],
+    woken: Ints,
+    queued: Ints,
+    came: Floats,
+    length: Ints,
+    now: float,
+) -> None:
+    kept = 0
+    for i in range(length[WOKEN]):
+        task = woken[i]
+        if not last[task]:
+            woken[kept] = task
+            kept += 1
+        else:
+            queued[length[QUEUED]] = task
+            length[QUEUED] += 1
+            came[task] = now
+    length[WOKEN] = kept
+
+
+@inlined
+def _is_before(came: Floats, started: Ints, task: int, other: int) -> bool:
+    """Return True where ``task`` has come to wait for a slot before ``other``."""
+    if abs(came[task] - came[other]) > TIE * came[other]:
+        return bool(came[task] < came[other])
+    if started[task] != started[other]:
+        return bool(started[task] < started[other])
+    return task < other
+
+
+@inlined
+def grant(layout: Layout, state: State) -> None:
+    """Wake the waiting tasks that get a slot or need none, to read the newest."""
+    _grant(
+        layout.takes,
+        state.free,
+        state.queued,
+        state.came,
+        state.started,
+        state.woken,
+        state.length,
+    )
+
+
+@apart
+def _grant(
+    takes: Ints,
+    free: Ints,
+    queued: Ints,
+    came: Floats,
+    started: Ints,
+    woken: Ints,
+    length: Ints,
+) -> None:
+    while True:
+        place = -1
+        for i in range(length[QUEUED]):
+            task = queued[i]
+            pool = takes[task]
+            if (pool < 0 or free[pool] > 0) and (
+                place < 0 or _is_before(came, started, task, queued[place])
+            ):
+                place = i
+        if place < 0:
+            return
+        task = queued[place]
+        length[QUEUED] -= 1
+        queued[place] = queued[length[QUEUED]]
+        if takes[task] >= 0:
+            free[takes[task]] -= 1
+        woken[length[WOKEN]] = task
+        length[WOKEN] += 1
+
+
+# Channels: flows that go one after the other, as over one TCP connection.
+#
+# A flow stands in the line of its channel from when it is ready. Its turn comes when
+# all before it have ended. Of those that got ready at one instant the first is the one
+# that serves the lowest iteration, then the one whose edge is first by
+# `JobArrays.rank`. So turns are given when nothing else happens at an instant any
+# more, as slots are.
+#
+# What is handed over within a machine stands in no line, and a flow without bytes
+# does.
+
+# Columns of Lines.place and of Lines.tally.
+EDGE, TURN = range(2)
+FIRST, JOINED, ADMITTED, LEFT = range(4)
+
+
+@inlined
+def has_channel(layout: Layout, edge: int) -> bool:
+    """Return True where the flows of ``edge`` between machines go over a channel."""
+    return layout.channel.size > 0 and layout.channel[edge] >= 0
+
+
+@inlined
+def _call(lines: Lines, length: Ints, channel: int) -> None:
+    lines.calling[length[CALLING]] = channel
+    length[CALLING] += 1
+
+
+@inlined
+def join(layout: Layout, state: State, edge: int, iteration: int, now: float) -> None:
+    """Let a flow stand in line that is ready now."""
+    turn = iteration + layout.lag[edge]
+    channel = layout.channel[edge]
+    _join(state.lines, state.length, layout.rank, channel, edge, turn, now)
+
+
+@apart
+def _join(
+    lines: Lines,
+    length: Ints,
+    rank: Ints,
+    channel: int,
+    edge: int,
+    turn: int,
+    now: float,
+) -> None:
+    tally = lines.tally[channel]
+    hole = tally[FIRST] + tally[JOINED]
+    while hole > tally[FIRST] + tally[ADMITTED]:
+        other, its_turn = lines.place[hole - 1]
+        if now - lines.came[hole - 1] > TIE * now or its_turn < turn:
+            break
+        if its_turn == turn and rank[other] < rank[edge]:
+            break
+        lines.place[hole, EDGE], lines.place[hole, TURN] = other, its_turn
+        lines.came[hole] = lines.came[hole - 1]
+        hole -= 1
+    lines.place[hole, EDGE], lines.place[hole, TURN] = edge, turn
+    lines.came[hole] = now
+    if tally[JOINED] == tally[LEFT]:  # the line was empty
+        _call(lines, length, channel)
+    tally[JOINED] += 1
+
+
+@inlined
+def leave(layout: Layout, state: State, edge: int) -> None:
+    """Take in that the flow of ``edge`` whose turn it was has ended."""
+    _leave(state.lines, state.length, layout.channel[edge])
+
+
+@apart
+def _leave(lines: Lines, length: Ints, channel: int) -> None:
+    tally = lines.tally[channel]
+    tally[LEFT] += 1
+    if tally[JOINED] > tally[LEFT]:
+        _call(lines, length, channel)
+
+
+@inlined
+def give_turns(state: State) -> None:
+    """Let the first flow in the line of every free channel become active.
+
+    To be called when nothing else happens at this instant any more.
+    """
+    _give_turns(state.lines, state.waiting, state.length)
+
+
+@apart
+def _give_turns(lines: Lines, waiting: Ints, length: Ints) -> None:
+    for i in range(length[CALLING]):
+        tally = lines.tally[lines.calling[i]]
+        waiting[length[WAITING]] = lines.place[tally[FIRST] + tally[ADMITTED], EDGE]
+        length[WAITING] += 1
+        tally[ADMITTED] += 1
+    length[CALLING] = 0
 
 
 @inlined
@@ -249,7 +437,7 @@ def settle(layout: Layout, state: State, volumes: Floats, now: float) -> None:
     """
     _open_waiting(layout, state, volumes, now)
     if layout.last.size > 0:
-        slots.queue_up(layout, state, now)
+        queue_up(layout, state, now)
     _start_woken(layout, state, now)
 
 
@@ -290,7 +478,7 @@ def grant_slots(layout: Layout, state: State, now: float) -> bool:
     one instant are known then. Those that waited for that alone, to read the newest,
     start as well.
     """
-    slots.grant(layout, state)
+    grant(layout, state)
     granted = bool(state.length[WOKEN] > 0)
     _start_woken(layout, state, now)
     return granted

@@ -12,18 +12,128 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from emu.scheduling import dependencies
 from emu.scheduling import dependencies as progress
-from emu.scheduling.capacity_changes import change_capacities, next_change
-from emu.scheduling.channels import give_turns
 from emu.scheduling.compiled import hot, inlined, spliced
-from emu.scheduling.gates import Gates, end_gates, next_gate, start_gates
-from emu.scheduling.rate_changes import RateChanges, changed_segments
+from emu.scheduling.compiled_problem import Floats, Ints, plain
+from emu.scheduling.dependencies import give_turns
+from emu.scheduling.rate_changes import (
+    RateChanges,
+    change_capacities,
+    changed_segments,
+    next_change,
+)
 from emu.scheduling.rates import set_rates
-from emu.scheduling.service_clocks import next_end
-from emu.scheduling.state import BEGUN, CALLING, GONE, OPENED, QUEUED, TIE, State
+from emu.scheduling.service_clocks import heap_pop, heap_push, next_end
+from emu.scheduling.state import BEGUN, CALLING, GATES, GONE, OPENED, QUEUED, TIE, State
 
 if TYPE_CHECKING:
-    from emu.scheduling.compiled_problem import Floats, Ints, Layout
+    from emu.problem import Job
+    from emu.scheduling.compiled_problem import Layout
+
+# Gates: tasks without a process, whose ends no process reports.
+#
+# A gate takes no time or a stated one, and no bytes come to it or leave it. So the
+# scheduler computes its end: at an instant gates end before slots are granted, as the
+# tasks of a simulation do.
+
+
+class Gates(NamedTuple):
+    """The gates of a job, and those that have ended since they were last looked at.
+
+    The running ones are in the heap `State.due`.
+
+    Parameters
+    ----------
+    times
+        Seconds of (task, iteration), NaN in the rows of tasks that are no gates; no
+        columns where no task is.
+    since
+        When the running iteration of every task began.
+    task, iteration, start
+        Gates that have ended; there is room for every iteration of every gate.
+    ended
+        Number of them, one entry.
+    """
+
+    times: Floats
+    since: Floats
+    task: Ints
+    iteration: Ints
+    start: Floats
+    ended: Ints
+
+
+def gates_of(job: Job, times: Floats | None) -> Gates:
+    """Return the gates of ``job``, none of which has begun.
+
+    Raises
+    ------
+    ValueError
+        When there are gates and no times.
+    """
+    gates = np.array([task.gate for task in job.tasks], dtype=np.bool_)
+    if not gates.any():
+        times = np.empty((len(job.tasks), 0))
+    elif times is None:
+        raise ValueError("the job has gates: how long they take must be stated")
+    else:
+        times = np.where(gates[:, None], times, np.nan)
+    room = sum(n for n, gate in zip(job.rounds, gates, strict=True) if gate)
+    return Gates(
+        times=plain(times),
+        since=np.zeros(len(job.tasks)),
+        task=np.zeros(room, np.int64),
+        iteration=np.zeros(room, np.int64),
+        start=np.zeros(room),
+        ended=np.zeros(1, np.int64),
+    )
+
+
+@inlined
+def start_gates(state: State, gates: Gates, now: float) -> None:
+    """Take the gates that begin now out of the tasks to announce to processes."""
+    if gates.times.shape[1] == 0:
+        return
+    others = 0
+    for i in range(state.length[BEGUN]):
+        task = state.begun[i]
+        seconds = gates.times[task, state.started[task] - 1]
+        if math.isnan(seconds):
+            state.begun[others] = task
+            others += 1
+            continue
+        gates.since[task] = now
+        running = state.length[GATES]
+        heap_push(state.due, state.due_task, 0, running, now + seconds, task)
+        state.length[GATES] += 1
+    state.length[BEGUN] = others
+
+
+@inlined
+def next_gate(state: State) -> float:
+    """Return when the next gate ends, infinity if none runs."""
+    return state.due[0] if state.length[GATES] > 0 else math.inf
+
+
+@inlined
+def end_gates(
+    layout: Layout, state: State, gates: Gates, instant: float, now: float
+) -> bool:
+    """Take in that gates ended by ``instant``; return True where any did."""
+    ended = False
+    while state.length[GATES] > 0 and state.due[0] <= instant:
+        task, place = state.due_task[0], gates.ended[0]
+        heap_pop(state.due, state.due_task, 0, state.length[GATES])
+        state.length[GATES] -= 1
+        gates.task[place] = task
+        gates.iteration[place] = state.ended[task]
+        gates.start[place] = gates.since[task]
+        gates.ended[0] += 1
+        dependencies.end_task(layout, state, task, now)
+        ended = True
+    return ended
+
 
 #: Instants that one call has room for.
 ROOM = 64
@@ -274,13 +384,13 @@ def pass_instants(
         taken = 0
     while not _is_full(state, found, count):
         end = next_end(layout, state)
-        told = ends.time[taken] if taken < ends.time.size else math.inf
+        reported = ends.time[taken] if taken < ends.time.size else math.inf
         state.length[GONE] = 0
         if begins:
             begins = False
         else:
             change = next_change(layout, state)
-            at = min(end, told, next_gate(state), change)
+            at = min(end, reported, next_gate(state), change)
             if at == math.inf or not (
                 at <= until
                 or (at < ahead and progress.all_known(layout, state, at * (1.0 + TIE)))

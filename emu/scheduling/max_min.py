@@ -9,10 +9,10 @@ infinite where all limits together leave something of the port. Where this holds
 every port, every flow has a bottleneck: a full port where no flow has more. That is
 max-min fairness.
 
-A level depends on lower ones only. So ports in doubt are settled in the order of their
+A level depends on lower ones only. So dirty ports are settled in the order of their
 levels, of the old or the new, whichever is lower, as LPA* (Koenig, Likhachev & Furcy
 2004) settles what a changed edge disturbs. What lies below is final then. A port whose
-level changes puts in doubt those above it with which it shares flows. No rounding can
+level changes makes dirty those above it with which it shares flows. No rounding can
 make this go round in circles: what a level depends on is strictly below it, in floating
 point too, and the levels are the same to the last bit whatever came before.
 """
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from emu.scheduling.compiled import inlined
 from emu.scheduling.service_clocks import set_rate
-from emu.scheduling.state import DOUBTED, TOUCHED, State
+from emu.scheduling.state import DIRTY, TOUCHED, State
 
 if TYPE_CHECKING:
     from emu.scheduling.compiled_problem import Layout
@@ -50,8 +50,8 @@ def share_max_min(layout: Layout, state: State, now: float) -> None:
         for j in range(layout.hop_start[group], layout.hop_start[group + 1]):
             port = layout.hop[j]
             _count(state, port, flows, _limit(layout, state, group, port))
-            _doubt(state, port)
-    while state.length[DOUBTED] > 0:
+            _queue_dirty(state, port)
+    while state.length[DIRTY] > 0:
         _settle_next(layout, state, now)
     for i in range(state.length[TOUCHED]):
         group = state.touched[i]
@@ -60,10 +60,10 @@ def share_max_min(layout: Layout, state: State, now: float) -> None:
 
 
 @inlined
-def doubt_capacity(state: State, port: int, more: float) -> None:
+def mark_dirty(state: State, port: int, more: float) -> None:
     """Have rates follow from ``more`` bytes per second of ``port`` when set next."""
     state.levels.left[port] += more
-    _doubt(state, port)
+    _queue_dirty(state, port)
 
 
 @inlined
@@ -115,7 +115,7 @@ def _count(state: State, port: int, flows: int, limit: float) -> None:
 
 
 @inlined
-def _doubt(state: State, port: int) -> None:
+def _queue_dirty(state: State, port: int) -> None:
     """Put ``port`` among those whose level may have to change.
 
     No level below ``bound`` is possible, whatever limits have passed ``target``. Ports
@@ -131,23 +131,23 @@ def _doubt(state: State, port: int) -> None:
     if levels.place[port] < 0:
         if bound == math.inf:
             return
-        levels.place[port] = state.length[DOUBTED]
-        levels.doubted[levels.place[port]] = port
-        state.length[DOUBTED] += 1
+        levels.place[port] = state.length[DIRTY]
+        levels.dirty_ports[levels.place[port]] = port
+        state.length[DIRTY] += 1
     levels.bound[levels.place[port]] = bound
 
 
 @inlined
 def _settle_next(layout: Layout, state: State, now: float) -> None:
-    """Look at the port in doubt that may be lowest; settle it if it is."""
+    """Look at the dirty port that may be lowest; settle it if it is."""
     levels = state.levels
     place, least, second = 0, levels.bound[0], math.inf
-    for i in range(1, state.length[DOUBTED]):
+    for i in range(1, state.length[DIRTY]):
         if levels.bound[i] < least:
             place, least, second = i, levels.bound[i], least
         else:
             second = min(second, levels.bound[i])
-    port = levels.doubted[place]
+    port = levels.dirty_ports[place]
     old = levels.level[port]
     _find_target(layout, state, port)
     new = levels.target[port]
@@ -157,10 +157,10 @@ def _settle_next(layout: Layout, state: State, now: float) -> None:
             return
         levels.level[port] = new
         _pass_on(layout, state, port, old, now)
-    state.length[DOUBTED] -= 1
-    last = levels.doubted[state.length[DOUBTED]]
-    levels.doubted[place] = last
-    levels.bound[place] = levels.bound[state.length[DOUBTED]]
+    state.length[DIRTY] -= 1
+    last = levels.dirty_ports[state.length[DIRTY]]
+    levels.dirty_ports[place] = last
+    levels.bound[place] = levels.bound[state.length[DIRTY]]
     levels.place[last] = place
     levels.place[port] = -1
 
@@ -228,4 +228,4 @@ def _limit_anew(
     if before != after and min(before, after) < state.levels.target[port]:
         _count(state, port, -state.active[group], before)
         _count(state, port, state.active[group], after)
-        _doubt(state, port)
+        _queue_dirty(state, port)

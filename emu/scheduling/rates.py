@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.scheduling import coflows, priorities, queues
+from emu.scheduling import coflows, priorities
 from emu.scheduling.compiled import apart, inlined, spliced
 from emu.scheduling.max_min import share_max_min
 from emu.scheduling.policies import (
@@ -25,10 +25,15 @@ from emu.scheduling.policies import (
     SEBF_MADD,
     WEIGHTED_MAXMIN,
 )
-from emu.scheduling.remaining_paths import longest_paths, means
+from emu.scheduling.priorities import longest_paths, means
 from emu.scheduling.service_clocks import set_rate
-from emu.scheduling.sharing import fill_up, share_equally
-from emu.scheduling.sharing_by_job import share_equally_by_job, share_max_min_by_job
+from emu.scheduling.sharing import (
+    fill_up,
+    serve_heads,
+    share_equally,
+    share_equally_by_job,
+    share_max_min_by_job,
+)
 from emu.scheduling.shortest_remaining import serve_shortest
 from emu.scheduling.state import ORDERED, TOUCHED, State
 
@@ -108,7 +113,7 @@ def _allocate_by_flow(layout: Layout, state: State, now: float) -> None:
     """Set the rate of every flow under a policy that rates flows one by one."""
     policy, scratch = layout.policy, state.scratch
     if policy == FIFO:
-        queues.serve_heads(layout, state, now)
+        serve_heads(layout, state, now)
         return
     if policy in (MRTF, MRTF_EXCLUSIVE):
         serve_shortest(layout, state, now)

@@ -11,8 +11,14 @@ import numpy as np
 from emu.errors import SchedulingError
 from emu.problem import Profile
 from emu.scheduling.compiled_problem import job_arrays, lay_out, own, plain
-from emu.scheduling.event_batch import FULL, IMPOSSIBLE, Ends, pass_instants, room_for
-from emu.scheduling.gates import gates_of
+from emu.scheduling.event_batch import (
+    FULL,
+    IMPOSSIBLE,
+    Ends,
+    gates_of,
+    pass_instants,
+    room_for,
+)
 from emu.scheduling.policies import rate_policy
 from emu.scheduling.rate_changes import new_rate_changes
 from emu.scheduling.rates import check_rows, expectation

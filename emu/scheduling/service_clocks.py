@@ -10,12 +10,54 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from emu.scheduling import heap
 from emu.scheduling.compiled import inlined, vectorised
 from emu.scheduling.state import TOUCHED, State
 
 if TYPE_CHECKING:
-    from emu.scheduling.compiled_problem import Floats, Layout
+    from emu.scheduling.compiled_problem import Floats, Ints, Layout
+
+# A binary heap of (key, item) in a slice of two arrays, smallest key first.
+#
+# numba does not compile heapq.
+
+
+@inlined
+def heap_push(
+    keys: Floats, items: Ints, first: int, size: int, key: float, item: int
+) -> None:
+    """Add to the heap of ``size`` entries that begins at ``first``."""
+    hole = size
+    while hole > 0:
+        parent = (hole - 1) >> 1
+        if keys[first + parent] <= key:
+            break
+        keys[first + hole] = keys[first + parent]
+        items[first + hole] = items[first + parent]
+        hole = parent
+    keys[first + hole] = key
+    items[first + hole] = item
+
+
+@inlined
+def heap_pop(keys: Floats, items: Ints, first: int, size: int) -> None:
+    """Remove the smallest key from the heap of ``size`` at ``first``."""
+    last = size - 1
+    key = keys[first + last]
+    item = items[first + last]
+    hole = 0
+    while True:
+        child = 2 * hole + 1
+        if child >= last:
+            break
+        if child + 1 < last and keys[first + child + 1] < keys[first + child]:
+            child += 1
+        if keys[first + child] >= key:
+            break
+        keys[first + hole] = keys[first + child]
+        items[first + hole] = items[first + child]
+        hole = child
+    keys[first + hole] = key
+    items[first + hole] = item
 
 
 @inlined
@@ -58,7 +100,7 @@ def open_flow(
     else:
         advance(state, group, now)
     state.base[edge] = state.service[group]
-    heap.push(
+    heap_push(
         state.mark,
         state.mark_edge,
         layout.slot[group],
@@ -75,7 +117,7 @@ def close_first(layout: Layout, state: State, group: int, now: float) -> int:
     first = layout.slot[group]
     edge = int(state.mark_edge[first])
     advance(state, group, now)
-    heap.pop(state.mark, state.mark_edge, first, state.active[group])
+    heap_pop(state.mark, state.mark_edge, first, state.active[group])
     _count(layout, state, group, -1)
     return edge
 

@@ -148,8 +148,8 @@ class Levels(NamedTuple):
     left, rising
         Per port, bytes per second that flows with a limit below ``target`` leave, and
         the number of the others.
-    place, doubted, bound
-        Per port its place among those in doubt, -1 for none; those ports, a list, and
+    place, dirty_ports, bound
+        Per port its place among the dirty, -1 for none; those ports, a list, and
         what their levels, old and new, are not below.
     shared
         Per group the flows that rates were last computed for.
@@ -163,7 +163,7 @@ class Levels(NamedTuple):
     left: Floats
     rising: Ints
     place: Ints
-    doubted: Ints
+    dirty_ports: Ints
     bound: Floats
     shared: Ints
     crowd: Ints
@@ -235,7 +235,7 @@ class State(NamedTuple):
         became active at the last one; edges whose fluid ended at this instant.
     length
         Lengths of woken, waiting, begun, opened, touched, gone, queued, due, order,
-        calling; how many changes of capacities have been made; and those of doubted
+        calling; how many changes of capacities have been made; and those of dirty_ports
         and of suspects.
     active
         Active flows of every group.
@@ -256,7 +256,7 @@ class State(NamedTuple):
         See there.
     after
         Per edge and iteration, the longest path that is left when that flow ends,
-        seconds (`emu.scheduling.remaining_paths`); empty where no policy needs it.
+        seconds (`emu.scheduling.priorities`); empty where no policy needs it.
     due, due_task
         A heap of (end, task) of the running tasks whose end is known before: of all of
         them in a simulation, of gates elsewhere.
@@ -304,7 +304,7 @@ class State(NamedTuple):
 # Positions in State.length.
 (
     WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED, GATES, ORDERED, CALLING,
-    CHANGED, DOUBTED, SUSPECTS,
+    CHANGED, DIRTY, SUSPECTS,
 ) = range(13)  # fmt: skip
 
 
@@ -324,7 +324,7 @@ def _new_levels(layout: Layout, none: Floats, nothing: Ints) -> Levels:
         left=number[2],
         rising=integer[0],
         place=integer[1],
-        doubted=integer[2],
+        dirty_ports=integer[2],
         bound=number[3],
         shared=np.zeros(layout.slot.size - 1, np.int64),
         crowd=integer[3],

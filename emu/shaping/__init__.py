@@ -15,14 +15,18 @@ from emu.shaping.pacing import (
     fluid_end,
     next_look,
 )
+from emu.shaping.settings import ComputeMode, EmulationSettings, Tls
 
 __all__ = [
     "RISE",
     "Bucket",
+    "ComputeMode",
     "Depth",
+    "EmulationSettings",
     "FlowEnds",
     "Looks",
     "RateSegment",
+    "Tls",
     "allowance",
     "fluid_end",
     "next_look",

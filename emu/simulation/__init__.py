@@ -4,7 +4,6 @@ Must not know: sockets, wall clocks, files.
 """
 
 from emu.simulation.evaluator import MakespanEvaluator
-from emu.simulation.sensitivity import sensitivity
-from emu.simulation.simulate import best_policy, makespan, simulate
+from emu.simulation.simulate import best_policy, makespan, sensitivity, simulate
 
 __all__ = ["MakespanEvaluator", "best_policy", "makespan", "sensitivity", "simulate"]

@@ -49,7 +49,9 @@ def _taken(arrays: JobArrays, machine_of: Ints, reference: Floats) -> Floats:
     """Return the times that the machines of a placement take."""
     times = np.empty(reference.shape)
     for task in range(reference.shape[0]):
-        slowness = arrays.slowness[task, machine_of[task]]
+        slowness = 1.0
+        if arrays.slowness.shape[0] > 0:
+            slowness = arrays.slowness[task, machine_of[task]]
         for iteration in range(reference.shape[1]):
             times[task, iteration] = reference[task, iteration] * slowness
     return times

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from emu.scheduling import dependencies as progress
-from emu.scheduling import heap
-from emu.scheduling.capacity_changes import change_capacities, next_change
-from emu.scheduling.channels import give_turns
 from emu.scheduling.compiled import compiled, hot, inlined
-from emu.scheduling.rate_changes import RateChanges, changed_segments, new_rate_changes
+from emu.scheduling.dependencies import give_turns
+from emu.scheduling.rate_changes import (
+    RateChanges,
+    change_capacities,
+    changed_segments,
+    new_rate_changes,
+    next_change,
+)
 from emu.scheduling.rates import set_rates
-from emu.scheduling.service_clocks import next_end
+from emu.scheduling.service_clocks import heap_pop, heap_push, next_end
 from emu.scheduling.state import BEGUN, CALLING, GONE, OPENED, QUEUED, TIE, State
 
 if TYPE_CHECKING:
@@ -78,7 +82,7 @@ def _start_tasks(state: State, times: Floats, running: int, now: float) -> int:
     for i in range(state.length[BEGUN]):
         task = state.begun[i]
         end = now + times[task, state.started[task] - 1]
-        heap.push(state.due, state.due_task, 0, running, end, task)
+        heap_push(state.due, state.due_task, 0, running, end, task)
         running += 1
     state.length[BEGUN] = 0
     state.length[OPENED] = 0
@@ -100,6 +104,13 @@ def run(
     With a ``step`` above 0 things happen only at multiples of it.
     Returns infinity as soon as the next event lies beyond ``limit``, and NaN when
     tasks are left that nothing would ever start.
+
+    Within an instant the order is no accident. Its ends may enable one another without
+    time going on (gates, local handoffs, tasks of no length), so rates are set only
+    once it is empty. Turns and slots go after all its ends, whichever came first in the
+    arrays: who is served must not depend on the order in a file. Fluids end before
+    capacities change, since what ended now had the old ones; and a change to come is
+    looked at last, so that it never keeps a finished job going.
     """
     running = 0
     now = makespan = 0.0
@@ -134,7 +145,7 @@ def run(
             change_capacities(layout, state, instant)
         while running > 0 and state.due[0] <= instant:
             task = state.due_task[0]
-            heap.pop(state.due, state.due_task, 0, running)
+            heap_pop(state.due, state.due_task, 0, running)
             running -= 1
             progress.end_task(layout, state, task, now)
             makespan = now

@@ -35,6 +35,8 @@ class BuildContext:
     """Real bytes per emulated byte of payloads that are made up."""
     train_vertices: int = 0
     """Size of the training set, 0 where it is not known."""
+    cluster: Cluster | None = None
+    """Machines and links, where the data set may be opened, too."""
 
 
 class JobSection(Section):
@@ -48,15 +50,23 @@ class JobSection(Section):
     """True where it trains on a data set, which settings of the job then name."""
     traced: ClassVar[bool] = False
     """True where a profiler's trace can give the times of its kinds of task."""
+    shaped_by_data: ClassVar[bool] = False
+    """True where its tasks follow from the data set and the cluster: without them
+    `build` returns a job of fewer tasks."""
     unmeasured: ClassVar[str] = ""
     """Why its tasks cannot be measured, empty where they can."""
     unprofiled: ClassVar[str] = ""
     """Why it takes no profile, empty where it does."""
+    foreign: ClassVar[dict[str, str]] = {}
+    """Keys of other systems that a user may expect here -> why there are none."""
 
     if TYPE_CHECKING:  # else its keys would stand before those of the systems
         system: str
-        iterations: int | None
-        credit_window: int | str
+
+        @property
+        def iterations(self) -> int | None: ...  # noqa: D102
+        @property
+        def credit_window(self) -> int | str: ...  # noqa: D102
 
     @property
     def length(self) -> str:
@@ -92,6 +102,10 @@ class JobSection(Section):
             When a data set is needed and missing or damaged.
         """
         raise NotImplementedError
+
+    def with_machines(self, cluster: ClusterSection) -> ClusterSection:
+        """Return the cluster with the machines that the job brings along."""
+        return cluster
 
     def problems(self, cluster: ClusterSection) -> Problems:
         """Yield (where, what is wrong and what would be right) between its keys."""

@@ -12,6 +12,7 @@ from emu.systems.system import System
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from emu.problem import Schedule
     from emu.systems.job_section import JobSection
     from emu.systems.system import Guard
 
@@ -60,3 +61,25 @@ def system_guards() -> list[Guard]:
 def system_of(settings: Mapping[str, object]) -> System | None:
     """Return the system that built a job, from ``Job.settings``; None without one."""
     return systems().get(str(settings.get("system")))
+
+
+def remarks_on(schedules: Mapping[str, Schedule]) -> list[str]:
+    """Return the remarks of a job's system on its schedules; see `System.remarks`."""
+    job = next(iter(schedules.values())).problem.job
+    system = system_of(job.settings)
+    return [] if system is None else [*system.remarks(schedules)]
+
+
+def content_of(name: str, kinds: tuple[str, str]) -> str:
+    """Return the content of flows between two kinds of task, a plural.
+
+    Parameters
+    ----------
+    name
+        System of the job, asked first: custom and several jobs have kinds of others.
+    """
+    known = systems()
+    for system in sorted(known.values(), key=lambda system: system.name != name):
+        if kinds in system.carries:
+            return system.carries[kinds]
+    return f"bytes of {kinds[0]} -> {kinds[1]}"

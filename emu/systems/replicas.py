@@ -72,11 +72,16 @@ class ReplicaSection(TrainingSection):
     def problems(self, cluster: ClusterSection) -> Problems:
         """Yield (where, what is wrong and what would be right) between its keys."""
         yield from super().problems(cluster)
-        known = [name for name, _ in cluster.named()]
-        counts = Counter(self.machines or ())
-        for position, name in enumerate(self.machines or ()):
-            trail: Trail = ("job", "machines", position)
-            if name not in known:
-                yield trail, f"no machine {name!r}, {nearest(name, known)}"
-            elif counts[name] > 1:
-                yield trail, f"{name!r} occurs {counts[name]} times"
+        yield from rank_problems(self.machines, cluster)
+
+
+def rank_problems(machines: Sequence[str] | None, cluster: ClusterSection) -> Problems:
+    """Yield what is wrong with ``job.machines``: unknown, or there twice."""
+    known = [name for name, _ in cluster.named()]
+    counts = Counter(machines or ())
+    for position, name in enumerate(machines or ()):
+        trail: Trail = ("job", "machines", position)
+        if name not in known:
+            yield trail, f"no machine {name!r}, {nearest(name, known)}"
+        elif counts[name] > 1:
+            yield trail, f"{name!r} occurs {counts[name]} times"

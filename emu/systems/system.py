@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.problem import Job
+    from emu.problem import Job, Schedule
     from emu.systems.job_section import JobSection
     from emu.systems.translation import Translation
     from emu.trust.guards import Evidence
@@ -33,8 +33,20 @@ def _no_data(_settings: Mapping[str, Any]) -> None:
     pass
 
 
+def _no_remarks(_schedules: Mapping[str, Schedule]) -> Iterable[str]:
+    return ()
+
+
 def _none_missed(_settings: Mapping[str, Any]) -> int:
     return 0
+
+
+def _synchronous(_settings: Mapping[str, Any]) -> bool:
+    return False
+
+
+def _no_functions(_job: Job) -> Iterable[tuple[int, int]]:
+    return ()
 
 
 @dataclass(frozen=True)
@@ -61,9 +73,23 @@ class System:
     updates_missed: Callable[[Mapping[str, Any]], int] = _none_missed
     """Returns, from ``Job.settings``, how many updates the weights of a forward pass
     lack (its staleness)."""
+    asynchronous: Callable[[Mapping[str, Any]], bool] = _synchronous
+    """Returns, from ``Job.settings``, True where weights depend on which values were
+    read when: no training in one process repeats it without the log of reads."""
     step_kinds: tuple[str, ...] = ()
     """Kinds of task of which the first that a job has ends every training step; empty
     where steps overlap, or nothing is trained."""
+    parameter_kinds: tuple[str, ...] = ()
+    """Kinds of task of parameter servers: the cost of their machines is told apart."""
+    functions: Callable[[Job], Iterable[tuple[int, int]]] = _no_functions
+    """Returns the tasks that end the launch of a function (a lambda), and that take its
+    answer, by their positions in a job: what lies between is paid by time."""
+    carries: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """(Kind of the source, kind of the destination) -> content of such flows, a plural
+    for tables and sentences."""
+    remarks: Callable[[Mapping[str, Schedule]], Iterable[str]] = _no_remarks
+    """Returns lines on schedules of a job, by how they came about (``simulated``,
+    ``emulated``), in the words of the system."""
     translation: Callable[[], Translation] | None = None
     """Imports and returns how its jobs are written in the words of all systems, for
     ``emu compare --systems``."""

@@ -54,7 +54,8 @@ PHASES = ("model_forward", "data_forward", "data_backward", "model_backward")
 _SAMPLING = ("sampler", "sampler_hop", "sampler_fetch")
 
 
-def _named(found: Any) -> Any:
+def by_name(found: Any) -> Any:
+    """Return the mapping for which a name may stand."""
     return {"name": found} if isinstance(found, str) else found
 
 
@@ -73,7 +74,7 @@ class DatasetSection(Section):
     ``ogbn-products``, ``ogbn-papers100M``, a folder of npz graphs, or what ``emu
     import`` has called one."""
     scale: Positive = 1.0
-    """Size of a made-up graph, as a share of the published one."""
+    """Size of a made-up graph over the published one."""
     seed: Seed | None = None
     """Seed of a made-up graph and of the split; default is the scenario's."""
     directory: FilePath | None = None
@@ -84,6 +85,23 @@ class DatasetSection(Section):
     what is there."""
     normalise: Annotated[bool, Field(strict=True)] = False
     """Scale every feature row to length 1 (L2)."""
+
+    def settings(self, seed: int) -> dict[str, Any]:
+        """Return the data set as ``Job.settings`` hold it.
+
+        Parameters
+        ----------
+        seed
+            The scenario's, where none is stated.
+        """
+        return {
+            "name": self.name,
+            "scale": self.scale,
+            "seed": seed if self.seed is None else self.seed,
+            "normalise": self.normalise,
+            "feature_length": self.feature_length,
+            "root": self.directory or "",
+        }
 
 
 class ModelSection(Section):
@@ -98,9 +116,18 @@ class ModelSection(Section):
     """Number of layers, one hop of sampling each."""
     heads: Count = 1
     """Heads of the hidden layers of ``gat``, which share their width."""
+    # Not in what is written back: it says nothing that is not so anyway.
+    norm: Literal["mean", "symmetric"] = Field(default="mean", exclude=True)
+    """Sampled blocks allow ``mean`` alone."""
 
     def problems(self) -> Problems:
         """Yield (where, what is wrong and what would be right)."""
+        if self.norm == "symmetric":
+            problem = (
+                "found symmetric, which takes degrees that a sampled block does not "
+                "have: write mean, or a system that trains on the whole graph"
+            )
+            yield ("job", "model", "norm"), problem
         if self.heads > 1 and self.kind != "gat":
             problem = f"found heads for {self.kind}, only gat has them"
             yield ("job", "model", "heads"), problem
@@ -184,7 +211,7 @@ class TrainingSection(JobSection):
 
     system: str
     """Kind of job."""
-    dataset: Annotated[DatasetSection, BeforeValidator(_named)] = Field(
+    dataset: Annotated[DatasetSection, BeforeValidator(by_name)] = Field(
         examples=["products-like"]
     )
     """A name, or ``{name: ..., scale: ..., seed: ...}``."""
@@ -209,7 +236,9 @@ class TrainingSection(JobSection):
     credit_window: Window = DEFAULT_WINDOW
     """Batches under way: the first task of batch n waits for the worker's batch n - K;
     ``unlimited`` for no limit."""
-    optimizer: Annotated[OptimizerSection, BeforeValidator(_named)] = OptimizerSection()
+    optimizer: Annotated[OptimizerSection, BeforeValidator(by_name)] = (
+        OptimizerSection()
+    )
     """``adam``, ``sgd`` or ``{name: ..., lr: ...}``."""
     precision: Literal["float32", "float64"] = "float32"
     """Type of features and parameters."""
@@ -257,18 +286,10 @@ class TrainingSection(JobSection):
 
     def training_settings(self, context: BuildContext) -> dict[str, Any]:
         """Return the settings of node programs that follow from these keys."""
-        dataset, seed = self.dataset, context.seed
         every = [ALL_NEIGHBOURS] * self.hops
         return {
             "system": self.system,
-            "dataset": {
-                "name": dataset.name,
-                "scale": dataset.scale,
-                "seed": seed if dataset.seed is None else dataset.seed,
-                "normalise": dataset.normalise,
-                "feature_length": dataset.feature_length,
-                "root": dataset.directory or "",
-            },
+            "dataset": self.dataset.settings(context.seed),
             "model": self._model(),
             "fanouts": list(self.fanouts) or every,
             "batch_size": self.batch_size,
@@ -276,7 +297,7 @@ class TrainingSection(JobSection):
             "precision": self.precision,
             "epoch": self.epoch,
             "compute": context.compute,
-            "seed": seed,
+            "seed": context.seed,
         }
 
     def _model(self) -> dict[str, Any]:

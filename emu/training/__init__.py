@@ -18,6 +18,7 @@ from emu.training.parameters import (
 )
 from emu.training.reference import reference_training
 from emu.training.trial import ModelFigures, try_out
+from emu.training.whole_graph import PartModel
 
 __all__ = [
     "Adjacency",
@@ -25,6 +26,7 @@ __all__ = [
     "MiniBatch",
     "ModelFigures",
     "OwnModel",
+    "PartModel",
     "build_model",
     "evaluate",
     "initial_parameters",

@@ -11,6 +11,7 @@ from emu.training.blocks import Block
 from emu.training.layers import as_tensor
 from emu.training.own_model import OwnModel
 from emu.training.parameters import build_model
+from emu.training.whole_graph_reference import predict_whole_graph, trains_whole_graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,6 +67,8 @@ def predict(
     """
     import torch
 
+    if trains_whole_graph(settings):
+        return predict_whole_graph(settings, dataset, parameters)
     model = build_model(settings, dataset)
     model.load(parameters)
     hidden = dataset.gather(np.arange(dataset.vertices))

@@ -11,6 +11,7 @@ from emu.graph_data import BatchPlan, open_for
 from emu.training.mini_batch import MiniBatch
 from emu.training.optimizers import make_optimizer, mean_gradient
 from emu.training.parameters import build_model, initial_parameters
+from emu.training.whole_graph_reference import reference_whole_graph, trains_whole_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +30,8 @@ def reference_training(
     """Train as the workers and servers of a job would, without any of them.
 
     Gradients are averaged over workers in rank order, each worker's being that of its
-    mean loss (specs section 2c). Nothing else may influence the weights.
+    mean loss (specs section 2c); a system without mini-batches takes a step per epoch
+    (`reference_whole_graph`). Nothing else may influence the weights.
 
     Parameters
     ----------
@@ -49,6 +51,8 @@ def reference_training(
     DataError, ValueError
         As `open_for` and `BatchPlan.from_settings`.
     """
+    if trains_whole_graph(settings):
+        return reference_whole_graph(settings, iterations, watch)
     dataset = open_for(settings)
     plan = BatchPlan.from_settings(settings)
     parameters = initial_parameters(settings, dataset)

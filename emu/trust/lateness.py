@@ -131,7 +131,7 @@ def flow_completion(schedule: Schedule, time_scale: float) -> FlowCompletion:
     return FlowCompletion(error * time_scale, length * time_scale)
 
 
-def clock_doubt(
+def clock_uncertainty(
     chain: CriticalPath, problem: Problem, hosts: Sequence[Mapping[str, Any]]
 ) -> float:
     """Return wall seconds by which the end may be off, since clocks are not known.

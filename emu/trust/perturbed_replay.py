@@ -68,12 +68,12 @@ class HostEffect:
 
         The run's own distance from its simulation does not enter: a verdict that
         trusted only what agrees could not be used to measure agreement. It enters
-        `doubt` where lateness does not account for it.
+        `uncertainty` where lateness does not account for it.
         """
         return self._share(self.explained)
 
     @property
-    def doubt(self) -> float:
+    def uncertainty(self) -> float:
         """Share of the punctual makespan that no lateness accounts for."""
         return self._share(self.unexplained) + self.unsure
 

@@ -2,19 +2,361 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+import math
+import re
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from emu.trust.guards.stated import stated_capacities, stated_hops
-from emu.trust.reference_rates import POLICIES, Event, Flow, natural, remaining_paths
+from emu.trust.guards.evidence import stated_capacities, stated_hops
 from emu.trust.violation import Findings, Violation, flow_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from emu.problem import RateHistory, Realization, Schedule
+    from emu.problem import Problem, RateHistory, Realization, Schedule
+
+# The rules for rates once more, slow and plain: what a schedule is held against.
+#
+# Nothing here knows groups, clocks or heaps. Every question is answered by looking at
+# all active flows, as the rules are worded in the papers; tests hold the simulator
+# against a slow simulator on these, and `emu audit --policy` a schedule. Imports of
+# scheduling or simulation are forbidden here.
+
+Event = tuple[int, int]  # (task, iteration) or (edge, iteration)
+Capacities = dict[str, float]  # of links, bytes per second
+
+
+@dataclass
+class Flow:
+    """One active flow: what is left, and everything a policy may ask."""
+
+    edge: int
+    turn: int
+    rank: tuple[str, str]
+    hops: tuple[str, ...]
+    volume: float
+    left: float
+    ready: float = 0.0
+    path_after: float = 0.0
+    rate: float = 0.0
+    alone: float = 0.0
+    job: str = ""
+
+    def key(self, first: float) -> tuple[float, int, tuple[str, str]]:
+        """Return the key that flows are sorted by."""
+        return (rounded(first), self.turn, self.rank)
+
+
+def rounded(value: float) -> float:
+    """Round to 32 bits: values equal but for rounding must tie."""
+    if value == 0 or math.isinf(value):
+        return value
+    mantissa, exponent = math.frexp(value)
+    return math.ldexp(math.floor(mantissa * 2**32 + 0.5), exponent - 32)
+
+
+def own(problem: Problem, task: int) -> int:
+    """Return the number of iterations of a task."""
+    stated = problem.job.tasks[task].iterations
+    return problem.job.iterations if stated is None else stated
+
+
+def needed(problem: Problem, e: int, n: int) -> bool:
+    """Return True where iteration n of an edge's source exists and a task needs it."""
+    edge = problem.job.edges[e]
+    return 0 <= n < own(problem, edge.source) and n + edge.lag < own(
+        problem, edge.destination
+    )
+
+
+def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, float]:
+    """Return the expected longest path from the end of each flow, by the means."""
+    job = problem.job
+    times = [float(row.mean()) for row in realization.times]
+    volumes = [float(row.mean()) for row in realization.volumes]
+    capacity, hops = stated_capacities(problem), stated_hops(problem)
+
+    def alone(e: int) -> float:
+        return volumes[e] / min(capacity[p] for p in hops[e]) if hops[e] else 0.0
+
+    @cache
+    def task(j: int, n: int) -> float:
+        if n >= own(problem, j):
+            return 0.0
+        paths = [task(j, n + 1)]
+        for e, edge in enumerate(job.edges):
+            if edge.source == j and needed(problem, e, n):
+                paths.append(alone(e) + flow(e, n))
+        return times[j] + max(paths)
+
+    @cache
+    def flow(e: int, n: int) -> float:
+        arrival = n + job.edges[e].lag
+        path = task(job.edges[e].destination, arrival)
+        if hops[e] and needed(problem, e, n + 1):
+            path = max(path, alone(e) + flow(e, n + 1))
+        return path
+
+    return {
+        (e, n): flow(e, n)
+        for n in reversed(range(job.iterations))  # so that recursion stays shallow
+        for e in range(len(job.edges))
+        if needed(problem, e, n)
+    }
+
+
+def oes(flows: list[Flow], capacity: Capacities) -> None:
+    """Give each flow the least, over its links, of capacity over the flows there."""
+    for flow in flows:
+        flow.rate = min(
+            capacity[p] / sum(p in other.hops for other in flows) for p in flow.hops
+        )
+
+
+def water_fill(
+    flows: list[Flow], capacity: Capacities, weight: Callable[[Flow], float]
+) -> None:
+    """Raise all rates together, by weight, until a link of theirs is full."""
+    weights = {id(flow): weight(flow) for flow in flows}
+    rising = list(flows)
+    while rising:
+        steps = []
+        for p in {p for flow in rising for p in flow.hops}:
+            free = capacity[p] - sum(
+                f.rate for f in flows if p in f.hops and f not in rising
+            )
+            total = sum(weights[id(f)] for f in rising if p in f.hops)
+            steps.append((max(free, 0.0) / total, p))
+        level, port = min(steps)
+        for flow in [f for f in rising if port in f.hops]:
+            flow.rate = level * weights[id(flow)]
+            rising = [f for f in rising if f is not flow]
+
+
+def maxmin(flows: list[Flow], capacity: Capacities) -> None:
+    """Fill with equal weights."""
+    water_fill(flows, capacity, lambda _: 1.0)
+
+
+def oes_by_job(flows: list[Flow], capacity: Capacities) -> None:
+    """Give each flow the least, over its links, of its equal part of its job's."""
+    for flow in flows:
+        parts = []
+        for p in flow.hops:
+            there = [other for other in flows if p in other.hops]
+            jobs, own = {f.job for f in there}, [f for f in there if f.job == flow.job]
+            parts.append(capacity[p] / len(jobs) / len(own))
+        flow.rate = min(parts)
+
+
+#: Levels that are apart by less, as a share, are one.
+_SAME = 1e-12
+
+
+def maxmin_by_job(flows: list[Flow], capacity: Capacities) -> None:
+    """Raise all rates together until a job's part of a link is full.
+
+    Jobs with rising flows have equal parts of what the others there do not use. Parts
+    that are full at one level freeze together.
+    """
+    rising = list(flows)
+    while rising:
+        steps = []
+        for p, job in {(p, f.job) for f in rising for p in f.hops}:
+            jobs = {f.job for f in rising if p in f.hops}
+            still = [f for f in flows if p in f.hops and f not in rising]
+            others = sum(f.rate for f in still if f.job not in jobs)
+            own = sum(f.rate for f in still if f.job == job)
+            part = (capacity[p] - others) / len(jobs)
+            count = sum(p in f.hops and f.job == job for f in rising)
+            steps.append((max(part - own, 0.0) / count, p, job))
+        level = min(steps)[0]
+        full = {(p, job) for each, p, job in steps if each <= level * (1 + _SAME)}
+        for flow in rising:
+            if any((p, flow.job) in full for p in flow.hops):
+                flow.rate = level
+        rising = [f for f in rising if not any((p, f.job) in full for p in f.hops)]
+
+
+def natural(name: str) -> str:
+    """Return a name whose numbers sort as numbers: w2 before w10."""
+    return re.sub(r"\d+", lambda number: number[0].zfill(9), name)
+
+
+def fifo(flows: list[Flow], capacity: Capacities) -> None:
+    """Fill with the first flow of every source alone: by readiness, then by turn."""
+    queues: dict[str, list[Flow]] = {}
+    for flow in flows:
+        queues.setdefault(flow.hops[0], []).append(flow)
+    heads = [
+        # Times that are equal on paper may part by rounding here.
+        min(queue, key=lambda f: (round(f.ready, 10), f.turn, f.rank))
+        for queue in queues.values()
+    ]
+    water_fill(heads, capacity, lambda _: 1.0)
+
+
+def _left_at(port: str, flows: Iterable[Flow], capacity: Capacities) -> float:
+    left = capacity[port] - sum(f.rate for f in flows if port in f.hops)
+    return 0.0 if left < 1e-9 * capacity[port] else left
+
+
+def in_order(
+    flows: list[Flow], capacity: Capacities, order: Callable[[Flow], object]
+) -> None:
+    """Give the flows what is left of their links, one after the other."""
+    for flow in sorted(flows, key=order):  # type: ignore[arg-type]
+        flow.rate += min(_left_at(p, flows, capacity) for p in flow.hops)
+
+
+def remaining_path(flow: Flow) -> float:
+    """Return the seconds from now to the end of the job behind this flow."""
+    return flow.left / flow.alone + flow.path_after
+
+
+def oes_cp(flows: list[Flow], capacity: Capacities) -> None:
+    """Give what equal shares leave over to the longest remaining path first."""
+    oes(flows, capacity)
+    in_order(flows, capacity, lambda f: f.key(-remaining_path(f)))
+
+
+def weighted_maxmin(flows: list[Flow], capacity: Capacities) -> None:
+    """Fill by how little slack a flow has against the longest path."""
+    longest = max((remaining_path(f) for f in flows), default=0.0)
+    water_fill(
+        flows,
+        capacity,
+        lambda f: 1 / max(longest - remaining_path(f), 0.01 * longest),
+    )
+
+
+def mrtf(flows: list[Flow], capacity: Capacities) -> None:
+    """Serve the flow first that would be done first if it were alone."""
+    in_order(flows, capacity, lambda f: f.key(f.left / f.alone))
+
+
+def mrtf_exclusive(flows: list[Flow], capacity: Capacities) -> None:
+    """Do likewise, and let no two flows share a link."""
+    del capacity
+    busy: set[str] = set()
+    for flow in sorted(flows, key=lambda f: f.key(f.left / f.alone)):
+        if not busy & set(flow.hops):
+            flow.rate = flow.alone
+            busy |= set(flow.hops)
+
+
+def coflows(flows: list[Flow]) -> list[list[Flow]]:
+    """Return the flows by what they are needed for: turn and destination."""
+
+    def name(flow: Flow) -> tuple[int, str]:
+        return flow.turn, flow.rank[0]
+
+    return [list(members) for _, members in groupby(sorted(flows, key=name), key=name)]
+
+
+def foreseen(flow: Flow) -> float:
+    """Return the bytes left, bounded by a hundredth of the flow."""
+    return max(flow.left, 0.01 * flow.volume)
+
+
+def finish_weights(
+    flows: list[Flow], capacity: Capacities, *, whole: bool = False
+) -> dict[int, float]:
+    """Return the inverse of each flow's time within its coflow."""
+    weights = {}
+    for coflow in coflows(flows):
+        for f in coflow:
+            rate = min(capacity[p] / sum(p in o.hops for o in coflow) for p in f.hops)
+            weights[id(f)] = 1 / ((f.volume if whole else foreseen(f)) / rate)
+    return weights
+
+
+def omcoflow(flows: list[Flow], capacity: Capacities, *, whole: bool = False) -> None:
+    """Share every link by those weights."""
+    weights = finish_weights(flows, capacity, whole=whole)
+    for f in flows:
+        f.rate = min(
+            capacity[p]
+            * weights[id(f)]
+            / sum(weights[id(o)] for o in flows if p in o.hops)
+            for p in f.hops
+        )
+
+
+def omcoflow_frozen(flows: list[Flow], capacity: Capacities) -> None:
+    """Share by weights of whole volumes."""
+    omcoflow(flows, capacity, whole=True)
+
+
+def omcoflow_wc(flows: list[Flow], capacity: Capacities) -> None:
+    """Fill by those weights."""
+    weights = finish_weights(flows, capacity)
+    water_fill(flows, capacity, lambda f: weights[id(f)])
+
+
+def bottleneck(
+    coflow: list[Flow],
+    free: Callable[[str], float],
+    left: Callable[[Flow], float] = lambda f: f.left,
+) -> float:
+    """Return the seconds that a coflow needs at the link that it needs longest."""
+    return max(
+        sum(left(f) for f in coflow if p in f.hops) / free(p)
+        for p in {p for f in coflow for p in f.hops}
+    )
+
+
+def omcoflow_gamma(flows: list[Flow], capacity: Capacities) -> None:
+    """Fill by bytes over the square of the coflow's bottleneck."""
+    weights: dict[int, float] = {}
+    for coflow in coflows(flows):
+        gamma = bottleneck(coflow, lambda p: capacity[p], foreseen)
+        weights |= {id(f): foreseen(f) / gamma**2 for f in coflow}
+    water_fill(flows, capacity, lambda f: weights[id(f)])
+
+
+def sebf_madd(flows: list[Flow], capacity: Capacities) -> None:
+    """Serve the coflow with the shortest bottleneck first, all its flows to its end."""
+    gamma: dict[int, float] = {}
+    for coflow in coflows(flows):
+        g = bottleneck(coflow, lambda p: capacity[p])
+        gamma |= {id(f): g for f in coflow}
+    ordered = sorted(
+        coflows(flows),
+        key=lambda c: (rounded(gamma[id(c[0])]), c[0].turn, c[0].rank[0]),
+    )
+    for coflow in ordered:
+        left = {p: _left_at(p, flows, capacity) for f in coflow for p in f.hops}
+        if all(left[p] > 0 for f in coflow for p in f.hops):
+            slowest = bottleneck(coflow, left.__getitem__)
+            for f in coflow:
+                f.rate = f.left / slowest
+    in_order(flows, capacity, lambda f: f.key(gamma[id(f)]))
+
+
+#: The rules by their names.
+POLICIES: dict[str, Callable[[list[Flow], Capacities], None]] = {
+    "oes": oes,
+    "maxmin": maxmin,
+    "none": maxmin,
+    "oes_by_job": oes_by_job,
+    "maxmin_by_job": maxmin_by_job,
+    "fifo": fifo,
+    "oes_cp": oes_cp,
+    "weighted_maxmin": weighted_maxmin,
+    "mrtf": mrtf,
+    "mrtf_exclusive": mrtf_exclusive,
+    "omcoflow": omcoflow,
+    "omcoflow_frozen": omcoflow_frozen,
+    "omcoflow_wc": omcoflow_wc,
+    "omcoflow_gamma": omcoflow_gamma,
+    "sebf_madd": sebf_madd,
+}
+
 
 #: Share of its narrowest link by which a rate may be off: rounding.
 _EXACTNESS = 1e-6
@@ -44,7 +386,7 @@ def rule_audit(schedule: Schedule, policy: str, expected: Realization) -> Findin
     Parameters
     ----------
     policy
-        A rule of `emu.trust.reference_rates`.
+        A rule of `emu.trust.rate_audit`.
     expected
         Times and volumes that rules look ahead by.
 

@@ -206,6 +206,31 @@ RATIO = Quantity(
 )
 
 
+MONEY = Quantity(
+    what="an amount of money",
+    units=MappingProxyType(dict.fromkeys(("$", "USD", "dollars"), (1, 1))),
+    inside="$",
+    example="0.20 $",
+    people=("$",),
+)
+PRICE = Quantity(
+    what="a price of time",
+    units=MappingProxyType(
+        dict.fromkeys(("$/h", "$/hour", "USD/h"), (1, 1))
+        | dict.fromkeys(("$/s", "$/second", "USD/s"), (3600, 1))
+    ),
+    inside="$/h",
+    example="0.34 $/h",
+    people=("$/h",),
+    longer=("$/s",),
+)
+
+
+def format_money(value: float) -> str:
+    """Return dollars for people: ``0.79 $``."""
+    return MONEY.format(value, 3)
+
+
 def format_rate(value: float) -> str:
     """Return bytes per second as people write NIC speeds: ``50 Gbit/s``.
 

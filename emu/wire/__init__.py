@@ -17,11 +17,11 @@ from emu.wire.frame_layout import (
     Frame,
     Kind,
     Message,
+    Seal,
     TensorSpec,
     WireLimits,
     payload_kind,
 )
-from emu.wire.seal import Seal
 
 __all__ = [
     "DATA_KINDS",

@@ -2,7 +2,7 @@
 
 Rule 1: no memory is taken for a length that was not checked. Rule 2: nothing that a
 peer can send raises anything but a `WireError`. Rule 3: after an error a reader is
-dead, since nobody can say where the next frame would begin.
+dead, since nothing says where the next frame would begin.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from emu.wire.frame_layout import (
     MESSAGE_KINDS,
     PREFIX,
     PREFIX_BYTES,
+    SEAL_BYTES,
     VERSION,
     DataHeader,
     Frame,
@@ -28,12 +29,11 @@ from emu.wire.frame_layout import (
     TensorSpec,
     WireLimits,
 )
-from emu.wire.seal import SEAL_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from emu.wire.seal import Seal
+    from emu.wire.frame_layout import Seal
 
 #: Bytes offered to one receive call. Of a raw socket's throughput at 16 MB on one core,
 #: 4 MB keep 0.93, 2 MB 0.84; unbounded calls held the loop for 5.7 ms (p99 of a control

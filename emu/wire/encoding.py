@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.wire.seal import Seal
+    from emu.wire.frame_layout import Seal
 
 
 def encode_message(

@@ -172,7 +172,7 @@ class TaskEnded:
 class FlowEnded:
     """The last byte of (edge, iteration) arrived at run time ``time``.
 
-    The flow ends then, or with its fluid if that is later, as observers hear.
+    The flow ends then, or with its fluid if that is later, as observers get it.
     """
 
     edge: int
@@ -203,7 +203,7 @@ class ResultPart:
 
 @dataclass(frozen=True)
 class Frames:
-    """Some of the frames that a process sent and received (`emu.wire.frame_rows`)."""
+    """Some of the frames that a process sent and received (`emu.wire.frame_layout`)."""
 
     sent: bytes
     received: bytes

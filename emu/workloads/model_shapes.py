@@ -13,6 +13,9 @@
 ``gin``
     GIN-0 (Xu et al., ICLR 2019): two linear layers on the sum over the neighbours and
     the vertex itself.
+``commnet``
+    CommNet (Sukhbaatar et al., NIPS 2016, equation 2): weights of the neighbours' mean
+    and of the vertex itself, no bias. Of whole graphs alone.
 """
 
 from __future__ import annotations
@@ -123,11 +126,28 @@ def _gin(before: int, after: int, _heads: int) -> tuple[Shape, ...]:
     return (after, before), (after,), (after, after), (after,)
 
 
+def _plain_gcn(before: int, after: int, _heads: int) -> tuple[Shape, ...]:
+    return ((after, before),)
+
+
+def _commnet(before: int, after: int, _heads: int) -> tuple[Shape, ...]:
+    return (after, before), (after, before)
+
+
 #: Names of a layer's tensors, in the order of their shapes.
 PARTS = {
     "sage": ("neighbours", "own", "bias"),
     "gcn": ("weight", "bias"),
     "gat": ("weight", "attention_source", "attention_destination", "bias"),
     "gin": ("weight_1", "bias_1", "weight_2", "bias_2"),
+    "commnet": ("neighbours", "own"),
+    "plain_gcn": ("weight",),
 }
-_SHAPES = {"sage": _sage, "gcn": _gcn, "gat": _gat, "gin": _gin}
+_SHAPES = {
+    "sage": _sage,
+    "gcn": _gcn,
+    "gat": _gat,
+    "gin": _gin,
+    "commnet": _commnet,
+    "plain_gcn": _plain_gcn,
+}

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from emu.network import OutEdge, Pacer, RunClock
+    from emu.wire.process_spec import EdgeEnd, ProcessSpec
 
 
 class EdgeEnds:
@@ -25,8 +26,8 @@ class EdgeEnds:
 
     Parameters
     ----------
-    description
-        Of the process (`emu.coordinator.process_specs`).
+    spec
+        Specification of the process.
     report
         Called with each flow that has arrived once the run has begun.
     fail
@@ -35,19 +36,17 @@ class EdgeEnds:
 
     def __init__(
         self,
-        description: dict[str, Any],
+        spec: ProcessSpec,
         report: Callable[[FlowEnded], None],
         fail: Callable[[EmulatorError], None],
     ) -> None:
-        self._description, self._report, self._fail = description, report, fail
-        self._name: str = description["process"]
-        self._byte_scale = float(description["byte_scale"])
+        self._spec, self._report, self._fail = spec, report, fail
+        self._name, self._settings = spec.process, spec.settings
         self._clock: RunClock | None = None
-        tasks = description["tasks"]
-        self._inputs = [edge for task in tasks for edge in task["inputs"]]
-        self._outputs = [edge for task in tasks for edge in task["outputs"]]
-        self._names = {e["edge"]: e["name"] for e in (*self._inputs, *self._outputs)}
-        self.pool = BufferPool(int(description["memory_limit"]))
+        self._inputs = [end for task in spec.tasks for end in task.inputs]
+        self._outputs = [end for task in spec.tasks for end in task.outputs]
+        self._names = {end.edge: end.name for end in (*self._inputs, *self._outputs)}
+        self.pool = BufferPool(int(spec.settings.memory_limit))
         self.inbox = Inbox(owner=self._name)
         self.server = self._server()
         self.connections: dict[int, OutEdge] = {}
@@ -55,32 +54,30 @@ class EdgeEnds:
 
     def _server(self) -> DataServer:
         return DataServer(
-            keys={e["edge"]: e["key"] for e in self._between_processes(self._inputs)},
+            keys={e.edge: e.key for e in self._between_processes(self._inputs)},
             inbox=self.inbox,
             pool=self.pool,
             on_arrival=self._arrived,
             on_failure=self._broke,
             rates=self._most_rates(),
-            certificate=self._description["certificate"],
-            tell=lambda line: print(f"process {self._name}: {line}", file=sys.stderr),  # noqa: T201 -- the agent's log
+            certificate=self._spec.here.certificate,
+            notify=lambda line: print(f"process {self._name}: {line}", file=sys.stderr),  # noqa: T201 -- the agent's log
         )
 
     def _most_rates(self) -> dict[int, float]:
         """Return the most real bytes per wall second of edges with bounded bursts."""
-        if math.isinf(self._description["catch_up"]):
+        if math.isinf(self._settings.catch_up):
             return {}
-        scale = self._byte_scale / float(self._description["time_scale"])
-        return {e["edge"]: e["capacity"] * scale for e in self._inputs if e["shaped"]}
+        scale = self._settings.byte_scale / self._settings.time_scale
+        return {e.edge: e.capacity * scale for e in self._inputs if e.shaped}
 
-    def _between_processes(
-        self, edges: Sequence[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
-        return [edge for edge in edges if edge["peer_process"] != self._name]
+    def _between_processes(self, ends: Sequence[EdgeEnd]) -> list[EdgeEnd]:
+        return [end for end in ends if end.peer_process != self._name]
 
     def _arrived(self, edge: int, n: int, wall: float, size: int, shaped: bool) -> None:  # noqa: FBT001 -- the transport's signature
         if shaped and self._clock is not None:
             time = self._clock.to_emulated(wall)
-            self._report(FlowEnded(edge, n, time, size / self._byte_scale))
+            self._report(FlowEnded(edge, n, time, size / self._settings.byte_scale))
 
     def _broke(self, edge: int, error: EmulatorError) -> None:
         self._fail(type(error)(f"flow {self._names[edge]}: {error}"))
@@ -101,15 +98,14 @@ class EdgeEnds:
             When a peer refuses; names the edge.
         """
         for there in self._between_processes(self._outputs):
-            edge = there["edge"]
-            host, port = addresses[there["peer_process"]]
-            self.connections[edge] = await self._open(there, (host, port), pacer)
+            host, port = addresses[there.peer_process]
+            self.connections[there.edge] = await self._open(there, (host, port), pacer)
         self.outputs = {
             edge: self.connections.get(edge)
             or Handoff(edge, self.inbox, pacer.departures, self.server.log)
-            for edge in (there["edge"] for there in self._outputs)
+            for edge in (there.edge for there in self._outputs)
         }
-        within = float(self._description["deadline"])
+        within = self._settings.deadline
         try:
             await self.server.wait_connected(within=within)
         except DeadlineExceeded:
@@ -124,22 +120,22 @@ class EdgeEnds:
             ) from None
 
     async def _open(
-        self, there: dict[str, Any], address: tuple[str, int], pacer: Pacer
+        self, there: EdgeEnd, address: tuple[str, int], pacer: Pacer
     ) -> OutEdge:
-        first_port = self._description["source_port"]
+        first_port = self._spec.source_port
         try:
             return await open_edge(
                 address,
-                there["edge"],
-                key=there["key"],
+                there.edge,
+                key=there.key,
                 pacer=pacer,
-                capacity=there["capacity"],
-                source_port=first_port + there["edge"] if first_port else 0,
-                encrypted=self._description["encrypted"],
-                within=float(self._description["deadline"]),
+                capacity=there.capacity,
+                source_port=first_port + there.edge if first_port else 0,
+                encrypted=self._settings.tls == "all",
+                within=self._settings.deadline,
             )
         except EmulatorError as error:
-            raise type(error)(f"flow {there['name']}: {error}") from error
+            raise type(error)(f"flow {there.name}: {error}") from error
 
     def start(self, clock: RunClock) -> None:
         """Report arrivals from now on, in run time."""

@@ -12,6 +12,8 @@ from emu.errors import NodeMisbehaved
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from emu.wire.process_spec import EdgeEnd
+
 #: Tensor name -> C-contiguous array. The bytes of a flow are the sum of their nbytes.
 Payload: TypeAlias = dict[str, NDArray[Any]]
 
@@ -36,14 +38,14 @@ def own_name(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def edge_brief(edge: dict[str, Any]) -> EdgeSpec:
+def edge_brief(end: EdgeEnd) -> EdgeSpec:
     """Return the specification of an edge for a program."""
     return EdgeSpec(
-        edge=edge["edge"],
-        peer=own_name(edge["peer"]),
-        peer_kind=edge["peer_kind"],
-        lag=edge["lag"],
-        sent=edge["sent"],
+        edge=end.edge,
+        peer=own_name(end.peer),
+        peer_kind=end.peer_kind,
+        lag=end.lag,
+        sent=end.sent,
     )
 
 

@@ -49,10 +49,10 @@ from emu.wire.messages import (
     pack,
     unpack,
 )
+from emu.wire.process_spec import ProcessSpec
 from emu_nodes.edge_ends import EdgeEnds
 from emu_nodes.program import Program, TaskSpec, edge_brief, own_name
-from emu_nodes.sleep_until import WallClockTimer
-from emu_nodes.task_runner import TaskContext, TaskRunner
+from emu_nodes.task_runner import TaskContext, TaskRunner, WallClockTimer
 from emu_nodes.warm_up import warm_up_process
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def host_cpu() -> dict[str, float]:
 def waited_for_cpu() -> float:
     """Return the seconds that this process's main thread was ready without a core.
 
-    0 where the system does not tell.
+    0 where the system does not count it.
     """
     try:
         return int(_OF_MAIN_THREAD.read_text().split()[1]) / 1e9
@@ -189,7 +189,7 @@ T = TypeVar("T", bound=Message)
 
 def main(description: dict[str, Any]) -> int:
     """Run the process of a specification; return its exit status."""
-    process = NodeProcess(description)
+    process = NodeProcess(ProcessSpec.from_map(description))
     try:
         return uvloop.run(process.run())
     except EmulatorError as error:  # the coordinator knows, or is gone
@@ -204,9 +204,9 @@ def main(description: dict[str, Any]) -> int:
 class NodeProcess:
     """All that one process of a run does."""
 
-    def __init__(self, description: dict[str, Any]) -> None:
-        self._description = description
-        self._name: str = description["process"]
+    def __init__(self, spec: ProcessSpec) -> None:
+        self._spec, self._settings = spec, spec.settings
+        self._name = spec.process
         self._compute = ThreadPoolExecutor(1, thread_name_prefix="compute")
         self._runners: dict[int, TaskRunner] = {}
         self._handles: set[asyncio.Future[Any]] = set()
@@ -225,9 +225,9 @@ class NodeProcess:
         tuning = {**tune_process(), "arrivals": arrival_device()}
         self._failure = asyncio.get_running_loop().create_future()
         control = await connect_control(
-            tuple(self._description["coordinator"]),
-            identity=Identity("process", self._name, self._description["key"]),
-            within=float(self._description["deadline"]),
+            self._spec.here.coordinator,
+            identity=Identity("process", self._name, self._spec.here.key),
+            within=self._settings.deadline,
         )
         try:
             control.send(pack(ProcessHello(os.getpid())))
@@ -245,18 +245,18 @@ class NodeProcess:
 
     async def _serve(self, control: ControlConnection, tuning: dict[str, str]) -> None:
         try:
-            board = RateBoard.open(self._description["board"])
+            board = RateBoard.open(self._spec.here.board)
         except OSError as error:
             raise NodeLost(f"the rate board has gone with its agent: {error}") from None
         pacer = Pacer(
             board,
-            byte_scale=self._description["byte_scale"],
-            flow_ends=self._description["flow_ends"],
-            catch_up=self._description["catch_up"],
+            byte_scale=self._settings.byte_scale,
+            flow_ends=self._settings.flow_ends,
+            catch_up=self._settings.catch_up,
         )
         timer = WallClockTimer()
         ends = EdgeEnds(
-            self._description,
+            self._spec,
             lambda flow: control.send(pack(flow), together=True),
             self._fail,
         )
@@ -285,7 +285,7 @@ class NodeProcess:
         timer: WallClockTimer,
         board: RateBoard,
     ) -> None:
-        host, port = await ends.server.start(self._description["bind"])
+        host, port = await ends.server.start(self._spec.here.bind)
         reached = control.local_address if host in _ANY_ADDRESS else host
         control.send(pack(Listening(reached, port)))
         programs, _ = await asyncio.gather(
@@ -294,7 +294,7 @@ class NodeProcess:
         await warm_up_process(self._compute)
         control.send(pack(Ready({**tuning, "pacer": pacer.device})))
         begin = await self._next(control, Begin, "the start of iteration 0")
-        scale, offset = self._description["time_scale"], offset_now(board)
+        scale, offset = self._settings.time_scale, offset_now(board)
         self._clock = RunClock(begin.start_wall, scale, offset)
         self._track(follow_host_clock(self._clock, board))
         pacer.start(self._clock)
@@ -318,7 +318,7 @@ class NodeProcess:
         NodeLost
             When it stops the run instead.
         """
-        patience = 2 * float(self._description["deadline"])
+        patience = 2 * self._settings.deadline
         message = unpack(await control.receive(patience, waiting_for=what))
         if isinstance(message, Stop):
             self.stopped = True
@@ -339,21 +339,21 @@ class NodeProcess:
     def _make_programs(self, ends: EdgeEnds) -> dict[int, Program]:
         shared: dict[str, Any] = {}
         programs = {}
-        for size in self._description["reserved"]:
+        for size in self._spec.reserved:
             ends.pool.reserve(size)
-        for task in self._description["tasks"]:
-            module, name = task["program"].split(":")
+        for task in self._spec.tasks:
+            module, name = task.program.split(":")
             program_class = getattr(importlib.import_module(module), name)
             brief = TaskSpec(
-                name=own_name(task["name"]),
-                kind=task["kind"],
-                iterations=task["iterations"],
-                inputs=tuple(edge_brief(e) for e in task["inputs"]),
-                outputs=tuple(edge_brief(e) for e in task["outputs"]),
-                settings=task["settings"],
-                job_settings=self._description["job_settings"],
+                name=own_name(task.name),
+                kind=task.kind,
+                iterations=task.iterations,
+                inputs=tuple(edge_brief(e) for e in task.inputs),
+                outputs=tuple(edge_brief(e) for e in task.outputs),
+                settings=task.settings,
+                job_settings=self._spec.job_settings,
             )
-            programs[task["task"]] = cast("Program", program_class(brief, shared))
+            programs[task.task] = cast("Program", program_class(brief, shared))
         return programs
 
     def _make_runners(
@@ -373,18 +373,18 @@ class NodeProcess:
             clock=self._clock,
             report=lambda message: control.send(pack(message)),
             track=self._track,
-            byte_scale=float(self._description["byte_scale"]),
-            patience=float(self._description["deadline"]),
+            byte_scale=self._settings.byte_scale,
+            patience=self._settings.deadline,
         )
-        for task in self._description["tasks"]:
-            program = programs[task["task"]]
-            self._runners[task["task"]] = TaskRunner(task, program, around)
+        for task in self._spec.tasks:
+            program = programs[task.task]
+            self._runners[task.task] = TaskRunner(task, program, around)
 
     async def _obey(self, control: ControlConnection, ends: EdgeEnds) -> None:
         """Run tasks as ordered, until the run is finished.
 
-        Orders may be hours apart: who waits for them relies on the agent, which hears
-        from the coordinator every second and takes its processes down otherwise.
+        Orders may be hours apart: who waits for them relies on the agent, which gets
+        a beat from the coordinator every second and takes its processes down otherwise.
 
         Raises
         ------

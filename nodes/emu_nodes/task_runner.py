@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from emu.errors import DeadlineExceeded, NodeMisbehaved
+from emu.network import Alarm
 from emu.wire.messages import Message, RunTask, TaskEnded
 
 if TYPE_CHECKING:
@@ -15,8 +18,44 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from emu.network import Delivery, Handoff, Inbox, OutEdge, RunClock
+    from emu.wire.process_spec import ProcessTask
     from emu_nodes.program import Payload, Program, ReadsNewest
-    from emu_nodes.sleep_until import WallClockTimer
+
+# Waiting until a wall time, to a tenth of a millisecond, for many waiters at once.
+
+
+class WallClockTimer:
+    """Lets coroutines wait for wall times; one timerfd for all of them.
+
+    asyncio.sleep under uvloop is off by up to half a millisecond either way.
+    """
+
+    def __init__(self) -> None:
+        self._alarm = Alarm(asyncio.get_running_loop(), self._ring)
+        self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._order = itertools.count()
+
+    async def until(self, wall: float) -> None:
+        """Return at ``wall`` of CLOCK_MONOTONIC, at once when that is past."""
+        if time.monotonic() >= wall:
+            return
+        future = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (wall, next(self._order), future))
+        self._alarm.set(self._waiting[0][0])
+        await future
+
+    def _ring(self) -> None:
+        now = time.monotonic()
+        while self._waiting and self._waiting[0][0] <= now:
+            future = heapq.heappop(self._waiting)[2]
+            if not future.done():
+                future.set_result(None)
+        if self._waiting:
+            self._alarm.set(self._waiting[0][0])
+
+    def close(self) -> None:
+        """Give the timer back."""
+        self._alarm.close()
 
 
 class NewestInputs:
@@ -79,21 +118,17 @@ class TaskRunner:
 
     Parameters
     ----------
-    description
-        The task's part of the process description (`emu.coordinator.process_specs`).
+    spec
+        The task's part of the specification of its process.
     """
 
     def __init__(
-        self, description: dict[str, Any], program: Program, around: TaskContext
+        self, spec: ProcessTask, program: Program, around: TaskContext
     ) -> None:
-        self.name: str = description["name"]
-        self.task: int = description["task"]
+        self.name, self.task, self._spec = spec.name, spec.task, spec
         self.program = program
-        self._iterations: int = description["iterations"]
-        self._times: list[float] | None = description["times"]
-        self._speed: float = description["speed"]
-        self._inputs = {e["edge"]: e for e in description["inputs"]}
-        self._outputs = {e["edge"]: e for e in description["outputs"]}
+        self._inputs = {end.edge: end for end in spec.inputs}
+        self._outputs = {end.edge: end for end in spec.outputs}
         self._around = around
         self._newest = NewestInputs(self._arrival)
         self.doing = ""
@@ -111,12 +146,12 @@ class TaskRunner:
         around, n = self._around, order.iteration
         self.doing = f"task {self.name}, iteration {n}"
         # The first orders come before run time 0; work done until then would be free.
-        starts = order.start if self._times is None else 0.0
+        starts = order.start if self._spec.times is None else 0.0
         await around.timer.until(around.clock.to_wall(starts))
         arrived = {
-            edge: await self._arrival(edge, n - int(there["lag"]))
+            edge: await self._arrival(edge, n - there.lag)
             for edge, there in self._inputs.items()
-            if not there["latest"] and 0 <= n - there["lag"] < there["sent"]
+            if not there.latest and 0 <= n - there.lag < there.sent
         }
         newest = await self._newest.take(order.reads)
         inputs = {
@@ -129,9 +164,10 @@ class TaskRunner:
         )
         for delivery in arrived.values():
             delivery.release()
-        if n == self._iterations - 1:
+        if n == self._spec.iterations - 1:
             self._newest.release()
-        time = cpu / self._speed if self._times is None else self._times[n]
+        times = self._spec.times
+        time = cpu / self._spec.speed if times is None else times[n]
         end, late = self._end(order.start + time)
         self._report(order, end, late, busy, cpu, payloads)
         self._send(n, payloads)
@@ -151,7 +187,7 @@ class TaskRunner:
         except DeadlineExceeded:
             raise DeadlineExceeded(
                 f"task {self.name} waited {around.patience:g} s for iteration "
-                f"{iteration} of {self._inputs[edge]['peer']}"
+                f"{iteration} of {self._inputs[edge].peer}"
             ) from None
 
     def _compute(
@@ -164,7 +200,7 @@ class TaskRunner:
         payloads = self.program.run(iteration, inputs)
         for edge, there in self._outputs.items():
             if self._sends(edge, iteration) and edge not in payloads:
-                raise NodeMisbehaved(f"the program has nothing for {there['peer']}")
+                raise NodeMisbehaved(f"the program has nothing for {there.peer}")
         return payloads, time.monotonic() - wall, time.thread_time() - cpu
 
     def _end(self, due: float) -> tuple[float, float]:
@@ -200,15 +236,15 @@ class TaskRunner:
         )
 
     def _sends(self, edge: int, iteration: int) -> bool:
-        return iteration < int(self._outputs[edge]["sent"])
+        return iteration < self._outputs[edge].sent
 
     def _send(self, iteration: int, payloads: dict[int, Payload]) -> None:
         """Queue every payload at its edge; small ones of no bytes are not shaped."""
-        for edge, description in self._outputs.items():
+        for edge, there in self._outputs.items():
             if not self._sends(edge, iteration):
                 continue
             payload = payloads[edge]
-            shaped = description["shaped"] and payload_bytes(payload) > 0
+            shaped = there.shaped and payload_bytes(payload) > 0
             self._around.track(
                 self._around.outputs[edge].send(
                     iteration,

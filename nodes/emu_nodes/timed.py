@@ -37,7 +37,7 @@ class Timed:
     Raises
     ------
     ValueError
-        When the settings do not tell the bytes of every out-edge.
+        When the settings lack the bytes of every out-edge.
     """
 
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ from emu.network import (
     open_edge,
 )
 from emu.wire.messages import FlowEnded, pack
-from emu_nodes.sleep_until import WallClockTimer
+from emu_nodes.task_runner import WallClockTimer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from emu.runs.traffic_file import read_samples, read_traffic
+from emu.runs.array_files import read_samples, read_traffic
 
 HERE = Path(__file__).resolve().parent
 HOME = Path("runs/distdgl")

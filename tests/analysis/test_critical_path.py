@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import emu
 from emu.analysis.critical_path import Cause, critical_path
-from emu.analysis.link_rates import LinkContention
+from emu.analysis.link_load import LinkContention
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
 from emu.testing import two_machine_example

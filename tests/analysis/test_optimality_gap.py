@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from emu.analysis.optimality_gap import optimality, optimality_line
+from emu.analysis.bounds import optimality, optimality_line
 from emu.problem import Cluster, Job, Machine, Placement, Problem, Realization, Task
 from emu.report.run_tables import headline
 from emu.report.terminal import terminal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emu.analysis.optimality_gap import placement_gap
+from emu.analysis.bounds import placement_gap
 from emu.simulation import makespan
 from emu.testing import two_machine_example
 
@@ -25,7 +25,7 @@ def test_a_bound_that_the_run_disproves_is_an_error(
     problem, realization = two_machine_example(2)
     length = makespan(problem, realization)
     monkeypatch.setattr(
-        "emu.analysis.optimality_gap.placement_bound",
+        "emu.analysis.bounds.placement_bound",
         lambda *_, **__: 1.01 * length,
     )
 

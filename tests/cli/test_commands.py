@@ -99,7 +99,7 @@ def test_simulate_says_how_far_from_the_best_a_schedule_can_be() -> None:
 
 
 def test_simulate_writes_a_result_that_can_be_read_back(tmp_path: Path) -> None:
-    from emu.runs.result_file import read_result
+    from emu.runs.result import read_result
     from emu.scenario import load
 
     target = tmp_path / "result.json"
@@ -161,12 +161,12 @@ def test_an_unwritable_target_is_exit_code_3(tmp_path: Path) -> None:
 def test_interruption_is_exit_code_130_and_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from emu.cli import simulate_commands
+    from emu.cli import predict_commands
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(simulate_commands, "prepare", interrupted)
+    monkeypatch.setattr(predict_commands, "prepare", interrupted)
     result = _run("simulate", GOLDEN)
 
     assert result.exit_code == 130
@@ -313,7 +313,7 @@ def test_a_figure_without_its_libraries_says_what_installs_them(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
 
-    result = _run("plot", str(tmp_path))
+    result = _run("report", str(tmp_path), "--as", "svg")
 
     assert result.exit_code == 3
     wanted = "emu: this needs matplotlib: pip install 'dgtp-emulator[figures]'\n"

@@ -1,4 +1,4 @@
-"""emu explain, trace and plot as a user calls them."""
+"""emu explain and report as a user calls them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+import emu
 from emu.cli import app
 from tests.report import trace_reader
 from tests.report.recorded import write_run
@@ -73,16 +74,36 @@ def test_no_run_at_all_is_bad_data(tmp_path: Path) -> None:
 
 
 def test_trace(run: Path) -> None:
-    assert call("trace", run).exit_code == 0
+    assert call("report", run, "--as", "trace").exit_code == 0
     assert len(trace_reader.read(run / "trace.json").processes) == 4
+
+
+def test_tables(run: Path) -> None:
+    assert call("report", run, "--as", "csv").exit_code == 0
+    recorded = emu.load_run(run)
+    for name in ("tasks", "flows", "ports"):
+        rows = (run / f"{name}.csv").read_text().splitlines()
+        assert len(rows) == 1 + len(getattr(recorded, name)) > 1
+
+
+def test_options_of_figures_need_a_figure(run: Path) -> None:
+    for form in ("html", "trace", "csv"):
+        result = call("report", run, "--as", form, "--from", "1 s")
+        assert result.exit_code == 2
+        assert "add --as svg" in result.output
 
 
 def test_plot(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "ports.png"
 
-    assert call("plot", run, "--figure", "ports", "--out", out).exit_code == 0
+    assert (
+        call("report", run, "--as", "svg", "--figure", "ports", "--out", out).exit_code
+        == 0
+    )
     assert out.read_bytes().startswith(b"\x89PNG")
-    assert call("plot", run, "--out", tmp_path / "a.gif").exit_code == 3
+    assert (
+        call("report", run, "--as", "svg", "--out", tmp_path / "a.gif").exit_code == 3
+    )
 
 
 def test_runs_are_compared_with_intervals(run: Path, tmp_path: Path) -> None:

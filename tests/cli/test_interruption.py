@@ -95,6 +95,26 @@ def test_interpreter_may_take_longer_to_end_than_the_command(tmp_path: Path) -> 
     assert ended == (130, "emu: interrupted by SIGTERM\n")
 
 
+def test_a_signal_in_a_callback_that_python_silences_ends_the_command(
+    tmp_path: Path,
+) -> None:
+    """CI met it in a callback of the import system, in one start of thousands."""
+    body = """
+    import weakref
+    class Lock: pass
+    lock = Lock()
+    callback = weakref.ref(lock, lambda _: time.sleep(1.0))
+    try:
+        del lock
+        time.sleep(60)
+    finally:
+        print("in good order", file=sys.stderr)
+"""
+    ended = interrupt(script(tmp_path, body), signal.SIGTERM, 0.5, tmp_path)
+
+    assert ended == (130, "in good order\nemu: interrupted by SIGTERM\n")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_file_that_is_being_written_is_not_left_half(
     number: signal.Signals, tmp_path: Path

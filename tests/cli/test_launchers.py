@@ -15,27 +15,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def hosts(
-    agents: int = 0, file: Path | None = None, ssh: str = "ssh", ray: str = ""
-) -> Hosts:
-    return Hosts(agents, file, ssh, "", ray, 1.0)
+def hosts(agents: int = 0, file: Path | None = None, ray: str = "") -> Hosts:
+    return Hosts(agents, file, ray)
 
 
-def test_ways_to_start_agents(tmp_path: Path) -> None:
+def test_ways_to_start_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "hosts").write_text("10.0.0.1\n10.0.0.2\n")
     golden = prepare(load("golden"))
 
     assert hosts().launcher(golden).hosts == ("localhost",)
     assert hosts(3).launcher(golden).count == 3
-    assert hosts(0, tmp_path / "hosts", "ssh -4").launcher(golden).count == 2
+    assert hosts(0, tmp_path / "hosts").launcher(golden).count == 2
     with pytest.raises(ScenarioError, match=r"--agents: .* state one"):
         hosts(3, tmp_path / "hosts")
     with pytest.raises(ScenarioError, match=r"--agents: .* state one"):
         hosts(3, ray="auto")
-    with pytest.raises(ScenarioError, match=r"--ssh: .* --hosts"):
-        hosts(3, ssh="ssh -4")
-    with pytest.raises(ScenarioError, match=r"--ray-cpus: .* --ray"):
-        Hosts(0, None, "ssh", "", "", 0.5)
+    monkeypatch.setenv("EMU_RAY_CPUS", "none")
+    with pytest.raises(ScenarioError, match=r"EMU_RAY_CPUS: .* number"):
+        hosts(ray="auto").launcher(golden)
 
 
 def test_machine_is_one_bundle_and_stays_where_it_is_stated() -> None:

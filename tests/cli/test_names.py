@@ -17,8 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from emu.dashboard.metrics import metrics
-from emu.dashboard.server import page
+from emu.dashboard.server import metrics, page
 from emu.errors import DataError, ScenarioError
 from emu.names import SHOWN, checked_name, file_part, for_terminal, printable
 from emu.problem import Cluster, Problem

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from emu.cli.progress_bar import ProgressLine
+from emu.cli.watching import ProgressLine
 from emu.testing import two_machine_example
 
 

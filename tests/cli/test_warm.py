@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
-from emu.placement import chain
+from emu.placement import etp
 from emu.scheduling import event_batch
 
 
@@ -16,5 +16,5 @@ def test_warm_compiles_the_searches_and_the_scheduler() -> None:
 
     assert done.exit_code == 0, done.output
     assert done.output.splitlines()[-1].startswith("compiled, in ")
-    assert chain.walk.signatures  # type: ignore[attr-defined]
+    assert etp.walk.signatures  # type: ignore[attr-defined]
     assert event_batch.pass_instants.signatures  # type: ignore[attr-defined]

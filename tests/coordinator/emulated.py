@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from emu.coordinator import EmulationSettings, Observer, emulate
+from emu.coordinator import Observer, RunSettings, emulate
 from emu.problem import Job, Problem, Realization
 from emu.testing import two_machine_example
 
@@ -129,7 +129,7 @@ def run(
     return emulate(
         problem,
         "oes",
-        EmulationSettings(**{**FAST, **settings}),
+        RunSettings(**{**FAST, **settings}),
         realization,
         log=tmp_path / "agent.log",
         observer=observer,

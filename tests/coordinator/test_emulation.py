@@ -16,8 +16,8 @@ import numpy as np
 import psutil
 import pytest
 
-from emu.coordinator import EmulationSettings
-from emu.coordinator.process_specs import describe_processes
+from emu.coordinator import RunSettings
+from emu.coordinator.process_specs import process_specs
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, RunError
 from emu.wire.frame_layout import MAGIC, PREFIX, VERSION, Kind
 from tests.coordinator.emulated import Acts, golden, named, run
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Problem,
         Realization,
     )
+    from emu.wire.process_spec import ProcessSpec
     from tests.leftovers import Leftovers
 
 pytestmark = [
@@ -111,10 +112,10 @@ import threading
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from tests.coordinator.emulated import Acts, golden
-from emu.coordinator import EmulatedRun, EmulationSettings, emulate
+from emu.coordinator import EmulatedRun, RunSettings, emulate
 problem, realization = golden(3)
 acts = Acts(sys.argv[3], lambda: print("now", flush=True), problem)
-settings = EmulationSettings(time_scale=1.0, byte_scale=20000.0, silence=2.0)
+settings = RunSettings(time_scale=1.0, byte_scale=20000.0, silence=2.0)
 log = Path(sys.argv[2])
 emulate(problem, "oes", settings, realization, log=log, observer=acts)
 """
@@ -226,10 +227,10 @@ def test_a_coordinator_that_stood_still_is_named(
 def test_process_that_never_connects(
     tmp_path: Path, leftovers: Leftovers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def forget_one(*arguments: Any) -> list[dict[str, Any]]:
-        return [d for d in describe_processes(*arguments) if d["process"] != "s1"]
+    def forget_one(*arguments: Any) -> list[ProcessSpec]:
+        return [one for one in process_specs(*arguments) if one.process != "s1"]
 
-    monkeypatch.setattr("emu.coordinator.run.describe_processes", forget_one)
+    monkeypatch.setattr("emu.coordinator.run.process_specs", forget_one)
     problem, realization = golden(1)
     with pytest.raises(
         DeadlineExceeded, match="waited 4 s of wall time: s1 did not come up"
@@ -242,7 +243,7 @@ def test_agent_that_stood_still_for_less_than_the_silence_does_no_harm(
     tmp_path: Path, leftovers: Leftovers
 ) -> None:
     """5 s of silence ended runs: a loaded host or a suspended laptop was enough."""
-    assert EmulationSettings().silence > 8
+    assert RunSettings().silence > 8
     problem, realization = golden(1)
 
     def pause() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.coordinator.host_map import check_hosts, host_of_machines
+from emu.coordinator.process_specs import check_hosts, host_of_machines
 from emu.errors import ScenarioError
 from emu.problem import Cluster, Edge, Job, Machine, Placement, Problem, Task
 from emu.testing import two_machine_example

@@ -20,11 +20,11 @@ import pytest
 from typing_extensions import override
 
 from emu.analysis.critical_path import critical_path
-from emu.coordinator import EmulationSettings, emulate
+from emu.coordinator import RunSettings, emulate
 from emu.errors import NodeLost
 from emu.launch import ExternalLauncher
 from emu.trust.guards.minimum_traffic import clocks
-from emu.trust.lateness import clock_doubt
+from emu.trust.lateness import clock_uncertainty
 from tests.coordinator.emulated import Acts, golden
 from tests.coordinator.hosts import ip, namespaces
 from tests.trust.guards.reported import reported
@@ -117,8 +117,8 @@ def observer(joined: Joined, moment: str, action: Any, problem: Any) -> JoinsAnd
     return watching
 
 
-def settings(host: str, time_scale: float) -> EmulationSettings:
-    return EmulationSettings(
+def settings(host: str, time_scale: float) -> RunSettings:
+    return RunSettings(
         time_scale=time_scale,
         byte_scale=20_000.0,
         launcher=ExternalLauncher(2),
@@ -175,7 +175,7 @@ def test_clocks_of_two_hosts_become_one_time_line(
     assert shifted["readings"] > 0
     assert abs(shifted["offset"] + 3.0) <= shifted["uncertainty"] < 0.5
     assert not list(clocks(evidence))
-    doubt = clock_doubt(critical_path(run.schedule), problem, run.hosts)
+    doubt = clock_uncertainty(critical_path(run.schedule), problem, run.hosts)
     assert doubt >= shifted["uncertainty"]
 
 

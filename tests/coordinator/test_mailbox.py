@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import closing
 
-from emu.coordinator.barrier import Mailbox
+from emu.coordinator.peers import Mailbox
 
 
 async def test_all_that_has_come_is_given_once_and_in_order() -> None:

@@ -122,7 +122,7 @@ def test_other_user_gets_nowhere_and_reads_no_secret(
     assert leaks == set()
     # All 300 B of each iteration, without the parameters that nobody waits for.
     scale = experiment.scenario.emulation.stated_byte_scale
-    assert outcome.result["transport"]["payload_bytes"] == 890 * scale
+    assert outcome.content["transport"]["payload_bytes"] == 890 * scale
 
 
 class Crowd(Observer):
@@ -172,5 +172,5 @@ def test_idle_connections_of_another_user_keep_nobody_out(
         )
     finally:
         out, _ = crowd.crowd.communicate(timeout=20)
-    assert outcome.result["makespan"] > 0
+    assert outcome.content["makespan"] > 0
     assert int(out) == count * (1 if moment == "listening" else 7)

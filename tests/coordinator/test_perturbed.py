@@ -23,7 +23,7 @@ from tests.coordinator.virtual import (
 from tests.fidelity.corpus import RULES
 
 if TYPE_CHECKING:
-    from emu.coordinator.recorder import Recorder
+    from emu.coordinator.outcome import Recorder
 
 
 def _waited_for_an_arrival(recorder: Recorder) -> bool:

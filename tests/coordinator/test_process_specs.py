@@ -5,31 +5,33 @@ from __future__ import annotations
 import msgpack
 import pytest
 
-from emu.coordinator import EmulationSettings
+from emu.coordinator import RunSettings
 from emu.coordinator.process_specs import (
-    describe_processes,
+    process_specs,
     receive_sizes,
 )
 from emu.testing import two_machine_example
+from emu.wire.process_spec import ProcessSpec
 
 
 def test_description_of_a_task() -> None:
     problem, realization = two_machine_example(3, credit=2)
-    settings = EmulationSettings(time_scale=0.1, deadline=7.0)
-    described = describe_processes(problem, settings, realization)
-    worker = next(d for d in described if d["process"] == "w0")
-    task = worker["tasks"][0]
+    settings = RunSettings(time_scale=0.1, deadline=7.0)
+    described = process_specs(problem, settings, realization)
+    worker = next(spec for spec in described if spec.process == "w0")
+    task = worker.tasks[0]
 
-    assert msgpack.unpackb(msgpack.packb(described)) == described
-    assert [d["process"] for d in described] == ["g0", "g1", "s0", "s1", "w0", "p0"]
-    assert worker["deadline"] == 7.0
-    assert task["times"] == [3.0, 3.0, 3.0]
-    assert [(e["peer"], e["lag"], e["shaped"]) for e in task["inputs"]] == [
+    sent = [msgpack.unpackb(msgpack.packb(spec.to_map())) for spec in described]
+    assert [ProcessSpec.from_map(fields) for fields in sent] == described
+    assert [spec.process for spec in described] == ["g0", "g1", "s0", "s1", "w0", "p0"]
+    assert worker.settings.deadline == 7.0
+    assert task.times == [3.0, 3.0, 3.0]
+    assert [(end.peer, end.lag, end.shaped) for end in task.inputs] == [
         ("s0", 0, False),
         ("s1", 0, True),
         ("p0", 1, True),
     ]
-    assert [e["peer"] for e in task["outputs"]] == ["p0"]  # credit is no connection
+    assert [end.peer for end in task.outputs] == ["p0"]  # credit is no connection
 
 
 def test_a_process_reserves_what_its_first_two_iterations_bring() -> None:
@@ -38,9 +40,9 @@ def test_a_process_reserves_what_its_first_two_iterations_bring() -> None:
     job, volumes = problem.job, realization.volumes
     sampler = job.processes["s0"]
 
-    sizes = receive_sizes(problem, sampler, volumes, EmulationSettings(byte_scale=1e6))
+    sizes = receive_sizes(problem, sampler, volumes, RunSettings(byte_scale=1e6))
     tight = receive_sizes(
-        problem, sampler, volumes, EmulationSettings(byte_scale=1e6, memory_limit=5e7)
+        problem, sampler, volumes, RunSettings(byte_scale=1e6, memory_limit=5e7)
     )
 
     edges = [e for e in job.in_edges(sampler[0]) if not job.edges[e].credit]
@@ -52,10 +54,10 @@ def test_a_process_reserves_what_its_first_two_iterations_bring() -> None:
 
 def test_real_computation_has_no_times() -> None:
     problem, realization = two_machine_example(1)
-    settings = EmulationSettings(compute="real")
-    described = describe_processes(problem, settings, realization)
+    settings = RunSettings(compute="real")
+    described = process_specs(problem, settings, realization)
 
-    assert described[0]["tasks"][0]["times"] is None
+    assert described[0].tasks[0].times is None
 
 
 @pytest.mark.parametrize(
@@ -64,4 +66,4 @@ def test_real_computation_has_no_times() -> None:
 )
 def test_settings_that_cannot_be(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        EmulationSettings(**wrong)  # type: ignore[arg-type]
+        RunSettings(**wrong)  # type: ignore[arg-type]

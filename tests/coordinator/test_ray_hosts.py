@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 import pytest
 
-from emu.coordinator import EmulationSettings, emulate
+from emu.coordinator import RunSettings, emulate
 from emu.errors import NodeLost, RunError
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.launch import RayLauncher, bundles_of
@@ -107,7 +107,7 @@ def test_client_that_is_killed_ends_the_run_and_leaves_nobody(
 ) -> None:
     problem, realization = golden(3)
     launcher = RayLauncher(cluster.address, bundles_of(problem, 1.0, {}))
-    settings = EmulationSettings(
+    settings = RunSettings(
         listen=bridge_of(cluster), launcher=launcher, host_of=launcher.host_of
     )
     with pytest.raises(NodeLost, match="client of Ray was killed by SIGKILL"):

@@ -7,7 +7,7 @@ import tracemalloc
 
 import numpy as np
 
-from emu.coordinator.recorder import Recorder
+from emu.coordinator.outcome import Recorder
 from emu.scheduling import Decisions, RateSegments
 from emu.testing import two_machine_example
 

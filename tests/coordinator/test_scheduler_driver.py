@@ -12,7 +12,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from emu.errors import DeadlineExceeded, NodeMisbehaved
-from emu.experiment.run_experiment import arrival_figures
+from emu.experiment.run_result import arrival_figures
 from emu.problem import (
     Cluster,
     Edge,
@@ -40,8 +40,7 @@ from tests.coordinator.virtual import (
 from tests.fidelity.corpus import RULES
 
 if TYPE_CHECKING:
-    from emu.coordinator.outcome import EmulatedRun
-    from emu.coordinator.recorder import Recorder
+    from emu.coordinator.outcome import EmulatedRun, Recorder
     from emu.coordinator.scheduler_driver import SchedulerDriver
 
 # Powers of two and their like make exact ties, the rest makes none.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from emu.coordinator import EmulatedRun, EmulationSettings, emulate
+from emu.coordinator import EmulatedRun, RunSettings, emulate
 from emu.errors import NodeLost
 from emu.problem import Problem, Realization
 from emu.trust.audit import audit
@@ -38,7 +38,7 @@ def in_two_processes() -> tuple[Problem, Realization]:
 
 def run(tmp_path: Path, observer: Acts | None = None) -> EmulatedRun:
     problem, realization = in_two_processes()
-    settings = EmulationSettings(time_scale=0.05, byte_scale=BYTE_SCALE, deadline=30.0)
+    settings = RunSettings(time_scale=0.05, byte_scale=BYTE_SCALE, deadline=30.0)
     log = tmp_path / "agent.log"
     return emulate(problem, "oes", settings, realization, log=log, observer=observer)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from emu.coordinator import EmulationSettings, emulate
+from emu.coordinator import RunSettings, emulate
 from emu.errors import NodeLost
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.launch import SshLauncher
@@ -82,7 +82,7 @@ def test_host_that_ssh_cannot_reach_is_named(three: SshHosts, tmp_path: Path) ->
         ssh=f"{three.ssh} -o ConnectTimeout=1",
         agent=three.agent,
     )
-    settings = EmulationSettings(listen=three.bridge, launcher=launcher)
+    settings = RunSettings(listen=three.bridge, launcher=launcher)
     with pytest.raises(
         NodeLost, match=rf"ssh to {three.addresses[1]} ended with status 255 .*it said"
     ):

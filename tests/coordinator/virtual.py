@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from emu.coordinator.deadlines import Deadlines
-from emu.coordinator.recorder import Recorder
+from emu.coordinator.outcome import Recorder
 from emu.coordinator.scheduler_driver import Outlet, SchedulerDriver
 from emu.problem import Profile
 from emu.scheduling import Scheduler

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from emu.analysis.link_rates import assigned_rates
-from emu.dashboard.history import NOTHING, SPANS, History
-from emu.dashboard.live_table import live_table
-from emu.dashboard.metrics import metrics
+from emu.analysis.link_load import assigned_rates
+from emu.dashboard.live_run import live_table
+from emu.dashboard.server import metrics
+from emu.dashboard.status import NOTHING, SPANS, History
 from emu.report import terminal
 from emu.scheduling import Decisions
 from emu.scheduling.scheduler import RateSegments

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from emu.dashboard.history import NOTHING
 from emu.dashboard.server import page
+from emu.dashboard.status import NOTHING
 from tests import report
 from tests.dashboard.replay import Replay
 

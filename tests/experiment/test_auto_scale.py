@@ -68,19 +68,13 @@ def test_the_least_scale_that_holds_is_taken(monkeypatch: pytest.MonkeyPatch) ->
     assert experiment.scenario.emulation.byte_scale == 25_000
 
 
-def test_what_is_stated_is_not_tried_unless_asked_for(
+def test_what_is_stated_is_not_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     trials, scenario = tried(monkeypatch, needed=9.0), load(GOLDEN)
 
     experiment, choice = with_scales(scenario)
     assert (experiment.scenario, choice, trials.scales) == (scenario, None, [])
-
-    experiment, choice = with_scales(scenario, try_stated=True)
-    assert choice is not None
-    assert choice.taken is None
-    assert trials.scales == [0.2]
-    assert experiment.scenario.emulation.time_scale == 0.2
 
 
 def test_kernel_nics_have_nothing_to_be_late_for() -> None:

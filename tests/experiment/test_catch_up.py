@@ -59,7 +59,7 @@ def _stalled(
         directory,
         Acts("flow a->b", stop, experiment.problem),
     )
-    return outcome.result, directory
+    return outcome.content, directory
 
 
 @pytest.mark.parametrize(

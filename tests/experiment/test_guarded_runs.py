@@ -30,7 +30,7 @@ def _result(tmp_path: Path) -> dict[str, Any]:
     experiment = prepare(load(GOLDEN, OPTIONS))
     settings = run_experiment.emulation_settings(experiment.scenario)
     directory = RunDirectory.create("golden", tmp_path)
-    return run_experiment.carry_out(experiment, settings, directory).result
+    return run_experiment.carry_out(experiment, settings, directory).content
 
 
 def _faster(problem: Problem) -> Problem:

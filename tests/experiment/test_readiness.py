@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from emu.errors import DataError
-from emu.experiment.readiness import check_ready
+from emu.experiment.dry_run import check_ready
 from emu.optional_library import import_library, is_installed
 from emu.scenario import load
 

@@ -126,15 +126,15 @@ def test_no_flows_are_no_late_flows() -> None:
 def test_what_was_predicted_stands_beside_what_came() -> None:
     trial = on_a_host(2.0, 1.0)
     choice = ScaleChoice((trial,), 2.0, trial)
-    result = {
-        "verdict": {"error": 0.001, "host": {"cpu_busy": 0.4}},
-        "transport": {"late_flows": 3, "flows": 100},
+    actual = {
+        "wall_seconds": 201.0,
+        "cpu_busy": 0.4,
+        "late_flows": 0.03,
+        "error": 0.001,
     }
 
-    beside = choice.beside(expected=200.0, wall=201.0, result=result)
+    beside = choice.beside(200.0, actual)
 
     assert beside["predicted"]["wall_seconds"] == 200.0
     assert beside["predicted"]["late_flows"] == pytest.approx(0.025)
-    assert beside["actual"] == {
-        "wall_seconds": 201.0, "cpu_busy": 0.4, "late_flows": 0.03, "error": 0.001,
-    }  # fmt: skip
+    assert beside["actual"] == actual

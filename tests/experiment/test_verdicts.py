@@ -38,7 +38,7 @@ def _result(tmp_path: Path, observer: Observer | None = None) -> dict[str, Any]:
         emulation_settings(experiment.scenario),
         RunDirectory.create("golden", tmp_path),
         observer,
-    ).result
+    ).content
 
 
 def _difference(result: dict[str, Any]) -> float:
@@ -112,7 +112,7 @@ def _with_program(
         dataclasses.replace(experiment, problem=problem),
         emulation_settings(experiment.scenario, allow=(f"sabotage:{program}",)),
         RunDirectory.create(program, tmp_path),
-    ).result
+    ).content
 
 
 def test_overrun_of_a_known_share_is_the_headline(

@@ -19,7 +19,7 @@ from emu.scenario import load, prepare
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from emu.experiment.run_experiment import ExperimentOutcome
+    from emu.experiment.run_result import RunResult
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 GOLDEN = SCENARIOS / "golden.yaml"
@@ -107,13 +107,13 @@ def written(document: dict[str, Any], folder: Path) -> Path:
 class Carried:
     """An experiment that was carried out, and the directory that it left."""
 
-    outcome: ExperimentOutcome
+    outcome: RunResult
     path: Path
 
     @property
     def result(self) -> dict[str, Any]:
         """Content of result.json."""
-        return self.outcome.result
+        return self.outcome.content
 
 
 def carried_out(file: Path, folder: Path, *overrides: str) -> Carried:

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from emu.analysis.bounds import bounds
+from emu.analysis.bounds import bounds, optimality
 from emu.analysis.critical_path import Cause, critical_path
 from emu.analysis.explanation import exact_name
-from emu.analysis.optimality_gap import optimality
 from emu.errors import ScenarioError
 from emu.scenario import load, prepare
 from emu.simulation import makespan, simulate
@@ -319,7 +318,7 @@ def test_over_sockets_nothing_is_sent_before_its_turn(tmp_path: Path) -> None:
 
     On every link a flow could have the same rate earlier: no NIC is shared.
     """
-    from emu.coordinator import EmulationSettings, emulate
+    from emu.coordinator import RunSettings, emulate
 
     tasks = [{"name": f"w{i}"} for i in range(3)]
     tasks += [{"name": name, "server": "kv"} for name in ("pull", "push")]
@@ -339,7 +338,7 @@ def test_over_sockets_nothing_is_sent_before_its_turn(tmp_path: Path) -> None:
     )
     experiment = prepared(stated, tmp_path)
     problem, realization = experiment.problem, experiment.realization
-    settings = EmulationSettings(time_scale=0.1, byte_scale=50_000.0, deadline=60.0)
+    settings = RunSettings(time_scale=0.1, byte_scale=50_000.0, deadline=60.0)
     run = emulate(problem, "maxmin", settings, realization, log=tmp_path / "agent.log")
 
     simulated = simulate(problem, realization, "maxmin")

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from emu.analysis.bounds import bounds
-from emu.analysis.optimality_gap import optimality
+from emu.analysis.bounds import bounds, optimality
 from emu.placement.bound import placement_bound
 from emu.problem import CapacityChange
 from emu.report.trace import trace
@@ -89,7 +88,7 @@ def test_a_run_carries_the_change_out(tmp_path: Path) -> None:
 
     def once() -> float:
         runs.append(carried_out(FALLS, tmp_path))
-        result = runs[-1].outcome.result
+        result = runs[-1].outcome.content
         trusted = result["verdict"]["trust"] == "trusted"
         return abs(result["makespan_error"]) if trusted else math.inf
 

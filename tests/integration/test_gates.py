@@ -109,11 +109,11 @@ def test_gates_alone_are_no_job(tmp_path: Path) -> None:
 
 @pytest.mark.emulation
 def test_gates_over_sockets(tmp_path: Path) -> None:
-    from emu.coordinator import EmulationSettings, emulate
+    from emu.coordinator import RunSettings, emulate
 
     experiment = prepare(load(written(STATED, tmp_path)))
     problem, realization = experiment.problem, experiment.realization
-    settings = EmulationSettings(time_scale=0.1, deadline=60.0)
+    settings = RunSettings(time_scale=0.1, deadline=60.0)
     run = emulate(problem, "oes", settings, realization, log=tmp_path / "agent.log")
 
     assert {*run.statistics} == {"a", "b"}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from emu.experiment.training_results import evaluate_run
-from emu.runs.weights_file import read_weights
+from emu.runs.array_files import read_weights
 from emu.training import reference_training
 from tests.integration.scenarios import carried_out, tiny_training, written
 

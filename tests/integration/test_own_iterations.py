@@ -72,5 +72,5 @@ def test_own_iterations_go_all_the_way(tmp_path: Path) -> None:
     assert recorded.emulated is not None
     assert recorded.emulated.makespan == pytest.approx(12.0, rel=0.03)
     assert len(recorded.tasks) == 2 * (1 + 4 + 2)
-    for name in ("audit", "explain", "report", "trace"):
+    for name in ("audit", "explain", "report"):
         command(name, run)

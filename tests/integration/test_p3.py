@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from emu.coordinator import EmulationSettings, emulate
+from emu.coordinator import RunSettings, emulate
 from emu.errors import NodeLost
 from emu.experiment.run_experiment import emulation_settings
 from emu.experiment.training_results import evaluate_run
 from emu.problem import Cluster, Edge, Job, Placement, Problem, Realization
-from emu.runs.training_audit import training_audit
-from emu.runs.weights_file import read_weights
+from emu.runs.array_files import read_weights
+from emu.runs.retraining import training_audit
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.systems.registry import systems
@@ -140,7 +140,7 @@ def test_the_golden_jobs_over_sockets(tmp_path: Path) -> None:
     }
     problem, realization = beside_one_another(found)
     problem = emulable(problem, realization)
-    settings = EmulationSettings(time_scale=0.1, byte_scale=20_000.0, deadline=30.0)
+    settings = RunSettings(time_scale=0.1, byte_scale=20_000.0, deadline=30.0)
 
     def once() -> float:
         run = emulate(problem, "oes", settings, realization, log=tmp_path / "agent.log")

@@ -11,10 +11,9 @@ import emu
 from emu.analysis.bounds import bounds
 from emu.analysis.critical_path import critical_path
 from emu.analysis.explanation import explain
-from emu.coordinator import EmulationSettings, emulate
-from emu.dashboard.live_table import live_table
-from emu.dashboard.metrics import metrics
-from emu.dashboard.server import page
+from emu.coordinator import RunSettings, emulate
+from emu.dashboard.live_run import live_table
+from emu.dashboard.server import metrics, page
 from emu.problem import Schedule
 from emu.report import port_table, terminal
 from emu.report.html import report_page
@@ -131,7 +130,7 @@ def test_a_live_run_shows_it() -> None:
 def test_sockets_keep_to_it(tmp_path: Path) -> None:
     problem, realization = example()
     problem = emulable(problem, realization)
-    settings = EmulationSettings(time_scale=0.05, byte_scale=20_000.0, deadline=30.0)
+    settings = RunSettings(time_scale=0.05, byte_scale=20_000.0, deadline=30.0)
     run = emulate(problem, "oes", settings, realization, log=tmp_path / "agent.log")
 
     simulated = simulate(problem, realization)

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from emu.analysis.bounds import bounds
+from emu.analysis.bounds import bounds, optimality
 from emu.analysis.critical_path import Cause, critical_path
-from emu.analysis.optimality_gap import optimality
 from emu.errors import ScenarioError, SchedulingError
 from emu.scenario import load, prepare
 from emu.simulation import simulate
@@ -142,13 +141,13 @@ def test_slots_do_not_multiply(tmp_path: Path) -> None:
 @pytest.mark.emulation
 @pytest.mark.parametrize("name", ["thread_pool", "remote_functions"])
 def test_slots_over_sockets(name: str, tmp_path: Path) -> None:
-    from emu.coordinator import EmulationSettings, emulate
+    from emu.coordinator import RunSettings, emulate
     from tests.coordinator.emulated import emulable
 
     (case,) = [case for case in cases("executors") if case.name == name]
     problem, realization = problem_of(case)
     problem = emulable(with_gates(problem, realization), realization)
-    settings = EmulationSettings(time_scale=0.2, byte_scale=20_000.0, deadline=60.0)
+    settings = RunSettings(time_scale=0.2, byte_scale=20_000.0, deadline=60.0)
     run = emulate(problem, "oes", settings, realization, log=tmp_path / "agent.log")
     assert not {*run.statistics} & {"end"}  # a gate has no process
 

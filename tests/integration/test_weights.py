@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from emu.runs.weights_file import read_weights
+from emu.runs.array_files import read_weights
 from emu.scenario import load, prepare
 from emu.training import reference_training
 from tests.integration.scenarios import carried_out, tiny_training, written

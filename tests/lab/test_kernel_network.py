@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 
 from emu.errors import RunError, ScenarioError
-from emu.lab.assigned_rates import AssignedRates
-from emu.lab.kernel_network import check_network
-from emu.lab.shared_nics import SharedNics, changed_nics
+from emu.lab.kernel_network import (
+    AssignedRates,
+    SharedNics,
+    changed_nics,
+    check_network,
+)
 from emu.machines import LabMachine
 from emu.network import RunClock
 from emu.scenario import load, prepare

@@ -6,13 +6,13 @@ import asyncio
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
 import pytest
 
-from emu.errors import NodeLost, NodeMisbehaved
+from emu.errors import MalformedFrame, NodeLost, NodeMisbehaved
 from emu.launch import Agent, LocalLauncher, describe_end, run_until_signalled
 from emu.launch.__main__ import main
 from emu.launch.agent import publish_lines
@@ -29,6 +29,8 @@ from emu.wire.messages import (
     pack,
     unpack,
 )
+from emu.wire.process_spec import ProcessSpec
+from tests.launch.specs import process_spec, process_task
 from tests.network.strangers import messages, rogue, said
 
 if TYPE_CHECKING:
@@ -87,13 +89,7 @@ def test_wrong_token_is_refused_at_once() -> None:
         asyncio.run(asyncio.wait_for(join(), 10))
 
 
-ORDERED = {
-    "runtime": "logging.config:dictConfig",
-    "preload": ["antigravity"],
-    "process": "w0",
-    "encrypted": False,
-    "tasks": [{"program": "logging.config:dictConfig", "inputs": [], "outputs": []}],
-}
+ORDERED = process_spec("w0", process_task("logging.config:dictConfig")).to_map()
 
 
 def test_rogue_coordinator_starts_nothing_and_learns_nothing() -> None:
@@ -168,6 +164,27 @@ def test_coordinator_with_the_token_starts_only_what_the_owner_allows() -> None:
     refused = [m for m in said_by_agent if isinstance(m, Failed)]
     assert [m.error for m in refused] == ["ProgramRefused"]
     assert not psutil.Process().children()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        ORDERED | {"runtime": "logging.config:dictConfig"},
+        {key: ORDERED[key] for key in ORDERED if key != "settings"},
+        ORDERED | {"settings": {"time_scale": 0.0}},
+        ORDERED | {"tasks": [{}]},
+        ORDERED | {"tasks": 3},
+        ORDERED | {"host": {"coordinator": 1}},
+    ],
+)
+def test_what_specifies_no_process_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(MalformedFrame, match="no specification of a process"):
+        ProcessSpec.from_map(fields)
+
+
+def test_specification_crosses_the_wire_whole() -> None:
+    assert ProcessSpec.from_map(ORDERED).to_map() == ORDERED
 
 
 def test_nobody_answers(unused_tcp_port: int) -> None:

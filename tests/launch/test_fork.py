@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from emu.launch.fork import ForkServer
+from tests.launch.specs import process_spec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -34,7 +35,7 @@ class Ends:
     async def start(self, *processes: str, preload: Sequence[str] = ()) -> None:
         """Fork one process per name; the name says what it does."""
         await self.server.start()
-        await self.server.fork([{"process": name} for name in processes], [*preload])
+        await self.server.fork([process_spec(name) for name in processes], [*preload])
 
     def children(self) -> dict[str, psutil.Process]:
         """Return the forked processes by name, and the server as such."""
@@ -183,11 +184,12 @@ def test_everybody_dies_with_a_killed_agent(tmp_path: Path) -> None:
     agent = """
 import asyncio, os, signal, psutil
 from emu.launch.fork import ForkServer
+from tests.launch.specs import process_spec
 
 async def main():
     server = ForkServer(print, print)
     await server.start()
-    await server.fork([{"process": "sleep"}], [])
+    await server.fork([process_spec("sleep")], [])
     while not (found := [p for p in psutil.Process().children(recursive=True)
                          if p.name() == "emu:sleep"]):
         await asyncio.sleep(0.01)

@@ -18,6 +18,8 @@ from emu.launch.programs import (
 )
 from emu.network import derive_key
 from emu.systems.dgtp.job import PROGRAMS
+from emu.wire.process_spec import HostSide
+from tests.launch.specs import edge_end, process_spec, process_task
 
 TIMED = "emu_nodes.timed:Timed"
 
@@ -90,11 +92,8 @@ def test_programs_that_can_be_allowed(text: str) -> None:
 
 def test_models_are_programs_that_an_owner_allows() -> None:
     model = {"program": "net.py:Net", "source": "..."}
-    described: list[dict[str, Any]] = [
-        {"job_settings": {"model": model}},
-        {"job_settings": {"model": {}}},
-        {},
-    ]
+    settings: list[dict[str, Any]] = [{"model": model}, {"model": {}}, {}]
+    described = [process_spec("w0", job_settings=stated) for stated in settings]
 
     assert model_programs(described) == {"net.py:Net"}
     check_allowed(model_programs(described), ["net.py:Net"])
@@ -103,14 +102,15 @@ def test_models_are_programs_that_an_owner_allows() -> None:
 
 
 def test_each_process_gets_the_keys_of_its_own_edges_and_not_the_token() -> None:
-    task = {"inputs": [{"edge": 3}], "outputs": [{"edge": 4}], "program": TIMED}
-    described = with_keys({"process": "w0", "tasks": [task]}, "of-this-run")
+    task = process_task(TIMED, inputs=(edge_end(3),), outputs=(edge_end(4),))
+    host = HostSide(certificate=b"", coordinator=("h", 1), bind="h", board="b")
+    described = with_keys(process_spec("w0", task), "of-this-run", host)
 
-    assert described["key"] == derive_key("of-this-run", "process", "w0")
-    assert described["tasks"][0]["inputs"] == [
-        {"edge": 3, "key": derive_key("of-this-run", "edge", 3)}
-    ]
-    keys = [described["key"], *(derive_key("of-this-run", "edge", e) for e in (3, 4))]
+    assert described.here.key == derive_key("of-this-run", "process", "w0")
+    into, out_of = described.tasks[0].inputs, described.tasks[0].outputs
+    assert into == (edge_end(3, key=derive_key("of-this-run", "edge", 3)),)
+    assert out_of == (edge_end(4, key=derive_key("of-this-run", "edge", 4)),)
+    keys = [described.here.key, *(derive_key("of-this-run", "edge", e) for e in (3, 4))]
     assert len(set(keys)) == 3
     assert "of-this-run" not in repr(described)
 

@@ -11,7 +11,7 @@ import pytest
 
 from emu.errors import RunError, ScenarioError
 from emu.launch import SshLauncher, address_towards, read_hosts_file
-from emu.launch.host_name import own_host_name
+from emu.launch.host_report import own_host_name
 from emu.network import ControlConnection, ControlServer, Identity
 from emu.wire.messages import Stop, pack
 from tests.network.strangers import messages

@@ -60,12 +60,12 @@ def test_programs_run_until_those_that_decide_have_ended(tmp_path: Path) -> None
     said = (runs / "client-slow.log").read_text()
     assert said == "10.77.0.1 1 10.77.0.2\n"
     lab = json.loads((runs / "lab.json").read_text())
-    ends = {run["program"]: (run["code"], run["told"]) for run in lab["programs"]}
+    ends = {run["program"]: (run["code"], run["stopped"]) for run in lab["programs"]}
     assert ends == {"server": (-15, True), "client": (0, False)}
     assert [event["nic_in"] for event in lab["events"]] == [5e6 / 8]
     page = (runs / "report.html").read_text()
     assert "the picture is" in output
-    assert "signal 15, told to at the end" in page
+    assert "signal 15, asked to at the end" in page
     with pytest.raises(DataError, match="NICs changed while it ran"):
         fit_run(runs)
 
@@ -122,11 +122,11 @@ lab:
 def test_a_program_that_ignores_its_end_is_killed_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("emu.lab.programs.GRACE", 0.3)
+    monkeypatch.setattr("emu.lab.run.GRACE", 0.3)
     code, output, runs = invoke(tmp_path, CLUSTER + STUBBORN)
 
     assert code == 0, output
     assert "server on fast ran on for 0.3 s after SIGTERM: it is killed" in output
     server, client = json.loads((runs / "lab.json").read_text())["programs"]
-    assert (server["code"], server["told"]) == (-9, True)
+    assert (server["code"], server["stopped"]) == (-9, True)
     assert server["end"] >= client["end"] + 0.3

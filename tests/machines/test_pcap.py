@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from emu.machines.pcap import PcapFile
+from emu.machines.capture import PcapFile
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -88,7 +88,7 @@ def test_an_unknown_place_is_named_with_those_that_there_are() -> None:
         ),
         ("{programs: [{name: a}]}", "lab.programs"),
         ("{sharing: some}", "lab.sharing"),
-        ("{events: []}", "lab.events: is a section of the file now"),
+        ("{events: []}", "lab.events: unknown key 'events'"),
         ("{mtu: 10}", "lab.mtu"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.network.address import format_address, parse_address
+from emu.network.authentication import format_address, parse_address
 
 
 @pytest.mark.parametrize(

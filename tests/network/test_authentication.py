@@ -70,7 +70,7 @@ class Port:
 async def port() -> AsyncIterator[Port]:
     here = Port()
     server = ControlServer(
-        token=TOKEN, on_connection=here.serve, tell=here.log.append, hello_timeout=5.0
+        token=TOKEN, on_connection=here.serve, notify=here.log.append, hello_timeout=5.0
     )
     here.address = await server.start("127.0.0.1")
     try:
@@ -241,7 +241,11 @@ async def test_data_goes_to_no_rogue_receiver() -> None:
 async def test_key_of_one_edge_opens_no_other() -> None:
     keys, log = edge_keys(TOKEN, [0, 1]), list[str]()
     server = DataServer(
-        keys=keys, inbox=Inbox(), pool=BufferPool(), tell=log.append, hello_timeout=5.0
+        keys=keys,
+        inbox=Inbox(),
+        pool=BufferPool(),
+        notify=log.append,
+        hello_timeout=5.0,
     )
     address = await server.start("127.0.0.1")
     with pytest.raises(NodeMisbehaved, match="edge 1 does not trust"):
@@ -257,7 +261,11 @@ async def test_key_of_one_edge_opens_no_other() -> None:
 async def test_data_recording_is_of_no_use_a_second_time() -> None:
     keys, log = edge_keys(TOKEN, [0]), list[str]()
     server = DataServer(
-        keys=keys, inbox=Inbox(), pool=BufferPool(), tell=log.append, hello_timeout=5.0
+        keys=keys,
+        inbox=Inbox(),
+        pool=BufferPool(),
+        notify=log.append,
+        hello_timeout=5.0,
     )
     address = await server.start("127.0.0.1")
     async with between(address) as middle:

@@ -19,7 +19,7 @@ from emu.network import (
     Inbox,
     connect_control,
 )
-from emu.network.pause_aware_clock import awake_timeout
+from emu.network.clock import awake_timeout
 
 if TYPE_CHECKING:
     from emu.network import ControlConnection

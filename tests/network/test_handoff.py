@@ -7,7 +7,7 @@ import pytest
 
 from emu.errors import NodeMisbehaved
 from emu.network import FrameLog, Handoff, Inbox, RunClock
-from emu.wire.frame_rows import FRAME_ROWS
+from emu.wire.frame_layout import FRAME_ROWS
 
 
 async def test_a_payload_is_there_at_once_and_cannot_be_written() -> None:

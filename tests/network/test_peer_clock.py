@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.network import ClockLine, PeerClock, RunClock
-from emu.network.peer_clock import MOST_DRIFT, answered
+from emu.network.clock import MOST_DRIFT, answered
 
 ways = st.floats(1e-6, 0.5)
 

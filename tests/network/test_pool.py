@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from emu.errors import RunError
 from emu.network import BufferPool, PoolStatistics
-from emu.network.pool import size_class
+from emu.network.inbox import size_class
 
 
 @given(st.integers(1, 1 << 34))

@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.network.heartbeat_timeout import SilenceWatch
+from emu.network.clock import SilenceWatch
 
 LOOK = 0.5
 
@@ -25,7 +25,7 @@ def test_peer_that_says_nothing_is_silent() -> None:
 def test_word_of_the_peer_begins_anew() -> None:
     watch = SilenceWatch(2.0, 0.0)
     looks(watch, 0.5, 1.0, 1.5)
-    watch.heard(1.6)
+    watch.received(1.6)
 
     assert looks(watch, 2.0, 2.5, 3.0, 3.5, 4.0) == [False] * 4 + [True]
 

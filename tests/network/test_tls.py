@@ -45,7 +45,7 @@ async def control() -> AsyncIterator[tuple[tuple[str, int], list[str]]]:
             connection.send(message)
 
     server = ControlServer(
-        token=TOKEN, on_connection=echo, encrypted=True, tell=log.append
+        token=TOKEN, on_connection=echo, encrypted=True, notify=log.append
     )
     try:
         yield await server.start("127.0.0.1"), log
@@ -62,7 +62,7 @@ async def data() -> AsyncIterator[tuple[tuple[str, int], DataServer, list[str]]]
         inbox=Inbox(),
         pool=BufferPool(),
         certificate=draw_certificate(),
-        tell=log.append,
+        notify=log.append,
     )
     try:
         yield await server.start("127.0.0.1"), server, log

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.network import Delivery, Inbox, RunClock
 from emu.wire.messages import Message, RunTask, TaskEnded
 from emu_nodes.runtime import result_parts
-from emu_nodes.sleep_until import WallClockTimer
-from emu_nodes.task_runner import TaskContext, TaskRunner
+from emu_nodes.task_runner import TaskContext, TaskRunner, WallClockTimer
+from tests.launch.specs import edge_end, process_task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,15 +56,13 @@ class Edge:
         return done
 
 
-DESCRIPTION: dict[str, Any] = {
-    "task": 5,
-    "name": "w0",
-    "iterations": 3,
-    "times": [0.02, 0.02, 0.02],
-    "speed": 1.0,
-    "inputs": [{"edge": 3, "lag": 1, "latest": False, "sent": 2, "peer": "p0"}],
-    "outputs": [{"edge": 7, "lag": 0, "sent": 3, "peer": "p0", "shaped": True}],
-}
+SPEC = process_task(
+    "doubles:Doubles",
+    task=5,
+    times=[0.02, 0.02, 0.02],
+    inputs=(edge_end(3, lag=1, sent=2),),
+    outputs=(edge_end(7),),
+)
 
 
 class Stage:
@@ -85,7 +84,7 @@ class Stage:
             byte_scale=16.0,
             patience=patience,
         )
-        self.runner = TaskRunner({**DESCRIPTION, **changes}, Doubles(), around)
+        self.runner = TaskRunner(replace(SPEC, **changes), Doubles(), around)
 
     async def run(self, iteration: int, start: float) -> TaskEnded:
         """Run one iteration and return what the coordinator is told."""
@@ -170,7 +169,7 @@ async def test_program_that_forgets_an_edge_is_named() -> None:
 
 
 async def test_last_iterations_of_a_lagged_edge_send_nothing() -> None:
-    outputs = [{"edge": 7, "lag": 1, "sent": 2, "peer": "p0", "shaped": True}]
+    outputs = (edge_end(7, lag=1, sent=2),)
     stage = Stage(outputs=outputs)
     stage.deliver(1)
     told = await stage.run(2, start=0.0)

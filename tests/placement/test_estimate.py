@@ -15,9 +15,9 @@ from emu.placement.candidates import (
     lower_bound,
     placement_cost,
 )
+from emu.placement.moves import find_symmetry
 from emu.placement.search import SKETCH, _team_arrays, sketch
 from emu.placement.space import Space
-from emu.placement.symmetry import find_symmetry
 from emu.problem import Cluster, Edge, Job, Machine, Realization, Task
 from tests.placement.placement_cases import (
     dgtp_job,

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from emu.placement.neighbours import Move, Neighbour, neighbours
+from emu.placement.moves import Move, Neighbour, neighbours
 from emu.problem import Placement, Problem
 from tests.placement.placement_cases import (
     feasible_placements,

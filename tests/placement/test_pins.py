@@ -10,7 +10,7 @@ import pytest
 
 from emu.errors import InfeasiblePlacement
 from emu.placement import PLACEMENT_POLICIES, place, placement_bound
-from emu.placement.neighbours import neighbours
+from emu.placement.moves import neighbours
 from emu.problem import Job, Placement, Problem, Profile
 from emu.simulation import makespan
 from tests.placement.placement_cases import (

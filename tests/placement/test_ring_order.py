@@ -18,7 +18,7 @@ from emu.errors import ScenarioError
 from emu.fields.network_section import RackSection, rack_links, rack_routes
 from emu.placement.ring_order import ring_cost, ring_order, with_placed_ring
 from emu.problem import Link, Links, Machine, Route
-from emu.runs.result_file import read_result, result_of
+from emu.runs.result import read_result, result_of
 from emu.scenario import load, prepare
 from tests.integration.scenarios import tiny_training, written
 

@@ -19,9 +19,9 @@ from emu.placement import (
     search_etp,
 )
 from emu.placement.candidates import candidates, excess, expand, lower_bound, usage
-from emu.placement.chain import new_memory, place_of, remember
+from emu.placement.etp import new_memory, place_of, remember
+from emu.placement.moves import canonicalise, find_symmetry, hub_followers
 from emu.placement.space import Space
-from emu.placement.symmetry import canonicalise, find_symmetry, hub_followers
 from emu.problem import (
     Cluster,
     Edge,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.optimality_gap import optimality
+from emu.analysis.bounds import optimality
 from emu.analysis.throughput import pace
 from emu.problem import Realization
 from emu.runs.array_files import write_realization

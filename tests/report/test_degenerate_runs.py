@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from emu.analysis.explanation import explain
 from emu.cli import app
-from emu.cli.running import draw
+from emu.cli.report_commands import draw
 from emu.problem import Placement, Problem, Realization
 from emu.report.explanation_tables import explanation_tables
 from emu.report.html import write_report
@@ -98,7 +98,8 @@ def test_every_figure_can_be_drawn_or_says_what_lacks(
         )
         out = tmp_path / "figure.svg"
         shown = CliRunner().invoke(
-            app, ["plot", str(path), "--figure", figure, "--out", str(out)]
+            app,
+            ["report", str(path), "--as", "svg", "--figure", figure, "--out", str(out)],
         )
         nothing = figure == "loss" or (figure == "cdf" and shown.exit_code)
         assert shown.exit_code == (3 if nothing else 0), shown.output
@@ -111,7 +112,7 @@ def test_a_run_without_a_loss_is_named_in_the_picture(tmp_path: Path) -> None:
     silent, _ = write_run_of(tmp_path / "b", problem, realization)
     out = tmp_path / "loss.svg"
     options = [str(trained), str(silent), "--figure", "loss", "--out", str(out)]
-    shown = CliRunner().invoke(app, ["plot", *options])
+    shown = CliRunner().invoke(app, ["report", "--as", "svg", *options])
 
     assert shown.exit_code == 0
     assert f"emu: {silent.name}: no loss reported" in shown.stderr
@@ -125,7 +126,7 @@ def test_a_report_that_cannot_be_drawn_fails_no_run(
 
     written: list[Path] = []
     pictures = {"trace.json": written.append, "report.html": fails}
-    monkeypatch.setattr("emu.cli.running._PICTURES", pictures)
+    monkeypatch.setattr("emu.cli.report_commands._PICTURES", pictures)
     with (tmp_path / "shown.txt").open("w+") as shown:
         draw(tmp_path, terminal(shown))
         shown.seek(0)

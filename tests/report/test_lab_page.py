@@ -15,7 +15,7 @@ import pytest
 
 from emu.analysis.traffic import CONNECTION, OWNER, PACKET, Traffic
 from emu.report.html import write_report
-from emu.runs.traffic_file import write_samples, write_traffic
+from emu.runs.array_files import write_samples, write_traffic
 
 NODE = shutil.which("node")
 
@@ -61,9 +61,9 @@ def lab_json() -> dict[str, Any]:
         "nics": {name: {"out": 1e6, "in": 1e6} for name in "ab"},
         "programs": [
             {"program": "<ask>", "machine": "a", "start": 0.0, "end": 3.0}
-            | {"code": 3, "told": False},
+            | {"code": 3, "stopped": False},
             {"program": "tell", "machine": "b", "start": 0.0, "end": 4.0}
-            | {"code": -15, "told": True},
+            | {"code": -15, "stopped": True},
         ],
         "failed": {"program": "<ask>", "machine": "a", "code": 3},
         "events": [{"time": 1.5, "machine": "b", "nic_out": 5e5, "nic_in": 5e5}],
@@ -106,7 +106,7 @@ def test_what_is_missing_of_a_lab_is_named(run: Path) -> None:
 
     assert "samples.npz: is missing" in page
     assert "traffic.npz: is damaged" in page
-    assert "signal 15, told to at the end" in page
+    assert "signal 15, asked to at the end" in page
 
 
 @pytest.mark.skipif(NODE is None, reason="no node: apt-get install nodejs")

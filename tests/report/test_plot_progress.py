@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from emu.report.plot_progress import carried, compared, time_to
+from emu.report.plot_curves import carried, compared, time_to
 from emu.report.plot_style import Window
 from emu.runs.recorded_run import RecordedRun
-from emu.runs.validation import LOOKS, Progress, progress_of, step_ends, trains
+from emu.runs.retraining import LOOKS, Progress, progress_of, step_ends, trains
 from emu.scenario import build_job, load, prepare
 from emu.scenario.scenario_file import loads
 from emu.simulation import simulate

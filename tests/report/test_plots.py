@@ -10,9 +10,9 @@ import pytest
 
 import emu
 from emu.errors import DataError
+from emu.report.many_runs import interval, paired, paired_text
 from emu.report.plot_style import Window
 from emu.report.plots import FIGURES, plot
-from emu.report.statistics import interval, paired, paired_text
 from tests.report.recorded import write_run
 
 if TYPE_CHECKING:

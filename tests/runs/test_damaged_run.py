@@ -104,9 +104,10 @@ COMMANDS = {
     "audit": [],
     "explain": [],
     "report": ["--out", "page.html"],
-    "trace": ["--out", "perfetto.json"],
+    "report --as trace": ["--out", "perfetto.json"],
+    "report --as csv": [],
     "evaluate": [],
-    "plot": ["-o", "drawn.svg"],
+    "report --as svg": ["--out", "drawn.svg"],
 }
 
 
@@ -114,7 +115,7 @@ def look_at(run: Path, *names: str) -> None:
     """Give a run to commands that read one: an answer, or one line."""
     for name in names or COMMANDS:
         out = [run / one if "." in one else one for one in COMMANDS[name]]
-        done = CliRunner().invoke(app, [name, str(run), *map(str, out)])
+        done = CliRunner().invoke(app, [*name.split(), str(run), *map(str, out)])
         unplanned = done.exception
         assert unplanned is None or isinstance(unplanned, SystemExit), repr(unplanned)
         assert done.exit_code in (0, 2, 3, 6), (name, done.output)
@@ -181,9 +182,9 @@ def test_a_small_file_that_unpacks_to_gigabytes_is_refused(
 ) -> None:
     """Under a limit of memory, in a process of its own."""
     reader = {
-        "traffic.npz": "from emu.runs.traffic_file import read_traffic as read",
-        "samples.npz": "from emu.runs.traffic_file import read_samples as read",
-        "weights.npz": "from emu.runs.weights_file import read_weights as read",
+        "traffic.npz": "from emu.runs.array_files import read_traffic as read",
+        "samples.npz": "from emu.runs.array_files import read_samples as read",
+        "weights.npz": "from emu.runs.array_files import read_weights as read",
     }[name]
     keys = ["packets", "machines", "nics", "programs", "owners", "time", "ran"]
     keys += ["waited", "retransmitted", "timeouts", "dropped", "queued"]

@@ -9,7 +9,7 @@ import pytest
 
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.problem_json import problem_from_json, problem_to_json
-from emu.runs.result_file import result_of
+from emu.runs.result import result_of
 from emu.scenario import load, prepare
 from tests.training.programs import TORCH
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 import emu
-from emu.analysis.link_rates import assigned_rates, mean_rates
+from emu.analysis.link_load import assigned_rates, mean_rates
 from emu.errors import DataError
 from emu.runs.array_files import write_realization
 from emu.runs.recorded_run import realization_of, with_simulated_rates
@@ -262,30 +261,3 @@ def test_importing_emu_imports_nothing_heavy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
-
-
-def test_keys_of_earlier_versions_are_read_by_their_new_names(
-    run: Path, tmp_path: Path
-) -> None:
-    run = shutil.copytree(run, tmp_path / "earlier")
-    path = run / "result.json"
-    result = json.loads(path.read_text())
-    old = dict(result)
-    old["fidelity"] = old.pop("replay_error", 0.25)
-    old["prediction_error"] = old.pop("makespan_error", -0.5)
-    old["simulated_makespan"] = old.pop("replayed_makespan", 38.0)
-    old["verdict"] = {"trust": "trusted", "punctual_makespan": 37.0}
-    old["transport"] = {"late_flows": 7, "too_late_flows": 2}
-    path.write_text(json.dumps(old))
-
-    read = emu.load_run(run)
-
-    assert read.result["replay_error"] == old["fidelity"]
-    assert read.result["makespan_error"] == old["prediction_error"]
-    assert read.result["replayed_makespan"] == old["simulated_makespan"]
-    assert read.result["verdict"]["on_time_makespan"] == 37.0
-    assert read.result["transport"] == {"flows_past_fluid": 7, "late_flows": 2}
-    (notice,) = read.missing
-    assert "result.json is of an earlier emu" in notice
-    assert "fidelity is replay_error" in notice
-    assert "transport.too_late_flows is transport.late_flows" in notice

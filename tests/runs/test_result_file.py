@@ -11,7 +11,7 @@ import pytest
 
 from emu.errors import DataError
 from emu.problem import Problem
-from emu.runs.result_file import read_result, result_of
+from emu.runs.result import read_result, result_of
 from emu.scenario import build_job, load, place, realize
 from emu.simulation import simulate
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from emu.errors import DataError
-from emu.report.plot_compare import sweep_figure
+from emu.report.plot_curves import sweep_figure
 from emu.report.plot_style import save, style
 from emu.runs.sweep_record import SweepRecord
 from tests.report.test_plots import groups, texts
@@ -42,13 +42,6 @@ def test_torn_line_is_dropped_and_overwritten(tmp_path: Path) -> None:
     assert list(again.rows) == ["a"]
     again.add("b", {"x": "2"}, {"makespan": 1.0})
     assert list(SweepRecord(tmp_path).rows) == ["a", "b"]
-
-
-def test_figures_of_earlier_versions_are_refused(tmp_path: Path) -> None:
-    SweepRecord(tmp_path).add("a", {"x": "1"}, {"makespan": 2.5, "fidelity": 0.1})
-
-    with pytest.raises(DataError, match="fidelity is replay_error now; choose another"):
-        SweepRecord(tmp_path)
 
 
 def test_table_holds_what_was_asked_for(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError
-from emu.runs.training_audit import training_audit
+from emu.runs.retraining import training_audit
 from emu.scenario import build_job
 from emu.scenario.scenario_file import loads
 from emu.training import reference_training
@@ -82,7 +82,7 @@ def test_steps_carry_rounding_on(
         carried = 0.001 if settings["precision"] == "float64" else 0.0
         return np.array([2.0, 2.0, 2.0 + carried])
 
-    monkeypatch.setattr("emu.runs.training_audit._alone", alone)
+    monkeypatch.setattr("emu.runs.retraining._alone", alone)
     losses = [2.0, 2.0, 2.0]
     losses[wrong] += 0.002
     write_losses(tmp_path, {"": losses})

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as arrays
 
 from emu.errors import DataError
 from emu.graph_data import open_for
-from emu.runs.weights_file import NAME, read_weights, write_weights
+from emu.runs.array_files import NAME, read_weights, write_weights
 from emu.scenario.scenario import Scenario
 from emu.training import initial_parameters, parameter_shapes, split_parts
 from tests.integration.scenarios import tiny_training

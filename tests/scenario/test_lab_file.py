@@ -16,8 +16,7 @@ from emu.cli import app
 from emu.errors import ScenarioError
 from emu.lab.setup import find_lab_errors
 from emu.scenario.scenario import file_schema
-from emu.scenario.scenario_file import load
-from emu.scenario.shipped import shipped_labs
+from emu.scenario.scenario_file import load, shipped_labs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ import pytest
 from emu.errors import DataError
 from emu.problem import Edge, Job, Profile, Task
 from emu.scenario import ProfileFile, build_job, load, read_profile, realize
-from emu.scenario.profile_file import write_profile
+from emu.scenario.workload_file import write_profile
 
 if TYPE_CHECKING:
     from pathlib import Path

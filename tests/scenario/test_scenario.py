@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from emu.errors import ScenarioError
 from emu.scenario import Scenario, build_job, find_errors, json_schema, load, realize
 from emu.scenario.document import read_document
-from emu.scenario.lab_section import LabFile
+from emu.scenario.run_sections import LabFile
 from emu.workloads import window_of
 
 SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").glob("*.yaml"))
@@ -208,8 +208,9 @@ def _conforms(  # noqa: PLR0911 - one exit per keyword
     if "$ref" in schema:
         return _conforms(value, root["$defs"][schema["$ref"].split("/")[-1]], root)
     for words in ("anyOf", "oneOf"):
-        if words in schema:
-            return any(_conforms(value, option, root) for option in schema[words])
+        options = schema.get(words)
+        if options and not any(_conforms(value, one, root) for one in options):
+            return False
     if "enum" in schema and value not in schema["enum"]:
         return False
     if "const" in schema and value != schema["const"]:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from numba.core.dispatcher import Dispatcher
 
-from emu.scheduling import compiled, heap
+from emu.scheduling import compiled
+from emu.scheduling.service_clocks import heap_pop, heap_push
 
 
 def double(value: float) -> float:
@@ -26,7 +27,7 @@ def test_without_a_writable_cache_directory_it_compiles_all_the_same(
 
 
 def test_inlined_functions_are_plain_functions_to_a_reader() -> None:
-    push: Any = heap.push
+    push: Any = heap_push
     keys, items = [0.0] * 3, [0] * 3
 
     for size, key in enumerate((3.0, 1.0, 2.0)):
@@ -37,8 +38,8 @@ def test_inlined_functions_are_plain_functions_to_a_reader() -> None:
 
 @pytest.mark.parametrize("size", range(1, 9))
 def test_heaps_give_their_entries_back_in_order(size: int) -> None:
-    push: Any = heap.push
-    pop: Any = heap.pop
+    push: Any = heap_push
+    pop: Any = heap_pop
     keys, items = [0.0] * size, [0] * size
     for i in range(size):
         push.py_func(keys, items, 0, i, float(5 * i % 8), i)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from emu.trust.guards.stated import stated_capacities, stated_hops
-from emu.trust.reference_rates import (
+from emu.trust.guards.evidence import stated_capacities, stated_hops
+from emu.trust.rate_audit import (
     POLICIES,
     Event,
     Flow,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from emu.cli.place_commands import NOTABLE
+from emu.cli.predict_commands import NOTABLE
 from emu.placement import place
 from emu.problem import (
     Cluster,

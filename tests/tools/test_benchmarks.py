@@ -8,7 +8,7 @@ import pytest
 
 from emu.testing import two_machine_example
 from tools.benches.figures import amount, interleaved
-from tools.benches.simgrid import compiled_peer, write_workload
+from tools.benches.simulator import compiled_peer, write_workload
 
 if TYPE_CHECKING:
     from pathlib import Path

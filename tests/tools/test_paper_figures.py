@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.paper_figures.contest import Span
+from tools.paper_figures.contest import (
+    BatchPool,
+    Span,
+    at_published_size,
+    peak_to_mean,
+    profile_of,
+    with_peak_to_mean,
+)
 from tools.paper_figures.findings import (
     CLAIMS,
     LINES,
@@ -32,13 +39,6 @@ from tools.paper_figures.settings import (
     draw_cluster,
     feasible_cluster,
     generator,
-)
-from tools.paper_figures.traffic import (
-    BatchPool,
-    at_published_size,
-    peak_to_mean,
-    profile_of,
-    with_peak_to_mean,
 )
 
 if TYPE_CHECKING:

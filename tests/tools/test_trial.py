@@ -13,8 +13,8 @@ import pytest
 from emu.errors import NodeLost
 from emu.scenario import load
 from emu.simulation import simulate
-from emu.trust.host_summary import HostFigures
 from emu.trust.lateness import FlowCompletion
+from emu.trust.verdict import HostFigures
 from tests.fidelity.corpus import draw_scenario
 from tools.trials.trial import attempt, finish_figures, prepared, prepared_at
 
@@ -64,7 +64,7 @@ class Carried:
             },
         }  # fmt: skip
         return SimpleNamespace(
-            run=SimpleNamespace(schedule=schedule), replayed=schedule, result=result
+            run=SimpleNamespace(schedule=schedule), replayed=schedule, content=result
         )
 
 

@@ -7,7 +7,7 @@ import pytest
 from emu.analysis.critical_path import critical_path
 from emu.simulation import simulate
 from emu.testing import two_machine_example
-from emu.trust.lateness import clock_doubt
+from emu.trust.lateness import clock_uncertainty
 
 ONE, OTHER = 3e-5, 2e-4
 
@@ -32,8 +32,8 @@ def test_every_crossing_of_the_chain_counts_and_nothing_within_a_host() -> None:
     together = [{**host(first, OTHER), "machines": [first, second]}]
 
     assert crossings > 1
-    assert clock_doubt(chain, problem, apart) == pytest.approx(
+    assert clock_uncertainty(chain, problem, apart) == pytest.approx(
         last + crossings * (ONE + OTHER)
     )
-    assert clock_doubt(chain, problem, together) == pytest.approx(OTHER)
-    assert clock_doubt(chain, problem, [{"machines": [first, second]}]) == 0
+    assert clock_uncertainty(chain, problem, together) == pytest.approx(OTHER)
+    assert clock_uncertainty(chain, problem, [{"machines": [first, second]}]) == 0

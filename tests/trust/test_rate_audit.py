@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
-from emu.trust.rate_audit import rule_audit
-from emu.trust.reference_rates import POLICIES
+from emu.trust.rate_audit import POLICIES, rule_audit
 
 if TYPE_CHECKING:
     from emu.problem import Problem, Realization

@@ -11,10 +11,16 @@ from hypothesis import strategies as st
 
 from emu.testing import two_machine_example
 from emu.trust.guards import Finding
-from emu.trust.host_summary import HostFigures, host_figures
 from emu.trust.lateness import Lateness
 from emu.trust.perturbed_replay import HostEffect
-from emu.trust.verdict import Trust, Verdict, decide, round_up
+from emu.trust.verdict import (
+    HostFigures,
+    Trust,
+    Verdict,
+    decide,
+    host_figures,
+    round_up,
+)
 
 QUIET = HostFigures(loop_lag_mean=1e-4, loop_lag_max=1e-3, cpu_busy=0.4)
 

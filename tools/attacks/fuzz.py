@@ -36,28 +36,29 @@ from emu.graph_data.readers.text_table import read_edges, read_numbers, read_wor
 from emu.graph_data.readers.torch_file import read_torch
 from emu.input_file import one_error
 from emu.problem import Profile
-from emu.runs.array_files import read_rates, read_realization, write_realization
+from emu.runs.array_files import FILE as TRAFFIC
+from emu.runs.array_files import (
+    SAMPLED,
+    SAMPLES,
+    read_rates,
+    read_realization,
+    read_samples,
+    read_traffic,
+    read_weights,
+    write_realization,
+    write_samples,
+    write_traffic,
+)
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.lab_file import FILE, read_lab
 from emu.runs.problem_json import problem_to_json
 from emu.runs.recorded_run import load_run
+from emu.runs.retraining import read_progress
 from emu.runs.run_directory import RunDirectory
 from emu.runs.sweep_record import SweepRecord
-from emu.runs.traffic_file import FILE as TRAFFIC
-from emu.runs.traffic_file import (
-    SAMPLED,
-    SAMPLES,
-    read_samples,
-    read_traffic,
-    write_samples,
-    write_traffic,
-)
-from emu.runs.validation import read_progress
-from emu.runs.weights_file import read_weights
 from emu.scenario import find_errors
-from emu.scenario.profile_file import ProfileFile, read_profile, write_profile
-from emu.scenario.scenario_file import load_lab, loads
-from emu.scenario.shipped import shipped_scenarios
+from emu.scenario.scenario_file import load_lab, loads, shipped_scenarios
+from emu.scenario.workload_file import ProfileFile, read_profile, write_profile
 from emu.simulation import simulate
 from emu.testing import two_machine_example
 

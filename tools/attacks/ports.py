@@ -29,8 +29,8 @@ import psutil
 
 from emu.wire import Kind, encode_message
 from emu.wire.encoding import encode_data
+from tools.attacks.chaos import settings
 from tools.attacks.fuzz import mutated
-from tools.attacks.processes import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

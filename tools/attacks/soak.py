@@ -23,7 +23,7 @@ import numpy as np
 import psutil
 
 import emu
-from tools.attacks.processes import MARK, roles, settings
+from tools.attacks.chaos import MARK, roles, settings
 
 EVERY = 10.0  # wall seconds between two looks
 SKIPPED = 0.1  # share of the looks that is warm-up

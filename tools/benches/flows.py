@@ -10,7 +10,6 @@ import numpy as np
 import uvloop
 from typing_extensions import override
 
-from emu.calibration.peer import cpu_seconds
 from emu.network import (
     BufferPool,
     DataServer,
@@ -24,11 +23,11 @@ from emu.network import (
     open_edge,
     tune_process,
 )
+from emu.network.inbox import size_class
 from emu.network.pacer import QUANTUM, pace_at
-from emu.network.pool import size_class
 from emu.network.rx_timestamps import ArrivalReader
 from emu.wire import WireLimits
-from tools.benches.processes import MB, TOKEN, ask_of, forked
+from tools.benches.processes import MB, TOKEN, ask_of, cpu_seconds, forked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

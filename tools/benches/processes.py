@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import resource
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,12 @@ def ask_of(loop: asyncio.AbstractEventLoop, pipe: Connection) -> Any:
             loop.remove_reader(pipe.fileno())
 
     return ask
+
+
+def cpu_seconds() -> float:
+    """Return user and system time of this process, all threads."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _spin(core: int, share: float) -> None:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import uvloop
 
-from emu.calibration.peer import cpu_seconds
 from emu.network import (
     BufferPool,
     ControlServer,
@@ -37,7 +36,7 @@ from emu.network import (
     tune_socket,
 )
 from tools.benches.figures import Figure
-from tools.benches.processes import MB, TOKEN, ask_of, forked
+from tools.benches.processes import MB, TOKEN, ask_of, cpu_seconds, forked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,7 +28,7 @@ _PACER = "emu/network/pacer.py"
 _PACING = "emu/shaping/pacing.py"
 _SERVER = "emu/network/data_server.py"
 _SHARING = "emu/scheduling/sharing.py"
-_RECORDER = "emu/coordinator/recorder.py"
+_RECORDER = "emu/coordinator/outcome.py"
 _TIMED = "nodes/emu_nodes/timed.py"
 _TASK = "nodes/emu_nodes/task_runner.py"
 _PARAMETERS = "nodes/emu_nodes/dgtp/parameter_server.py"
@@ -41,7 +41,7 @@ _SOON = "soon = now + depth.lead_time"
 _CONTENT = "stream_key(self._seed, edge, iteration)"
 _WINDOW = "return pool[start : start + row[iteration]]"
 _CLOCK = "RunClock(begin.start_wall, scale, offset)"
-_DURATION = "else self._times[n]"
+_DURATION = "else times[n]"
 _SHARE = "set_rate(layout, state, group, rate, now)\n\n\n@inlined\ndef share_equally"
 
 FAULTS: dict[str, RunFault] = {
@@ -56,7 +56,7 @@ FAULTS: dict[str, RunFault] = {
         _LINKS, "= [(OUT, IN)]", "= [(OUT,)]", scenario="incast"
     ),
     "a change that the run does not carry out": RunFault(
-        "emu/scheduling/capacity_changes.py",
+        "emu/scheduling/rate_changes.py",
         "state.capacity[port] = layout.changes[place, 2]",
         "pass",
         scenario="events",

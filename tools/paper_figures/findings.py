@@ -11,7 +11,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from emu.report.statistics import Interval, interval
+from emu.report.many_runs import Interval, interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 GB = 1e9
 GBIT = 1e9 / 8
 NIC_GBITS = (10, 20, 50)
-NICS = ("symmetric", "asymmetric")
 LOGICAL_PER_CORE = {"cores": 2.0, "logical": 1.0}
 
 
@@ -59,8 +58,6 @@ class Setting:
         Of GraphSAGE.
     search_seconds
         Time that each search has at least when they are compared.
-    profiled_pmr
-        Peak-to-mean ratio that the paper profiled.
     """
 
     name: str
@@ -74,7 +71,6 @@ class Setting:
     feature_length: int
     classes: int
     vertices_trained: int
-    profiled_pmr: float
     search_seconds: float
     hidden: int = 256
     layers: int = 3
@@ -113,7 +109,6 @@ SETTINGS = {
             feature_length=100,
             classes=47,
             vertices_trained=196_615,
-            profiled_pmr=1.16,
             search_seconds=1.5,
         ),
         Setting(
@@ -128,7 +123,6 @@ SETTINGS = {
             feature_length=128,
             classes=172,
             vertices_trained=1_207_179,
-            profiled_pmr=1.08,
             search_seconds=6.0,
         ),
     )

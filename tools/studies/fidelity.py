@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from emu.experiment.auto_scale import stating
-from emu.report.statistics import interval, paired_text
+from emu.report.many_runs import interval, paired_text
 from tests.fidelity.corpus import draw_scenario
 from tools.runner import Study, distribution, heading
 from tools.trials.pairs import agreement, drawn_pair

@@ -24,7 +24,7 @@ import numpy as np
 
 from emu.errors import PlacementError
 from emu.placement import best_placement, place, placement_bound
-from emu.placement.neighbours import neighbours
+from emu.placement.moves import neighbours
 from emu.problem import Cluster, Placement, Problem, Profile, Realization
 from emu.scenario import load, prepare
 from emu.simulation import makespan

@@ -14,7 +14,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tools.paper_figures.contest import Draw, Span, warm
+from tools.paper_figures.contest import (
+    REFERENCE_BATCH,
+    BatchPool,
+    Draw,
+    Span,
+    sampled_pools,
+    warm,
+)
 from tools.paper_figures.findings import (
     FIGURES,
     Series,
@@ -27,7 +34,6 @@ from tools.paper_figures.findings import (
     verdicts,
 )
 from tools.paper_figures.settings import LOGICAL_PER_CORE, SETTINGS
-from tools.paper_figures.traffic import REFERENCE_BATCH, BatchPool, sampled_pools
 from tools.runner import Study
 
 if TYPE_CHECKING:

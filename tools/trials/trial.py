@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from emu.experiment.run_experiment import ExperimentOutcome
+    from emu.experiment.run_result import RunResult
     from emu.experiment.scale_search import ScaleChoice
     from emu.problem import Job
     from emu.scenario import Experiment, Scenario
@@ -244,7 +244,7 @@ def attempt(
     *,
     retries: int = 0,
     keep: bool = False,
-    carry: Callable[..., ExperimentOutcome] = carry_out,
+    carry: Callable[..., RunResult] = carry_out,
     choice: ScaleChoice | None = None,
 ) -> Trial:
     """Emulate an experiment; again, up to ``retries`` times, while it is untrusted.
@@ -280,7 +280,7 @@ def _once(
     case: str,
     experiment: Experiment,
     directory: RunDirectory,
-    carry: Callable[..., ExperimentOutcome],
+    carry: Callable[..., RunResult],
     choice: ScaleChoice | None,
 ) -> Trial:
     scenario, problem = experiment.scenario, experiment.problem
@@ -304,9 +304,9 @@ def _once(
     return Trial(**stated, **_found(outcome, settings.time_scale))
 
 
-def _found(outcome: ExperimentOutcome, time_scale: float) -> dict[str, Any]:
+def _found(outcome: RunResult, time_scale: float) -> dict[str, Any]:
     """Return the fields of `Trial` that a run has when it has ended."""
-    result, verdict = outcome.result, outcome.result["verdict"]
+    result, verdict = outcome.content, outcome.content["verdict"]
     host, schedule = verdict["host"], outcome.run.schedule
     ended: dict[str, Any] = {}
     if schedule.rates is not None:  # no process has assigned any on kernel NICs
@@ -379,7 +379,7 @@ def finish_figures(finish: FlowCompletion) -> dict[str, Any]:
     return found
 
 
-def flow_error(outcome: ExperimentOutcome, shortest: float) -> float:
+def flow_error(outcome: RunResult, shortest: float) -> float:
     """Return how far flows' lengths are from simulated ones: 95th percentile, relative.
 
     Parameters

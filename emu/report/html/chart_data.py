@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.analysis.critical_path import critical_path
-from emu.analysis.link_load import fluid_bytes, pieces
-from emu.analysis.link_rates import assigned_rates, mean_rates
+from emu.analysis.link_load import assigned_rates, fluid_bytes, mean_rates, pieces
 from emu.errors import DataError
 from emu.input_file import read_text
 from emu.report.lane_packing import crossings, packed

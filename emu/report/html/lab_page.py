@@ -2,27 +2,248 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.analysis.traffic import PACKET, Traffic, answer_times
+from emu.analysis.traffic import PACKET, Traffic, answer_times, messages, nic_use
 from emu.errors import DataError
-from emu.report.html.lab_data import lab_data, talks_of
-from emu.report.html.markup import chart, figure, section, table
-from emu.report.lab_tables import matrix_table, nic_table, program_table
+from emu.report.facts import lab_facts
+from emu.report.html.markup import chart, figures, section, table
+from emu.report.lab_tables import how_ended, matrix_table, nic_table, program_table
+from emu.report.lane_packing import pack_lanes_per_group, packed
 from emu.report.terminal import plain_table
+from emu.runs.array_files import FILE, read_samples, read_traffic
 from emu.runs.lab_file import read_lab
-from emu.runs.traffic_file import FILE, read_samples, read_traffic
 from emu.units import format_duration, format_size
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
     from rich.table import Table
 
-    from emu.report.html.lab_data import Talks
+
+#: Points of a NIC's curve: a screen shows some 700.
+_POINTS = 600
+#: Messages that are drawn, the largest of them: the page holds 60 bytes for each.
+MOST_MESSAGES = 200_000
+#: Program of ports that were never seen in use.
+UNKNOWN = "unknown"
+_WAYS = ("source", "destination")
+
+
+@dataclass(frozen=True)
+class Talks:
+    """Messages, and the programs that they went between."""
+
+    tasks: list[dict[str, Any]]
+    """Programs on machines, as the page's script takes them."""
+    found: NDArray[np.void]
+    """Messages by time, the largest where there are too many to draw."""
+    edge: NDArray[np.int64]
+    """By message, a position in ``edges``."""
+    edges: list[tuple[int, int, str]]
+    """Positions of two tasks, and what this direction is called."""
+
+
+def lab_data(
+    lab: dict[str, Any],
+    traffic: Traffic,
+    talks: Talks,
+    samples: Mapping[str, NDArray[Any]],
+) -> dict[str, Any]:
+    """Return machines, programs, messages, and curves of NICs, losses and waits.
+
+    Parameters
+    ----------
+    lab
+        Content of lab.json.
+    """
+    seconds = lab["wall_seconds"]
+    runs = lab["programs"]
+    return {
+        "clock": "time (s)",
+        "counted": "message",
+        "iterations": max(len(talks.found), 1),
+        "machines": list(traffic.machines),
+        "tasks": talks.tasks,
+        "edges": talks.edges,
+        "ports": _ports(lab, traffic),
+        "end": seconds,
+        "runs": [
+            {
+                "name": "measured",
+                "makespan": seconds,
+                "tasks": {
+                    "row": packed(np.arange(len(runs)), "u4"),
+                    "iteration": packed(np.zeros(len(runs)), "u4"),
+                    "start": packed([run["start"] for run in runs], "f4"),
+                    "end": packed([run["end"] or seconds for run in runs], "f4"),
+                },
+                "flows": _flows(talks, len(traffic.machines)),
+                "chain": [],
+                "curves": {"moved": _moved(lab, traffic)},
+            }
+        ],
+        "training": [],
+        "counts": _counts(traffic.machines, samples),
+    }
+
+
+def talks_of(runs: list[dict[str, Any]], traffic: Traffic) -> Talks:
+    """Return the programs, and the messages between them.
+
+    Parameters
+    ----------
+    runs
+        Programs of lab.json.
+    """
+    found = messages(traffic.packets)
+    if len(found) > MOST_MESSAGES:
+        chosen = np.argpartition(found["bytes"], -MOST_MESSAGES)[-MOST_MESSAGES:]
+        found = found[np.sort(chosen)]
+    tasks, at = _tasks(runs, traffic)
+    ends = [at[found[way], found[f"{way}_port"]] for way in _WAYS]
+    pairs, edge = np.unique(ends[0] * len(tasks) + ends[1], return_inverse=True)
+    names = [f"{task['name']} on {traffic.machines[task['machine']]}" for task in tasks]
+    two = [divmod(pair, len(tasks)) for pair in pairs.tolist()]
+    edges = [(source, to, f"{names[source]}->{names[to]}") for source, to in two]
+    return Talks(tasks, found, edge, edges)
+
+
+def _tasks(
+    runs: list[dict[str, Any]], traffic: Traffic
+) -> tuple[list[dict[str, Any]], NDArray[np.int64]]:
+    """Return the programs, with one unknown per machine, and the owner of each port."""
+    names = traffic.machines
+    tasks = [
+        {
+            "name": run["program"],
+            "kind": run["program"],
+            "machine": names.index(run["machine"]),
+            "note": how_ended(run),
+        }
+        for run in runs
+    ]
+    known = {(task["machine"], task["name"]): n for n, task in enumerate(tasks)}
+    at = np.empty((len(names), 1 << 16), np.int64)
+    for machine in range(len(names)):
+        at[machine] = len(tasks)
+        tasks.append({"name": UNKNOWN, "kind": UNKNOWN, "machine": machine})
+    for machine, port, program in traffic.owners.tolist():
+        at[machine, port] = known.get(
+            (machine, traffic.programs[program]), at[machine, port]
+        )
+    return tasks, at
+
+
+def _flows(talks: Talks, machines: int) -> dict[str, Any]:
+    """Return messages at both NICs that they cross."""
+    found = talks.found
+    machine = np.stack([found[way].astype(np.int64) for way in _WAYS], axis=1)
+    port = (2 * machine + np.arange(2)).ravel()
+    crossing: NDArray[np.int64] = np.repeat(np.arange(len(found)), 2)
+    lane, lanes = pack_lanes_per_group(
+        found["first"][crossing], found["last"][crossing], port, 2 * machines
+    )
+    return {
+        "edge": packed(talks.edge, "u4"),
+        "iteration": packed(np.arange(len(found)), "u4"),
+        "start": packed(found["first"], "f4"),
+        "end": packed(found["last"], "f4"),
+        "bytes": packed(found["bytes"], "f4"),
+        "crossing": packed(crossing, "u4"),
+        "port": packed(port, "u4"),
+        "lane": packed(lane, "u4"),
+        "lanes": lanes,
+    }
+
+
+def _ports(lab: dict[str, Any], traffic: Traffic) -> list[dict[str, Any]]:
+    """Return both directions of every NIC; since when it carried what."""
+    ports = []
+    for machine, name in enumerate(traffic.machines):
+        changes = [event for event in lab["events"] if event["machine"] == name]
+        for way, direction in enumerate(("out", "in")):
+            first = (0.0, float(traffic.nics[way, machine]))
+            later = [(event["time"], event[f"nic_{direction}"]) for event in changes]
+            ports.append(
+                {
+                    "name": f"{name} {direction}",
+                    "capacity": max(rate for _, rate in (first, *later)),
+                    "machine": machine,
+                    "direction": direction,
+                    "limits": [first, *later],
+                }
+            )
+    return ports
+
+
+def _moved(lab: dict[str, Any], traffic: Traffic) -> list[dict[str, str]]:
+    """Return the payload through both directions of every NIC over time."""
+    seconds = lab["wall_seconds"]
+    one = np.ones((2, len(traffic.machines), _POINTS))
+    moved = nic_use(traffic.packets, one, seconds)
+    time = np.linspace(0.0, seconds, _POINTS, endpoint=False)
+    return [
+        {"time": packed(time, "f4"), "rate": packed(moved[way, machine], "f4")}
+        for machine in range(len(traffic.machines))
+        for way in (0, 1)
+    ]
+
+
+def _counts(
+    machines: Sequence[str], samples: Mapping[str, NDArray[Any]]
+) -> list[dict[str, Any]]:
+    """Return plots of what was counted: by title and unit, curves with their names."""
+    if not samples:
+        return []
+    time = samples["time"]
+    span = np.maximum(np.diff(time), 1e-9)
+
+    def per_second(count: NDArray[Any]) -> NDArray[np.float64]:
+        return np.append(np.diff(count) / span, 0.0)
+
+    cores = [("computing", samples["ran"]), ("waiting", samples["waited"])]
+    sent_again = [*zip(machines, samples["retransmitted"].T, strict=True)]
+    timeouts = [*zip(machines, samples["timeouts"].T, strict=True)]
+    both = [
+        (f"{name} {direction}", way, number)
+        for number, name in enumerate(machines)
+        for way, direction in enumerate(("out", "in"))
+    ]
+    dropped = [(name, samples["dropped"][:, way, n]) for name, way, n in both]
+    queued = [(name, samples["queued"][:, way, n]) for name, way, n in both]
+    return [
+        {
+            "title": title,
+            "unit": unit,
+            "curves": [
+                {"name": name, "time": packed(time, "f4"), "rate": packed(curve, "f4")}
+                for name, curve in curves
+            ],
+        }
+        for title, unit, curves in (
+            ("programs at cores", "cores", _each(cores, per_second)),
+            ("segments sent again", "1/s", _each(sent_again, per_second)),
+            ("timeouts of connections", "1/s", _each(timeouts, per_second)),
+            ("packets that queues dropped", "1/s", _each(dropped, per_second)),
+            ("bytes in queues", "kB", _each(queued, lambda held: held / 1e3)),
+        )
+    ]
+
+
+def _each(
+    curves: Sequence[tuple[str, NDArray[Any]]],
+    made: Callable[[NDArray[Any]], NDArray[np.float64]],
+) -> list[tuple[str, NDArray[np.float64]]]:
+    """Return the curves made of counts, without those that are nothing but zero."""
+    found = [(name, made(count)) for name, count in curves]
+    return [(name, curve) for name, curve in found if curve.any()]
 
 
 def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, dict[str, Any]]:
@@ -45,7 +266,7 @@ def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, dict[str, Any]]:
     matrix = table(matrix_table(lab["crossed"])) if "crossed" in lab else ""
     said = table(_talks(talks)) if talks.edges else ""
     parts = [
-        _headline(lab),
+        figures(lab_facts(lab)),
         section("doubt", "What went wrong", _doubts(run, lab, len(talks.found))),
         chart("gantt", "What ran when, and what was said", _GANTT),
         section("matrix", "Payload from row to column", matrix),
@@ -73,34 +294,6 @@ def _traffic(run: Path, lab: dict[str, Any], missing: list[str]) -> Traffic:
 def _title(run: Path, lab: dict[str, Any]) -> str:
     said = f"{len(lab['nics'])} machines, sharing {lab['sharing']}, in real time"
     return f"<header><h1>{escape(run.name)}</h1><p>{escape(said)}</p></header>"
-
-
-def _headline(lab: dict[str, Any]) -> str:
-    waited = format_duration(lab["waited_seconds"])
-    shown = [
-        figure("wall time", format_duration(lab["wall_seconds"]), "of the programs"),
-        figure(
-            "verdict",
-            lab["trust"],
-            f"programs waited {waited} for a core, computed "
-            f"{format_duration(lab['computed_seconds'])}",
-        ),
-        figure(
-            "start of the machines", format_duration(lab["startup_seconds"]), "before"
-        ),
-    ]
-    again = sum(counts["retransmitted"] for counts in lab["tcp"].values())
-    timeouts = sum(counts["timeouts"] for counts in lab["tcp"].values())
-    note = f"{timeouts} timeouts"
-    shown.append(figure("segments sent again", f"{again:,}", note))
-    dropped = sum(sum(ways.values()) for ways in lab["dropped"].values())
-    shown.append(figure("dropped by queues", f"{dropped:,}", "packets"))
-    if "crossed" in lab:
-        crossed = lab["crossed"]
-        payload = sum(sum(row.values()) for row in crossed["bytes"].values())
-        note = f"{crossed['packets']:,} packets, {crossed['messages']:,} messages"
-        shown.append(figure("payload", format_size(payload), note))
-    return f"<div class=figures>{''.join(shown)}</div>"
 
 
 def _doubts(run: Path, lab: dict[str, Any], drawn: int) -> str:

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from emu.report.terminal import Fact
+
 
 #: Columns that fit the screen of a telephone.
 _NARROW = 4
@@ -41,14 +43,17 @@ def table(shown: Table) -> str:
     )
 
 
-def figure(label: str, value: str, note: str = "", *, name: str = "") -> str:
-    """Return one number of the headline; ``name`` is its key in result.json."""
-    key = f' data-key="{escape(name)}"' if name else ""
-    return (
-        f"<div class=figure><span class=label>{escape(label)}</span>"
-        f"<span class=value{key}>{escape(value)}</span>"
-        f"<span class=note>{escape(note)}</span></div>"
-    )
+def figures(facts: Iterable[Fact]) -> str:
+    """Return the numbers of a headline, each with the key of result.json it is of."""
+    shown = []
+    for label, value, note, name, _ in facts:
+        key = f' data-key="{escape(name)}"' if name else ""
+        shown.append(
+            f"<div class=figure><span class=label>{escape(label)}</span>"
+            f"<span class=value{key}>{escape(value)}</span>"
+            f"<span class=note>{escape(note)}</span></div>"
+        )
+    return f"<div class=figures>{''.join(shown)}</div>"
 
 
 def meter(label: str, fraction: float, text: str) -> str:

@@ -1,30 +1,270 @@
-"""The page put together, and written into the run directory."""
+"""The page of a run: its sections put together, and written into the run directory."""
 
 from __future__ import annotations
 
 import json
+import math
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from emu.analysis.bounds import placement_gap, placement_line
+from emu.analysis.critical_path import MOVING, Cause, critical_path
+from emu.analysis.error_budget import divergences
+from emu.analysis.task_moves import NO_MOVES
 from emu.atomic_file import write_atomic
 from emu.errors import DataError
 from emu.input_file import read_json
-from emu.report.explanation_tables import QUESTION
-from emu.report.flows import port_table
-from emu.report.html import sections
+from emu.placement import resource_loads
+from emu.report.explanation_tables import (
+    QUESTION,
+    apart,
+    improvements,
+    moves_line,
+    moves_table,
+    placement_text,
+)
+from emu.report.facts import run_facts, setting
 from emu.report.html.chart_data import chart_data, training_data
 from emu.report.html.lab_page import lab_parts
-from emu.report.html.markup import chart, section, table
-from emu.report.job_tables import placing_line, unclaimed_line
-from emu.report.run_tables import kinds_table
+from emu.report.html.markup import chart, figures, meter, section, table
+from emu.report.job_tables import load_words
+from emu.report.many_runs import schedules_of
+from emu.report.run_tables import (
+    budget_table,
+    flow_table,
+    kinds_table,
+    payload_line,
+    port_table,
+)
+from emu.report.terminal import plain_table
 from emu.runs.recorded_run import load_run
+from emu.runs.result import port_rows
+from emu.units import format_rate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from emu.analysis.critical_path import ChainLink
+    from emu.analysis.explanation import Explanation
+    from emu.problem import Problem, Schedule
     from emu.runs.recorded_run import RecordedRun
+
+
+_DIGITS = 6
+
+
+#: Figures that come first; the others are folded below them.
+FIRST = (
+    *("emulated makespan", "makespan error", "verdict"),
+    *("replay error", "lower bound", "iteration time"),
+)
+#: Facts that are in the title, or in a section of their own.
+_ELSEWHERE = ("scenario", "placement", "reasons", "remedies", "")
+
+
+def headline(result: dict[str, Any]) -> str:
+    """Return the six numbers that the run was for, and the others folded below."""
+    facts = [f for f in run_facts(result, _DIGITS) if f.label not in _ELSEWHERE]
+    first = [fact for fact in facts if fact.label in FIRST]
+    more = figures(fact for fact in facts if fact.label not in FIRST)
+    return (
+        f"{figures(first)}<details class=more>"
+        f"<summary>Further figures</summary>{more}</details>"
+    )
+
+
+def verdict_reasons(verdict: dict[str, Any] | None) -> str:
+    """Return why a run is not trusted, and what to do; nothing when it is."""
+    if verdict is None:
+        return ""
+    shown = ""
+    for title, key in (("Reasons", "reasons"), ("What to do", "remedies")):
+        items = "".join(f"<li>{escape(str(text))}</li>" for text in verdict[key])
+        if items:
+            shown += f"<h3>{title}</h3><ul>{items}</ul>"
+    return shown
+
+
+def chain_table(run: RecordedRun) -> str:
+    """Return the time of the critical path by cause, emulated beside simulated."""
+    schedules = schedules_of(run)
+    sums = [
+        critical_path(schedule).sums(lambda link: cause_of(run.problem, link))
+        for schedule in schedules.values()
+    ]
+    causes = dict.fromkeys(cause for one in sums for cause in one)
+    if not causes:
+        return ""
+    shown = plain_table("", "cause", *(f">{name}" for name in schedules))
+    for cause in causes:
+        spent = [
+            _seconds(one.get(cause, 0.0), made.makespan)
+            for one, made in zip(sums, schedules.values(), strict=True)
+        ]
+        shown.add_row(cause, *spent)
+    total = (f"{math.fsum(one.values()):.4f} s" for one in sums)
+    shown.add_row("sum = makespan", *total)
+    return table(shown)
+
+
+def _seconds(spent: float, makespan: float) -> str:
+    return f"{spent:.4f} s ({spent / makespan if makespan else 0.0:.1%})"
+
+
+def story(schedule: Schedule) -> str:
+    """Return one sentence: what most of the makespan was spent on."""
+    chain = critical_path(schedule)
+    shares = chain.sums(_cause)
+    if not shares or not schedule.makespan:
+        return ""
+    cause = next(iter(shares))
+    parts = chain.sums(lambda link: (_cause(link), _where(schedule.problem, link)))
+    where = next(name for kind, name in parts if kind is cause)
+    text = f"{shares[cause] / schedule.makespan:.0%} of the time {_TOLD[cause]}"
+    if where:
+        text += f", most of it {'at' if cause is Cause.TRANSFER else 'by a'} {where}"
+    return f"<p class=story>{escape(text)}.</p>"
+
+
+def _cause(link: ChainLink) -> Cause:
+    """Return the cause; whatever moves is a transfer, as on the cards."""
+    return Cause.TRANSFER if link.cause in MOVING else link.cause
+
+
+def _where(problem: Problem, link: ChainLink) -> str:
+    """Return the kind of task or the port that a link is about; empty in a gap."""
+    if link.cause is Cause.GAP:
+        return ""
+    if link.task >= 0:
+        return problem.job.tasks[link.task].kind
+    return problem.links[link.port].name
+
+
+_TOLD = {
+    Cause.COMPUTE: "the job waited for tasks that compute",
+    Cause.TRANSFER: "the job waited for transfers",
+    Cause.SLOT: "tasks waited for slots that others held",
+    Cause.CREDIT: "tasks waited for the credit of their consumers",
+    Cause.GAP: "nothing of the schedule happened: messages and wake-ups",
+}
+
+
+def cause_of(problem: Problem, link: ChainLink) -> str:
+    """Return the cause of a link with the kind of task or the port it is about."""
+    return f"{link.cause.value}: {_where(problem, link) or 'messages and wake-ups'}"
+
+
+def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
+    """Return a card per machine: tasks, resources, and the mean use of its NIC."""
+    loads = resource_loads(problem.job, problem.cluster, problem.placement)
+    through = [] if schedule is None else port_rows(schedule)
+    cards = []
+    for position, machine in enumerate(problem.cluster.machines):
+        members = [
+            task
+            for task, place in zip(
+                problem.job.tasks, problem.placement.machine_of, strict=True
+            )
+            if place == position
+        ]
+        chips = "".join(
+            f'<span class=chip title="{escape(task.kind)}">{escape(task.name)}</span>'
+            for task in members
+        )
+        meters = [
+            meter(
+                load.resource, load.fraction, load_words(load, " of ", " of no limit")
+            )
+            for load in loads
+            if load.machine == machine.name and (load.used or load.fraction)
+        ]
+        for port in problem.links.of_machine(position) if through else ():
+            link, used = problem.links[port], through[port]["used"]
+            said = f"{used:.0%} of {format_rate(link.capacity)}"
+            meters.append(meter(f"NIC {link.direction}", used, said))
+        cards.append(
+            f"<div class=card><h3>{escape(machine.name)}</h3>"
+            f"<div class=chips>{chips}</div>{''.join(meters)}</div>"
+        )
+    return f"<div class=cards>{''.join(cards)}</div>"
+
+
+def edges_section(result: dict[str, Any]) -> str:
+    """Return the bytes over the network: per kind of payload, and per kind of edge."""
+    said = payload_line(result.get("payloads", {}))
+    line = f"<p class=remark>{escape(said)}.</p>" if said else ""
+    return line + table(flow_table(result["edges"]))
+
+
+#: Flows between machines above which the page does not look for what would help.
+MOST_FLOWS = 30_000
+#: Seconds that a report looks for a lower bound over all placements.
+BOUND_SECONDS = 2.0
+#: Improvements that are shown; ``emu explain`` has all.
+SHOWN = 10
+
+
+def explained(run: RecordedRun | None) -> Explanation | None:
+    """Return why a run took so long and what would help, as ``emu explain`` does.
+
+    Without what would help where simulating takes too long; None without a schedule.
+    """
+    if run is None or (run.emulated or run.simulated) is None:
+        return None
+    return run.explain(helpful=len(run.best.flows()) <= MOST_FLOWS)
+
+
+def which_task(found: Explanation) -> str:
+    """Return the moves to the best placement found; empty where none was sought."""
+    if found.moves is NO_MOVES:
+        return ""
+    problem, length = found.schedule.problem, found.replayed_makespan
+    gap = placement_gap(problem, found.realization, length, seconds=BOUND_SECONDS)
+    line = f"<p>{escape(moves_line(found))}</p>"
+    left = f"<p>{escape(placement_line(gap))}.</p>"
+    if not found.moves.steps:
+        return line + left
+    text = escape(placement_text(found.moves.steps[-1].problem))
+    return (
+        line
+        + table(moves_table(found.moves))
+        + "<details><summary>The placement after them</summary>"
+        + f"<pre>{text}</pre></details>"
+        + left
+    )
+
+
+def would_help(found: Explanation) -> str:
+    """Return the changes that shorten the run most, each simulated; or why not."""
+    if found.moves is NO_MOVES:
+        flows = len(found.schedule.flows())
+        return (
+            f"<p>Not looked for: the run has {flows:,} flows, more than {MOST_FLOWS:,}."
+            " <code>emu explain</code> takes the time it needs.</p>"
+        )
+    shown = improvements(found, SHOWN)
+    return table(shown) if shown.row_count else "<p>Nothing that was tried.</p>"
+
+
+def parted(run: RecordedRun, found: Explanation) -> str:
+    """Return emulated minus simulated along the emulated chain, by cause and sum.
+
+    Empty when one of the two is missing.
+    """
+    if run.emulated is None or run.simulated is None:
+        return ""
+    parts = divergences(run.emulated, run.simulated, found.chain)
+    return table(apart(run.emulated, run.simulated, parts))
+
+
+def budget(result: dict[str, Any]) -> str:
+    """Return the error budget of result.json, what the host added; empty without."""
+    if not any(result.get("error_budget", {}).values()):
+        return ""
+    return table(budget_table(result))
+
 
 #: Sources that the browser may load: none. The page is whole.
 _POLICY = (
@@ -111,58 +351,56 @@ def _body(
             missing.append(f"result.json has no usable {name} ({error!r})")
             return ""
 
-    parts = [part("headline", lambda: sections.headline(result))]
     best = None if recorded is None else recorded.emulated or recorded.simulated
+    parts = [part("title", lambda: _title(result))]
     if best is not None:
-        parts.insert(0, part("critical path", lambda: sections.story(best)))
-    reasons = part("verdict", lambda: sections.verdict_reasons(result.get("verdict")))
+        parts.append(part("critical path", lambda: story(best)))
+    parts.append(part("headline", lambda: headline(result)))
+    reasons = part("verdict", lambda: verdict_reasons(result.get("verdict")))
     parts.append(section("doubt", "How far this run can be believed", reasons))
-    if found := sections.explained(recorded) if data["runs"] else None:
-        moves = part("schedule", lambda: sections.which_task(found))
-        gantt = chart("gantt", "What ran when, and what travelled", _GANTT)
-        parts += [section("moves", QUESTION, moves, note=_MOVES), gantt]
-    if recorded is not None and found is not None:
-        chain = part("critical path", lambda: sections.chain_table(recorded))
-        parts.append(section("why", "Why this long", chain, note=_WHY))
-        helps = part("schedule", lambda: sections.would_help(found))
-        parts += [section("helps", "What would help", helps, note=_HELPS)]
-        apart = part("schedule", lambda: sections.parted(recorded, found))
-        apart += part("error budget", lambda: sections.budget(result))
-        rates = chart("ports", "Rate through every NIC and link", _PORTS)
-        parts += [section("apart", _PARTED, apart, note=_APART), rates]
+    if recorded is not None and data["runs"]:
+        parts += _causes(recorded, result, part)
     if data["training"]:
         parts.append(chart("training", "Training", _TRAINING))
     if recorded is not None:
-        cards = sections.placement_cards(recorded.problem, best)
+        cards = placement_cards(recorded.problem, best)
         parts.append(section("placement", "Placement", cards, note=_PLACEMENT))
     for key, title, make in (
         ("kinds", "Tasks per kind", lambda result: table(kinds_table(result))),
-        ("edges", "Flows between machines, per kind of edge", sections.edges_section),
+        ("edges", "Flows between machines, per kind of edge", edges_section),
         ("ports", _NICS, lambda result: table(port_table(result["ports"]))),
     ):
         if key in result:
             made = part(key, lambda make=make: make(result))  # type: ignore[misc]
             parts.append(section(f"{key}-table", title, made))
-    return _title(result) + _warnings(missing) + "".join(parts)
+    return parts[0] + _warnings(missing) + "".join(parts[1:])
+
+
+def _causes(
+    recorded: RecordedRun,
+    result: dict[str, Any],
+    part: Callable[[str, Callable[[], str]], str],
+) -> Iterator[str]:
+    """Yield what a schedule says of the run: which tasks should move, and why."""
+    if (found := explained(recorded)) is None:
+        return
+    moves = part("schedule", lambda: which_task(found))
+    yield section("moves", QUESTION, moves, note=_MOVES)
+    yield chart("gantt", "What ran when, and what travelled", _GANTT)
+    chain = part("critical path", lambda: chain_table(recorded))
+    yield section("why", "Why this long", chain, note=_WHY)
+    helps = part("schedule", lambda: would_help(found))
+    yield section("helps", "What would help", helps, note=_HELPS)
+    distance = part("schedule", lambda: parted(recorded, found))
+    distance += part("error budget", lambda: budget(result))
+    yield section("apart", _PARTED, distance, note=_APART)
+    yield chart("ports", "Rate through every NIC and link", _PORTS)
 
 
 def _title(result: dict[str, Any]) -> str:
-    said = [
-        f"{result[key]} {word}"
-        for key, word in (("iterations", "iterations"), ("processes", "processes"))
-        if key in result
-    ]
-    if "credit_window" in result:
-        said.append(f"credit window {result['credit_window']}")
-    if "placing" in result:
-        line = unclaimed_line(result["placing"])
-        said += [placing_line(result["placing"]), *([line] if line else [])]
-    elif "placement" in result and not isinstance(result["placement"], dict):
-        said.append(f"placed by {result['placement']}")
-    if "policy" in result:
-        said.append(f"rates by {result['policy']}")
+    said = ", ".join(fact.note for fact in setting(result) if fact.note)
     name = escape(str(result.get("scenario", "run")))
-    return f"<header><h1>{name}</h1><p>{escape(', '.join(said))}</p></header>"
+    return f"<header><h1>{name}</h1><p>{escape(said)}</p></header>"
 
 
 def _warnings(missing: list[str]) -> str:

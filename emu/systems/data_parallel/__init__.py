@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.systems.dgtp.job import PROGRAMS
+from emu.systems.dgtp.job import CARRIES, PROGRAMS
 from emu.systems.parameter_shards import STEP_KINDS, held_parameters, open_dataset
 from emu.systems.system import System
 
@@ -37,5 +37,6 @@ DATA_PARALLEL = System(
     open_data=open_dataset,
     trained=held_parameters,
     step_kinds=STEP_KINDS,
+    carries=CARRIES,
     translation=_translation,
 )

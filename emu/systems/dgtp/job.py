@@ -53,6 +53,14 @@ PROGRAMS = {
     "all_reduce_receive": RECEIVE,
 }
 
+#: Content of its flows, for tables and sentences.
+CARRIES = {
+    ("graph_store", "sampler"): "features",
+    ("sampler", "worker"): "mini-batches",
+    ("worker", "parameter_server"): "gradients",
+    ("parameter_server", "worker"): "parameters",
+}
+
 
 @dataclass(frozen=True)
 class DgtpConfig:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from emu.analysis.payloads import received_kinds
+from emu.analysis.traffic import received_kinds
 from emu.systems.p3.job import PHASES
 from emu.trust.violation import Finding
 from emu.wire import FEATURES

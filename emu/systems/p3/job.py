@@ -46,7 +46,7 @@ PHASES = {
 PROGRAMS = {
     "graph_store_hop": dgtp.PROGRAMS["graph_store_hop"],
     "sampler_hop": dgtp.PROGRAMS["sampler_hop"],
-    "sampler": "emu_nodes.p3.programs:Sampler",
+    "sampler": "emu_nodes.p3.programs:P3Sampler",
     "model_forward": "emu_nodes.p3.programs:ModelForward",
     "data_forward": "emu_nodes.p3.programs:DataForward",
     "data_backward": "emu_nodes.p3.programs:DataBackward",

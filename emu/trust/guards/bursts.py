@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emu.trust.guards.evidence import CLOCKS
-from emu.trust.guards.stated import most_stated, stated_hops
+from emu.trust.guards.evidence import CLOCKS, most_stated, stated_hops
 from emu.trust.violation import Finding
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from emu.trust.guards.bursts import bursts
 from emu.trust.guards.link_bytes import link_bytes
 from emu.trust.guards.minimum_traffic import clocks, enough_carried
-from emu.trust.guards.order import cause, order
-from emu.trust.guards.schedule import constraints, lower_bounds
+from emu.trust.guards.schedule import cause, constraints, lower_bounds, order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

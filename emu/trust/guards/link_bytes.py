@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from emu.analysis.link_load import best_sums
-from emu.trust.guards.evidence import CLOCKS
-from emu.trust.guards.stated import fitting, most_stated, stated_hops
+from emu.trust.guards.evidence import CLOCKS, fitting, most_stated, stated_hops
 from emu.trust.violation import Finding
 
 if TYPE_CHECKING:

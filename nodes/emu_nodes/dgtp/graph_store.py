@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class GraphStore:
     """Feature rows of one partition, mapped from the prepared data set.
 
-    In ``oneshot`` sampling nobody asks: the store derives each sampler's S_0 by itself.
+    In ``oneshot`` sampling no one asks: the store derives each sampler's S_0 by itself.
     In ``multiround`` it returns the rows of the ids that it is sent.
 
     Raises

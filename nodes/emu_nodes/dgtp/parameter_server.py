@@ -43,6 +43,8 @@ class ParameterServer:
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return the stepped ``parameters.<iteration>`` for every worker."""
+        # In the order of the job's edges, not of arrival: floating-point sums depend on
+        # it, and weights must not depend on the host.
         gradients = []
         for worker in self._brief.inputs:
             gradient = tensor(inputs[worker.edge], "gradient", worker)

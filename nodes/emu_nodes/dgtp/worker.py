@@ -139,7 +139,7 @@ class Replica(_Trainer):
         self._process = process
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
-        """Leave the gradient to the all-reduce, which is told without a byte."""
+        """Leave the gradient to the all-reduce, which needs no byte."""
         self._step()
         self._sum[:] = self._gradient(iteration, inputs)
         if self._workers > 1:

@@ -72,7 +72,7 @@ class _P3Task:
         return {}
 
 
-class Sampler(_P3Task):
+class P3Sampler(_P3Task):
     """Samples its machine's mini-batch, and sends the first layer's structure."""
 
     @override

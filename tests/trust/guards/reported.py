@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.trust.guards import Evidence
-from emu.wire.frame_rows import FRAME_ROWS
+from emu.wire.frame_layout import FRAME_ROWS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

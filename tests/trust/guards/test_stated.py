@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 
 from emu.testing.strategies import problems
-from emu.trust.guards.stated import fitting, most_stated, stated_capacities
+from emu.trust.guards.evidence import fitting, most_stated, stated_capacities
 
 if TYPE_CHECKING:
     from emu.problem import Problem, Realization

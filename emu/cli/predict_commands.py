@@ -1,0 +1,245 @@
+"""``emu simulate`` and ``emu place``: a scenario in virtual time."""
+
+from __future__ import annotations
+
+import math
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+import emu
+from emu.analysis.bounds import (
+    optimality,
+    optimality_line,
+    placement_gap,
+    placement_line,
+)
+from emu.analysis.throughput import job_times, pace
+from emu.cli.app import app
+from emu.cli.options import (
+    JsonTarget,
+    Overrides,
+    ScenarioFile,
+    emit,
+    judge_simulated,
+    seconds,
+)
+from emu.experiment.expectations import missed, simulated_figures, unchecked
+from emu.placement import resource_loads
+from emu.report import flow_table, placement_table, port_table, terminal
+from emu.report.job_tables import (
+    cost_row,
+    job_line,
+    job_table,
+    model_rows,
+    pace_line,
+    print_placing,
+)
+from emu.runs.result import flow_rows, port_rows, result_of
+from emu.scenario import load, prepare
+from emu.scenario.cost import cost_of
+from emu.scenario.realize import measured_models
+from emu.simulation import sensitivity
+from emu.systems.registry import remarks_on
+from emu.units import format_duration, format_ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.console import Console
+
+    from emu.placement import PlacementResult
+    from emu.scenario import Experiment
+
+
+@app.command()
+def simulate(
+    file: ScenarioFile,
+    overrides: Overrides = None,
+    json_target: JsonTarget = None,
+) -> None:
+    """Simulate a scenario.
+
+    It takes milliseconds, and prints the makespan, the flows and the load of each NIC.
+
+    Raises
+    ------
+    ExpectationMissed
+        When it missed an ``expect:`` that a simulation can tell.
+    """
+    experiment = prepare(load(file, overrides or []))
+    schedule, problem = experiment.simulate(), experiment.problem
+    console = terminal(quiet=json_target == "-")
+    jobs = job_times(schedule, experiment.realization, experiment.chosen_policy())
+    tables = [flow_table(flow_rows(schedule)), port_table(port_rows(schedule))]
+    for table in [*tables, *([job_table(jobs)] if jobs else [])]:
+        console.print(table)
+        console.print()
+    makespan = format_duration(schedule.makespan, 10)
+    window, pins = experiment.scenario.job.credit_window, experiment.scenario.pins
+    console.print(
+        f"{experiment.scenario.name}: makespan {makespan}, "
+        f"{job_line(problem.job, experiment.policy, window, pins)}, "
+        f"{len(schedule.flows()):,} flows"
+    )
+    print_placing(experiment.placing, console)
+    speed = pace(schedule).to_json()
+    console.print(pace_line(speed), highlight=False)
+    models = measured_models(experiment.scenario)
+    for row in model_rows(models):
+        console.print(*row, highlight=False)
+    gap = optimality(schedule, experiment.realization, experiment.policy)
+    if line := optimality_line(gap):
+        console.print(line)
+    for line in remarks_on({"simulated": schedule}):
+        console.print(line, highlight=False)
+    told: dict[str, Any] = {"pace": speed, "models": models}
+    if cost := cost_of(experiment.scenario, schedule):
+        told["cost"] = cost.to_json()
+        console.print("cost", ", ".join(cost_row(told["cost"])), highlight=False)
+    told["placing"] = experiment.placing
+    if jobs:
+        told["jobs"] = [one.to_json() for one in jobs]
+    emit(json_target, result_of(experiment.scenario, schedule) | gap | told)
+    expect = experiment.scenario.expect
+    figures = simulated_figures(schedule, experiment.realization)
+    judge_simulated(unchecked(expect), missed(expect, figures))
+
+
+#: Share of a makespan that rounding moves from which on it is worth a line.
+NOTABLE = 1e-9
+
+#: Figure that a search compared, by ``joint_cost``.
+_JUDGED = {
+    "max": "longest time of a job ",
+    "sum": "sum of the jobs' times ",
+    "weighted": "weighted sum of the jobs' times ",
+}
+
+
+@app.command()
+def place(
+    file: ScenarioFile,
+    overrides: Overrides = None,
+    json_target: JsonTarget = None,
+    bound_time: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="How long to look for a lower bound over all placements at most.",
+        ),
+    ] = "10 s",
+) -> None:
+    """Place the tasks; print where they are, and the loads."""
+    limit = seconds(bound_time, "--bound-time")
+    scenario = emu.load(file, overrides or [])
+    with _search_bar(terminal(sys.stderr)) as tell:
+        experiment = emu.place(scenario, progress=tell)
+    problem = experiment.problem
+    makespan = experiment.simulate().makespan
+    window = experiment.scenario.job.credit_window
+    console = terminal(quiet=json_target == "-")
+    console.print(placement_table(problem))
+    console.print(
+        f"\n{experiment.scenario.name}: makespan "
+        f"{format_duration(makespan, 10)}, "
+        f"{job_line(problem.job, experiment.policy, window, experiment.scenario.pins)}"
+    )
+    print_placing(experiment.placing, console)
+    found = experiment.placed
+    if found is not None and found.start_makespan is not None:
+        console.print(_story(found, experiment))
+    rounding = sensitivity(problem, experiment.realization, experiment.chosen_policy())
+    if rounding > NOTABLE * makespan:
+        console.print(_rounding(rounding, makespan))
+    gap = placement_gap(problem, experiment.realization, makespan, seconds=limit)
+    console.print(placement_line(gap))
+    emit(json_target, _content(experiment, makespan) | gap | {"rounding": rounding})
+
+
+def _rounding(seconds: float, makespan: float) -> str:
+    return (
+        f"the last digits of times and volumes move this makespan by up to "
+        f"{format_duration(seconds)} ({format_ratio(seconds / makespan)}): placements "
+        "that are closer are equally good"
+    )
+
+
+@contextmanager
+def _search_bar(console: Console) -> Iterator[Callable[[int, int, float], None]]:
+    """Show a search's progress on a terminal; yield the function that updates it."""
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        line = bar.add_task("searching", total=None)
+
+        def tell(candidates: int, of: int, best: float) -> None:
+            text = f"best {format_duration(best)}, candidates"
+            bar.update(line, description=text, completed=candidates, total=of)
+
+        yield tell
+
+
+def _content(experiment: Experiment, makespan: float) -> dict[str, object]:
+    problem, found = experiment.problem, experiment.placed
+    searched = found is not None and found.candidates > 0
+    return {
+        "policy": experiment.scenario.placed_by,
+        "placing": experiment.placing,
+        "tasks": experiment.tasks,
+        "loads": [
+            {
+                "machine": load.machine,
+                "resource": load.resource,
+                "used": load.used,
+                "capacity": load.capacity if math.isfinite(load.capacity) else None,
+            }
+            for load in resource_loads(problem.job, problem.cluster, problem.placement)
+        ],
+        "makespan": makespan,
+        "iterations": problem.job.iterations,
+        "credit_window": experiment.scenario.job.credit_window,
+        "search": _search(found) if searched and found is not None else None,
+    }
+
+
+def _search(found: PlacementResult) -> dict[str, object]:
+    """Return figures of a search; its makespans are those of ``iterations`` draws."""
+    return {
+        "iterations": found.iterations,
+        "makespan": found.makespan,
+        "start_makespan": found.start_makespan,
+        "candidates": found.candidates,
+        "accepted": found.accepted,
+        "simulated": found.evaluations,
+        "optimal": found.optimal,
+    }
+
+
+def _story(found: PlacementResult, experiment: Experiment) -> str:
+    """Return the outcome of a search, in one line."""
+    before, after = found.start_makespan or 0.0, found.makespan or 0.0
+    gained = format_ratio(after / before - 1 if before else 0.0)
+    scenario, iterations = experiment.scenario, experiment.problem.job.iterations
+    judged = _JUDGED[scenario.joint_cost] if scenario.jobs else ""
+    return (
+        f"on {found.iterations} of the {iterations} iterations: "
+        f"{judged}{format_duration(before)} -> "
+        f"{format_duration(after)} ({gained}) after "
+        f"{found.candidates:,} candidates, {found.accepted:,} accepted"
+    )

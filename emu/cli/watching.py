@@ -1,0 +1,217 @@
+"""Views of a run while it goes: the progress line, a table, the live page."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
+from typing_extensions import override
+
+from emu.cli.options import address
+from emu.coordinator import Observer, Observers
+from emu.dashboard import LiveRun, LiveTable
+from emu.errors import EmulatorError
+from emu.network import format_address, is_loopback
+from emu.units import format_rate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from rich.console import Console
+
+    from emu.coordinator import RunSettings
+    from emu.dashboard.server import Dashboard
+    from emu.problem import Job
+    from emu.scenario import Experiment
+    from emu.scheduling import Decisions
+    from emu.wire.messages import FlowEnded, TaskEnded
+
+
+class ProgressLine(Observer):
+    """Shows iteration, run time, loss and the sum of assigned rates; a context manager.
+
+    Parameters
+    ----------
+    console
+        Where to draw. On what is no terminal nothing is drawn.
+    agents
+        Number of agents on other hosts that the run waits for.
+    """
+
+    def __init__(self, job: Job, console: Console, *, agents: int = 0) -> None:
+        self._agents = agents
+        self._job = job
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description:9}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[figures]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        steps = sum(job.rounds)
+        self._bar: TaskID = self._progress.add_task(
+            "starting", total=steps, figures=f"{len(job.processes)} processes"
+        )
+        self._ended, self._time, self._loss = 0, 0.0, math.nan
+        self._rates: dict[int, float] = {}
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    @override
+    def listening(self, host: str, port: int, token: str) -> None:
+        if self._agents:
+            # One that was given is known there; logs of CI would keep it.
+            given = token == os.environ.get("EMU_TOKEN")
+            secret = "EMU_TOKEN=$EMU_TOKEN" if given else f"EMU_TOKEN={token}"
+            # What others would reach there is themselves.
+            where = "on each host run"
+            if is_loopback(host):
+                where = "on this host run (for others: --listen HOST:PORT)"
+            self._progress.console.print(
+                f"waiting for {self._agents} agents, {where}:\n"
+                f"    {secret} emu agent {format_address(host, port)}",
+                soft_wrap=True,
+                markup=False,
+            )
+
+    @override
+    def joined(self, processes: int) -> None:
+        self._progress.update(self._bar, figures=f"{processes} processes are up")
+
+    @override
+    def began(self, seconds: float) -> None:
+        self._progress.update(self._bar, description="running")
+
+    @override
+    def task_ended(self, message: TaskEnded) -> None:
+        self._ended += 1
+        self._time = max(self._time, message.end)
+        self._loss = message.report.get("loss", self._loss)
+        self._draw()
+
+    @override
+    def flow_ended(self, message: FlowEnded) -> None:
+        self._rates.pop(message.edge, None)
+
+    @override
+    def decided(self, decisions: Decisions) -> None:
+        for edge, rate in zip(
+            decisions.lines.edge.tolist(), decisions.lines.rate.tolist(), strict=True
+        ):
+            self._rates[edge] = rate
+
+    def _draw(self) -> None:
+        iteration = self._ended // len(self._job.tasks)
+        figures = [
+            f"iteration {iteration}/{self._job.iterations}",
+            f"{self._time:.2f} s",
+            f"{format_rate(sum(self._rates.values()))} assigned",
+        ]
+        if not math.isnan(self._loss):
+            figures.insert(2, f"loss {self._loss:.3f}")
+        self._progress.update(
+            self._bar, completed=self._ended, figures=", ".join(figures)
+        )
+
+
+class Onlookers:
+    """One observer, while entered, for the dashboard and the terminal.
+
+    Parameters
+    ----------
+    page
+        ``[host:]port`` of the dashboard, empty for none.
+    table
+        Whether the terminal shows machines and rates in place of the progress line.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        settings: RunSettings,
+        directory: Path,
+        console: Console,
+        *,
+        page: str = "",
+        table: bool = False,
+    ) -> None:
+        self._console, self._table = console, table
+        launcher = settings.launcher
+        self._agents = launcher.count if launcher and not launcher.hosts else 0
+        self._job = experiment.problem.job
+        self._live = LiveRun(
+            experiment.problem,
+            experiment.scenario.name,
+            experiment.policy,
+            settings.time_scale,
+        )
+        self._dashboard = self._served(page, directory) if page else None
+        self._open = ExitStack()
+        self._drawing = ExitStack()
+
+    def _served(self, page: str, directory: Path) -> Dashboard:
+        from emu.dashboard.server import Dashboard  # noqa: PLC0415 - aiohttp
+
+        at = page if ":" in page else f"127.0.0.1:{page}"
+        host, port = address(at, "EMU_DASHBOARD")
+        token = os.environ.get("EMU_DASHBOARD_TOKEN", "")
+        return Dashboard(self._live, directory, host=host, port=port, token=token)
+
+    def __enter__(self) -> Observer:
+        if self._dashboard is not None:
+            self._open.enter_context(self._dashboard)
+            self._console.print(f"dashboard at {self._dashboard.url}", soft_wrap=True)
+        line = ProgressLine(self._job, self._console, agents=self._agents)
+        if self._table:
+            self._drawing.enter_context(LiveTable(self._live, self._console))
+        else:
+            self._drawing.enter_context(line)
+        if self._dashboard is None and not self._table:
+            return line
+        return Observers([line, self._live.tape])
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._drawing.close()
+        if isinstance(error, EmulatorError):
+            self._live.failed(str(error))
+            self.linger(f"the run failed: {error}")
+        self._open.close()
+
+    def ended(self, result: dict[str, Any]) -> None:
+        """Show what the run came to; ``result`` is the content of result.json."""
+        self._live.ended(result)
+        self._drawing.close()
+
+    def linger(self, why: str = "") -> None:
+        """Keep the dashboard up until Ctrl-C where the console is a terminal."""
+        if self._dashboard is None or not self._console.is_terminal:
+            return
+        if why:
+            self._console.print(why, markup=False)
+        self._console.print(f"the dashboard stays at {self._dashboard.url} (Ctrl-C)")
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            self._console.print("the dashboard is closed")

@@ -1,0 +1,273 @@
+"""``emu explain``, ``compare`` and ``crossover``: causes, and what changes them."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path  # noqa: TC003 - typer reads annotations
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import emu
+from emu.analysis.bounds import placement_gap, placement_line
+from emu.cli.app import app
+from emu.cli.options import (
+    JsonTarget,
+    Overrides,
+    ScenarioFile,
+    emit,
+    judge_simulated,
+    listed,
+    seconds,
+)
+from emu.errors import ScenarioError
+from emu.experiment.crossover import Values, compare_systems, find_crossover
+from emu.experiment.expectations import unchecked
+from emu.experiment.systems import write_system
+from emu.report import comparison_table, terminal
+from emu.report.comparison import (
+    crossover_table,
+    edit_lines,
+    ranking,
+    systems_table,
+)
+from emu.report.explanation_tables import SHOWN, explanation_tables
+from emu.report.job_tables import job_line, print_placing, warn_unclaimed
+from emu.report.many_runs import runs_json, runs_table
+from emu.scenario.document import value_at
+
+if TYPE_CHECKING:
+    from emu.scenario import Scenario
+
+
+@app.command()
+def explain(
+    what: Annotated[
+        Path, typer.Argument(metavar="RUN|FILE", help="Run directory, or scenario.")
+    ],
+    overrides: Overrides = None,
+    json_target: JsonTarget = None,
+    top: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Improvements to show.")
+    ] = SHOWN,
+    bound_time: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="How long to look for a lower bound over all placements at most.",
+        ),
+    ] = "5 s",
+    *,
+    helpful: Annotated[
+        bool,
+        typer.Option("--improvements/--no-improvements", help="Say what would help."),
+    ] = True,
+) -> None:
+    """Explain why a run takes so long, and what would help.
+
+    A scenario is simulated. For a run directory it also says where emulation and
+    simulation parted.
+    """
+    limit = seconds(bound_time, "--bound-time")
+    known = emu.load_run(what) if what.is_dir() else emu.load(what, overrides or [])
+    if isinstance(known, emu.Scenario):
+        window: object = known.job.credit_window
+        pins = known.pins
+        placed = emu.place(known)
+        placing = placed.placing
+        explanation = emu.explain(placed, helpful=helpful)
+    else:
+        window, pins = known.result.get("credit_window"), {}
+        placing = known.result.get("placing", {})
+        explanation = emu.explain(known, helpful=helpful)
+    console = terminal(quiet=json_target == "-")
+    console.print(explanation_tables(explanation, top, window, pins))
+    if placing:
+        console.print()
+        print_placing(placing, console)
+    content, schedule = explanation.to_json(), explanation.schedule
+    content["placing"] = placing
+    if helpful:
+        gap = placement_gap(
+            schedule.problem,
+            explanation.realization,
+            explanation.replayed_makespan,
+            seconds=limit,
+        )
+        console.print(f"\n{placement_line(gap)}")
+        content |= gap
+    emit(json_target, content)
+
+
+@app.command()
+def crossover(
+    file: ScenarioFile,
+    key: Annotated[str, typer.Option(metavar="KEY", help="Such as job.model.hidden.")],
+    between: Annotated[
+        str, typer.Option(metavar="A,B", help="Two of dgtp, data_parallel, p3.")
+    ] = "data_parallel,p3",
+    values: Annotated[
+        str,
+        typer.Option(
+            "--range",
+            metavar="LOW,HIGH",
+            help="Ends of the search; default: a 16th of the file's value to 16 times.",
+        ),
+    ] = "",
+    overrides: Overrides = None,
+    json_target: JsonTarget = None,
+) -> None:
+    """Find the value of a key from which another system is faster.
+
+    Bisection in simulation; beside it what first principles say: where the busiest link
+    has as many bytes to carry in both systems.
+    """
+    scenario = emu.load(file, overrides or [])
+    systems = listed(between)
+    if len(systems) != 2:
+        raise ScenarioError("write --between A,B", file=f"--between {between}")
+    found = find_crossover(
+        scenario, key, (systems[0], systems[1]), _range(scenario, key, values)
+    )
+    if emit(json_target, found.to_json()):
+        terminal().print(crossover_table(found))
+
+
+def _compare_as_systems(
+    scenario: Scenario,
+    systems: list[str],
+    seeds: int,
+    json_target: str | None,
+    folder: Path | None,
+) -> None:
+    """Print what a scenario is simulated to take as each of several systems."""
+    results = compare_systems(scenario, systems, seeds)
+    if folder is not None:
+        for system in systems:
+            write_system(scenario, system, folder / f"{scenario.name}-{system}.yaml")
+    if emit(json_target, [result.to_json(results[0]) for result in results]):
+        terminal().print(systems_table(results))
+        for line in [*chain(*map(edit_lines, results)), ranking(results)]:
+            terminal().print(line, highlight=False)
+        warn_unclaimed({result.system: result.placing for result in results})
+    _judge(scenario, [(result.system, result.missed) for result in results])
+
+
+def _judge(scenario: Scenario, rows: list[tuple[str, tuple[str, ...]]]) -> None:
+    """Raise where a row, by its name, missed what the scenario expects."""
+    said = [f"{name}: {'; '.join(dict.fromkeys(m))}" for name, m in rows if m]
+    judge_simulated(unchecked(scenario.expect), said)
+
+
+def _range(scenario: Scenario, key: str, stated: str) -> Values:
+    try:
+        if stated:
+            low, _, high = stated.partition(",")
+            return Values.between(low, high)
+        return Values.around(value_at(scenario.to_json(), key))
+    except ValueError as error:
+        option = f"--range {stated}" if stated else f"--key {key}"
+        raise ScenarioError(f"{error}: write --range LOW,HIGH", file=option) from error
+
+
+@app.command()
+def compare(
+    what: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE|RUN...", help="A scenario, or run directories."),
+    ],
+    overrides: Overrides = None,
+    policies: Annotated[
+        str, typer.Option(metavar="A,B", help="Rate policies; default: the scenario's.")
+    ] = "",
+    placements: Annotated[
+        str, typer.Option(metavar="A,B", help="Placements; default: the scenario's.")
+    ] = "",
+    move: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TASK=MACHINE", help="Show it with this task moved."),
+    ] = None,
+    swap: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TASK,TASK", help="Show it with these tasks swapped."),
+    ] = None,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=1, help="Scenario only: its seed and those that follow it."
+        ),
+    ] = 1,
+    systems: Annotated[
+        str, typer.Option(metavar="A,B", help="Scenario only: dgtp,data_parallel,p3.")
+    ] = "",
+    write: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="With --systems: write each as a scenario."),
+    ] = None,
+    json_target: JsonTarget = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Runs only: a picture, .svg, .pdf or .png."),
+    ] = None,
+) -> None:
+    """Compare placements and policies, or recorded runs.
+
+    Placements and rate policies of a scenario are compared by simulation, beside the
+    scenario as it is. Differences are taken seed by seed against the first row; one
+    within its own 95 % interval is a tie. Runs that differ by their seed only make one
+    row. With systems it is shown as each of them, with as many seeds per iteration and
+    what is added to the file or dropped from it; nothing else is varied.
+
+    Raises
+    ------
+    ExpectationMissed
+        When a row missed an ``expect:``; a single value is of the first row alone, or
+        of the system that the file states.
+    """
+    if all(path.is_dir() for path in what):
+        _compare_runs(what, json_target, out)
+    elif len(what) > 1:
+        raise ScenarioError(
+            "compare one scenario, or run directories", file=str(what[-1])
+        )
+    elif systems:
+        scenario = emu.load(what[0], overrides or [])
+        _compare_as_systems(scenario, listed(systems), seeds, json_target, write)
+    else:
+        placed = emu.place(emu.load(what[0], overrides or []))
+        candidates = emu.compare(
+            placed,
+            placements=listed(placements),
+            policies=listed(policies),
+            moves=[_pair(text, "=", "--move TASK=MACHINE") for text in move or ()],
+            swaps=[_pair(text, ",", "--swap TASK,TASK") for text in swap or ()],
+            seeds=seeds,
+        )
+        if emit(json_target, [one.to_json(candidates[0]) for one in candidates]):
+            of = placed.scenario
+            window = of.job.credit_window
+            job = job_line(placed.problem.job, window=window, pins=of.pins)
+            terminal().print(comparison_table(candidates, job))
+            print_placing(placed.placing, terminal())
+        rows = [(f"{one.placement}, {one.policy}", one.missed) for one in candidates]
+        _judge(placed.scenario, rows)
+
+
+def _compare_runs(paths: list[Path], json_target: str | None, out: Path | None) -> None:
+    """Print a table of recorded runs, and draw it to ``out`` where one is asked for."""
+    runs = [emu.load_run(path) for path in paths]
+    if emit(json_target, runs_json(runs)):
+        terminal().print(runs_table(runs))
+    if out is not None:
+        from emu.report.plots import plot  # noqa: PLC0415 - matplotlib takes 0.5 s
+
+        plot(runs, "compare", out)
+
+
+def _pair(text: str, sign: str, right: str) -> tuple[str, str]:
+    """Return the two names of an option."""
+    names = [part.strip() for part in text.split(sign)]
+    if len(names) != 2 or not all(names):
+        option = right.split(maxsplit=1)[0]
+        raise ScenarioError(f"write {right}", file=f"{option} {text}")
+    return names[0], names[1]

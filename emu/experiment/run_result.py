@@ -1,0 +1,189 @@
+"""The numbers of an emulated run beside its two simulations: result.json."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.analysis.bounds import optimality
+from emu.analysis.link_load import fluid_ends
+from emu.analysis.throughput import pace
+from emu.analysis.traffic import kinds_between_machines
+from emu.runs.result import (
+    VERSION,
+    flow_error,
+    flow_rows,
+    port_rows,
+    relative_error,
+    task_rows,
+)
+from emu.scenario.cost import cost_of
+from emu.trust.lateness import flow_completion
+
+if TYPE_CHECKING:
+    from emu.coordinator import EmulatedRun
+    from emu.coordinator.settings import RunSettings
+    from emu.experiment.scale_search import ScaleChoice
+    from emu.problem import Schedule
+    from emu.scenario import Experiment, Scenario
+    from emu.trust.verdict import Verdict
+
+
+@dataclass(frozen=True, eq=False)
+class RunResult:
+    """An emulated run, the two simulations beside it, and what was made of them."""
+
+    experiment: Experiment
+    settings: RunSettings
+    policy: str
+    """Rate policy of the run; of a portfolio the one that was chosen."""
+    run: EmulatedRun
+    replayed: Schedule
+    """Simulation of the run's own times and volumes."""
+    predicted: Schedule
+    """Simulation of the times and volumes that were expected before it."""
+    verdict: Verdict
+    error_budget: dict[str, float]
+    """Seconds by which run and replay parted, by cause."""
+    training: dict[str, Any]
+    """``models``, ``training``, ``accuracy``, or the same per job."""
+    choice: ScaleChoice | None = None
+    """Trials that chose the time scale, where some did."""
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """Content of result.json; docs/results.md documents its keys."""
+        emulated, realization = self.run.schedule, self.run.realization
+        cost = cost_of(self.experiment.scenario, emulated)
+        return {
+            "version": VERSION,
+            **self._stated(),
+            **self._makespans(),
+            **self._tables(),
+            **optimality(emulated, realization, self.policy),
+            "verdict": self.verdict.to_json(),
+            "error_budget": self.error_budget,
+            "policy": self.policy,
+            "pace": pace(emulated).to_json(),
+            **self._scales(),
+            **({"cost": cost.to_json()} if cost else {}),
+            **emulated.to_json(),
+            **self.training,
+        }
+
+    def _stated(self) -> dict[str, Any]:
+        scenario, job = self.experiment.scenario, self.experiment.problem.job
+        return {
+            "scenario": scenario.name,
+            "placement": scenario.placed_by,
+            "placing": self.experiment.placing,
+            "iterations": job.iterations,
+            "credit_window": scenario.job.credit_window,
+            "processes": len(job.processes),
+            "network": scenario.emulation.network,
+            "sharing": scenario.emulation.sharing,
+            "times": times_from(scenario),
+            "flow_ends": scenario.emulation.flow_ends,
+        }
+
+    def _makespans(self) -> dict[str, float]:
+        emulated = self.run.schedule.makespan
+        replayed, predicted = self.replayed.makespan, self.predicted.makespan
+        return {
+            "replayed_makespan": replayed,
+            "replay_error": relative_error(emulated, replayed),
+            "predicted_makespan": predicted,
+            "makespan_error": relative_error(emulated, predicted),
+            "wall_seconds": self.run.wall,
+        }
+
+    def _tables(self) -> dict[str, Any]:
+        run, emulated, settings = self.run, self.run.schedule, self.settings
+        problem = self.experiment.problem
+        return {
+            "startup": run.startup,
+            "flow_end_apart": flow_error(emulated, self.replayed),
+            "kinds": task_rows(problem, run.realization.times, run.late),
+            "edges": flow_rows(emulated, self.replayed),
+            "ports": port_rows(emulated),
+            "payloads": kinds_between_machines(
+                problem, run.statistics, settings.byte_scale
+            ),
+            "memory": memory_figures(run),
+            "transport": self._transport(),
+        }
+
+    def _transport(self) -> dict[str, float]:
+        arrivals = arrival_figures(self.run, self.settings.time_scale)
+        return transport_figures(self.run) | arrivals
+
+    def _scales(self) -> dict[str, Any]:
+        if self.choice is None:
+            return {}
+        expected = self.predicted.makespan * self.settings.time_scale
+        transport = self._transport()
+        actual = {
+            "wall_seconds": self.run.wall,
+            "cpu_busy": self.verdict.figures.cpu_busy,
+            "late_flows": transport["late_flows"] / max(transport["flows"], 1),
+            "error": self.verdict.error,
+        }
+        beside = self.choice.beside(expected, actual)
+        return {"auto_scale": self.choice.to_json() | beside}
+
+
+def times_from(scenario: Scenario) -> str:
+    """Return where task times come from: ``stated``, ``profiled`` or ``measured``."""
+    if scenario.emulation.compute == "real":
+        return "measured"
+    return "stated" if scenario.profile is None else "profiled"
+
+
+def memory_figures(run: EmulatedRun) -> dict[str, float]:
+    """Return received bytes (real) that waited: most in one process, and the limit."""
+    pools = [figures["memory"] for figures in run.statistics.values()]
+    return {
+        "high_water": float(max(pool["high_water"] for pool in pools)),
+        "total_high_water": float(sum(pool["high_water"] for pool in pools)),
+        "limit": float(min(pool["limit"] for pool in pools)),
+    }
+
+
+def transport_figures(run: EmulatedRun) -> dict[str, float]:
+    """Return the sockets' traffic (real bytes) and its lateness at the sender (wall).
+
+    On kernel NICs with the counts of the machines' TCP, control messages included.
+    """
+    sent = [edge for figures in run.statistics.values() for edge in figures["sent"]]
+    return {
+        "payload_bytes": float(sum(edge["payload_bytes"] for edge in sent)),
+        "header_bytes": float(sum(edge["header_bytes"] for edge in sent)),
+        "late_sends": int(sum(edge["late_sends"] for edge in sent)),
+        "max_behind_wall_seconds": max((e["max_behind"] for e in sent), default=0.0),
+        "cpu_seconds": float(sum(f["cpu_seconds"] for f in run.statistics.values())),
+    } | {
+        key: sum(host["tcp"][key] for host in run.hosts)
+        for key in ("segments", "retransmitted", "timeouts")
+        if all("tcp" in host for host in run.hosts)
+    }
+
+
+def arrival_figures(run: EmulatedRun, time_scale: float) -> dict[str, float]:
+    """Return the lead of last bytes over the ends of their flows' fluid (wall).
+
+    The median, how many came after it, so that the flow ended late, and how many flows
+    ended later than they may.
+    """
+    if run.schedule.rates is None:
+        return {"flows": int((~np.isnan(run.arrivals)).sum())}
+    early = (fluid_ends(run.schedule) - run.arrivals) * time_scale
+    early = early[~np.isnan(early)]
+    return {
+        "flows": int(early.size),
+        "flows_past_fluid": int((early < 0).sum()),
+        "late_flows": int((flow_completion(run.schedule, time_scale).excess > 1).sum()),
+        "early_wall_seconds": float(np.median(early)) if early.size else 0.0,
+    }

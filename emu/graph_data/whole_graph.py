@@ -1,0 +1,336 @@
+"""A whole graph in parts: local and remote vertices, normalised adjacency per part.
+
+Systems that train on the whole graph hold one part per device or server. Rows of a part
+are its local vertices in ascending order, then its remote ones: those that an edge
+joins to a local vertex and another part owns. The structure is symmetric, so the
+remote vertices of both directions are the same.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.errors import DataError
+from emu.graph_data.dataset import open_for
+from emu.graph_data.prepared import prepare_arrays, write_arrays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from emu.graph_data.dataset import Dataset
+    from emu.graph_data.prepared import PreparedArrays
+    from emu.graph_data.sampling import Structure
+
+NORMS = ("mean", "symmetric", "sum")
+
+#: Kinds of model whose aggregation takes in the vertex itself.
+_WITH_LOOPS = {
+    "gcn": True,
+    "plain_gcn": True,
+    "gin": True,
+    "gat": True,
+    "sage": False,
+    "commnet": False,
+}
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """Weights of the edges of an aggregation; degrees are those of the whole graph.
+
+    Raises
+    ------
+    ValueError
+        When the norm is unknown.
+    """
+
+    norm: str
+    """Weight of edge u -> v: ``mean`` 1 / d(v); ``symmetric`` 1 / sqrt(d(u) d(v)) (Kipf
+    and Welling, ICLR 2017, equation 2); ``sum`` 1."""
+    loops: bool
+    """Each vertex has an edge to itself, which counts in its degree."""
+
+    def __post_init__(self) -> None:
+        if self.norm not in NORMS:
+            raise ValueError(f"no norm is called {self.norm}; {NORMS}")
+
+    @classmethod
+    def of_model(cls, model: Mapping[str, Any]) -> Aggregation:
+        """Return the aggregation of a model of ``Job.settings``: its kind and norm."""
+        return cls(model["norm"], _WITH_LOOPS[model["kind"]])
+
+
+@dataclass(frozen=True, eq=False)
+class Adjacency:
+    """A sparse matrix, compressed by rows."""
+
+    indptr: NDArray[np.int64]
+    """int64, shape (rows + 1,)."""
+    columns: NDArray[np.int32]
+    """int32, shape (entries,)."""
+    weights: NDArray[np.float64]
+    """float64, shape (entries,)."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.indptr) - 1
+
+    def transposed(self, columns: int) -> Adjacency:
+        """Return the transpose, each of its rows in ascending order.
+
+        Parameters
+        ----------
+        columns
+            Number of columns, which are the rows of the transpose.
+        """
+        order = np.argsort(self.columns, kind="stable")
+        rows = np.repeat(np.arange(self.rows, dtype=np.int32), np.diff(self.indptr))
+        counts = np.bincount(self.columns, minlength=columns)
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        return Adjacency(indptr, rows[order], self.weights[order])
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One part's vertices, and the rows of both directions of the adjacency."""
+
+    local: NDArray[np.int64]
+    """Vertices that it owns, ascending."""
+    remote: NDArray[np.int64]
+    """Vertices that it needs of others, ascending."""
+    owners: NDArray[np.int32]
+    """Part that owns each remote vertex."""
+    forward: Adjacency
+    """Rows of A of the local vertices; columns are positions in ``vertices``."""
+    backward: Adjacency
+    """Rows of A transposed of the local vertices; columns likewise."""
+
+    @property
+    def vertices(self) -> NDArray[np.int64]:
+        """Local vertices, then remote ones."""
+        return np.concatenate([self.local, self.remote])
+
+    def positions(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the rows of vertices among `vertices` of the part.
+
+        Raises
+        ------
+        ValueError
+            When one of them is neither local nor remote.
+        """
+        count = len(self.local)
+        at = np.searchsorted(self.local, vertices)
+        found = self.local[np.minimum(at, count - 1)] == vertices
+        beyond = np.searchsorted(self.remote, vertices)
+        rows = np.where(found, at, count + beyond)
+        known = rows < count + len(self.remote)
+        if not (known.all() and (self.vertices[rows] == vertices).all()):
+            raise ValueError("a vertex is neither local nor remote here")
+        return rows
+
+
+class WholeGraph:
+    """All parts of a graph, each read when it is first asked for.
+
+    Parameters
+    ----------
+    vertices, parts
+        Number of vertices and of parts.
+    read
+        Returns a part.
+    """
+
+    def __init__(self, vertices: int, parts: int, read: Callable[[int], Part]) -> None:
+        self.vertices, self.parts = vertices, parts
+        self._read = read
+
+    def part(self, number: int) -> Part:
+        """Return a part.
+
+        Raises
+        ------
+        ValueError
+            When there is no such part.
+        """
+        if not 0 <= number < self.parts:
+            raise ValueError(f"no part {number}, there are {self.parts}")
+        return self._read(number)
+
+    def needed(self, owner: int, reader: int) -> NDArray[np.int64]:
+        """Return the vertices of ``owner`` that ``reader`` needs, ascending.
+
+        V_ij of DGCL (Cai et al., EuroSys 2021, section 4.1).
+        """
+        part = self.part(reader)
+        found: NDArray[np.int64] = part.remote[part.owners == owner]
+        return found
+
+
+def split_graph(
+    structure: Structure,
+    owner: NDArray[np.int32],
+    parts: int,
+    aggregation: Aggregation,
+) -> WholeGraph:
+    """Return a graph in parts, held in memory.
+
+    Parameters
+    ----------
+    structure
+        Symmetric, without loops.
+    owner
+        Part of every vertex, shape (vertices,).
+
+    Raises
+    ------
+    ValueError
+        When there is not an owner per vertex, or one is no part.
+    DataError
+        When a part owns no vertex.
+    """
+    found = [*_parts(structure, owner, parts, aggregation)]
+    return WholeGraph(structure.vertices, parts, found.__getitem__)
+
+
+def _parts(
+    structure: Structure,
+    owner: NDArray[np.int32],
+    parts: int,
+    aggregation: Aggregation,
+) -> Iterator[Part]:
+    """Yield the parts of `split_graph`: all at once need not fit in memory."""
+    if len(owner) != structure.vertices:
+        raise ValueError(f"{len(owner)} owners for {structure.vertices} vertices")
+    if len(owner) and not 0 <= owner.min() <= owner.max() < parts:
+        raise ValueError(f"owners reach from {owner.min()} to {owner.max()} of {parts}")
+    sizes = np.bincount(owner, minlength=parts)
+    if not sizes.all():
+        raise DataError(
+            f"part {int(np.argmin(sizes))} of {parts} owns no vertex of "
+            f"{structure.vertices}: write fewer machines, or another partitioner"
+        )
+    position = np.empty(structure.vertices, np.int32)
+    for number in range(parts):
+        yield _part(structure, owner, number, aggregation, position)
+
+
+def _part(
+    structure: Structure,
+    owner: NDArray[np.int32],
+    number: int,
+    aggregation: Aggregation,
+    position: NDArray[np.int32],
+) -> Part:
+    """Return one part; ``position`` is scratch memory, an entry per vertex."""
+    local = np.flatnonzero(owner == number)
+    counts = np.diff(structure.indptr)[local]
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    entries = np.arange(indptr[-1])
+    entries += np.repeat(structure.indptr[local] - indptr[:-1], counts)
+    neighbours = structure.indices[entries].astype(np.int64)
+    remote = np.unique(neighbours[owner[neighbours] != number])
+    position[local] = np.arange(len(local))
+    position[remote] = len(local) + np.arange(len(remote))
+    columns = position[neighbours]
+    if aggregation.loops:  # first in its row
+        loops = np.arange(len(local), dtype=np.int32)
+        columns = np.insert(columns, indptr[:-1], loops)
+        indptr = indptr + np.arange(len(indptr))
+    degrees = (np.diff(structure.indptr) + aggregation.loops)[
+        np.concatenate([local, remote])
+    ]
+    ends = degrees[np.repeat(np.arange(len(local)), np.diff(indptr))]
+    forward, backward = _weights(aggregation.norm, ends, degrees[columns])
+    return Part(
+        local,
+        remote,
+        owner[remote],
+        Adjacency(indptr, columns, forward),
+        Adjacency(indptr, columns, backward),
+    )
+
+
+def _weights(
+    norm: str, local: NDArray[np.int64], other: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the weights into and out of a local vertex, from both ends' degrees."""
+    if norm == "mean":
+        return 1.0 / local, 1.0 / other
+    weights = np.ones(len(local))
+    if norm == "symmetric":
+        weights /= np.sqrt(local.astype(np.float64) * other)
+    return weights, weights
+
+
+def open_whole_graph(dataset: Dataset, aggregation: Aggregation) -> WholeGraph:
+    """Open the parts of a data set, prepared on first use and cached beside it.
+
+    Raises
+    ------
+    DataError
+        When a part owns no vertex, or the cached form is damaged or cannot be written.
+    """
+    form = aggregation.norm + ("-loops" if aggregation.loops else "")
+    folder = dataset.folder.with_name(f"{dataset.folder.name}-whole-{form}")
+    prepared = prepare_arrays(
+        folder, lambda partial: _write(partial, dataset, aggregation)
+    )
+    read = functools.cache(lambda number: _read(prepared, number))
+    return WholeGraph(dataset.vertices, dataset.parts, read)
+
+
+def open_parts(settings: Mapping[str, Any]) -> tuple[Dataset, WholeGraph]:
+    """Open the data set and the parts of a whole-graph job from ``Job.settings``.
+
+    Raises
+    ------
+    DataError, ValueError
+        As `open_for` and `open_whole_graph`.
+    """
+    dataset = open_for(settings)
+    return dataset, open_whole_graph(dataset, Aggregation.of_model(settings["model"]))
+
+
+def _write(folder: Path, dataset: Dataset, aggregation: Aggregation) -> dict[str, Any]:
+    split = _parts(dataset.structure, dataset.owner, dataset.parts, aggregation)
+    for number, part in enumerate(split):
+        arrays: dict[str, NDArray[Any]] = {
+            "local": part.local,
+            "remote": part.remote,
+            "owners": part.owners,
+            "indptr": part.forward.indptr,
+            "columns": part.forward.columns,
+            "forward": part.forward.weights,
+            "backward": part.backward.weights,
+        }
+        write_arrays(folder, {f"{name}_{number}": a for name, a in arrays.items()})
+    return {
+        "vertices": dataset.vertices,
+        "edges": dataset.edges,
+        "whole": dataset.parts,
+    }
+
+
+def _read(prepared: PreparedArrays, number: int) -> Part:
+    array = {
+        name: prepared.array(f"{name}_{number}")
+        for name in (
+            "local", "remote", "owners", "indptr", "columns", "forward", "backward",
+        )
+    }  # fmt: skip
+    indptr, columns = array["indptr"], array["columns"]
+    return Part(
+        array["local"],
+        array["remote"],
+        array["owners"],
+        Adjacency(indptr, columns, array["forward"]),
+        Adjacency(indptr, columns, array["backward"]),
+    )

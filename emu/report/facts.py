@@ -1,0 +1,212 @@
+"""Facts of a run and of a lab: one list of each, for the terminal and for the page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.analysis.bounds import optimality_line
+from emu.report.job_tables import (
+    cost_row,
+    model_rows,
+    pace_rows,
+    placing_line,
+    unclaimed_line,
+)
+from emu.report.terminal import Fact
+from emu.units import format_duration, format_ratio, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+_COLOURS = {"trusted": "green", "degraded": "yellow"}
+_SHARING = {
+    "fair": "TCP shared NICs that the kernel limits, each with a queue per connection; "
+    "no rate was assigned",
+    "tcp": "TCP shared NICs that the kernel limits, each with one queue; no rate was "
+    "assigned",
+    "assigned": "the kernel held every connection to the rate of the schedule, and "
+    "every NIC to its own",
+}
+
+
+def run_facts(result: dict[str, Any], digits: int = 4) -> list[Fact]:
+    """Return the figures that a run was for; those of keys that are missing are not.
+
+    Parameters
+    ----------
+    result
+        Content of result.json.
+    digits
+        Of makespans.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError
+        When a part of it is damaged.
+    """
+    return [
+        *setting(result),
+        *_network(result),
+        *_lengths(result, digits),
+        *(Fact(*row) for row in pace_rows(result.get("pace", {}))),
+        *(Fact(*row) for row in model_rows(result.get("models", []))),
+        *([Fact("cost", *cost_row(result["cost"]))] if "cost" in result else []),
+        *_verdict(result.get("verdict")),
+        *_arrivals(result.get("transport", {})),
+        *_learnt(result),
+        *_computer(result),
+    ]
+
+
+def setting(result: dict[str, Any]) -> Iterator[Fact]:
+    """Yield the scenario, and the method of its placement."""
+    known = {
+        "iterations": "{} iterations",
+        "credit_window": "credit window {}",
+        "processes": "{} processes",
+        "policy": "rates by {}",
+    }
+    counts = [text.format(result[key]) for key, text in known.items() if key in result]
+    yield Fact("scenario", str(result.get("scenario", "run")), ", ".join(counts))
+    if "placing" in result:
+        yield Fact("placement", result["placement"], placing_line(result["placing"]))
+        if line := unclaimed_line(result["placing"]):
+            yield Fact("", "", line)
+
+
+def _network(result: dict[str, Any]) -> Iterator[Fact]:
+    if result.get("network") == "kernel":
+        yield Fact("network", "kernel", _SHARING[result["sharing"]])
+        tcp = result["transport"]
+        again = f"{tcp['retransmitted']} again"
+        of = f"of {tcp['segments']} segments; {tcp['timeouts']} timeouts"
+        yield Fact("TCP", again, of)
+
+
+def _lengths(result: dict[str, Any], digits: int) -> Iterator[Fact]:
+    if "makespan" in result:
+        ended = "a flow ends with its rates; bytes may be ahead of them (fluid)"
+        if result.get("flow_ends", "fluid") == "arrival":
+            ended = "a flow ends when its last byte is in the receiver's memory"
+        length = format_duration(result["makespan"], digits)
+        yield Fact("emulated makespan", length, ended, "makespan")
+    for key, beside, note in (
+        ("makespan_error", "predicted_makespan", "predicted before the run; {}"),
+        (
+            "replay_error",
+            "replayed_makespan",
+            "simulated with the times and volumes that the run had",
+        ),
+    ):
+        if key in result:
+            said = f"of {format_duration(result[beside], digits)} {note}"
+            error = format_ratio(result[key])
+            times = said.format(_times(result.get("times", "stated")))
+            yield Fact(key.replace("_", " "), error, times, key)
+    if line := optimality_line(result):
+        yield Fact(
+            "lower bound", format_duration(result["bound"], digits), line, "bound"
+        )
+
+
+def _times(stated: str) -> str:
+    """Return where the times of the prediction came from, and those of the run."""
+    if stated == "measured":
+        return "times were not stated, the run measured them (compute: real)"
+    return f"times were {stated}"
+
+
+def _verdict(verdict: dict[str, Any] | None) -> Iterator[Fact]:
+    """Yield the verdict, its reasons, and what would help."""
+    if verdict is None:
+        return
+    trust, most = str(verdict["trust"]), f"{100 * verdict['max_error']:g} % may be"
+    moved = f"the host moved the end by {format_ratio(verdict['error'])}, {most}"
+    yield Fact("verdict", trust, moved, "verdict", _COLOURS.get(trust, "red"))
+    for name in ("reasons", "remedies"):
+        for place, text in enumerate(verdict[name]):
+            yield Fact("" if place else name, "", text)
+
+
+def _arrivals(transport: dict[str, Any]) -> Iterator[Fact]:
+    """Yield the lead of last bytes over their rates, and how many came late."""
+    if (early := transport.get("early_wall_seconds")) is None:
+        return
+    carried = "what their rates had carried (wall time, median)"
+    late = f"{transport.get('late_flows', 0)} of {transport['flows']} late"
+    yield Fact(
+        "last bytes",
+        f"{format_duration(abs(early), 3)} {'after' if early < 0 else 'ahead'}",
+        f"{'' if early < 0 else 'of '}{carried}; {late}",
+    )
+
+
+def _learnt(result: dict[str, Any]) -> Iterator[Fact]:
+    if points := result.get("training"):
+        loss, first = f"{points[-1]['loss']:.4f}", f"{points[0]['loss']:.4f}"
+        yield Fact("training loss", loss, f"from {first} at first")
+    for split, accuracy in result.get("accuracy", {}).items():
+        yield Fact(f"{split} accuracy", f"{accuracy:.4f}")
+    for job in result.get("jobs", ()):
+        alone = f"{job['slowdown']:.3f} times {format_duration(job['alone'], 4)} alone"
+        yield Fact(f"job {job['job']}", format_duration(job["seconds"], 4), alone)
+
+
+def _computer(result: dict[str, Any]) -> Iterator[Fact]:
+    if "wall_seconds" in result:
+        startup = result["startup"]
+        memory = format_size(startup["memory"]) if startup["memory"] else "unknown"
+        yield Fact(
+            "this computer",
+            format_duration(result["wall_seconds"]),
+            f"wall time, after {format_duration(startup['seconds'], 2)} to start; "
+            f"processes hold {memory}",
+            "wall_seconds",
+        )
+    if "auto_scale" in result:
+        chosen = result["auto_scale"]
+        late, tried = (
+            f"{100 * chosen[name]['late_flows']:.2g} %"
+            for name in ("actual", "predicted")
+        )
+        text = f"chosen by {len(chosen['trials'])} trials; late flows {late}"
+        untried = "; untried, as no trial met the aims"
+        text += f", {tried} in the trial" if chosen["held"] else untried
+        yield Fact("time scale", f"{chosen['time_scale']:g}", text)
+
+
+def lab_facts(lab: dict[str, Any]) -> list[Fact]:
+    """Return the figures of a lab's run.
+
+    Parameters
+    ----------
+    lab
+        Content of lab.json.
+    """
+    wall, start = (format_duration(lab[f"{k}_seconds"]) for k in ("wall", "startup"))
+    said, trust = f"real time; machines took {start} to start", lab["trust"]
+    computed, waited = (
+        format_duration(lab[f"{name}_seconds"]) for name in ("computed", "waited")
+    )
+    of_cores = f"programs computed {computed} and waited {waited} for a core"
+    again, timeouts = (
+        sum(counts[name] for counts in lab["tcp"].values())
+        for name in ("retransmitted", "timeouts")
+    )
+    dropped = sum(sum(ways.values()) for ways in lab["dropped"].values())
+    facts = [
+        Fact("wall time", wall, said),
+        Fact("verdict", trust, of_cores, style=_COLOURS.get(trust, "red")),
+        Fact("sent again", f"{again:,}", f"segments; {timeouts} timeouts"),
+        Fact("dropped by queues", f"{dropped:,}", "packets"),
+    ]
+    if "crossed" in lab:
+        crossed = lab["crossed"]
+        payload = sum(sum(row.values()) for row in crossed["bytes"].values())
+        of = f"{crossed['packets']:,} packets, {crossed['messages']:,} messages"
+        facts.append(Fact("payload", format_size(payload), of))
+        if shared := crossed.get("shared_queues"):
+            met = "of connections met in one queue of a NIC: less than their fair share"
+            facts.append(Fact("shared queues", f"{shared} pairs", met))
+    return facts

@@ -1,0 +1,52 @@
+"""DGCL: rows of embeddings travel along trees of links, planned for those there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.systems.dgcl.job import CARRIES, PROGRAMS
+from emu.systems.system import System
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Job, Schedule
+    from emu.systems.job_section import JobSection
+    from emu.systems.system import Results
+
+
+def _section() -> type[JobSection]:
+    from emu.systems.dgcl.section import DgclJobSection  # noqa: PLC0415 - pydantic
+
+    return DgclJobSection
+
+
+def _remarks(schedules: Mapping[str, Schedule]) -> Iterable[str]:
+    from emu.systems.dgcl.remarks import gather_lines  # noqa: PLC0415 - numba
+
+    return gather_lines(schedules)
+
+
+def _open(settings: Mapping[str, Any]) -> None:
+    from emu.systems.dgcl.plans import open_plan  # noqa: PLC0415 - numba
+
+    open_plan(settings)
+
+
+def _trained(_job: Job, results: Results) -> NDArray[Any]:
+    return results["d0.layer1"]["parameters"]  # as all devices have them
+
+
+DGCL = System(
+    "dgcl",
+    _section,
+    programs=PROGRAMS,
+    needs_torch=True,
+    open_data=_open,
+    trained=_trained,
+    step_kinds=("gradient1", "layer1"),
+    carries=CARRIES,
+    remarks=_remarks,
+)

@@ -1,0 +1,225 @@
+"""Section ``job`` of ``system: dgcl``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+from typing_extensions import override
+
+from emu.errors import ScenarioError
+from emu.fields.quantities import Duration, Few, Seed, default_time
+from emu.fields.section import Section
+from emu.graph_data import open_for
+from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
+from emu.systems.dgcl.planner import Plan, PlanError
+from emu.systems.dgcl.planner.topology import MOST_DEVICES
+from emu.systems.dgcl.plans import gradient_plan, open_plan, topology_settings
+from emu.systems.training_section import NO_TIME, number_bytes
+from emu.systems.whole_graph_section import (
+    TimePerLayer,
+    WholeGraphSection,
+    layer_time,
+)
+from emu.workloads.model_shapes import parameter_count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from emu.fields.cluster_section import ClusterSection
+    from emu.fields.section import Trail
+    from emu.problem import Cluster, Job, Realization
+    from emu.systems.job_section import BuildContext, Problems, Times
+
+
+class DgclTimesSection(Section):
+    """Seconds of a device's layers; of the last, both passes are one task."""
+
+    forward: TimePerLayer | None = None
+    """Forward pass of a layer: one time, or one per layer."""
+    backward: TimePerLayer | None = None
+    """Backward pass of a layer likewise."""
+    gather: Duration = 0.0
+    """Collect the rows that a stage sends."""
+    scatter: Duration = 0.0
+    """Sum gradients for a stage back, and collect them."""
+    receive: Duration = 0.0
+    """Take in one transfer of either."""
+    coordination: Duration = 0.0
+    """Time of a gate before a stage, for ``coordination: central``."""
+
+    def of_stages(self) -> dict[str, float]:
+        """Return kind -> seconds of stages, of what they receive, and of gates."""
+        return {
+            "gather": self.gather,
+            "scatter": self.scatter,
+            "gathered": self.receive,
+            "scattered": self.receive,
+            "coordination": self.coordination,
+        }
+
+
+class DgclJobSection(WholeGraphSection):
+    """DGCL: whole-graph training, embeddings gathered along planned trees of links."""
+
+    unprofiled: ClassVar[str] = "a profile knows no stages, write job.times instead"
+    unmeasured: ClassVar[str] = "stages cannot be profiled, write job.times"
+    shaped_by_data: ClassVar[bool] = True
+
+    system: Literal["dgcl"]
+    """Kind of job."""
+    plan: Literal["spst", "peer_to_peer", "best_of"] = "spst"
+    """Way of rows: ``spst`` along trees of links; ``peer_to_peer`` straight from their
+    owner; ``best_of`` the one of less t(S)."""
+    plan_seed: Seed | None = None
+    """Seed of the order of the vertices; default is the scenario's."""
+    plan_eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1e-4
+    """Cost of a link of a way, over a row's time on the fastest."""
+    plan_group: Few = 1
+    """Vertices of equal owner and readers planned at a time."""
+    plan_sweeps: Annotated[int, Field(strict=True, ge=0, le=100)] = 0
+    """Sweeps in which vertices are planned again."""
+    coordination: Literal["decentralized", "central"] = "decentralized"
+    """A device begins a stage when its own stage before is over, or, ``central``, when
+    everybody's is."""
+    backward: Literal["nonatomic", "atomic"] = "nonatomic"
+    """``nonatomic``: a stage of gradients is split so that vertices have one writer at
+    a time."""
+    cache_features: Annotated[bool, Field(strict=True)] = True
+    """Keep features of remote vertices: no gather before layer 1."""
+    times: DgclTimesSection = DgclTimesSection()
+    """Times of the tasks."""
+
+    @override
+    def problems(self, cluster: ClusterSection) -> Problems:
+        """Yield (where, what is wrong and what would be right) between its keys."""
+        yield from super().problems(cluster)
+        yield from self.layer_problems("forward", self.times.forward)
+        yield from self.layer_problems("backward", self.times.backward)
+        devices = len(self.ranks([name for name, _ in cluster.named()]))
+        if devices > MOST_DEVICES:
+            problem = f"found {devices} devices, a plan has at most {MOST_DEVICES}"
+            yield ("job", "machines"), problem
+        if self.times.coordination and self.coordination != "central":
+            problem = "found a time of gates, write coordination: central"
+            yield ("job", "times", "coordination"), problem
+
+    @override
+    def slot_problems(self, cluster: ClusterSection) -> Problems:
+        """Yield passes without a time."""
+        for key in ("forward", "backward"):
+            if getattr(self.times, key) is None:
+                yield ("job", "times", key), NO_TIME
+
+    @override
+    def device_times(self) -> Iterator[tuple[Trail, str, Mapping[str, float]]]:
+        """Yield (where, kind of task, device -> seconds) of what differs."""
+        for key, kind, time in self._pass_times():
+            if isinstance(time, dict):
+                yield ("job", "times", key), kind, time
+
+    @property
+    @override
+    def devices_by_kind(self) -> bool:
+        """True: times are of kinds of task."""
+        return True
+
+    def _pass_times(self) -> Iterator[tuple[str, str, float | dict[str, float]]]:
+        """Yield (key, kind of task, time) of those that are stated."""
+        last = self.model.layers
+        times = self.times
+        for number in range(last):
+            if times.forward is not None and number + 1 < last:
+                time = layer_time(times.forward, number)
+                yield "forward", f"layer{number + 1}", time
+            if times.backward is not None and number + 1 < last:
+                time = layer_time(times.backward, number)
+                yield "backward", f"gradient{number + 1}", time
+        if times.forward is not None and times.backward is not None:
+            both = [
+                layer_time(one, last - 1) for one in (times.forward, times.backward)
+            ]
+            yield "forward", f"layer{last}", _sum(*both)
+
+    @override
+    def build(self, context: BuildContext) -> Job:
+        """Return the job; see `dgcl_job`."""
+        return dgcl_job(self.config(context))
+
+    def config(self, context: BuildContext) -> DgclConfig:
+        """Return the shape of the job; without a cluster, one that gathers nothing.
+
+        Raises
+        ------
+        DataError
+            When data set or plan are missing or damaged.
+        ScenarioError
+            When there is no plan.
+        """
+        ranks = self.ranks(context.machines)
+        settings = self.whole_graph_settings(context) | {
+            "plan": {
+                "kind": self.plan,
+                "seed": context.seed if self.plan_seed is None else self.plan_seed,
+                "eps": self.plan_eps,
+                "group": self.plan_group,
+                "sweeps": self.plan_sweeps,
+            },
+            "cache_features": self.cache_features,
+            "backward": self.backward,
+        }
+        none = np.empty(0, np.int64)
+        plan = Plan(len(ranks), none.reshape(0, 3).astype(np.int32), none[:1], none)
+        if context.cluster is not None:
+            settings["topology"] = topology_settings(context.cluster, ranks)
+            try:
+                plan = open_plan(settings)
+            except PlanError as error:
+                raise ScenarioError(str(error), key="job.plan") from error
+        return DgclConfig(
+            ranks,
+            self.model.layers,
+            self.epochs,
+            plan,
+            gradient_plan(plan, atomic=self.backward == "atomic"),
+            self.cache_features,
+            self.coordination,
+            settings,
+        )
+
+    @override
+    def realize(
+        self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
+    ) -> Realization:
+        """Return the stated times, and the bytes of the plan."""
+        config = self.config(replace(context, cluster=cluster))
+        dataset = open_for(job.settings)
+        hidden = [self.model.hidden] * (self.model.layers - 1)
+        model, length = job.settings["model"], dataset.feature_length
+        times = {kind: default_time(time) for _, kind, time in self._pass_times()}
+        return dgcl_realization(
+            config,
+            {**measured, **self.times.of_stages(), **times},
+            (length, *hidden),
+            parameter_count(model, length, dataset.classes),
+            number_bytes(job.settings) / context.byte_scale,
+        )
+
+
+def _sum(
+    forward: float | dict[str, float], backward: float | dict[str, float]
+) -> float | dict[str, float]:
+    """Return the time of both passes, on each device that either states."""
+    if not (isinstance(forward, dict) or isinstance(backward, dict)):
+        return forward + backward
+    stated = [time for time in (forward, backward) if isinstance(time, dict)]
+    devices = {device for time in stated for device in time}
+    return {
+        device: sum(
+            time.get(device, default_time(time)) if isinstance(time, dict) else time
+            for time in (forward, backward)
+        )
+        for device in devices
+    }

@@ -1,0 +1,56 @@
+"""Dorylus: whole-graph training by graph servers and lambdas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from emu.systems.dorylus.job import CARRIES, PARAMETER_KINDS, PROGRAMS, invocations
+from emu.systems.system import System
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Job
+    from emu.systems.job_section import JobSection
+    from emu.systems.system import Results
+
+
+def _section() -> type[JobSection]:
+    from emu.systems.dorylus.section import DorylusJobSection  # noqa: PLC0415 - pydantic
+
+    return DorylusJobSection
+
+
+def _open_data(settings: Mapping[str, Any]) -> None:
+    from emu.graph_data import open_parts  # noqa: PLC0415 - numba
+
+    open_parts(settings)
+
+
+def _asynchronous(settings: Mapping[str, Any]) -> bool:
+    return bool(settings["mode"] == "async")
+
+
+def _trained(job: Job, results: Results) -> NDArray[Any]:
+    from emu.training.interval_layers import flat_weights  # noqa: PLC0415 - numpy
+
+    layers = range(job.settings["model"]["layers"])
+    names = {task.name for task in job.tasks}
+    holders = [f"wu{n}" if f"wu{n}" in names else f"wu{n}_0" for n in layers]
+    return flat_weights([results[name]["weights"] for name in holders])
+
+
+DORYLUS = System(
+    "dorylus",
+    _section,
+    programs=PROGRAMS,
+    open_data=_open_data,
+    trained=_trained,
+    asynchronous=_asynchronous,
+    step_kinds=("weight_update",),
+    parameter_kinds=PARAMETER_KINDS,
+    functions=invocations,
+    carries=CARRIES,
+)

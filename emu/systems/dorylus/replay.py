@@ -1,0 +1,295 @@
+"""Dorylus training in one process, in the order and with the reads of a schedule.
+
+Written from the definitions, apart from the programs: the matrix is that of the whole
+graph, and every value is a function of the epochs that the log of reads names. What
+`pipe` trains so is what `emu.training.reference_whole_graph` trains.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from emu.graph_data import open_for
+from emu.graph_data.intervals import cut_intervals
+from emu.systems.dorylus.job import DorylusConfig, dorylus_job, steps_of
+from emu.training.interval_layers import (
+    Loss,
+    activate,
+    activation_slope,
+    cross_entropy,
+    flat_weights,
+    initial_weights,
+    training_targets,
+)
+from emu.training.optimizers import make_optimizer
+from emu.training.whole_graph_reference import WholeGraphModel
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Schedule
+
+    Array = NDArray[np.floating[Any]]
+
+
+class ReadLog:
+    """Epochs of every value that the intervals of a schedule have read.
+
+    Parameters
+    ----------
+    config
+        Of the job that `schedule` is of; a recorded run holds no settings of tasks.
+    """
+
+    def __init__(self, config: DorylusConfig, schedule: Schedule) -> None:
+        self._job = dorylus_job(config)
+        self._reads = schedule.reads
+        self._config = config
+        self._into: dict[int, list[int]] = {}
+        for number, edge in enumerate(self._job.edges):
+            self._into.setdefault(edge.destination, []).append(number)
+        steps = steps_of(config)
+        self._gathers = {step.name: step for step in steps}
+        self._entry = {
+            (task.settings["step"], task.settings["interval"]): position
+            for position, task in enumerate(self._job.tasks)
+            if task.kind == "begin"
+        }
+
+    def _epoch(self, edge: int, epoch: int) -> int:
+        """Return what an edge brought to an epoch of its destination."""
+        if self._job.edges[edge].latest and self._reads is not None:
+            return int(self._reads[edge, epoch])
+        return epoch - self._job.edges[edge].lag
+
+    def weights(self, layer: int, interval: int, epoch: int) -> int:
+        """Return the epoch of the weights of a forward pass, -1 for the first."""
+        names = self._job.tasks
+        first = f"av{layer}_{interval}"
+        if self._config.stream > 1 and self._config.lambdas:
+            first += ".first"
+        for edge in self._into[self._job.index(first)]:
+            if names[self._job.edges[edge].source].kind == "weight_update":
+                return self._epoch(edge, epoch)
+        raise ValueError(f"{first} reads no weights")
+
+    def rows(self, gather: str, interval: int, epoch: int) -> Iterator[tuple[int, int]]:
+        """Yield (interval, epoch) of the rows that a gather sums, none of epoch -1."""
+        name = f"{gather}_{interval}"
+        task = self._entry.get((gather, interval), self._job.index(name))
+        found: dict[int, int] = {interval: epoch}
+        for edge in self._into[task]:
+            source = self._job.edges[edge].source
+            kind, at = self._job.tasks[source].kind, self._epoch(edge, epoch)
+            if kind.startswith("scatter") and source != task:
+                found[self._job.tasks[source].settings["interval"]] = at
+            elif kind == "ghosts":
+                for behind in self._into[source] if at >= 0 else ():
+                    sender = self._job.tasks[self._job.edges[behind].source]
+                    number = sender.settings["interval"]
+                    if number != interval:
+                        found[number] = self._epoch(behind, at)
+        yield from ((number, at) for number, at in found.items() if at >= 0)
+
+
+class Replay:
+    """Values of a training run, each computed when it is first asked for.
+
+    Raises
+    ------
+    DataError, ValueError
+        As `open_for` and `cut_intervals`.
+    """
+
+    def __init__(self, config: DorylusConfig, schedule: Schedule) -> None:
+        settings = config.settings
+        self._config, self._settings = config, settings
+        self._log = ReadLog(config, schedule)
+        self._dataset = open_for(settings)
+        self._dtype = np.dtype(settings["precision"])
+        self._activation = settings["model"]["activation"]
+        cut = cut_intervals(
+            self._dataset.structure,
+            self._dataset.owner,
+            self._dataset.parts,
+            config.intervals,
+            settings["interval_cut"],
+        )
+        self._rows = [np.flatnonzero(cut == i) for i in range(config.count)]
+        first = initial_weights(settings, self._dataset)
+        self._weights: list[list[Array]] = [[one] for one in first]  # by epoch + 1
+        self._held = [one.copy() for one in first]
+        self._optimizers = [
+            make_optimizer(settings, held.reshape(-1)) for held in self._held
+        ]
+        self._known: dict[tuple[Any, ...], Any] = {}
+
+    @cached_property
+    def _matrix(self) -> Any:
+        return WholeGraphModel(self._settings, self._dataset).matrix
+
+    @cached_property
+    def _features(self) -> Array:
+        rows = self._dataset.gather(np.arange(self._dataset.vertices))
+        return rows.astype(self._dtype, copy=False)
+
+    def _once(self, key: tuple[Any, ...], compute: Callable[[], T]) -> T:
+        if key not in self._known:
+            self._known[key] = compute()
+        found: T = self._known[key]
+        return found
+
+    def _sums(self, interval: int, vectors: Array, *, backward: bool) -> Array:
+        """Return the rows of A, or of A transposed, of an interval times vectors."""
+        import torch
+
+        def rows() -> Any:
+            whole = self._matrix.t().coalesce() if backward else self._matrix
+            chosen = torch.from_numpy(self._rows[interval])
+            return whole.index_select(0, chosen)
+
+        matrix = self._once(("A", backward, interval), rows)
+        found: Array = torch.sparse.mm(matrix, torch.from_numpy(vectors)).numpy()
+        return found
+
+    def _gathered(
+        self, gather: str, i: int, n: int, value: Callable[..., Array]
+    ) -> Array:
+        """Return the sums of what a gather has read, by ``value(interval, epoch)``."""
+        width = value(i, n).shape[1]  # its own rows are always there
+        vectors = np.zeros((self._dataset.vertices, width), self._dtype)
+        for number, epoch in self._log.rows(gather, i, n):
+            vectors[self._rows[number]] = value(number, epoch)
+        return self._sums(i, vectors, backward=gather.startswith("d"))
+
+    def _step(self, kind: str, layer: int) -> str:
+        steps = steps_of(self._config)
+        return next(s.name for s in steps if (s.kind, s.layer) == (kind, layer))
+
+    def gathered(self, layer: int, i: int, n: int) -> Array:
+        """Return A H of a layer for interval i in epoch n."""
+        if layer == 0:
+            return self._once(
+                ("ah", 0, i), lambda: self._sums(i, self._features, backward=False)
+            )
+        return self._once(
+            ("ah", layer, i, n),
+            lambda: self._gathered(
+                f"ga{layer}", i, n, lambda k, m: self.activation(layer - 1, k, m)
+            ),
+        )
+
+    def scores(self, layer: int, i: int, n: int) -> Array:
+        """Return Z = A H W."""
+        weights = self._used(layer, i, n)
+        return self._once(
+            ("z", layer, i, n), lambda: self.gathered(layer, i, n) @ weights
+        )
+
+    def activation(self, layer: int, i: int, n: int) -> Array:
+        """Return act(Z)."""
+        return activate(self._activation, self.scores(layer, i, n))
+
+    def _used(self, layer: int, i: int, n: int) -> Array:
+        return self.weights(layer, self._log.weights(layer, i, n))
+
+    def weights(self, layer: int, epoch: int) -> Array:
+        """Return the weights of a layer after an epoch, the first ones after -1.
+
+        Those of the last layer are there before the epoch has ended elsewhere.
+        """
+        while epoch + 1 >= len(self._weights[layer]):
+            step = len(self._weights[layer]) - 1
+            total = np.zeros_like(self._held[layer])
+            for i in range(self._config.count):
+                total += self.gathered(layer, i, step).T @ self.of_scores(
+                    layer, i, step
+                )
+            self._optimizers[layer].step(total.reshape(-1))
+            self._weights[layer].append(self._held[layer].copy())
+        return self._weights[layer][epoch + 1]
+
+    def _loss(self, i: int, n: int) -> Loss:
+        last = self._config.layers - 1
+        targets = self._once(
+            ("targets", i),
+            lambda: training_targets(self._dataset, self._rows[i], self._dtype),
+        )
+        return self._once(
+            ("loss", i, n), lambda: cross_entropy(self.scores(last, i, n), targets)
+        )
+
+    def of_scores(self, layer: int, i: int, n: int) -> Array:
+        """Return the gradient of Z."""
+        if layer == self._config.layers - 1:
+            gradient: Array = self._loss(i, n).gradient
+            return gradient
+        gather = self._step("gather_back", layer + 1)
+        return self._once(
+            ("dz", layer, i, n),
+            lambda: (
+                self._gathered(
+                    gather, i, n, lambda k, m: self._of_rows(layer + 1, k, m)
+                )
+                * activation_slope(self._activation, self.scores(layer, i, n))
+            ),
+        )
+
+    def _of_rows(self, layer: int, i: int, n: int) -> Array:
+        return self.of_scores(layer, i, n) @ self._used(layer, i, n).T
+
+    def loss(self, epoch: int) -> float:
+        """Return the mean loss over the training vertices in an epoch."""
+        return float(sum(self._loss(i, epoch).value for i in range(self._config.count)))
+
+    def after(self, epoch: int) -> Array:
+        """Return all weights after an epoch, flat; asked for epoch by epoch."""
+        found = [self.weights(layer, epoch) for layer in range(self._config.layers)]
+        self._forget(epoch - 2 * self._config.staleness - 3)
+        return flat_weights(found)
+
+    def _forget(self, epoch: int) -> None:
+        """Drop the values of an epoch that no later one reads."""
+        old = [k for k in self._known if len(k) > 2 and k[-1] == epoch and k[0] != "A"]
+        for key in old:
+            if key[0] != "ah" or len(key) == 4:
+                del self._known[key]
+
+
+def replayed_training(
+    config: DorylusConfig,
+    schedule: Schedule,
+    watch: Callable[[int, Array], None] = lambda *_: None,
+) -> tuple[Array, list[float]]:
+    """Train as a schedule of a Dorylus job has, simulated or emulated.
+
+    Parameters
+    ----------
+    watch
+        Called after every epoch with its number and all weights, flat.
+
+    Returns
+    -------
+    weights, losses
+        After the last step, flat as of `emu.training.parameter_shapes`; mean loss of
+        every epoch.
+
+    Raises
+    ------
+    DataError, ValueError
+        As `Replay`.
+    """
+    replay, losses = Replay(config, schedule), []
+    flat: Array = np.zeros(0)
+    for epoch in range(config.epochs):
+        losses.append(replay.loss(epoch))
+        flat = replay.after(epoch)
+        watch(epoch, flat)
+    return flat, losses

@@ -1,0 +1,420 @@
+"""Section ``job`` of ``system: dorylus``."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+from typing_extensions import override
+
+from emu.errors import ScenarioError
+from emu.fields.cluster_section import MachineSection
+from emu.fields.network_section import Nic, RackSection
+from emu.fields.quantities import (
+    Duration,
+    DurationPerDevice,
+    Few,
+    Index,
+    Name,
+    Rate,
+    Ratio,
+    default_time,
+)
+from emu.fields.section import Section
+from emu.fields.suggestion import nearest
+from emu.graph_data import open_for
+from emu.graph_data.intervals import cut_intervals, interval_counts
+from emu.systems.dorylus.job import LAMBDAS, THREADS, DorylusConfig, dorylus_job
+from emu.systems.dorylus.volumes import (
+    DorylusTimes,
+    SlowLambdas,
+    dorylus_realization,
+)
+from emu.systems.training_section import NO_TIME, number_bytes
+from emu.systems.whole_graph_section import (
+    WholeGraphModelSection,
+    WholeGraphSection,
+)
+from emu.units import SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from emu.fields.cluster_section import ClusterSection
+    from emu.fields.section import Trail
+    from emu.graph_data import Dataset
+    from emu.graph_data.intervals import IntervalCounts
+    from emu.problem import Cluster, Job, Realization
+    from emu.systems.job_section import BuildContext, Problems, Times
+
+#: Bandwidth of a lambda, and of all of a server: 200 Mbit/s each at 100 (paper, 6).
+_LAMBDA_NIC, _LAMBDA_UPLINK = "800 Mbit/s", "20 Gbit/s"
+
+
+class DorylusModelSection(WholeGraphModelSection):
+    """A graph convolutional network (Kipf and Welling, ICLR 2017), without biases."""
+
+    kind: Literal["gcn"] = "gcn"
+    """``gcn``: every layer is act(A H W)."""
+    layers: Annotated[int, Field(strict=True, ge=1, le=16)] = 2
+    """Number of layers."""
+    activation: Literal["relu", "tanh"] = "tanh"
+    """Function between the layers."""
+
+    @override
+    def settings(self) -> dict[str, Any]:
+        """Return the model as ``Job.settings`` hold it: a GCN without biases."""
+        return {**super().settings(), "kind": "plain_gcn"}
+
+
+class DorylusTimesSection(Section):
+    """Seconds of one task of mean size of each kind.
+
+    A gather's time is in proportion to its edges, an apply's to its vertices, a
+    scatter's to its ghosts. Backward tasks take as long as forward ones by default.
+    """
+
+    gather: DurationPerDevice | None = None
+    """Sum an interval's neighbours, GA."""
+    apply: DurationPerDevice | None = None
+    """Compute of a lambda, AV."""
+    scatter: DurationPerDevice | None = None
+    """Send its rows to other servers, SC."""
+    gather_back: DurationPerDevice | None = None
+    """Sum their gradients."""
+    apply_back: DurationPerDevice | None = None
+    """Backward pass of a lambda."""
+    scatter_back: DurationPerDevice | None = None
+    """Send its gradients."""
+    call: DurationPerDevice = 0.0
+    """Begin to send to a lambda."""
+    answer: DurationPerDevice = 0.0
+    """Take in what a lambda returns."""
+    ghosts: DurationPerDevice = 0.0
+    """Take in ghost rows."""
+    stash: DurationPerDevice = 0.0
+    """Find stashed weights."""
+    gradient_sum: DurationPerDevice = 0.0
+    """Sum of several parameter servers."""
+    weight_update: DurationPerDevice = 0.0
+    """Step of a layer."""
+
+    def by_kind(self) -> dict[str, float | dict[str, float]]:
+        """Return kind -> time, of those that are stated or follow from others."""
+        known = {kind: time for kind, time in self if time is not None}
+        for kind in ("gather", "apply", "scatter"):
+            if kind in known:
+                known.setdefault(f"{kind}_back", known[kind])
+        return known
+
+    def stated(self) -> dict[str, float]:
+        """Return kind -> seconds on the default device, as of `by_kind`."""
+        return {kind: default_time(time) for kind, time in self.by_kind().items()}
+
+
+class LaunchSection(Section):
+    """Time to launch a lambda, from when the graph task before it starts."""
+
+    cold: Duration = 0.0
+    """First of each interval."""
+    warm: Duration = 0.0
+    """Later ones."""
+
+
+class SlowLambdasSection(Section):
+    """Lambdas that take longer, chosen by the seed before the run."""
+
+    share: Ratio = 0.0
+    """Probability, per task and epoch."""
+    factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+    """Mean slowdown."""
+    spread: Literal["constant", "exponential"] = "constant"
+    """``exponential``: 1 plus an exponential variable of mean factor - 1."""
+
+
+class DorylusJobSection(WholeGraphSection):
+    """Dorylus: whole-graph training by graph servers and lambdas.
+
+    ``machines`` are the graph servers; default is all but the parameter servers.
+    """
+
+    unprofiled: ClassVar[str] = "a profile knows no intervals, write job.times instead"
+    unmeasured: ClassVar[str] = "tasks of intervals cannot be profiled, write job.times"
+
+    system: Literal["dorylus"]
+    """Kind of job."""
+    model: DorylusModelSection
+    """Trained model."""
+    parameter_servers: tuple[Name, ...] = Field(min_length=1, examples=[["ps"]])
+    """Their machines; interval i always meets number i mod P."""
+    # As in the released code. The least loaded, as in the paper, would be an edge that
+    # chooses its end while the job runs.
+    intervals: Few = Field(examples=[8])
+    """Vertex intervals of each server."""
+    interval_cut: Literal["contiguous", "balanced"] = "contiguous"
+    """By vertex number, or dealt out by degree for similar numbers of edges."""
+    threads: Few = 1
+    """Graph tasks at a time, of each server."""
+    backend: Literal["lambda", "cpu", "gpu"] = "lambda"
+    """Where tensor tasks run: a lambda per interval, threads or GPUs of servers."""
+    lambdas: Few | None = None
+    """Quota of each server; default is min(intervals, 100)."""
+    lambda_nic: Rate = Field(default=_LAMBDA_NIC, validate_default=True)
+    """Bandwidth of each."""
+    lambda_uplink: Rate = Field(default=_LAMBDA_UPLINK, validate_default=True)
+    """Bandwidth that those of a server share."""
+    launch: LaunchSection = LaunchSection()
+    """Time until a lambda is up."""
+    slow_lambdas: SlowLambdasSection = SlowLambdasSection()
+    """Stragglers."""
+    mode: Literal["no_pipe", "pipe", "async"] = "pipe"
+    """``no_pipe``: no overlap; ``pipe``: gathers wait for their epoch's values;
+    ``async``: for older ones."""
+    staleness: Index = 0
+    """S of ``async``: epoch e reads e - 1 - S or later, so 0 is not ``pipe``."""
+    first_epoch: Literal["sync", "free"] = "sync"
+    """Its gathers wait for its values, or not."""
+    fuse: Annotated[bool, Field(strict=True)] = True
+    """Last forward and first backward pass in one lambda."""
+    rematerialize: Annotated[bool, Field(strict=True)] = False
+    """Compute activations again, to pull fewer bytes."""
+    stream: Literal[1, 2] = 1
+    """Parts in which lambdas pull, compute, answer."""
+    times: DorylusTimesSection = DorylusTimesSection()
+    """Times of the tasks."""
+
+    @override
+    def with_machines(self, cluster: ClusterSection) -> ClusterSection:
+        """Return the cluster with slots on servers, and the lambdas behind uplinks.
+
+        What the cluster states already stays: machines called ``lambda0``, ... and
+        racks called ``lambdas of SERVER``.
+        """
+        names = [name for name, _ in cluster.named()]
+        servers = self.ranks(names)
+        if not {*servers} <= {*names} or len({*servers}) < len(servers):
+            return cluster  # errors of their own
+        slots = {THREADS: self.threads, LAMBDAS: self.quota}
+        if self.backend == "gpu":
+            slots["gpu"] = 1
+        machines = [
+            machine.model_copy(update={"slots": {**slots, **machine.slots}})
+            if {*machine.names(first)} & {*servers}
+            else machine
+            for machine, first in zip(cluster.machines, cluster.firsts(), strict=True)
+        ]
+        if self.backend != "lambda":
+            return cluster.model_copy(update={"machines": tuple(machines)})
+        lambdas = lambda_names(len(servers) * self.intervals)
+        racks = [*cluster.racks]
+        known = {rack.name for rack in racks}
+        for number, server in enumerate(servers):
+            first = number * self.intervals
+            rack = RackSection.model_construct(
+                name=f"lambdas of {server}",
+                machines=tuple(lambdas[first : first + self.intervals]),
+                uplink=_nic(self.lambda_uplink),
+            )
+            racks += [] if rack.name in known else [rack]
+        if lambdas[0] not in names:
+            count = len(lambdas)
+            machines.append(
+                MachineSection.model_construct(
+                    name="lambda" if count > 1 else lambdas[0],
+                    count=count,
+                    nic=_nic(self.lambda_nic),
+                )
+            )
+        update = {"machines": tuple(machines), "racks": tuple(racks)}
+        return cluster.model_copy(update=update)
+
+    @property
+    def quota(self) -> int:
+        """Lambdas of a server at a time."""
+        return self.lambdas or min(self.intervals, 100)
+
+    @override
+    def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
+        """Return the graph servers, out of the machines of the cluster."""
+        if self.machines is not None:
+            return self.machines
+        others = {*self.parameter_servers}
+        return tuple(
+            name
+            for name in machines
+            if name not in others and not name.startswith(_LAMBDA)
+        )
+
+    @override
+    def problems(self, cluster: ClusterSection) -> Problems:
+        """Yield (where, what is wrong and what would be right) between its keys."""
+        yield from super().problems(cluster)
+        known = [name for name, _ in cluster.named() if not name.startswith(_LAMBDA)]
+        for position, name in enumerate(self.parameter_servers):
+            trail: Trail = ("job", "parameter_servers", position)
+            if name not in known:
+                yield trail, f"no machine {name!r}, {nearest(name, known)}"
+            elif name in self.parameter_servers[:position]:
+                yield trail, f"{name!r} occurs twice, write it once"
+        if not self.ranks(known):
+            problem = "no machine is left for a graph server, write machines"
+            yield ("job", "machines"), problem
+        if self.staleness and self.mode != "async":
+            problem = f"found {self.staleness} with mode {self.mode}, write mode: async"
+            yield ("job", "staleness"), problem
+        if self.backend != "lambda":
+            yield from self._without_lambdas()
+
+    def _without_lambdas(self) -> Problems:
+        given = self.model_fields_set
+        for key in ("lambdas", "launch", "slow_lambdas", "stream"):
+            if key in given and getattr(self, key) not in (None, 1):
+                problem = f"backend {self.backend} has no lambdas, remove this key"
+                yield ("job", key), problem
+
+    @override
+    def slot_problems(self, cluster: ClusterSection) -> Problems:
+        """Yield kinds of task without a time."""
+        missing = self._needed() - self.times.stated().keys()
+        for kind in sorted(missing):
+            yield ("job", "times", kind), NO_TIME
+
+    def _needed(self) -> set[str]:
+        kinds = {"gather", "apply"}
+        return kinds | ({"scatter"} if self.model.layers > 1 else set())
+
+    @override
+    def device_times(self) -> Iterator[tuple[Trail, str, Mapping[str, float]]]:
+        """Yield (where, kind of task, device -> seconds) of what differs."""
+        for kind, time in self.times.by_kind().items():
+            if isinstance(time, dict):
+                yield ("job", "times", kind), kind, time
+
+    @property
+    @override
+    def devices_by_kind(self) -> bool:
+        """True: times are of kinds of task."""
+        return True
+
+    @override
+    def build(self, context: BuildContext) -> Job:
+        """Return the job; see `dorylus_job`."""
+        return dorylus_job(self.config(context))
+
+    def config(self, context: BuildContext) -> DorylusConfig:
+        """Return the shape of the job, with the settings of its node programs."""
+        servers = self.ranks(context.machines)
+        count = len(servers) * self.intervals
+        launch = self.launch
+        return DorylusConfig(
+            servers=servers,
+            intervals=self.intervals,
+            parameter_servers=self.parameter_servers,
+            lambdas=tuple(lambda_names(count)) if self.backend == "lambda" else (),
+            epochs=self.epochs,
+            layers=self.model.layers,
+            mode=self.mode,
+            staleness=self.staleness,
+            first_epoch_sync=self.first_epoch == "sync",
+            fuse=self.fuse,
+            rematerialize=self.rematerialize,
+            stream=self.stream,
+            launches=launch.cold > 0 or launch.warm > 0,
+            apply_pool="gpu" if self.backend == "gpu" else THREADS,
+            settings=self._settings(context),
+        )
+
+    def _settings(self, context: BuildContext) -> dict[str, Any]:
+        return {
+            **self.whole_graph_settings(context),
+            "intervals": self.intervals,
+            "interval_cut": self.interval_cut,
+            "rematerialize": self.rematerialize,
+            "fuse": self.fuse,
+            "stream": self.stream,
+            "mode": self.mode,
+            "staleness": self.staleness,
+            "epochs": self.epochs,
+        }
+
+    @override
+    def realize(
+        self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
+    ) -> Realization:
+        """Return times and bytes of ``job`` by the intervals of its data set."""
+        dataset = open_for(job.settings)
+        config = self.config(context)
+        counts = counted_intervals(dataset, self.intervals, self.interval_cut)
+        hidden = [self.model.hidden] * (self.model.layers - 1)
+        widths = (dataset.feature_length, *hidden, dataset.classes)
+        itemsize = number_bytes(job.settings)
+        self._check_stash(config, cluster, widths, itemsize)
+        slow = self.slow_lambdas
+        times = DorylusTimes(
+            {**measured, **self.times.stated()},
+            self.launch.cold,
+            self.launch.warm,
+            SlowLambdas(slow.share, slow.factor, slow.spread),
+            context.seed,
+        )
+        return dorylus_realization(config, job, counts, times, widths, itemsize)
+
+    def _check_stash(
+        self,
+        config: DorylusConfig,
+        cluster: Cluster,
+        widths: Sequence[int],
+        itemsize: int,
+    ) -> None:
+        """Compare S + 2 versions of the weights with every parameter server's memory.
+
+        Raises
+        ------
+        ScenarioError
+            When one has not that much.
+        """
+        one = itemsize * sum(a * b for a, b in itertools.pairwise(widths))
+        needed = (self.staleness + 2) * one
+        for name in config.parameter_servers:
+            machine = cluster.machines[cluster.index(name)]
+            lacking = needed - machine.resources.get("memory", math.inf)
+            if lacking > 0:
+                problem = (
+                    f"{self.staleness + 2} versions of the weights are "
+                    f"{SIZE.format(needed)}, {SIZE.format(lacking)} more than the "
+                    f"memory of {name}"
+                )
+                raise ScenarioError(problem, key="job.parameter_servers")
+
+
+_LAMBDA = "lambda"
+
+
+def _nic(rate: float) -> Nic:
+    """Return an interface of one rate in both directions."""
+    return Nic.model_construct(inward=rate, outward=rate)
+
+
+def lambda_names(count: int) -> list[str]:
+    """Return the names of the lambdas' machines, interval by interval."""
+    return [f"{_LAMBDA}{number}" for number in range(count)]
+
+
+def counted_intervals(
+    dataset: Dataset, intervals: int, how: Literal["contiguous", "balanced"]
+) -> IntervalCounts:
+    """Return the sizes of the intervals of a data set's parts.
+
+    Raises
+    ------
+    ScenarioError
+        When a part has fewer vertices than intervals.
+    """
+    structure = dataset.structure
+    try:
+        cut = cut_intervals(structure, dataset.owner, dataset.parts, intervals, how)
+    except ValueError as error:
+        raise ScenarioError(f"{error}: write fewer", key="job.intervals") from error
+    return interval_counts(structure, cut, dataset.parts, intervals)

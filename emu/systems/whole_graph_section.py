@@ -1,0 +1,205 @@
+"""Keys of ``job`` that every system has which trains on the whole graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from typing_extensions import override
+
+from emu.fields.quantities import (
+    Count,
+    DurationPerDevice,
+    Few,
+    Name,
+    text_schema,
+)
+from emu.fields.section import Section
+from emu.systems.job_section import JobSection
+from emu.systems.replicas import rank_problems
+from emu.systems.training_section import (
+    DatasetSection,
+    OptimizerSection,
+    by_name,
+)
+from emu.units import DURATION
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from emu.fields.cluster_section import ClusterSection
+    from emu.systems.job_section import BuildContext, Problems
+
+_SAMPLED = "every vertex sees all its neighbours in every epoch: remove this key"
+
+
+def _listed(found: Any) -> Any:
+    return tuple(found) if isinstance(found, list | tuple) else (found,)
+
+
+def _written(times: tuple[Any, ...]) -> Any:
+    exact = [
+        {device: DURATION.exact(one) for device, one in time.items()}
+        if isinstance(time, dict)
+        else DURATION.exact(time)
+        for time in times
+    ]
+    return exact[0] if len(exact) == 1 else exact
+
+
+#: A time for all layers, or one for each, from the input.
+TimePerLayer = Annotated[
+    tuple[DurationPerDevice, ...],
+    BeforeValidator(_listed),
+    PlainSerializer(_written),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                text_schema(DURATION, "40 ms"),
+                {"type": "object"},
+                {"type": "array", "minItems": 1},
+            ],
+            "description": "time for all layers, or a list of one per layer",
+        }
+    ),
+    Field(min_length=1),
+]
+
+
+def layer_time(times: tuple[Any, ...], layer: int) -> Any:
+    """Return the time of a layer, from 0, of a `TimePerLayer`."""
+    return times[0] if len(times) == 1 else times[layer]
+
+
+class WholeGraphModelSection(Section):
+    """A graph neural network that is trained on the whole graph."""
+
+    kind: Literal["gcn", "sage", "gin", "commnet"] = "gcn"
+    """``gcn``: a mean over neighbours and vertex; ``sage``: GraphSAGE, mean of the
+    neighbours; ``gin``: two layers on their sum; ``commnet``: as sage, without bias."""
+    hidden: Count = Field(examples=[256])
+    """Width of the hidden layers."""
+    layers: Annotated[int, Field(strict=True, ge=1, le=16)] = Field(examples=[2])
+    """Number of layers."""
+    norm: Literal["mean", "symmetric"] | None = None
+    """Weight of an edge u -> v: ``symmetric`` 1 / sqrt(d(u) d(v)), Kipf and Welling's;
+    ``mean`` 1 / d(v), as sampled systems have it; default is symmetric for ``gcn``, and
+    mean. ``gin`` sums."""
+    activation: Literal["relu", "tanh"] = "relu"
+    """Function between the layers."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return the model as ``Job.settings`` hold it, with the norm of its kind."""
+        norm = {"gcn": "symmetric", "gin": "sum"}.get(self.kind, "mean")
+        return {**self.model_dump(), "norm": self.norm or norm}
+
+    def problems(self) -> Problems:
+        """Yield (where, what is wrong and what would be right)."""
+        if self.kind == "gin" and self.norm is not None:
+            problem = f"found {self.norm} for gin, which sums: remove this key"
+            yield ("job", "model", "norm"), problem
+
+
+class WholeGraphSection(JobSection):
+    """A job that trains on the whole graph, one part of it per machine."""
+
+    trains: ClassVar[bool] = True
+    foreign: ClassVar[dict[str, str]] = {
+        "fanouts": f"nothing is sampled: {_SAMPLED}",
+        "batch_size": f"there are no mini-batches: {_SAMPLED}",
+        "iterations": "an iteration is an epoch here: write epochs",
+    }
+
+    dataset: Annotated[DatasetSection, BeforeValidator(by_name)] = Field(
+        examples=["products-like"]
+    )
+    """A name, or ``{name: ..., scale: ..., seed: ...}``."""
+    model: WholeGraphModelSection
+    """Trained model."""
+    epochs: Count = Field(examples=[20])
+    """Passes over the graph, a step of the optimizer each."""
+    machines: tuple[Name, ...] | None = Field(default=None, min_length=1)
+    """Machines that hold a part, rank by rank; default is all of them."""
+    partitioner: Literal["metis", "hash", "hierarchical", "imported"] = "metis"
+    """Assignment of vertices to machines: ``hierarchical`` cuts between boxes first,
+    ``imported`` is as the graph came."""
+    boxes: tuple[Few, ...] | None = Field(default=None, min_length=1)
+    """Machines of each box, in their order, for ``hierarchical``: ``[8, 8]``."""
+    optimizer: Annotated[OptimizerSection, BeforeValidator(by_name)] = (
+        OptimizerSection()
+    )
+    """``adam``, ``sgd`` or ``{name: ..., lr: ...}``."""
+    precision: Literal["float32", "float64"] = "float32"
+    """Type of features and parameters."""
+
+    @property
+    @override
+    def iterations(self) -> int:
+        """Iterations of the job: epochs."""
+        return self.epochs
+
+    @property
+    @override
+    def credit_window(self) -> str:
+        """Nothing runs ahead of the weights: no window is needed."""
+        return "unlimited"
+
+    @property
+    @override
+    def length(self) -> str:
+        """Number of epochs, in words."""
+        return f"{self.epochs} epochs"
+
+    def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
+        """Return the machines that hold a part, out of those of the cluster."""
+        return tuple(machines) if self.machines is None else self.machines
+
+    def whole_graph_settings(self, context: BuildContext) -> dict[str, Any]:
+        """Return the settings of node programs that follow from these keys."""
+        return {
+            "system": self.system,
+            "dataset": self.dataset.settings(context.seed),
+            "model": self.model.settings(),
+            "partitioner": self.partitioner,
+            "parts": len(self.ranks(context.machines)),
+            "boxes": list(self.boxes or ()),
+            "optimizer": self.optimizer.model_dump(),
+            "precision": self.precision,
+            "compute": context.compute,
+            "seed": context.seed,
+        }
+
+    @override
+    def problems(self, cluster: ClusterSection) -> Problems:
+        """Yield (where, what is wrong and what would be right) between its keys."""
+        yield from self.model.problems()
+        yield from rank_problems(self.machines, cluster)
+        parts = len(self.ranks([name for name, _ in cluster.named()]))
+        if self.partitioner == "hierarchical" and self.boxes is None:
+            half = [parts - parts // 2, parts // 2] if parts > 1 else [1]
+            problem = (
+                "found hierarchical without boxes to cut between first: write for "
+                f"example boxes: {half}, or partitioner: metis"
+            )
+            yield ("job", "partitioner"), problem
+        elif self.partitioner != "hierarchical" and self.boxes is not None:
+            problem = (
+                f"found boxes for {self.partitioner}, which knows none: write "
+                "partitioner: hierarchical"
+            )
+            yield ("job", "boxes"), problem
+        elif self.boxes is not None and sum(self.boxes) != parts:
+            problem = (
+                f"found boxes of {sum(self.boxes)} machines, {parts} hold a part: "
+                "write as many"
+            )
+            yield ("job", "boxes"), problem
+
+    def layer_problems(self, key: str, times: tuple[Any, ...] | None) -> Problems:
+        """Yield what is wrong with the number of times of ``job.times.KEY``."""
+        if times is not None and len(times) not in {1, self.model.layers}:
+            problem = (
+                f"found {len(times)} times for a model of {self.model.layers} layers, "
+                "write one, or one per layer"
+            )
+            yield ("job", "times", key), problem

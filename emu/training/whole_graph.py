@@ -1,0 +1,243 @@
+"""A part's share of whole-graph training: layer by layer, forward and backward.
+
+A device computes the vectors of its local vertices from those of its local and remote
+ones, and from their gradient its share of the gradients of both: rows of remote
+vertices go back to their owners, who add them to their own. Autograd stays within one
+layer of one device; `emu.training.whole_graph_reference` trains the same in one piece.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.training.layers import as_tensor
+from emu.workloads import layer_shapes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from emu.graph_data import Adjacency, Dataset, Part
+    from emu.training.layers import Tensor
+
+    Aggregate = Callable[[Tensor], Tensor]
+
+
+class _Sum:
+    """The product of an adjacency with rows: a weighted sum of neighbours per row."""
+
+    def __init__(self, adjacency: Adjacency, dtype: Any) -> None:
+        self._columns = as_tensor(adjacency.columns).long()
+        self._offsets = as_tensor(adjacency.indptr)
+        self._weights = as_tensor(adjacency.weights).to(dtype)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        from torch.nn.functional import embedding_bag
+
+        return embedding_bag(
+            self._columns,
+            rows,
+            self._offsets,
+            mode="sum",
+            per_sample_weights=self._weights,
+            include_last_offset=True,
+        )
+
+
+def _weighed_sum(aggregate: Aggregate, hidden: Tensor, weight: Tensor) -> Tensor:
+    """Aggregate the shorter rows, of the inputs or of the outputs."""
+    from torch.nn.functional import linear
+
+    if weight.shape[0] < weight.shape[1]:
+        return aggregate(linear(hidden, weight))
+    return linear(aggregate(hidden), weight)
+
+
+def _gcn(
+    aggregate: Aggregate, _local: int, hidden: Tensor, weight: Tensor, bias: Tensor
+) -> Tensor:
+    return _weighed_sum(aggregate, hidden, weight) + bias
+
+
+def _sage(
+    aggregate: Aggregate,
+    local: int,
+    hidden: Tensor,
+    neighbours: Tensor,
+    own: Tensor,
+    *bias: Tensor,
+) -> Tensor:
+    from torch.nn.functional import linear
+
+    summed = _weighed_sum(aggregate, hidden, neighbours)
+    return summed + linear(hidden[:local], own, *bias)
+
+
+def _gin(
+    aggregate: Aggregate,
+    _local: int,
+    hidden: Tensor,
+    inner: Tensor,
+    inner_bias: Tensor,
+    outer: Tensor,
+    outer_bias: Tensor,
+) -> Tensor:
+    from torch.nn.functional import linear
+
+    summed = _weighed_sum(aggregate, hidden, inner) + inner_bias
+    return linear(summed.relu(), outer, outer_bias)
+
+
+#: Layers by kind, from rows of local then remote vertices; ``commnet`` has no bias.
+_LAYERS: dict[str, Callable[..., Tensor]] = {
+    "gcn": _gcn,
+    "sage": _sage,
+    "commnet": _sage,
+    "gin": _gin,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Loss of a part's training vertices, and its gradient."""
+
+    loss: float
+    """Sum of their cross-entropies over the number of the whole graph's: the parts'
+    losses sum up to the mean of all."""
+    accuracy: float
+    """Those of them whose label scores highest, over the same number."""
+    gradient: NDArray[Any]
+    """Gradient of the scores, shape (local, classes)."""
+
+
+class PartModel:
+    """Layers of a model on the rows of one part.
+
+    Building one gives this process a single torch thread, which sums in one order.
+
+    Parameters
+    ----------
+    settings
+        ``Job.settings``: model, precision.
+    part
+        Made with the aggregation of the same model.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, Any], dataset: Dataset, part: Part
+    ) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        model = settings["model"]
+        self._layer = _LAYERS[model["kind"]]
+        self._activation = getattr(torch, model["activation"])
+        self._dtype = getattr(torch, settings["precision"])
+        self._shapes = [*layer_shapes(model, dataset.feature_length, dataset.classes)]
+        self._sizes = [prod(shape) for shapes in self._shapes for shape in shapes]
+        self._local, self._rows = len(part.local), len(part.vertices)
+        self._sum = _Sum(part.forward, self._dtype)
+        self._train = np.flatnonzero(np.isin(part.local, dataset.train))
+        self._labels = dataset.labels[part.local[self._train]].astype(np.int64)
+        self._train_count = dataset.train_count
+        self._flat: Tensor = torch.zeros(
+            sum(self._sizes), dtype=self._dtype, requires_grad=True
+        )
+        self._steps: dict[int, tuple[Tensor, Tensor]] = {}
+
+    @property
+    def layers(self) -> int:
+        """Number of layers."""
+        return len(self._shapes)
+
+    def load(self, flat: NDArray[Any]) -> None:
+        """Copy a flat parameter vector into the model, and forget its gradient.
+
+        Raises
+        ------
+        ValueError
+            When its length is not the model's.
+        """
+        import torch
+
+        if len(flat) != self._flat.numel():
+            expected = self._flat.numel()
+            raise ValueError(f"{len(flat)} parameters for a model of {expected}")
+        with torch.no_grad():
+            self._flat.copy_(as_tensor(flat))
+        self._flat.grad = torch.zeros_like(self._flat)
+        self._steps.clear()
+
+    @property
+    def gradient(self) -> NDArray[Any]:
+        """Gradient of the parameters from all layers whose backward pass is done."""
+        found: NDArray[Any] = self._flat.grad.numpy()
+        return found
+
+    def forward(self, number: int, rows: NDArray[Any]) -> NDArray[Any]:
+        """Return the vectors of the local vertices after a layer.
+
+        Parameters
+        ----------
+        number
+            Layer, from 0.
+        rows
+            Vectors before it, of local then remote vertices, in the job's precision.
+
+        Raises
+        ------
+        ValueError
+            When there is not a row per vertex.
+        """
+        if len(rows) != self._rows:
+            raise ValueError(f"{len(rows)} rows for {self._rows} vertices")
+        hidden = as_tensor(rows).to(self._dtype)
+        hidden.requires_grad_(number > 0)  # features need no gradient
+        before = sum(len(shapes) for shapes in self._shapes[:number])
+        parts, shapes = self._flat.split(self._sizes)[before:], self._shapes[number]
+        tensors = [part.view(shape) for part, shape in zip(parts, shapes, strict=False)]
+        out = self._layer(self._sum, self._local, hidden, *tensors)
+        if number < self.layers - 1:
+            out = self._activation(out)
+        self._steps[number] = hidden, out
+        found: NDArray[Any] = out.detach().numpy()
+        return found
+
+    def score(self, scores: NDArray[Any]) -> Scored:
+        """Return the loss of the last layer's output at the training vertices."""
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        mine = as_tensor(scores[self._train]).requires_grad_()
+        labels = as_tensor(self._labels)
+        loss = cross_entropy(mine, labels, reduction="sum") / self._train_count
+        (found,) = torch.autograd.grad(loss, mine)
+        gradient = np.zeros_like(scores)
+        gradient[self._train] = found.numpy()
+        correct = int((mine.argmax(1) == labels).sum())
+        return Scored(float(loss.detach()), correct / self._train_count, gradient)
+
+    def backward(self, number: int, gradient: NDArray[Any]) -> NDArray[Any] | None:
+        """Return the gradient of a layer's rows, and add to that of the parameters.
+
+        Parameters
+        ----------
+        gradient
+            Of what `forward` returned, complete: all parts' shares of it added up.
+
+        Returns
+        -------
+        rows
+            This part's share, of local then remote vertices; None for layer 0.
+        """
+        hidden, out = self._steps.pop(number)
+        out.backward(as_tensor(gradient))
+        if number == 0:
+            return None
+        found: NDArray[Any] = hidden.grad.numpy()
+        return found

@@ -1,0 +1,170 @@
+"""Whole-graph training in one piece: what every distributed run of it must equal.
+
+Written from the definitions, apart from `emu.training.whole_graph`: the matrix is built
+from the edges of the graph, and autograd goes through all layers at once. Parts and
+their order play no role.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.graph_data import open_for
+from emu.training.optimizers import make_optimizer
+from emu.training.parameters import initial_parameters, parameter_shapes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from emu.graph_data import Dataset
+    from emu.training.layers import Tensor
+
+
+def trains_whole_graph(settings: Mapping[str, Any]) -> bool:
+    """Return True where a job of ``Job.settings`` has no mini-batches."""
+    return "batch_size" not in settings
+
+
+class WholeGraphModel:
+    """A model with the matrix of its graph.
+
+    Parameters
+    ----------
+    settings
+        ``Job.settings``: model, precision.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], dataset: Dataset) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        self._model = settings["model"]
+        self._shapes = parameter_shapes(settings, dataset)
+        self._dtype = getattr(torch, settings["precision"])
+        features = dataset.gather(np.arange(dataset.vertices))
+        self._features = torch.from_numpy(features).to(self._dtype)
+        self.matrix = _matrix(self._model, dataset, self._dtype)
+
+    def scores(self, flat: Tensor) -> Tensor:
+        """Return a score per vertex and class, from flat parameters."""
+        import torch
+
+        pieces = flat.split([prod(shape) for shape in self._shapes.values()])
+        parts = {
+            name: piece.view(shape)
+            for (name, shape), piece in zip(self._shapes.items(), pieces, strict=True)
+        }
+        hidden = self._features
+        for number in range(self._model["layers"]):
+            own = f"layers.{number}."
+            layer = {
+                name.removeprefix(own): part
+                for name, part in parts.items()
+                if name.startswith(own)
+            }
+            if number:
+                hidden = getattr(torch, self._model["activation"])(hidden)
+            hidden = self._layer(hidden, layer)
+        return hidden
+
+    def _layer(self, hidden: Tensor, parts: Mapping[str, Tensor]) -> Tensor:
+        import torch
+
+        kind = self._model["kind"]
+        if kind in {"gcn", "plain_gcn"}:
+            weighed = hidden @ parts["weight"].T
+            return torch.sparse.mm(self.matrix, weighed) + parts.get("bias", 0.0)
+        if kind == "gin":
+            total = torch.sparse.mm(self.matrix, hidden)
+            inner = (total @ parts["weight_1"].T + parts["bias_1"]).relu()
+            return inner @ parts["weight_2"].T + parts["bias_2"]
+        around = torch.sparse.mm(self.matrix, hidden @ parts["neighbours"].T)
+        return around + hidden @ parts["own"].T + parts.get("bias", 0.0)
+
+
+def _matrix(model: Mapping[str, Any], dataset: Dataset, dtype: Any) -> Tensor:
+    """Return the weights of all edges, rows by destination."""
+    import torch
+
+    count, structure = dataset.vertices, dataset.structure
+    to = np.repeat(np.arange(count), np.diff(structure.indptr))
+    of = structure.indices.astype(np.int64)
+    if model["kind"] in {"gcn", "plain_gcn", "gin"}:
+        to, of = (np.concatenate([ends, np.arange(count)]) for ends in (to, of))
+    degree = np.bincount(to, minlength=count).astype(np.float64)
+    if model["norm"] == "symmetric":
+        weights = degree[to] ** -0.5 * degree[of] ** -0.5
+    else:
+        weights = 1 / degree[to] if model["norm"] == "mean" else np.ones(len(to))
+    ends, values = torch.from_numpy(np.stack([to, of])), torch.from_numpy(weights)
+    shape = count, count
+    whole = torch.sparse_coo_tensor(
+        ends, values.to(dtype), shape, check_invariants=True
+    )
+    return whole.coalesce()
+
+
+def reference_whole_graph(
+    settings: Mapping[str, Any],
+    epochs: int,
+    watch: Callable[[int, NDArray[Any]], None] = lambda *_: None,
+) -> tuple[NDArray[Any], list[float]]:
+    """Train on the whole graph, a step per epoch on the mean loss.
+
+    Parameters
+    ----------
+    watch
+        Called after every step with its number, from 0, and the parameters.
+
+    Returns
+    -------
+    parameters, losses
+        Flat parameters after the last step; mean cross-entropy of the training vertices
+        before each step.
+
+    Raises
+    ------
+    DataError, ValueError
+        As `open_for`.
+    """
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    dataset = open_for(settings)
+    model = WholeGraphModel(settings, dataset)
+    parameters = initial_parameters(settings, dataset)
+    optimizer = make_optimizer(settings, parameters)
+    train = torch.from_numpy(np.array(dataset.train))
+    labels = torch.from_numpy(dataset.labels[dataset.train].astype(np.int64))
+    losses = []
+    for epoch in range(epochs):
+        flat = torch.tensor(parameters, requires_grad=True)
+        loss = cross_entropy(model.scores(flat)[train], labels)
+        (gradient,) = torch.autograd.grad(loss, flat)
+        optimizer.step(gradient.numpy())
+        losses.append(float(loss.detach()))
+        watch(epoch, parameters)
+    return parameters, losses
+
+
+def predict_whole_graph(
+    settings: Mapping[str, Any], dataset: Dataset, parameters: NDArray[Any]
+) -> NDArray[np.int64]:
+    """Return the predicted class of every vertex.
+
+    Raises
+    ------
+    ValueError
+        When the parameters do not fit the model.
+    """
+    import torch
+
+    with torch.no_grad():
+        scores = WholeGraphModel(settings, dataset).scores(torch.tensor(parameters))
+    classes: NDArray[np.int64] = scores.argmax(1).numpy()
+    return classes

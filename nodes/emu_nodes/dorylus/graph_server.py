@@ -1,0 +1,165 @@
+"""A graph server's part: rows of its intervals, gathers, and what lambdas pull."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.errors import NodeMisbehaved
+from emu.graph_data import open_parts
+from emu.graph_data.intervals import cut_intervals
+from emu.training.interval_layers import RowSums, training_targets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from emu_nodes.program import Payload
+
+#: Name of the rows of interval i, and of their vertices where these are not all.
+ROWS, IDS = "rows", "ids"
+
+
+class GraphServer:
+    """One part of the graph and the values of its intervals, by epoch.
+
+    Epochs of one interval may overlap, so that values stay until the last task of
+    their epoch.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], server: int) -> None:
+        self._settings, self._server = settings, server
+        self._each: int = settings["intervals"]
+        self._dtype = np.dtype(settings["precision"])
+        self._dataset, self._graph = open_parts(settings)
+        self._part = self._graph.part(server)
+        dataset = self._dataset
+        self._interval = cut_intervals(
+            dataset.structure,
+            dataset.owner,
+            dataset.parts,
+            self._each,
+            settings["interval_cut"],
+        )
+        self._sums: dict[tuple[int, bool], RowSums] = {}
+        self._targets: dict[int, NDArray[Any]] = {}
+        self._ghosts: dict[tuple[int, int], tuple[NDArray[Any], NDArray[Any]]] = {}
+        self._values: dict[tuple[int, int], dict[str, NDArray[Any]]] = {}
+
+    @cached_property
+    def features(self) -> NDArray[Any]:
+        """Features of local and remote vertices, which never change."""
+        rows = self._dataset.gather(self._part.vertices)
+        return rows.astype(self._dtype, copy=False)
+
+    def rows_of(self, interval: int) -> NDArray[np.int64]:
+        """Return the positions of an interval's vertices in this part."""
+        return np.flatnonzero(self._interval[self._part.local] == interval)
+
+    def sums(self, interval: int, *, backward: bool) -> RowSums:
+        """Return the rows of A, or of A transposed, of an interval."""
+        key = interval, backward
+        if key not in self._sums:
+            adjacency = self._part.backward if backward else self._part.forward
+            rows = self.rows_of(interval)
+            self._sums[key] = RowSums(adjacency, rows, self._dtype)
+        return self._sums[key]
+
+    def prepare_ghosts(self, interval: int, server: int) -> None:
+        """Find the rows of an interval that a server needs."""
+        needed = self._graph.needed(self._server, server)
+        needed = needed[self._interval[needed] == interval]
+        mine = self._part.local[self.rows_of(interval)]
+        rows = np.searchsorted(mine, needed)
+        self._ghosts[interval, server] = needed.astype(np.int32), rows
+
+    def ghosts(self, interval: int, server: int, rows: NDArray[Any]) -> Payload:
+        """Return what a server needs of the rows of an interval."""
+        ids, places = self._ghosts[interval, server]
+        return {f"{IDS}{interval}": ids, f"{ROWS}{interval}": rows[places]}
+
+    def assembled(self, payloads: Iterable[Payload]) -> NDArray[Any]:
+        """Return the vectors of local and remote vertices from what came of them.
+
+        Zeros where nothing has come yet.
+
+        Raises
+        ------
+        NodeMisbehaved
+            When vertices came that are not of this part.
+        """
+        pieces = [
+            (int(name.removeprefix(ROWS)), rows, payload)
+            for payload in payloads
+            for name, rows in payload.items()
+            if name.startswith(ROWS)
+        ]
+        width = pieces[0][1].shape[1]
+        vectors = np.zeros((len(self._part.vertices), width), self._dtype)
+        for interval, rows, payload in pieces:
+            ids = payload.get(f"{IDS}{interval}")
+            if ids is None:
+                places = self.rows_of(interval)
+            else:
+                try:
+                    places = self._part.positions(ids.astype(np.int64))
+                except ValueError as error:
+                    raise NodeMisbehaved(f"ghosts of {interval}: {error}") from error
+            vectors[places] = rows
+        return vectors
+
+    def keep(self, interval: int, epoch: int, **values: NDArray[Any]) -> None:
+        """Hold values of an interval until its epoch ends."""
+        self._values.setdefault((interval, epoch), {}).update(values)
+
+    def kept(self, interval: int, epoch: int, name: str) -> NDArray[Any]:
+        """Return a value that `keep` holds."""
+        return self._values[interval, epoch][name]
+
+    def forget(self, interval: int, epoch: int) -> None:
+        """Drop the values of an epoch that has ended."""
+        self._values.pop((interval, epoch), None)
+
+    def targets(self, interval: int) -> NDArray[Any]:
+        """Return the training targets of an interval."""
+        if interval not in self._targets:
+            vertices = self._part.local[self.rows_of(interval)]
+            found = training_targets(self._dataset, vertices, self._dtype)
+            self._targets[interval] = found
+        return self._targets[interval]
+
+    def pulled(self, step: tuple[str, int], interval: int, epoch: int) -> Payload:
+        """Return what a tensor task needs of the server.
+
+        Parameters
+        ----------
+        step
+            Its kind and layer.
+        """
+        kind, layer = step
+        last = layer == self._settings["model"]["layers"] - 1
+        found = {"ah": self.kept(interval, epoch, f"ah{layer}")}
+        if kind == "apply":
+            if last and self._settings["fuse"]:
+                found["targets"] = self.targets(interval)
+            return found
+        if not self._settings["rematerialize"]:
+            found["z"] = self.kept(interval, epoch, f"z{layer}")
+        if last:
+            found["targets"] = self.targets(interval)
+        else:
+            found["gradient"] = self.kept(interval, epoch, "gathered")
+        return found
+
+    def returned(
+        self, step: tuple[str, int], interval: int, epoch: int, answer: Payload
+    ) -> None:
+        """Take what a tensor task has returned."""
+        kind, layer = step
+        renamed = {"z": f"z{layer}"} if kind == "apply" else {}
+        self.keep(interval, epoch, **{renamed.get(k, k): a for k, a in answer.items()})
+        if kind == "apply_back" and layer == 0:
+            self.forget(interval, epoch)

@@ -1,0 +1,464 @@
+"""Programs of Dorylus: graph tasks, lambdas and parameter servers.
+
+Tasks of one server hand rows over in its memory; only what crosses an edge between
+processes is a payload of the volumes in `emu.systems.dorylus.volumes`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from typing_extensions import override
+
+from emu.errors import NodeMisbehaved
+from emu.graph_data import open_for
+from emu.training.interval_layers import (
+    activate,
+    activation_slope,
+    cross_entropy,
+    initial_weights,
+)
+from emu.training.optimizers import make_optimizer
+from emu_nodes.dorylus.graph_server import ROWS, GraphServer
+from emu_nodes.program import sends, tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from emu_nodes.program import EdgeSpec, Payload, TaskSpec
+
+
+class Nothing:
+    """A task that takes its time and hands nothing on."""
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        self.brief, self.process = brief, process
+        self.reads: Mapping[int, int] = {}
+
+    def read(self, iterations: Mapping[int, int]) -> None:
+        """Take which iteration every in-edge brings that reads the newest."""
+        self.reads = iterations
+
+    def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
+        """Return what `work` made, for every out-edge that sends."""
+        came = self.work(iteration, inputs)
+        return {
+            one.edge: self.payload(one, iteration, came)
+            for one in self.brief.outputs
+            if sends(one, iteration)
+        }
+
+    def work(self, _iteration: int, _inputs: Mapping[int, Payload]) -> Payload:
+        """Return what goes over the out-edges."""
+        return {}
+
+    def payload(self, _output: EdgeSpec, _iteration: int, made: Payload) -> Payload:
+        """Return what goes over one of them."""
+        return made
+
+    def report(self) -> dict[str, float]:
+        """Return no figures."""
+        return {}
+
+    def result(self) -> Payload:
+        """Leave nothing behind."""
+        return {}
+
+    def input_of(
+        self, kinds: tuple[str, ...], inputs: Mapping[int, Payload]
+    ) -> Iterator[tuple[EdgeSpec, Payload]]:
+        """Yield the inputs that came from some kinds of task, in their order."""
+        for edge in self.brief.inputs:
+            if edge.peer_kind in kinds and edge.edge in inputs:
+                yield edge, inputs[edge.edge]
+
+
+class _OnServer(Nothing):
+    """A task of a graph server."""
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        super().__init__(brief, process)
+        if "server" not in process:
+            server = brief.settings["server"]
+            process["server"] = GraphServer(brief.job_settings, server)
+        self.server: GraphServer = process["server"]
+        self.interval: int = brief.settings.get("interval", -1)
+        self.layer: int = brief.settings.get("layer", -1)
+
+    def rows(self, inputs: Mapping[int, Payload]) -> list[Payload]:
+        """Return what came for a gather, its own interval's rows of this epoch last.
+
+        A server's one receiver shows older ones of all intervals.
+        """
+        ghosts = [payload for _, payload in self.input_of(("ghosts",), inputs)]
+        kinds = ("scatter", "scatter_back", "begin")
+        return ghosts + [payload for _, payload in self.input_of(kinds, inputs)]
+
+
+class Begin(_OnServer):
+    """Read what the gather after it sums, when its lambda is launched."""
+
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+        """Return all rows that came."""
+        return {k: a for payload in self.rows(inputs) for k, a in payload.items()}
+
+    @override
+    def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
+        """Return them for the gather alone."""
+        return made if output.peer_kind.startswith("gather") else {}
+
+
+class Gather(_OnServer):
+    """Sum the neighbours of an interval: A H."""
+
+    backward = False
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        super().__init__(brief, process)
+        self._sums = self.server.sums(self.interval, backward=self.backward)
+        self._constant: NDArray[Any] | None = None
+        if self.layer == 0:  # of features, which never change
+            self._constant = self._sums(self.server.features)
+
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+        """Keep the sums for the lambda; return nothing."""
+        summed = self._constant
+        if summed is None:
+            summed = self._sums(self.server.assembled(self.rows(inputs)))
+        name = "gathered" if self.backward else f"ah{self.layer}"
+        self.server.keep(self.interval, iteration, **{name: summed})
+        return {}
+
+
+class GatherBack(Gather):
+    """Sum the gradients of an interval's neighbours: A transposed times them."""
+
+    backward = True
+
+
+class Scatter(_OnServer):
+    """Send the rows of an interval, or their gradients, to who gathers them."""
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        super().__init__(brief, process)
+        self._own = brief.settings["server"]
+        self._value = "gradient" if brief.kind == "scatter_back" else "h"
+        self._to = {
+            one.edge: int(one.peer.rpartition("_")[2])
+            for one in brief.outputs
+            if one.peer_kind == "ghosts"
+        }
+        for server in {*self._to.values()} - {self._own}:
+            self.server.prepare_ghosts(self.interval, server)
+
+    @override
+    def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
+        """Return all rows within the server, elsewhere those that are needed."""
+        rows = self.server.kept(self.interval, iteration, self._value)
+        server = self._to.get(output.edge, self._own)
+        if server != self._own:
+            return self.server.ghosts(self.interval, server, rows)
+        return {f"{ROWS}{self.interval}": rows}
+
+
+class Ghosts(_OnServer):
+    """Hand on the rows that came from other servers."""
+
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+        """Return copies: what came is overwritten."""
+        return {
+            name: array.copy()
+            for payload in inputs.values()
+            for name, array in payload.items()
+        }
+
+
+class Call(_OnServer):
+    """Send a lambda what it pulls."""
+
+    @override
+    def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
+        """Return the rows, or those of the lambda's part of them."""
+        if not output.peer_kind.startswith("apply"):
+            return {}
+        step = output.peer_kind, self.layer
+        pulled = self.server.pulled(step, self.interval, iteration)
+        if self.brief.job_settings["stream"] == 1:
+            return pulled
+        half = (len(pulled["ah"]) + 1) // 2
+        first = output.peer.endswith(".first")
+        return {k: a[:half] if first else a[half:] for k, a in pulled.items()}
+
+
+class Answer(_OnServer):
+    """Take what a lambda returns."""
+
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+        """Keep it for the tasks that follow."""
+        parts = [*self.input_of(("apply", "apply_back"), inputs)]
+        whole = {
+            name: np.concatenate([tensor(part, name, sender) for sender, part in parts])
+            for name in parts[0][1]
+        }
+        step = parts[0][0].peer_kind, self.layer
+        self.server.returned(step, self.interval, iteration, whole)
+        return {}
+
+
+class _Tensor(Nothing):
+    """A tensor task, in a lambda or on the server."""
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        super().__init__(brief, process)
+        settings = brief.job_settings
+        self.layer: int = brief.settings["layer"]
+        self.interval: int = brief.settings["interval"]
+        self.activation: str = settings["model"]["activation"]
+        self.last: bool = self.layer == settings["model"]["layers"] - 1
+        self.count = settings["parts"] * settings["intervals"]
+        if "initial" not in process:
+            process["initial"] = initial_weights(settings, open_for(settings))
+        self.part = brief.settings.get("part", 0)
+        self.parts = settings["stream"] if "part" in brief.settings else 1
+        self._loss: float | None = None
+        self.made: Payload = {}
+
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+        """Return the gradient of the weights, the version used and the answer."""
+        step = self.brief.kind, self.layer
+        pulled = dict(next(self.input_of(("call",), inputs), (None, {}))[1])
+        server: GraphServer | None = None
+        if not pulled:
+            server = self.process["server"]
+            pulled = server.pulled(step, self.interval, iteration)
+        held = self.process.setdefault("held", {})
+        key = self.brief.kind, self.layer, iteration
+        before = held.pop(key, None)
+        weights, version = before[0] if before else self.weights(iteration, inputs)
+        answer, gradient, loss = self.compute(pulled, weights)
+        if before:
+            gradient = before[1] if gradient is None else before[1] + gradient
+            loss += before[2]
+        if self.part + 1 < self.parts:
+            held[key] = (weights, version), gradient, loss
+        elif self.computes_loss:
+            self._loss = self.count * loss
+        if server is not None:
+            server.returned(step, self.interval, iteration, answer)
+        made = {"version": np.array([version], np.int64)}
+        if gradient is not None:
+            made["gradient"] = gradient
+        return made | {f"answer.{name}": array for name, array in answer.items()}
+
+    @override
+    def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
+        """Return to each the piece that it waits for."""
+        if output.peer_kind == "answer":
+            begin = "answer."
+            return {
+                name.removeprefix(begin): array
+                for name, array in made.items()
+                if name.startswith(begin)
+            }
+        if output.peer_kind == "stash":
+            return {"version": made["version"]}
+        if output.peer_kind in {"gradient_sum", "weight_update"}:
+            return {"gradient": made["gradient"]}
+        return {}
+
+    @override
+    def report(self) -> dict[str, float]:
+        """Return the loss, so that the mean over intervals is that of the graph."""
+        return {} if self._loss is None else {"loss": self._loss}
+
+    @property
+    def computes_loss(self) -> bool:
+        """True where the scores are compared with the labels here."""
+        raise NotImplementedError
+
+    def weights(
+        self, iteration: int, inputs: Mapping[int, Payload]
+    ) -> tuple[NDArray[Any], int]:
+        """Return the weights that came, and their version, -1 for the first ones."""
+        raise NotImplementedError
+
+    def compute(
+        self, pulled: Payload, weights: NDArray[Any]
+    ) -> tuple[Payload, NDArray[Any] | None, float]:
+        """Return the answer, the gradient of the weights and the loss."""
+        raise NotImplementedError
+
+
+def backward(
+    pulled: Payload, of_z: NDArray[Any], weights: NDArray[Any] | None
+) -> tuple[Payload, NDArray[Any]]:
+    """Return the gradient of the gathered rows, if asked for, and of the weights."""
+    gradient = pulled["ah"].T @ of_z
+    return ({} if weights is None else {"gradient": of_z @ weights.T}), gradient
+
+
+class Apply(_Tensor):
+    """Multiply with the weights; the last layer goes straight back where it is fused.
+
+    Its answer holds z and h, h alone where they are rematerialized, z of the last.
+    """
+
+    @property
+    def fused(self) -> bool:
+        """True where it computes the loss and its own backward pass as well."""
+        return self.last and bool(self.brief.job_settings["fuse"])
+
+    @property
+    @override
+    def computes_loss(self) -> bool:
+        """True where it is fused."""
+        return self.fused
+
+    @override
+    def weights(
+        self, iteration: int, inputs: Mapping[int, Payload]
+    ) -> tuple[NDArray[Any], int]:
+        """Return the newest weights that had come."""
+        for sender, payload in self.input_of(("weight_update",), inputs):
+            version = self.reads.get(sender.edge, iteration - sender.lag)
+            return tensor(payload, "weights", sender).copy(), version
+        return self.process["initial"][self.layer], -1
+
+    @override
+    def compute(
+        self, pulled: Payload, weights: NDArray[Any]
+    ) -> tuple[Payload, NDArray[Any] | None, float]:
+        """Return z and h, or the backward pass of the loss."""
+        z = pulled["ah"] @ weights
+        if self.fused:
+            loss = cross_entropy(z, pulled["targets"])
+            wanted = weights if self.layer else None
+            answer, gradient = backward(pulled, loss.gradient, wanted)
+            return answer, gradient, loss.value
+        if self.last:
+            return {"z": z}, None, 0.0
+        answer = {"h": activate(self.activation, z)}
+        if not self.brief.job_settings["rematerialize"]:
+            answer["z"] = z
+        return answer, None, 0.0
+
+
+class ApplyBack(_Tensor):
+    """Backward pass of a layer with the weights of its forward pass."""
+
+    @property
+    @override
+    def computes_loss(self) -> bool:
+        """True for the last layer."""
+        return self.last
+
+    @override
+    def weights(
+        self, iteration: int, inputs: Mapping[int, Payload]
+    ) -> tuple[NDArray[Any], int]:
+        """Return the stashed weights; layer 0 needs none, unless it computes z."""
+        for sender, payload in self.input_of(("stash",), inputs):
+            return tensor(payload, "weights", sender).copy(), 0
+        return self.process["initial"][self.layer][:0], -1
+
+    @override
+    def compute(
+        self, pulled: Payload, weights: NDArray[Any]
+    ) -> tuple[Payload, NDArray[Any] | None, float]:
+        """Return the gradient of the gathered rows, and that of the weights."""
+        z = pulled["z"] if "z" in pulled else pulled["ah"] @ weights
+        wanted = weights if self.layer else None
+        if self.last:
+            loss = cross_entropy(z, pulled["targets"])
+            return (*backward(pulled, loss.gradient, wanted), loss.value)
+        of_z = pulled["gradient"] * activation_slope(self.activation, z)
+        return (*backward(pulled, of_z, wanted), 0.0)
+
+
+class Stash(Nothing):
+    """Send the weights that an interval's forward pass has used."""
+
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+        """Return the weights of the version asked for.
+
+        Raises
+        ------
+        NodeMisbehaved
+            When they are not held any more.
+        """
+        sender, payload = next(self.input_of(("apply",), inputs))
+        version = int(tensor(payload, "version", sender)[0])
+        held = versions(self.process, self.brief)[self.brief.settings["layer"]]
+        if version not in held:
+            raise NodeMisbehaved(
+                f"{sender.peer} used version {version} of the weights, held are "
+                f"{sorted(held)}"
+            )
+        return {"weights": held[version]}
+
+
+class GradientSum(Nothing):
+    """Sum the gradients of one parameter server's intervals."""
+
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+        """Return their sum, in the order of the intervals."""
+        return {"gradient": summed(self.brief, inputs)}
+
+
+class WeightUpdate(Nothing):
+    """Step the weights of one layer with the sum of all gradients."""
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        super().__init__(brief, process)
+        self._layer: int = brief.settings["layer"]
+        self._held = versions(process, brief)[self._layer]
+        self._weights = self._held[-1].copy()
+        flat = self._weights.reshape(-1)
+        self._optimizer = make_optimizer(brief.job_settings, flat)
+        self._most = brief.job_settings["staleness"] + 2
+
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+        """Return the new weights; older versions than are in use are dropped."""
+        self._optimizer.step(summed(self.brief, inputs).reshape(-1))
+        self._held[iteration] = self._weights.copy()
+        for version in sorted(self._held)[: -self._most]:
+            del self._held[version]
+        return {"weights": self._held[iteration]}
+
+    @override
+    def result(self) -> Payload:
+        """Return the weights after the last step."""
+        return {"weights": self._weights}
+
+
+def versions(process: dict[str, Any], brief: TaskSpec) -> list[dict[int, NDArray[Any]]]:
+    """Return the versions of every layer's weights that a parameter server holds."""
+    if "versions" not in process:
+        settings = brief.job_settings
+        first = initial_weights(settings, open_for(settings))
+        process["versions"] = [{-1: one} for one in first]
+    found: list[dict[int, NDArray[Any]]] = process["versions"]
+    return found
+
+
+def summed(brief: TaskSpec, inputs: Mapping[int, Payload]) -> NDArray[Any]:
+    """Return the sum of the gradients that came, in the order of the in-edges."""
+    total: NDArray[Any] | None = None
+    for sender in brief.inputs:
+        if sender.edge in inputs and "gradient" in inputs[sender.edge]:
+            came = tensor(inputs[sender.edge], "gradient", sender)
+            total = came.copy() if total is None else total + came
+    if total is None:
+        raise NodeMisbehaved(f"{brief.name} has no gradient to sum")
+    return total

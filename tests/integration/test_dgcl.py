@@ -1,0 +1,104 @@
+"""DGCL over sockets: weights, bytes, and a device that is killed in a stage."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from emu.coordinator import emulate
+from emu.errors import NodeLost
+from emu.experiment.run_experiment import emulation_settings
+from emu.experiment.training_results import evaluate_run
+from emu.runs.array_files import read_weights
+from emu.runs.retraining import training_audit
+from emu.scenario import prepare
+from emu.scenario.scenario_file import loads
+from emu.systems.registry import systems
+from emu.training import reference_training
+from tests.coordinator.emulated import Acts, named
+from tests.integration.scenarios import carried_out
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.leftovers import Leftovers
+
+pytestmark = pytest.mark.emulation
+
+EPOCHS = 4
+TEXT = f"""\
+name: dgcl
+cluster:
+  topology: dgx1
+job:
+  system: dgcl
+  machines: [d0, d1, d2, d5]
+  dataset: {{name: products-like, scale: 0.0005}}
+  model: {{kind: gcn, hidden: 8, layers: 2}}
+  epochs: {EPOCHS}
+  cache_features: false
+  precision: float64
+  times: {{forward: 10 ms, backward: 20 ms}}
+emulation: {{compute: padded, deadline: 60 s, time_scale: 1}}
+seed: 7
+"""
+
+
+@pytest.mark.untimed
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (),
+        ("job.plan=peer_to_peer", "job.backward=atomic", "job.model.kind=sage"),
+        ("job.coordination=central", "job.cache_features=true"),
+    ],
+    ids=["planned", "peer to peer", "central"],
+)
+def test_weights_over_sockets_are_those_of_one_process(
+    tmp_path: Path, changes: tuple[str, ...]
+) -> None:
+    file = tmp_path / "dgcl.yaml"
+    file.write_text(TEXT)
+    run = carried_out(file, tmp_path, *changes)
+    left, job = run.outcome.run, run.outcome.run.schedule.problem.job
+    expected, losses = reference_training(job.settings, EPOCHS)
+
+    found = systems()["dgcl"].trained(job, left.results)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    for rank in range(4):
+        own = left.results[f"d{rank}.layer1"]["parameters"]
+        np.testing.assert_allclose(own, expected, rtol=1e-12, atol=1e-12)
+    kept = [part.ravel() for part in read_weights(run.path).values()]
+    np.testing.assert_array_equal(np.concatenate(kept), found, strict=True)
+    assert evaluate_run(run.path) == {"": run.result["accuracy"]}
+    curve = {one["iteration"]: one["loss"] for one in run.result["training"]}
+    assert curve == pytest.approx(dict(enumerate(losses)), rel=1e-12)
+    assert training_audit(run.path, job) == (EPOCHS, [])
+    np.testing.assert_array_equal(  # every flow carried what the plan says
+        run.outcome.predicted.flow_bytes, left.schedule.flow_bytes
+    )
+
+
+@pytest.mark.untimed
+def test_a_device_killed_in_a_stage(tmp_path: Path, leftovers: Leftovers) -> None:
+    experiment = prepare(loads(TEXT, ["emulation.compute=timed"]))
+    problem, settings = experiment.problem, emulation_settings(experiment.scenario)
+
+    def kill() -> None:
+        named(leftovers.note(), "d1").kill()
+
+    observer = Acts("start d1.f1 2", kill, problem)
+    with pytest.raises(NodeLost) as caught:
+        emulate(
+            problem, "oes", settings, experiment.realization,
+            log=tmp_path / "agent.log", observer=observer,
+        )  # fmt: skip
+
+    expected = (
+        r"process d1 was killed by SIGKILL \(tasks d1.layer1,.*: task d1.f1 in "
+        r"iteration 2, awaited by f1.1to0 for its iteration 2, f1.1to2 for its"
+    )
+    assert re.search(expected, str(caught.value))

@@ -1,0 +1,106 @@
+"""`cluster.topology` stands for machines, links and routes."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+
+from emu.errors import ScenarioError
+from emu.scenario.scenario_file import load, loads
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from emu.problem import Cluster
+
+TEXT = """
+cluster: {{topology: {}}}
+job:
+  system: custom
+  iterations: 1
+  tasks: [{{name: a, time: 1 s}}]
+"""
+
+
+def cluster_of(word: str) -> Cluster:
+    return loads(TEXT.format(word)).to_cluster()
+
+
+@pytest.mark.parametrize(
+    ("word", "devices", "links"),
+    [("dgx1", 8, 16 + 2 + 32), ("two_dgx1", 16, 32 + 4 + 4 + 64), ("pcie_8", 8, 18)],
+)
+def test_boxes_have_their_links(word: str, devices: int, links: int) -> None:
+    cluster = cluster_of(word)
+
+    assert len(cluster.machines) == devices
+    assert len(cluster.links) == links
+    for pair in itertools.permutations(range(devices), 2):
+        assert cluster.links.route(*pair)
+
+
+def test_every_two_devices_of_a_dgx1_are_within_two_nvlinks() -> None:
+    links = cluster_of("dgx1").links
+    nvlink = {
+        pair: links[links.route(*pair)[0]]
+        for pair in itertools.permutations(range(8), 2)
+        if links[links.route(*pair)[0]].name.startswith("nv")
+    }
+    assert len(nvlink) == 32
+    lanes = [
+        sum(1 + (link.capacity > 30e9) for pair, link in nvlink.items() if pair[0] == d)
+        for d in range(8)
+    ]
+    assert lanes == [6] * 8  # a V100 has six
+    for a, b in itertools.permutations(range(8), 2):
+        assert (a, b) in nvlink or any(
+            (a, c) in nvlink and (c, b) in nvlink for c in range(8)
+        )
+
+
+@pytest.mark.parametrize(
+    ("pair", "through"),
+    [
+        ((0, 3), ["nv2 0-3"]),
+        ((0, 5), ["pcie0 up", "qpi0", "pcie5 down"]),
+        ((6, 1), ["pcie6 up", "qpi1", "pcie1 down"]),
+        ((8, 13), ["pcie8 up", "qpi2", "pcie13 down"]),
+        ((0, 8), ["pcie0 up", "ib0 out", "ib1 in", "pcie8 down"]),
+    ],
+)
+def test_routes_of_two_boxes(pair: tuple[int, int], through: list[str]) -> None:
+    links = cluster_of("two_dgx1").links
+    assert [links[port].name for port in links.route(*pair)] == through
+
+
+def test_a_file_of_links(tmp_path: Path) -> None:
+    (tmp_path / "ring.yaml").write_text(
+        "machines: [{name: a, nic: none}, {name: b, nic: none}]\n"
+        "links: [{name: x, bandwidth: 1 GB/s}]\n"
+        "routes: [{from: a, to: b, through: [x]}, {from: b, to: a, through: [x]}]\n"
+    )
+    (tmp_path / "one.yaml").write_text(TEXT.format("ring.yaml"))
+    cluster = load(tmp_path / "one.yaml").to_cluster()
+
+    assert [machine.name for machine in cluster.machines] == ["a", "b"]
+    assert cluster.links.route(0, 1) == cluster.links.route(1, 0)
+    assert load(tmp_path / "one.yaml", ["cluster.topology=dgx1"]).to_cluster() == (
+        cluster_of("dgx1")
+    )
+
+
+def test_what_is_wrong_is_one_error(tmp_path: Path) -> None:
+    with pytest.raises(
+        ScenarioError, match=r"cluster.topology: found .*write dgx1, two"
+    ):
+        loads(TEXT.format("dgx2"))
+    with pytest.raises(ScenarioError, match="states links already: remove one"):
+        loads(TEXT.format("dgx1, links: []"))
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("machine: []\n")
+    with pytest.raises(
+        ScenarioError, match="has a key 'machine', it can have machines"
+    ):
+        loads(TEXT.format(bad))

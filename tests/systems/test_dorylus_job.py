@@ -1,0 +1,180 @@
+"""The Dorylus job: exact schedules, shapes of every mode, bounds of staleness."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emu.problem import Cluster, Job, Machine, Placement, Problem, Realization
+from emu.simulation import simulate
+from emu.systems.dorylus.job import DorylusConfig, dorylus_job
+from tests.golden.cases import Case, cases, exactly, problem_of
+
+
+def _config(case: Case) -> DorylusConfig:
+    asynchronous = case.name.startswith("async")
+    return DorylusConfig(
+        servers=("g0", "g1"),
+        intervals=2,
+        parameter_servers=("p",),
+        lambdas=("l0", "l1", "l2", "l3"),
+        epochs=4,
+        mode="async" if asynchronous else "pipe",
+        staleness=int(case.name[5]) if asynchronous else 0,
+    )
+
+
+@pytest.mark.parametrize("case", cases("dorylus"), ids=str)
+def test_golden_times_and_reads(case: Case) -> None:
+    """Its own builder gives the job that two simulators agreed on, name by name."""
+    stated, realization = problem_of(case)
+    job, other = dorylus_job(_config(case)), stated.job
+    tasks = [other.index(task.name) for task in job.tasks]
+    edges = [other.edge_positions[name] for name in job.edge_names]
+    assert len(job.tasks) == len(other.tasks)
+    assert len(job.edges) == len(other.edges)
+    placed = Placement(
+        tuple(stated.cluster.index(task.pinned or "") for task in job.tasks)
+    )
+    schedule = simulate(
+        Problem(stated.cluster, job, placed),
+        Realization(realization.times[tasks], realization.volumes[edges]),
+        "oes",
+    )
+    expected = case.results["oes"]
+    (span,) = exactly([expected["makespan"]])
+    assert schedule.makespan == pytest.approx(span, rel=1e-9)
+    for name, ends in expected["task_ends"].items():
+        found = schedule.task_end[job.index(name)][: len(ends)]
+        np.testing.assert_allclose(found, exactly(ends), rtol=1e-9, err_msg=name)
+    for name, read in expected.get("reads", {}).items():
+        assert schedule.reads is not None
+        found = schedule.reads[job.edge_positions[name]]
+        np.testing.assert_array_equal(found, read, err_msg=name)
+
+
+def _problem(config: DorylusConfig, quota: int = 2, threads: int = 1) -> Problem:
+    job = dorylus_job(config)
+    slots = {"threads": threads, "lambdas": quota}
+    machines = [
+        *(Machine(name, 20.0, 20.0, slots=slots) for name in config.servers),
+        *(Machine(name, 10.0, 10.0) for name in config.lambdas),
+        *(Machine(name, 20.0, 20.0) for name in config.parameter_servers),
+    ]
+    cluster = Cluster(tuple(machines))
+    where = tuple(cluster.index(task.pinned or "") for task in job.tasks)
+    return Problem(cluster, job, Placement(where))
+
+
+def _times(job: Job, seed: int) -> Realization:
+    rng = np.random.default_rng(seed)
+    idle = np.array(
+        [t.gate or t.kind in {"call", "answer", "ghosts"} for t in job.tasks]
+    )
+    times = rng.uniform(0.5, 4, (len(job.tasks), job.iterations))
+    times[idle] = 0
+    volumes = rng.uniform(0, 8, (len(job.edges), job.iterations))
+    volumes[list(job.control)] = 0
+    return Realization(times, volumes)
+
+
+CONFIGS = st.builds(
+    lambda g, n, p, mode, s, **more: DorylusConfig(
+        servers=tuple(f"g{k}" for k in range(g)),
+        intervals=n,
+        parameter_servers=tuple(f"p{k}" for k in range(p)),
+        lambdas=tuple(f"l{k}" for k in range(g * n)),
+        epochs=4,
+        mode=mode,
+        staleness=s if mode == "async" else 0,
+        **more,
+    ),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(1, 2),
+    st.sampled_from(["no_pipe", "pipe", "async"]),
+    st.integers(0, 2),
+    layers=st.integers(1, 3),
+    fuse=st.booleans(),
+    rematerialize=st.booleans(),
+    stream=st.integers(1, 2),
+    launches=st.booleans(),
+    one_receiver=st.booleans(),
+    first_epoch_sync=st.booleans(),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(config=CONFIGS, seed=st.integers(0, 99), quota=st.integers(1, 3))
+def test_epochs_apart_and_what_is_read(
+    config: DorylusConfig, seed: int, quota: int
+) -> None:
+    """Every shape runs to its end, epochs stay within S, reads within e - 1 - S."""
+    problem = _problem(config, quota)
+    job = problem.job
+    schedule = simulate(problem, _times(job, seed), "maxmin")
+    first = [j for j, t in enumerate(job.tasks) if t.name.startswith("ga0_")]
+    begins = np.where(  # a launch that waits for its slot has entered its epoch
+        np.isnan(schedule.task_start[first]), 0, schedule.task_start[first]
+    )
+    ends = schedule.task_end[job.index("done")]
+    lag = config.staleness + 1
+    assert (begins[:, lag:] >= ends[:-lag] - 1e-9).all()
+    if schedule.reads is None:
+        assert config.mode != "async"
+        return
+    epochs = np.arange(job.iterations)
+    for e, edge in enumerate(job.edges):
+        together = job.tasks[edge.destination].kind == "ghosts"
+        if edge.latest:
+            least = epochs if together else np.maximum(epochs - lag, -1)
+            assert (schedule.reads[e] >= least).all(), job.edge_names[e]
+
+
+@pytest.mark.parametrize(("servers", "intervals"), [(4, 8), (8, 16)])
+def test_numbers_of_tasks(servers: int, intervals: int) -> None:
+    config = DorylusConfig(
+        servers=tuple(f"g{k}" for k in range(servers)),
+        intervals=intervals,
+        parameter_servers=("p",),
+        lambdas=tuple(f"l{k}" for k in range(servers * intervals)),
+        epochs=2,
+        mode="async",
+        one_receiver=False,
+    )
+    job = dorylus_job(config)
+    expected = {(4, 8): (651, 3104), (8, 16): (3603, 39040)}
+    assert (len(job.tasks), len(job.edges)) == expected[servers, intervals]
+
+
+def test_from_64_intervals_on_a_server_receives_by_one_task() -> None:
+    servers = tuple(f"g{k}" for k in range(8))
+    few = DorylusConfig(servers, 7, ("p",), ("l",) * 56, epochs=2)
+    many = DorylusConfig(servers, 8, ("p",), ("l",) * 64, epochs=2)
+    assert not few.receives_together
+    assert many.receives_together
+    names = {task.name for task in dorylus_job(many).tasks if task.kind == "ghosts"}
+    assert names == {f"{d}in_{g}" for d in ("", "d") for g in range(8)}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"servers": ()}, "needs servers"),
+        ({"parameter_servers": ()}, "needs parameter_servers"),
+        ({"intervals": 0}, "intervals are 0"),
+        ({"staleness": 1}, "mode pipe has no staleness 1"),
+        ({"staleness": -1, "mode": "async"}, "staleness -1"),
+        ({"lambdas": ("l0",)}, "1 lambdas for 4 intervals"),
+        ({"stream": 3}, "1 or 2 parts"),
+    ],
+)
+def test_impossible_shapes(change: dict[str, Any], problem: str) -> None:
+    good = DorylusConfig(("g0", "g1"), 2, ("p",), (), epochs=1)
+    with pytest.raises(ValueError, match=problem):
+        replace(good, **change)

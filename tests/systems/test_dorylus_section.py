@@ -1,0 +1,195 @@
+"""Dorylus from its scenario: machines, bytes by hand, what is refused."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from emu.errors import ScenarioError
+from emu.graph_data.intervals import cut_intervals, interval_counts
+from emu.graph_data.sampling import Structure
+from emu.scenario import load, prepare
+from emu.scenario.scenario_file import loads
+from emu.systems.dorylus.volumes import SlowLambdas
+
+if TYPE_CHECKING:
+    from emu.scenario import Experiment
+
+FILE = """\
+cluster:
+  machines:
+    - {name: g, count: 2, nic: 1 Gbit/s}
+    - {name: ps, nic: 1 Gbit/s}
+job:
+  system: dorylus
+  dataset: {name: products-like, scale: 0.0008}
+  model: {hidden: 8}
+  parameter_servers: [ps]
+  intervals: 3
+  epochs: 2
+  times: {gather: 8 ms, apply: 20 ms, scatter: 2 ms}
+"""
+
+
+def _prepared(*changes: str) -> Experiment:
+    return prepare(loads(FILE, changes))
+
+
+def _edge(experiment: Experiment, name: str) -> float:
+    edge = experiment.problem.job.edge_positions[name]
+    return float(experiment.realization.volumes[edge, 0])
+
+
+def test_lambdas_stand_behind_the_uplink_of_their_server() -> None:
+    scenario = loads(FILE, ["job.lambda_uplink=1 Gbit/s"])
+    cluster = scenario.to_cluster()
+    names = [machine.name for machine in cluster.machines]
+    assert names == ["g0", "g1", "ps", *(f"lambda{i}" for i in range(6))]
+    assert cluster.machines[0].slots == {"threads": 1, "lambdas": 3}
+    links = {link.name: link.capacity for link in cluster.links}
+    assert links["lambdas of g1 up"] == 125e6
+    assert links["lambda5 in"] == 100e6
+    assert "lambda" not in str(scenario.to_json()["cluster"])
+    again = load(scenario, {"job.intervals": 4, "job.lambdas": 2})
+    assert len(again.to_cluster().machines) == 3 + 8
+    assert again.to_cluster().machines[1].slots == {"threads": 1, "lambdas": 2}
+    assert load(scenario) == scenario
+
+
+def _drawn(seed: int) -> tuple[Structure, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    n = 40
+    pairs = rng.integers(n, size=(60, 2))
+    both = np.unique(np.concatenate([pairs, pairs[:, ::-1]]), axis=0)
+    both = both[both[:, 0] != both[:, 1]]
+    indptr = np.searchsorted(both[:, 0], np.arange(n + 1)).astype(np.int64)
+    return Structure(indptr, both[:, 1].astype(np.int32)), both
+
+
+@pytest.mark.parametrize("how", ["contiguous", "balanced"])
+@pytest.mark.parametrize("seed", range(4))
+def test_intervals_against_brute_force(how: Any, seed: int) -> None:
+    structure, pairs = _drawn(seed)
+    owner = (np.arange(structure.vertices) * 7 % 3).astype(np.int32)
+    interval = cut_intervals(structure, owner, 3, 4, how)
+    counts = interval_counts(structure, interval, 3, 4)
+    assert (interval // 4 == owner).all()
+    for part in range(3):
+        sizes = counts.vertices[4 * part : 4 * part + 4]
+        assert sizes.max() - sizes.min() <= 1
+    for i, part in itertools.product(range(12), range(3)):
+        mine = [p for p in pairs.tolist() if interval[p[0]] == i]
+        ghosts = {u for u, v in mine if owner[v] == part != owner[u]}
+        assert counts.ghosts[i, part] == len(ghosts)
+        assert counts.edges[i] == len(mine)
+
+
+def test_balanced_intervals_have_similar_numbers_of_edges() -> None:
+    degree = np.arange(64, 0, -1)
+    indptr = np.concatenate([[0], np.cumsum(degree)]).astype(np.int64)
+    structure = Structure(indptr, np.zeros(indptr[-1], np.int32))
+    owner = np.zeros(64, np.int32)
+    spread = {}
+    for how in ("contiguous", "balanced"):
+        cut = cut_intervals(structure, owner, 1, 4, how)
+        edges = np.bincount(cut, weights=degree)
+        spread[how] = np.ptp(edges) / edges.mean()
+    assert spread["balanced"] < 0.01 < spread["contiguous"]
+
+
+@pytest.mark.parametrize("remat", [False, True])
+@pytest.mark.parametrize("fuse", [False, True])
+def test_bytes_by_hand(fuse: bool, remat: bool) -> None:  # noqa: FBT001
+    """Specs, 5a, with b = 4, f = (100, 8, 47); an interval has v vertices."""
+    found = _prepared(
+        f"job.fuse={str(fuse).lower()}",
+        f"job.rematerialize={str(remat).lower()}",
+    )
+    from emu.graph_data import open_for
+
+    dataset = open_for(found.problem.job.settings)
+    cut = cut_intervals(dataset.structure, dataset.owner, 2, 3, "contiguous")
+    counts = interval_counts(dataset.structure, cut, 2, 3)
+    v, b = int(counts.vertices[4]), 4
+    f, h, c = 100, 8, dataset.classes
+    ghosts = int(counts.ghosts[4, 0])
+    last = 3 if not fuse else 2
+    expected = {
+        "call0_4->av0_4": b * v * f,
+        "av0_4->back0_4": (1 if remat else 2) * b * v * h,
+        "sc_4->in_4_0": ghosts * (4 + b * h),
+        "call1_4->av1_4": b * v * h + (b * v * c if fuse else 0),
+        "dsc_4->din_4_0": ghosts * (4 + b * h),
+        f"call{last}_4->dav_4": b * v * (f + (1 if remat else 2) * h),
+        f"dav_4->back{last}_4": 0,
+        "dav_4->wu0": b * f * h,
+        "wu1->av1_4": b * h * c,
+        "wu0->av0_4": b * f * h,
+    }
+    if fuse:
+        expected |= {"av1_4->back1_4": b * v * h, "av1_4->wu1": b * h * c}
+    else:
+        expected |= {
+            "av1_4->back1_4": b * v * c,
+            "call2_4->dav1_4": b * v * (h + (1 if remat else 2) * c),
+            "dav1_4->back2_4": b * v * h,
+            "dav1_4->wu1": b * h * c,
+            "stash1_4->dav1_4": b * h * c,
+        }
+    if remat:
+        expected["stash0_4->dav_4"] = b * f * h
+    for name, size in expected.items():
+        assert _edge(found, name) == size, name
+
+
+def test_two_streams_send_as_much_in_two_flows() -> None:
+    one, two = _prepared(), _prepared("job.stream=2")
+    both = _edge(two, "call0_4->av0_4.first") + _edge(two, "call0_4->av0_4")
+    assert both == _edge(one, "call0_4->av0_4")
+    assert two.realization.times.sum() == pytest.approx(one.realization.times.sum())
+
+
+def test_slow_lambdas_are_a_seeded_share() -> None:
+    slow = SlowLambdas(0.25, 3.0, "exponential").factors(5, (200, 500))
+    assert (slow > 1).mean() == pytest.approx(0.25, abs=0.01)
+    assert slow[slow > 1].mean() == pytest.approx(3, rel=0.02)
+    np.testing.assert_array_equal(
+        slow, SlowLambdas(0.25, 3.0, "exponential").factors(5, (200, 500))
+    )
+    assert {*np.unique(SlowLambdas(0.25, 3.0).factors(5, (20, 50)))} == {1.0, 3.0}
+
+
+def test_a_launch_overlaps_the_task_before_it() -> None:
+    """Cold launches of 5 ms hide behind gathers of 8 ms, of 50 ms they do not."""
+    without = _prepared("job.lambdas=3").simulate().makespan
+    hidden = _prepared("job.launch={warm: 1 ms, cold: 2 ms}").simulate().makespan
+    shown = _prepared("job.launch={warm: 1 ms, cold: 500 ms}").simulate().makespan
+    assert hidden == pytest.approx(without, rel=0.02)
+    assert shown > without + 0.4
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("job.intervals=1200", "part 0 has .* vertices, fewer than 1200 intervals"),
+        ("job.staleness=-1", "staleness"),
+        ("job.staleness=1", "found 1 with mode pipe, write mode: async"),
+        ("job.lambdas=0", "lambdas"),
+        ("job.parameter_servers=[p]", "no machine 'p'"),
+        ("job.machines=[g0, g0]", "'g0' occurs 2 times"),
+        ("job.fanouts=[5, 5]", "fanouts"),
+        ("job.times.gather=null", "neither this time nor a profile"),
+        ("job={backend: cpu, stream: 2}", "job"),
+        ("job.epochs=0", "epochs"),
+        (
+            "cluster.machines[1].memory=8 kB",
+            "2 versions of the weights are .* more than the memory of ps",
+        ),
+    ],
+)
+def test_bad_input(change: str, problem: str) -> None:
+    with pytest.raises(ScenarioError, match=problem):
+        _prepared(change)
