@@ -43,7 +43,7 @@ class Observer:
 
 
 class Observers(Observer):
-    """Tells everything to each of several observers, in their order."""
+    """Several observers as one: each gets everything, in their order."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)

@@ -227,28 +227,28 @@ class LiveRun:
         return max(self._time, (self._clock() - self._zero) / self._scale)
 
     def _fold(self) -> None:
-        for heard, what in self.tape.drain():
-            self._take(heard, what)
+        for received, what in self.tape.drain():
+            self._take(received, what)
         self._notice_end()
         if self._phase == "running":
             self._advance(self._now())
             if self._clock() - self._sampled_at >= SAMPLE:
                 self._sample()
 
-    def _take(self, heard: float, what: object) -> None:
+    def _take(self, received: float, what: object) -> None:
         match what:
             case TaskEnded():
-                self._hear(heard, what.end)
+                self._measure_delay(received, what.end)
                 self._task_ended(what)
             case FlowEnded():
-                self._hear(heard, what.time)
+                self._measure_delay(received, what.time)
                 self._flow_ended(what)
             case Decisions():
                 self._decided(what)
             case RunTask():
                 self._running[what.task] = what.iteration, what.start
             case Began():
-                self._phase, self._zero = "running", heard + 1.0
+                self._phase, self._zero = "running", received + 1.0
             case Schedule():
                 self._predicted = what
                 ends = what.task_end
@@ -264,10 +264,10 @@ class LiveRun:
             self._phase, self._processes = "ended", 0
             self._sample()
 
-    def _hear(self, heard: float, happened: float) -> None:
+    def _measure_delay(self, received: float, happened: float) -> None:
         """Advance to an event; the fastest one so far fixes run time 0."""
-        self._zero = min(self._zero, heard - happened * self._scale)
-        self._delay = heard - happened * self._scale - self._zero
+        self._zero = min(self._zero, received - happened * self._scale)
+        self._delay = received - happened * self._scale - self._zero
         self._max_delay = max(self._max_delay, self._delay)
         self._advance(happened)
 
@@ -446,7 +446,7 @@ def live_table(status: Status) -> Table:
         f"{', ' + figures if figures else ''}"
     )
     delays = (
-        f"{status.late_steps} late steps, events heard "
+        f"{status.late_steps} late steps, events received "
         f"{format_duration(status.delay, 2)} after the fastest "
         f"(worst {format_duration(status.max_delay, 2)} wall)"
     )

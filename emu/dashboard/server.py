@@ -155,18 +155,18 @@ class Pages:
         """Send every viewer what is new, four times a second, for ever."""
         while True:
             await asyncio.sleep(SAMPLE)
-            await self.tell_all()
+            await self.send_updates()
 
-    async def tell_all(self) -> None:
+    async def send_updates(self) -> None:
         """Send every viewer what is new."""
         status = self._live.status()
         update = {"status": status.model_dump(), "report": self._has_report()}
         # One that does not read fills its buffer; it must not hold up the others.
         await asyncio.gather(
-            *(self._tell(viewer, update) for viewer in list(self._viewers))
+            *(self._send(viewer, update) for viewer in list(self._viewers))
         )
 
-    async def _tell(
+    async def _send(
         self, viewer: web.WebSocketResponse, update: dict[str, Any]
     ) -> None:
         try:
@@ -219,7 +219,7 @@ class Pages:
         await viewer.prepare(request)
         status = self._live.status()
         self._viewers[viewer] = NOTHING
-        await self._tell(
+        await self._send(
             viewer, {"status": status.model_dump(), "report": self._has_report()}
         )
         try:
@@ -403,7 +403,9 @@ class Dashboard:
             telling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await telling
-            await self._pages.tell_all()  # that the run has ended, where its report is
+            await (
+                self._pages.send_updates()
+            )  # that the run has ended, where its report is
         except OSError as error:
             self._failure = error
             self._loop = None

@@ -82,7 +82,7 @@ class Status(_Part):
         description="Means of what the tasks reported in their last iteration: loss."
     )
     delay: float = Field(
-        description="Wall seconds by which the last event was heard after it happened, "
+        description="Wall seconds by which the last event came after it happened, "
         "against the fastest one so far."
     )
     max_delay: float = Field(description="Largest such delay, wall seconds.")

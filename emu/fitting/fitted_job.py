@@ -20,7 +20,7 @@ SEAT = "seat"
 #: Share of the iterations in which a server must be asked for it to wait its turn: an
 #: answer that is not there would wait like the others.
 OFTEN = 0.5
-#: Bytes in which a process tells the one before it in the ring that it may send, as
+#: Bytes by which a process lets the one before it in the ring send, as
 #: gloo does. Without them a chunk came early, in the way of answers: epochs of DistDGL
 #: were 1 to 3 % too long.
 NOTE = 48
@@ -35,7 +35,7 @@ def fitted_scenario(
     round, ``.sum`` before the all-reduce, and ``.send``, which waits until the next of
     the ring is there as well. Answers are tasks of the servers,
     ``server-m1.0.trainer-m0``; a server gives one at a time. What one machine ran is
-    one process of the job, since nobody saw what its programs told each other.
+    one process of the job, since what its programs exchanged there was not seen.
     """
     job = _Job(found, traffic)
     return {

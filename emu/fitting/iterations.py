@@ -277,7 +277,7 @@ def _rounds(
 
 
 def _alike(rounds: Sequence[Sequence[Sequence[object]]]) -> tuple[int, int]:
-    """Return the longest stretch in which nobody has many more rounds than usual."""
+    """Return the longest stretch in which none has many more rounds than usual."""
     counts = np.array([[len(each) for each in one] for one in rounds])
     usual = np.median(counts) if counts.size else 0
     good = (counts <= usual + MORE_ROUNDS).all(0)

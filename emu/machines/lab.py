@@ -221,18 +221,18 @@ class Lab:
 
     def _sysctl(self, machine: str) -> dict[str, str]:
         """Return the kernel settings of a machine's TCP, by name."""
-        told = {"tcp_congestion_control": self._tcp}
+        settings = {"tcp_congestion_control": self._tcp}
         # Else a connection begins with what the one before had learned.
-        told["tcp_no_metrics_save"] = "1"
+        settings["tcp_no_metrics_save"] = "1"
         out, into = self._plans[self._index[machine]]
         if out.unsent is not None:
-            told["tcp_notsent_lowat"] = str(out.unsent)
+            settings["tcp_notsent_lowat"] = str(out.unsent)
         if into.window is not None:
             # A queue of its own never overflows then. A flow a little longer than it
             # lost its last packets, and waited for a timeout of 1.5 s: nothing came
-            # behind them that would have told. Programs of others may read late.
-            told["tcp_rmem"] = f"4096 {into.window} {into.window}"
-        return told
+            # behind them that would show it. Programs of others may read late.
+            settings["tcp_rmem"] = f"4096 {into.window} {into.window}"
+        return settings
 
     def _wire(self) -> None:
         for holder in (self._switch, *self._holders):
@@ -277,10 +277,9 @@ class Lab:
             (self._holders[number], DATA, out),
             (self._switch, f"{DATA}-{number}", into),
         ):
-            told = dataclasses.asdict(plan)
-            holder.ask(do="reshape", device=device, plan=told)
+            holder.ask(do="reshape", device=device, plan=dataclasses.asdict(plan))
         self._plans[number] = out, into
-        self._holders[number].ask(do="tell", told=self._sysctl(new.name))
+        self._holders[number].ask(do="set_tcp", settings=self._sysctl(new.name))
 
     def listen(self, port: int = 0) -> tuple[str, socket.socket]:
         """Return an address of the control network, and a socket that listens there.

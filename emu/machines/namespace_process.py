@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from emu.machines.namespace_rpc import Responder, report, tell_tcp
+from emu.machines.namespace_rpc import Responder, report, set_tcp
 from emu.machines.namespaces import (
     NEW_IPC,
     NEW_MOUNT,
@@ -97,16 +97,16 @@ def _hold_machine(
 ) -> None:
     unshare(NEW_PID | NEW_NET | NEW_MOUNT | NEW_UTS | NEW_IPC)
     # Process 1 sees its parent as process 0, so it cannot check who that is.
-    ready, told = os.pipe()
+    ready, known = os.pipe()
     inner = os.fork()
     if inner:
         os.close(ready)
         report(mine, pid=inner)
         mine.close()
-        os.write(told, b"1")
+        os.write(known, b"1")
         os.waitpid(inner, 0)
         return
-    os.close(told)
+    os.close(known)
     die_with_parent(0)
     os.read(ready, 1)
     os.close(ready)
@@ -118,7 +118,7 @@ def _serve_machine(
 ) -> None:
     furnish(name, hosts)
     Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text("1")
-    tell_tcp(sysctl)
+    set_tcp(sysctl)
     Responder(mine).serve()
 
 

@@ -83,9 +83,9 @@ LARGEST = 180_000
 _DESCRIPTORS = 3
 
 
-def tell_tcp(told: Mapping[str, str]) -> None:
-    """Set what TCP of this network is told, by names of ``/proc/sys/net/ipv4``."""
-    for key, value in told.items():
+def set_tcp(settings: Mapping[str, str]) -> None:
+    """Set TCP of this network, by names of ``/proc/sys/net/ipv4``."""
+    for key, value in settings.items():
         Path("/proc/sys/net/ipv4", key).write_text(value)
 
 
@@ -103,7 +103,7 @@ class Responder:
         self._network: netlink.Netlink | None = None
 
     def serve(self) -> None:
-        """Answer until nobody asks any more."""
+        """Answer until the other end closes."""
         ended, wake = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(ended, False)
@@ -180,9 +180,9 @@ class Responder:
         self._network_socket().send(netlink.reshape(device, NicPlan(**plan)))
         report(self._socket, done=True)
 
-    def _tell(self, _: list[int], told: dict[str, str]) -> None:
-        """Tell TCP."""
-        tell_tcp(told)
+    def _set_tcp(self, _: list[int], settings: dict[str, str]) -> None:
+        """Set TCP."""
+        set_tcp(settings)
         report(self._socket, done=True)
 
     def _listen(self, _: list[int], host: str, port: int) -> None:

@@ -65,7 +65,7 @@ class Sharing(StrEnum):
 #: Seconds of the NIC's rate that one queue holds, and with `Sharing.FAIR` that it may
 #: hold for the sake of `START`.
 QUEUE, LONGEST_QUEUE = 0.02, 0.05
-#: Bytes that TCP sends before it hears of a full queue. A leaf of a slow NIC with 20 ms
+#: Bytes that TCP sends before it notices a full queue. A leaf of a slow NIC with 20 ms
 #: held eight packets: 241 were lost, a connection waited 200 ms, and a run of 4 s took
 #: 6 % longer; with 50 ms 0.3 %. Fast NICs need no more than 20 ms: forty flows of 20
 #: and 100 Mbit/s had 0.97 to 1.01 of their shares, and 0.95 to 1.00 with 50 ms.
