@@ -15,8 +15,8 @@ from emu.placement.candidates import (
     lower_bound,
     placement_cost,
 )
-from emu.placement.moves import find_symmetry
-from emu.placement.search import SKETCH, _team_arrays, sketch
+from emu.placement.moves import find_symmetry, team_arrays
+from emu.placement.search import SKETCH, sketch
 from emu.placement.space import Space
 from emu.problem import Cluster, Edge, Job, Machine, Realization, Task
 from tests.placement.placement_cases import (
@@ -164,7 +164,7 @@ def test_a_sketch_meets_the_least_estimate_of_all_placements() -> None:
         space, c = compiled_search(job, cluster, run)
         start = space.machines(every[int(rng.integers(len(every)))])
         state = rng.integers(2**64, size=1, dtype=np.uint64)
-        symmetry, teams = find_symmetry(space, run), _team_arrays(space)
+        symmetry, teams = find_symmetry(space, run), team_arrays(space)
         found = sketch(c, symmetry, teams, state, start, np.geomspace(*SKETCH))
         guess = estimate(c, expand(c.units, found))
         least = min(
