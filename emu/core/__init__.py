@@ -22,6 +22,7 @@ _KINDS = {
     np.dtype(np.float64): "double[]",
     np.dtype(np.int64): "int64_t[]",
     np.dtype(np.bool_): "bool[]",
+    np.dtype(np.int8): "int8_t[]",
     np.dtype(np.int16): "int16_t[]",
     np.dtype(np.int32): "int32_t[]",
     np.dtype(np.uint8): "uint8_t[]",

@@ -13,13 +13,13 @@ import numpy as np
 from emu.core import lib, new_room, pointer, room_in, structure
 from emu.placement.job_costs import JobCosts, JobsCost, job_costs
 from emu.placement.packing import sent_bytes
-from emu.scheduling.compiled_problem import bound_job, plain
-from emu.simulation.evaluator import MakespanEvaluator
+from emu.scheduling.compiled_problem import bound_job, job_arrays, plain
+from emu.scheduling.policies import rate_policy
 
 if TYPE_CHECKING:
     from emu.placement.space import Space
     from emu.problem import Realization
-    from emu.scheduling.compiled_problem import Floats, Ints, JobArrays
+    from emu.scheduling.compiled_problem import BoundJob, Floats, Ints, JobArrays
 
 NORM = 16  # of `estimate`
 
@@ -92,9 +92,10 @@ def candidates(
         When there is no such rate policy, or the realization does not fit the job.
     """
     realization.check_shapes(space.job)
-    arrays = MakespanEvaluator(space.job, space.cluster, policy).arrays
+    arrays = job_arrays(space.job, space.cluster, rate_policy(policy))
+    job = bound_job(arrays)
     times = plain(realization.times)
-    head, tail, least = _without_transfers(arrays, _least_times(space, arrays, times))
+    head, tail, least = _without_transfers(job, _least_times(space, arrays, times))
     sizes = [len(unit.tasks) for unit in space.units]
     made = Candidates(
         arrays,
@@ -120,16 +121,16 @@ def candidates(
         core=None,
         room=None,
     )
-    return _in_c(made)
+    return _in_c(made, job)
 
 
-def _in_c(c: Candidates) -> Candidates:
+def _in_c(c: Candidates, job: BoundJob) -> Candidates:
     """Return the candidates with what C reads."""
     jobs = len(c.costs.weight) if len(c.costs.job) else 0
     count, resources = c.units.demand.shape
     core = structure(
         "Candidates",
-        arrays=bound_job(c.arrays).c,
+        arrays=job.c,
         times=c.times,
         volumes=c.volumes,
         busy=c.busy,
@@ -158,18 +159,13 @@ def _least_times(space: Space, arrays: JobArrays, times: Floats) -> Floats:
     return np.asarray(times * least[:, None])
 
 
-def _without_transfers(
-    arrays: JobArrays, times: Floats
-) -> tuple[Floats, Floats, float]:
+def _without_transfers(job: BoundJob, times: Floats) -> tuple[Floats, Floats, float]:
     """Return head and tail of every edge and the makespan if transfers were free."""
     tasks, iterations = times.shape
-    free, head, tail = np.zeros((3, len(arrays.source)))
+    free, head, tail = np.zeros((3, len(job.arrays.source)))
     end, rest = np.zeros(times.shape), np.zeros((tasks, iterations + 1))
-    least = lib.without_transfers(
-        bound_job(arrays).c,
-        *map(pointer, (plain(times), free, end, rest, head, tail)),
-    )
-    return head, tail, least
+    parts = map(pointer, (plain(times), free, end, rest, head, tail))
+    return head, tail, float(lib.without_transfers(job.c, *parts))
 
 
 def expand(u: Units, machines: Ints) -> Ints:
