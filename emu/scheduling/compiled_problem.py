@@ -349,7 +349,7 @@ def _check(job: JobArrays) -> None:
     for field in ("taken", "freed"):
         _within(field, getattr(job, field), -1, names)
     _within("channel", job.channel, -1, edges)
-    _within("owner", job.owner, 0, edges)
+    _within("owner", job.owner, 0, tasks)
     _within("zone", routes.zone, 0, len(routes.route_of))
     _within("nic", routes.nic, -1, ports)
     _within("route_of", routes.route_of, 0, len(routes.route_start) - 1)
