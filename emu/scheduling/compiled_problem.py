@@ -284,7 +284,9 @@ class BoundJob:
         routes["zones"] = len(arrays.routes.route_of)
         routes["longest"] = int(np.diff(arrays.routes.route_start).max())
         self.arrays = arrays
-        self.c = structure("JobArrays", **{**arrays._asdict(), "routes": routes}, **counts)
+        self.c = structure(
+            "JobArrays", **{**arrays._asdict(), "routes": routes}, **counts
+        )
 
 
 def bound_job(arrays: JobArrays) -> BoundJob:
@@ -329,7 +331,15 @@ def _check(job: JobArrays) -> None:
     machines, names = job.slots.shape
     routes = job.routes
     per = {tasks: ("rounds", "order", "taken", "freed")}
-    per[edges] = (*per.get(edges, ()), "sent", "source", "destination", "lag", "rank", "control")
+    per[edges] = (
+        *per.get(edges, ()),
+        "sent",
+        "source",
+        "destination",
+        "lag",
+        "rank",
+        "control",
+    )
     for size, fields in per.items():
         for field in fields:
             if getattr(job, field).shape != (size,):
@@ -368,7 +378,10 @@ def _check(job: JobArrays) -> None:
 
 def _within(name: str, index: Ints, least: int, end: int | None = None) -> None:
     if index.size and (index.min() < least or (end is not None and index.max() >= end)):
-        raise ValueError(f"{name} must be from {least}" + (f" to {end - 1}" if end is not None else ""))
+        raise ValueError(
+            f"{name} must be from {least}"
+            + (f" to {end - 1}" if end is not None else "")
+        )
 
 
 def _listed(

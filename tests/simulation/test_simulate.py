@@ -51,31 +51,6 @@ def anomaly() -> tuple[Problem, Realization]:
     return Problem(cluster, job, Placement((1, 0, 2, 2))), Realization(times, volumes)
 
 
-UNCOMPILED = """
-import json, sys
-import numpy as np
-from emu.simulation import makespan
-from emu.testing.strategies import random_problem
-json.dump(
-    {policy: [makespan(*random_problem(np.random.default_rng(seed)), policy)
-              for seed in range(8)] for policy in sys.argv[1:]}, sys.stdout)
-"""
-
-
-def test_without_the_compiler_the_result_is_the_same() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", UNCOMPILED, *RULES],
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for policy, spans in json.loads(done.stdout).items():
-        for seed, span in enumerate(spans):
-            drawn = random_problem(np.random.default_rng(seed))
-            assert makespan(*drawn, policy) == pytest.approx(span, rel=1e-12), policy
-
-
 @given(drawn=problems())
 def test_max_min_gives_every_flow_at_least_its_equal_share(
     oracle: ModuleType, drawn: tuple[Problem, Realization]
