@@ -23,7 +23,6 @@ import typer
 from emu.cli import app
 from emu.cli.listing import COMMANDS
 from emu.machines import missing_needs
-from emu.scratch import cache_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable

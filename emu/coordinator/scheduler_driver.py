@@ -17,19 +17,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
 from emu.errors import NodeMisbehaved, SchedulingError
-from emu.problem import (
-    Cluster,
-    Edge,
-    Job,
-    Machine,
-    Placement,
-    Problem,
-    Profile,
-    Task,
-)
 from emu.scheduling import Decisions, End, RateSegments, Scheduler, newest
 from emu.wire.messages import FlowEnded, RunTask, TaskEnded
 

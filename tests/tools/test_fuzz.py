@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError, ScenarioError
-from emu.graph_data import raw_graph
 from emu.graph_data.readers.npz_file import npz_source
 from emu.graph_data.readers.ogb_folder import ogb_source
 from emu.input_file import read_arrays
