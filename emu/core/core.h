@@ -26,7 +26,7 @@ typedef struct {
 
 enum { ROUTE_OUT = -1, ROUTE_IN = -2 };
 
-/* A job and a cluster, any placement; see `emu.scheduling.problem_arrays.JobArrays`. */
+/* A job and a cluster, any placement; see `emu.scheduling.compiled_problem`. */
 typedef struct {
     int64_t tasks, edges, machines, ports;
     int64_t names;             /* of pools of slots */
@@ -93,6 +93,12 @@ typedef struct {
                                   iteration of the source that one read, -1 for none,
                                   until it starts, and where it does not read the newest */
 } Log;
+
+/* Policies by `Policy.code`, see emu/scheduling/policies.py, which explains them. */
+enum {
+    OES, MAXMIN, OES_CP, WEIGHTED_MAXMIN, MRTF, MRTF_EXCLUSIVE, OMCOFLOW, OMCOFLOW_FROZEN,
+    OMCOFLOW_WC, OMCOFLOW_GAMMA, SEBF_MADD, FIFO, OES_BY_JOB, MAXMIN_BY_JOB
+};
 
 /* Room for computing rates, and what rules that rate flows one by one keep. */
 typedef struct {

@@ -1,11 +1,5 @@
 /* State that changes while a schedule runs, before anything has started. */
 
-/* Policies by `Policy.code`, see emu/scheduling/policies.py, which explains them. */
-enum {
-    OES, MAXMIN, OES_CP, WEIGHTED_MAXMIN, MRTF, MRTF_EXCLUSIVE, OMCOFLOW, OMCOFLOW_FROZEN,
-    OMCOFLOW_WC, OMCOFLOW_GAMMA, SEBF_MADD, FIFO, OES_BY_JOB, MAXMIN_BY_JOB
-};
-
 /* Take what the rule of a layout uses; the rest stays NULL. */
 static void take_scratch(const Layout *layout, Room *room, Scratch *scratch)
 {

@@ -6,7 +6,7 @@ the core, because a placement search makes ten thousands of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -284,7 +284,9 @@ class BoundJob:
         routes["zones"] = len(arrays.routes.route_of)
         routes["longest"] = int(np.diff(arrays.routes.route_start).max())
         self.arrays = arrays
-        self.c = structure("JobArrays", **{**arrays._asdict(), "routes": routes}, **counts)
+        self.c = structure(
+            "JobArrays", **{**arrays._asdict(), "routes": routes}, **counts
+        )
 
 
 def bound_job(arrays: JobArrays) -> BoundJob:
@@ -320,62 +322,81 @@ def check_machines(machine_of: Ints, tasks: int, machines: int) -> None:
         raise ValueError(f"machine_of names a machine beyond {machines - 1}")
 
 
+#: Of what every array has an entry, and what its entries are at least, and below.
+_RANGES = {
+    "rounds": ("tasks", 0, "counts"),
+    "order": ("tasks", 0, "tasks"),
+    "taken": ("tasks", -1, "names"),
+    "freed": ("tasks", -1, "names"),
+    "sent": ("edges", 0, "counts"),
+    "source": ("edges", 0, "tasks"),
+    "destination": ("edges", 0, "tasks"),
+    "lag": ("edges", 0, "any"),
+    "rank": ("edges", 0, "any"),
+    "control": ("edges", 0, "any"),
+    "owner": ("edges", 0, "tasks"),
+    "channel": ("edges", -1, "edges"),
+    "latest": ("edges", 0, "any"),
+    "out_edge": ("edges", 0, "edges"),
+    "in_edge": ("edges", 0, "edges"),
+}
+_OPTIONAL = frozenset({"owner", "channel", "latest"})
+
+
 def _check(job: JobArrays) -> None:
     """Raise ValueError unless every index in ``job`` is within what it is one of.
 
     C looks nothing up a second time: an index beyond an array would go unnoticed.
     """
-    tasks, edges, ports = len(job.rounds), len(job.source), len(job.capacity)
     machines, names = job.slots.shape
-    routes = job.routes
-    per = {tasks: ("rounds", "order", "taken", "freed")}
-    per[edges] = (*per.get(edges, ()), "sent", "source", "destination", "lag", "rank", "control")
-    for size, fields in per.items():
-        for field in fields:
-            if getattr(job, field).shape != (size,):
-                raise ValueError(f"{field} must have {size} entries")
-    for field in ("owner", "channel", "latest"):
-        if getattr(job, field).shape not in {(0,), (edges,)}:
-            raise ValueError(f"{field} must have {edges} entries or none")
-    _within("rounds", job.rounds, 0, job.iterations + 1)
-    _within("sent", job.sent, 0, job.iterations + 1)
-    _within("lag", job.lag, 0)
-    late = np.where(job.sent > 0, job.sent + job.lag, 0)
-    _within("sent with lag", late, 0, job.iterations + 1)
-    for field in ("source", "destination", "order"):
-        _within(field, getattr(job, field), 0, tasks)
-    for start, entry in (("out_start", "out_edge"), ("in_start", "in_edge")):
-        _listed(start, getattr(job, start), tasks, getattr(job, entry), 0, edges)
-    for field in ("taken", "freed"):
-        _within(field, getattr(job, field), -1, names)
-    _within("channel", job.channel, -1, edges)
-    _within("owner", job.owner, 0, edges)
-    _within("zone", routes.zone, 0, len(routes.route_of))
-    _within("nic", routes.nic, -1, ports)
-    _within("route_of", routes.route_of, 0, len(routes.route_start) - 1)
-    count = len(routes.route_start) - 1
-    _listed("route_start", routes.route_start, count, routes.route_port, IN, ports)
+    sizes = {
+        "tasks": len(job.rounds),
+        "edges": len(job.source),
+        "names": names,
+        "counts": job.iterations + 1,
+        "any": np.iinfo(np.int64).max,
+    }
+    for name, (rows, least, end) in _RANGES.items():
+        entries = getattr(job, name)
+        if entries.shape != (sizes[rows],) and (entries.size or name not in _OPTIONAL):
+            raise ValueError(f"{name} must have {sizes[rows]} entries")
+        _within(name, entries, least, sizes[end])
+    late = job.sent + job.lag
+    _within("sent with lag", late[job.sent > 0], 0, job.iterations + 1)
+    _starts("out_start", job.out_start, sizes["tasks"], job.out_edge)
+    _starts("in_start", job.in_start, sizes["tasks"], job.in_edge)
+    _check_routes(job.routes, machines, len(job.capacity))
+    _check_numbers(job, machines)
+
+
+def _check_routes(routes: Routes, machines: int, ports: int) -> None:
     if routes.zone.shape != (machines,) or routes.nic.shape != (machines, 2):
         raise ValueError(f"there are routes of other machines than the {machines}")
+    count = len(routes.route_start) - 1
+    _within("zone", routes.zone, 0, len(routes.route_of))
+    _within("nic", routes.nic, -1, ports)
+    _within("route_of", routes.route_of, 0, count)
+    _within("route_port", routes.route_port, IN, ports)
+    _starts("route_start", routes.route_start, count, routes.route_port)
+
+
+def _check_numbers(job: JobArrays, machines: int) -> None:
     if job.changes.ndim != 2 or job.changes.shape[1] != 3:
         raise ValueError("a change is a time, a port and a capacity")
-    _within("port that changes", job.changes[:, 1].astype(np.int64), 0, ports)
     if not (np.isfinite(job.changes).all() and (job.capacity > 0).all()):
         raise ValueError("capacities must be positive numbers")
-    if job.slowness.shape not in {(0, machines), (tasks, machines)}:
-        raise ValueError(f"slowness must be of {tasks} tasks on {machines} machines")
+    _within("port that changes", job.changes[:, 1], 0, len(job.capacity))
+    if job.slowness.shape not in {(0, machines), (len(job.rounds), machines)}:
+        raise ValueError(f"slowness must be of every task on {machines} machines")
 
 
-def _within(name: str, index: Ints, least: int, end: int | None = None) -> None:
-    if index.size and (index.min() < least or (end is not None and index.max() >= end)):
-        raise ValueError(f"{name} must be from {least}" + (f" to {end - 1}" if end is not None else ""))
+def _within(name: str, entries: NDArray[Any], least: int, end: int) -> None:
+    if entries.size and (entries.min() < least or entries.max() >= end):
+        raise ValueError(f"{name} must be from {least} to {end - 1}")
 
 
-def _listed(
-    name: str, start: Ints, owners: int, entry: Ints, least: int, end: int
-) -> None:
+def _starts(name: str, start: Ints, owners: int, entry: Ints) -> None:
     if start.shape != (owners + 1,) or start[0] != 0 or start[-1] != len(entry):
         raise ValueError(f"{name} must begin at 0 and end with its entries")
-    if (np.diff(start) < 0).any():
+    if (start[1:] < start[:-1]).any():
         raise ValueError(f"{name} must not decrease")
-    _within(f"entries by {name}", entry, least, end)

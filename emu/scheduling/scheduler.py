@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from emu.core import lib, pointer, structure
 from emu.errors import SchedulingError
 from emu.problem import Profile
-from emu.core import lib, pointer, structure
 from emu.scheduling.compiled_problem import job_arrays, lay_out, plain
 from emu.scheduling.event_batch import FULL, IMPOSSIBLE, Ends, gates_of, room_for
 from emu.scheduling.policies import rate_policy

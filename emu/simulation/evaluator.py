@@ -45,7 +45,7 @@ class MakespanEvaluator:
         self._machines = len(cluster.machines)
         self.arrays = job_arrays(job, cluster, rate_policy(policy))
         self._bound = BoundJob(self.arrays)
-        self._memory = new_room(lib.room_of_run(self._bound.c, False))  # noqa: FBT003
+        self._memory = new_room(lib.room_of_run(self._bound.c, False))
         self._room = room_in(self._memory)
 
     def makespan(

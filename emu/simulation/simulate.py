@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emu.core import ffi, lib, pointer, structure
 from emu.errors import SchedulingError
 from emu.problem import Profile, RateHistory, Realization, Schedule
-from emu.core import ffi, lib, pointer, structure
 from emu.scheduling import RATE_POLICIES, policy_named
 from emu.scheduling.compiled_problem import job_arrays, lay_out, plain
 from emu.scheduling.policies import PORTFOLIO, rate_policy
