@@ -23,17 +23,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.analysis.link_load import LinkContention
-from emu.core import lib, pointer
 from emu.placement import placement_bound
 from emu.scheduling import policy_named
 from emu.scheduling.compiled_problem import job_arrays, lay_out, own
 from emu.scheduling.policies import rate_policy
-from emu.scheduling.rates import longest_paths
+from emu.scheduling.rates import earliest, longest_paths
 from emu.units import format_duration
 
 if TYPE_CHECKING:
     from emu.problem import Problem, Realization, Schedule
-    from emu.scheduling.compiled_problem import Floats, Ints, Layout
+    from emu.scheduling.compiled_problem import Floats, Ints
 
 #: `Bounds.binding` where no port is.
 CRITICAL_PATH = "critical path"
@@ -85,7 +84,7 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
     )
     times, volumes = own(realization.times), own(realization.volumes)
     from_task, after_flow = longest_paths(layout, times, volumes)
-    before_flow = _earliest_ready(layout, times, volumes)
+    before_flow, _ = earliest(layout, times, volumes)
     path = float(from_task.max())
     loads = np.zeros(layout.capacity.size)
     combined, binding = path, CRITICAL_PATH
@@ -123,14 +122,6 @@ def flow_degree(problem: Problem) -> int:
     for hops in problem.hops:
         degree[list(hops)] += 1
     return int(degree.max(initial=0))
-
-
-def _earliest_ready(layout: Layout, times: Floats, volumes: Floats) -> Floats:
-    """Return when each flow can be active at the earliest, were all others free."""
-    ready, arrived = np.zeros((2, *volumes.shape))
-    ended = np.zeros(times.shape)
-    lib.earliest_ready(layout.c, *map(pointer, (times, volumes, ready, arrived, ended)))
-    return ready
 
 
 def _narrowest(problem: Problem) -> Floats:

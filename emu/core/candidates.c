@@ -69,49 +69,6 @@ static void earliest_ends(const JobArrays *a, const double *times, int64_t itera
         }
 }
 
-/* Fill the time from the start of every (task, iteration) to the makespan; one column
- * more than iterations, of zeros. */
-static void longest_rests(const JobArrays *a, const double *times, int64_t iterations,
-                          double *rest)
-{
-    int64_t row = iterations + 1;
-    for (int64_t n = iterations - 1; n >= 0; n--)
-        for (int64_t place = a->tasks - 1; place >= 0; place--) {
-            int64_t j = a->order[place];
-            if (n >= a->rounds[j])
-                continue;
-            double after = rest[j * row + n + 1];
-            for (int64_t i = a->out_start[j]; i < a->out_start[j + 1]; i++) {
-                int64_t edge = a->out_edge[i];
-                if (n < a->sent[edge])
-                    after = larger(
-                        after, rest[a->destination[edge] * row + n + a->lag[edge]]);
-            }
-            rest[j * row + n] = times[j * iterations + n] + after;
-        }
-}
-
-/* Set head and tail of every edge and return the makespan if transfers were free.
- *
- * Given as zeros: `taken` per edge, `end` (tasks, iterations), `rest` with one column
- * more. */
-double without_transfers(const JobArrays *a, const double *times, const double *taken,
-                         double *end, double *rest, double *head, double *tail)
-{
-    int64_t iterations = a->iterations;
-    double least = 0.0;
-    earliest_ends(a, times, iterations, taken, end);
-    longest_rests(a, times, iterations, rest);
-    for (int64_t edge = 0; edge < a->edges; edge++) {
-        int64_t target = a->destination[edge];
-        head[edge] = end[a->source[edge] * iterations];
-        tail[edge] = rest[target * (iterations + 1) + a->rounds[target] - 1];
-    }
-    for (int64_t i = 0; i < a->tasks * iterations; i++)
-        least = larger(least, end[i]);
-    return least;
-}
-
 /* Fill the machine of every task for units on `machines`. */
 const int64_t *expand(const Candidates *c, const int64_t *machines, int64_t *machine_of)
 {

@@ -431,8 +431,6 @@ void drawn_keys(const double *prefix, int64_t vertices, const int64_t *bounds_of
  * the best makespan after every proposal; `machine_of` is per task, `machines` per
  * unit. */
 int64_t room_of_candidates(const Candidates *c);
-double without_transfers(const JobArrays *a, const double *times, const double *taken,
-                         double *end, double *rest, double *head, double *tail);
 double excess(const Candidates *c, const double *used);
 double lower_bound(const Candidates *c, const int64_t *machine_of);
 double estimate(const Candidates *c, const int64_t *machine_of);

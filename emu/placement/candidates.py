@@ -13,8 +13,9 @@ import numpy as np
 from emu.core import lib, new_room, pointer, room_in, structure
 from emu.placement.job_costs import JobCosts, JobsCost, job_costs
 from emu.placement.packing import sent_bytes
-from emu.scheduling.compiled_problem import bound_job, job_arrays, plain
+from emu.scheduling.compiled_problem import Layout, bound_job, job_arrays, plain
 from emu.scheduling.policies import rate_policy
+from emu.scheduling.rates import earliest, longest_paths
 
 if TYPE_CHECKING:
     from emu.placement.space import Space
@@ -160,12 +161,18 @@ def _least_times(space: Space, arrays: JobArrays, times: Floats) -> Floats:
 
 
 def _without_transfers(job: BoundJob, times: Floats) -> tuple[Floats, Floats, float]:
-    """Return head and tail of every edge and the makespan if transfers were free."""
-    tasks, iterations = times.shape
-    free, head, tail = np.zeros((3, len(job.arrays.source)))
-    end, rest = np.zeros(times.shape), np.zeros((tasks, iterations + 1))
-    parts = map(pointer, (plain(times), free, end, rest, head, tail))
-    return head, tail, float(lib.without_transfers(job.c, *parts))
+    """Return head and tail of every edge and the makespan if transfers were free.
+
+    As they are where all tasks are on one machine.
+    """
+    a = job.arrays
+    layout = Layout(job, np.zeros(len(times), dtype=np.int64))
+    nothing = np.zeros((len(a.source), times.shape[1]))
+    ends = earliest(layout, times, nothing)[1]
+    rests = longest_paths(layout, times, nothing)[0]
+    last = a.rounds[a.destination] - 1
+    head, tail = ends[a.source, 0], rests[a.destination, last]
+    return head, tail, float(ends.max(initial=0.0))
 
 
 def expand(u: Units, machines: Ints) -> Ints:

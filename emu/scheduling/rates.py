@@ -63,6 +63,18 @@ def longest_paths(
     return from_task, after_flow
 
 
+def earliest(layout: Layout, times: Floats, volumes: Floats) -> tuple[Floats, Floats]:
+    """Return when each flow can be active, and each task end, at the earliest, seconds.
+
+    Were all other flows free, ``times`` and ``volumes`` being those of `Realization`.
+    The results have the same shapes; what flows within a machine is left out.
+    """
+    ready, arrived = np.zeros((2, *volumes.shape))
+    ended = np.zeros(times.shape)
+    lib.earliest_ready(layout.c, *map(pointer, (times, volumes, ready, arrived, ended)))
+    return ready, ended
+
+
 def expectation(layout: Layout, times: Floats, volumes: Floats) -> Floats:
     """Return `State.after` for runs like this one; empty if the policy does not look.
 
