@@ -95,7 +95,7 @@ class State:
     def queued(self) -> list[int]:
         """The tasks that wait for a slot, or for the end of the instant."""
         queued, length = self._queued
-        return queued[: length[lib.QUEUED]].tolist()
+        return list(map(int, queued[: length[lib.QUEUED]]))
 
 
 class RateChanges(NamedTuple):

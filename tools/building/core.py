@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+#: What a copy makes for itself.
+MADE = shutil.ignore_patterns("*.so", "CMakeCache.txt", "CMakeFiles", "build.ninja")
 
 
 def build_core(tree: Path, *, sanitize: bool = False) -> None:

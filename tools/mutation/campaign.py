@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from tools.building.core import build_core
+from tools.building.core import MADE, build_core
 from tools.runner import Ledger
 
 if TYPE_CHECKING:
@@ -104,10 +104,9 @@ def _own_tests(file: str) -> tuple[str, ...]:
 
 def copy_tree(root: Path, to: Path) -> None:
     """Copy what tests need, with times of files: bytecode stays valid."""
-    left = shutil.ignore_patterns("*.so", "CMakeCache.txt", "CMakeFiles")
     for name in COPIED:
         if (root / name).is_dir():
-            shutil.copytree(root / name, to / name, ignore=left)
+            shutil.copytree(root / name, to / name, ignore=MADE)
         elif (root / name).exists():
             shutil.copy2(root / name, to / name)
 
