@@ -109,7 +109,11 @@ def build_structure(
     ------
     DataError
         When an edge names a vertex that does not exist; the error names the edge.
+    ValueError
+        When the lengths differ.
     """
+    if len(sources) != len(destinations):
+        raise ValueError(f"{len(sources)} sources, {len(destinations)} destinations")
     for ends in (sources, destinations):
         for start in range(0, len(ends), 1 << 24):
             part = np.asarray(ends[start : start + (1 << 24)])
@@ -124,13 +128,13 @@ def build_structure(
     small = vertices <= np.iinfo(np.int32).max
     indices = np.empty(2 * len(sources), np.int32 if small else np.int64)
     narrow = sources.dtype == destinations.dtype == np.int32
-    ends = [
+    pairs = [
         pointer(np.ascontiguousarray(part, np.int32 if narrow else np.int64))
         for part in (sources, destinations)
     ]
     indptr, filled = np.zeros(vertices + 1, np.int64), np.empty(vertices + 1, np.int64)
     lib.compressed(
-        *ends, not narrow, len(sources), vertices,
+        *pairs, not narrow, len(sources), vertices,
         pointer(np.zeros_like(indptr)), pointer(filled),
         pointer(indices), not small, pointer(indptr),
     )  # fmt: skip

@@ -13,7 +13,13 @@ import numpy as np
 from emu.core import lib, new_room, pointer, room_in, structure
 from emu.placement.job_costs import JobCosts, JobsCost, job_costs
 from emu.placement.packing import sent_bytes
-from emu.scheduling.compiled_problem import Layout, bound_job, job_arrays, plain
+from emu.scheduling.compiled_problem import (
+    Layout,
+    bound_job,
+    check_machines,
+    job_arrays,
+    plain,
+)
 from emu.scheduling.policies import rate_policy
 from emu.scheduling.rates import earliest, longest_paths
 
@@ -182,37 +188,45 @@ def expand(u: Units, machines: Ints) -> Ints:
     return machine_of
 
 
-def usage(u: Units, machines: Ints) -> Floats:
-    """Return the summed demands on every machine, shape (machines, resources)."""
-    used = u.used.copy()
-    np.add.at(used, machines, u.demand)
-    return used
-
-
-def excess(c: Candidates, used: Floats) -> float:
-    """Return the violated part of all capacities, the sum in cost (21); 0: feasible."""
-    return float(lib.excess(c.core, pointer(used)))
-
-
 def lower_bound(c: Candidates, machine_of: Ints) -> float:
     """Return a cost that no schedule of this placement beats, seconds.
 
     The cost of several jobs follows from the makespan.
+
+    Raises
+    ------
+    ValueError
+        When ``machine_of`` does not fit the job.
     """
-    return float(lib.lower_bound(c.core, pointer(machine_of)))
+    return float(lib.lower_bound(c.core, _checked(c, machine_of)))
 
 
 def estimate(c: Candidates, machine_of: Ints) -> float:
     """Return the mean of what ports and tasks ask for, as a norm, and when crowded.
 
     Seconds, for a hundredth of a simulation's time; see candidates.c.
+
+    Raises
+    ------
+    ValueError
+        When ``machine_of`` does not fit the job.
     """
-    return float(lib.estimate(c.core, pointer(machine_of)))
+    return float(lib.estimate(c.core, _checked(c, machine_of)))
 
 
 def placement_cost(c: Candidates, machine_of: Ints, limit: float) -> float:
     """Return makespan or cost, seconds; beyond ``limit`` that or infinity.
 
     Infinity too where tasks wait for slots forever, or more are given back than taken.
+
+    Raises
+    ------
+    ValueError
+        When ``machine_of`` does not fit the job.
     """
-    return float(lib.placement_cost(c.core, pointer(machine_of), limit))
+    return float(lib.placement_cost(c.core, _checked(c, machine_of), limit))
+
+
+def _checked(c: Candidates, machine_of: Ints) -> Any:
+    check_machines(machine_of, *c.busy.shape)
+    return pointer(machine_of)

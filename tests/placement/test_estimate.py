@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
     from emu.placement.candidates import Candidates
 
-# The first call compiles: 30 s of processor time, more on a busy machine.
-pytestmark = pytest.mark.timeout(300)
-
 
 def drawn_jobs(count: int, seed: int) -> Iterator[tuple[Job, Cluster, Realization]]:
     """Yield DGTP jobs with 1 to 4 stores, with slow and fast NICs, and their runs."""
@@ -129,7 +126,7 @@ def test_ranks_placements_as_simulation_does() -> None:
         drawn = rng.integers(len(cluster.machines), size=(60, len(space.units)))
         everywhere = [expand(c.units, machines) for machines in drawn]
         simulated = [placement_cost(c, at, np.inf) for at in everywhere]
-        bounds = [lower_bound(c.transfers, c.costs, at) for at in everywhere]
+        bounds = [lower_bound(c, at) for at in everywhere]
         ranks.append(
             [
                 rank_correlation(simulated, guesses)
