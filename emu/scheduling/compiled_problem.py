@@ -47,7 +47,10 @@ def topological(job: Job) -> Ints:
             waiting[follower] -= 1
             if waiting[follower] == 0:
                 order.append(follower)
-    return np.array(order, dtype=np.int64)
+    around = sorted(
+        {*range(len(job.tasks))}.difference(order)
+    )  # of a cycle: none starts
+    return np.array([*order, *around], dtype=np.int64)
 
 
 def pools_by_name(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
+from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 from scikit_build_core import build as made
 from scikit_build_core.build import (
@@ -58,4 +61,28 @@ def build_wheel(*arguments: Any, **named: Any) -> str:
 def build_editable(*arguments: Any, **named: Any) -> str:
     """Build the core beside its sources and a wheel that points there, see PEP 660."""
     _choose_compiler()
-    return made.build_editable(*arguments, **named)
+    name = made.build_editable(*arguments, **named)
+    _without_finder(Path(arguments[0], name))
+    return name
+
+
+def _without_finder(wheel: Path) -> None:
+    """Take the finder out of an editable wheel, so that only ``sys.path`` decides.
+
+    It would come before PYTHONPATH, and import these sources where a copy of them, a
+    fault planted in it, is to be tried.
+    """
+    with ZipFile(wheel) as file:
+        entries = {name: file.read(name) for name in file.namelist()}
+    (finder,) = (name for name in entries if re.fullmatch(r"_editable_\w+\.py", name))
+    del entries[finder]
+    with ZipFile(wheel, "w") as file:
+        for name, content in entries.items():
+            kept = content.decode()
+            if name.endswith(".pth"):
+                kept = re.sub(r"^import .*\n", "", kept, flags=re.MULTILINE)
+            elif name.endswith("/RECORD"):
+                path = re.escape(finder.removesuffix("py"))
+                kept = re.sub(f"^{path}py,.*\n", "", kept, flags=re.MULTILINE)
+                kept = re.sub(f"^({path}pth),.*$", r"\1,,", kept, flags=re.MULTILINE)
+            file.writestr(name, kept)
