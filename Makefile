@@ -1,31 +1,33 @@
-# Every target creates .venv with pinned versions when it is missing.
+# Every target creates .venv with pinned versions when it is missing, and builds the core.
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+BUILT := $(VENV)/.built
 
 .PHONY: demo test acceptance check bench distdgl clean
 
-demo: $(STAMP) ## run the main job on this machine
+demo: $(BUILT) ## run the main job on this machine
 	$(BIN)/emu run scenarios/demo.yaml
 
-test: $(STAMP) ## everything that CI checks
+test: $(BUILT) ## everything that CI checks
 	$(BIN)/python tools/check --all
 
-acceptance: $(STAMP) ## the shipped scenarios in full, over sockets
+acceptance: $(BUILT) ## the shipped scenarios in full, over sockets
 	$(BIN)/python tools/check --acceptance
 
-check: $(STAMP) ## format, lint, types, layers and the quick tests
+check: $(BUILT) ## format, lint, types, layers and the quick tests
 	$(BIN)/python tools/check
 
-distdgl: $(STAMP) ## train with dgl.distributed on emulated machines; predict other NICs
+distdgl: $(BUILT) ## train with dgl.distributed on emulated machines; predict other NICs
 	$(BIN)/python scenarios/distdgl/predict.py
 
-bench: $(STAMP) ## timings, as medians and ratios within one run
+bench: $(BUILT) ## timings, as medians and ratios within one run
 	$(BIN)/python tools/bench
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	git clean -qfX emu/core
 
 # Everything by its hash but torch, of which plain pip takes the build that is at hand:
 # a local one has another hash than that of the package index.
@@ -37,6 +39,9 @@ make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement .pins.txt
 	$(BIN)/python -m pip install --quiet --constraint .constraints.txt torch
+	touch $@
+
+# The core is built where its sources are, when one of them has changed.
+$(BUILT): $(STAMP) $(wildcard emu/core/*.[ch]) emu/core/build/CMakeLists.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable '.[train,dev]'
-	$(BIN)/emu warm
 	touch $@

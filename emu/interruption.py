@@ -29,7 +29,6 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PATIENCE = 5.0
 #: Wall seconds until it is raised again, if Python dropped it.
 _AGAIN = 0.01
-_CALLED_FROM_C = "numba.core.serialize"
 _told: list[str] = []
 
 
@@ -48,10 +47,10 @@ class _Ending:
         self.received = ""
         self._dropped = False
 
-    def interrupted(self, number: int, frame: FrameType | None) -> None:
+    def interrupted(self, number: int, _frame: FrameType | None) -> None:
         if not self.received:
             self.received = signal.Signals(number).name
-            self._raise(frame)
+            self._raise()
 
     def unraisable(self, report: sys.UnraisableHookArgs) -> None:
         # Python drops what is raised in a finalizer or in a callback of a weak
@@ -61,19 +60,14 @@ class _Ending:
         elif not self.received:
             sys.__unraisablehook__(report)
 
-    def overdue(self, _number: int, frame: FrameType | None) -> None:
+    def overdue(self, _number: int, _frame: FrameType | None) -> None:
         if self._dropped:
-            self._raise(frame)
+            self._raise()
         discard_begun_files()
         tell(f"interrupted by {self.received}")
         os._exit(INTERRUPTED)
 
-    def _raise(self, frame: FrameType | None) -> None:
-        # What compiled code returns is put together by this module, called from C that
-        # dereferences NULL if it raises: 8 of 160 signals in a search ended in SIGSEGV.
-        if frame is not None and frame.f_globals["__name__"] == _CALLED_FROM_C:
-            self._raise_later()
-            return
+    def _raise(self) -> None:
         self._dropped = False
         signal.setitimer(signal.ITIMER_REAL, _PATIENCE)
         raise Interrupted(f"interrupted by {self.received}")

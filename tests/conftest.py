@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from emu.scratch import cache_home
 from tests.leaks import Held, left_since
 from tests.leftovers import leftovers
 
@@ -16,9 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["leftovers"]
-
-# Tests give themselves empty caches; what is compiled stays in the user's all the same.
-os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_home() / "compiled"))
 
 # deadline=None: the machines that run this are shared and noisy.
 settings.register_profile(

@@ -33,7 +33,6 @@ HEAVY = {
     "asyncio",
     "dgl",
     "matplotlib",
-    "numba",
     "numpy",
     "pandas",
     "psutil",
@@ -45,9 +44,8 @@ HEAVY = {
     "torch",
     "uvloop",
 }
-#: Of these, what a simulation of a custom job does without. numba imports the top of
-#: scipy where something else has installed it.
-NOT_SIMULATED = HEAVY - {"numba", "numpy", "pydantic", "rich", "ruamel", "scipy"}
+#: Of these, what a simulation of a custom job does without.
+NOT_SIMULATED = HEAVY - {"numpy", "pydantic", "rich", "ruamel"}
 
 
 def loaded_by(code: str) -> set[str]:

@@ -23,7 +23,6 @@ import typer
 from emu.cli import app
 from emu.cli.listing import COMMANDS
 from emu.machines import missing_needs
-from emu.scratch import cache_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +33,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 BLOCK = re.compile(r"^```(\w+)(?: +([^\n]*))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 GUIDES = [page for page in PAGES if "\n```console" in page.read_text(encoding="utf-8")]
-#: Compiled code is found where it always is; what is imported is kept apart.
-COMPILED = os.environ.get("NUMBA_CACHE_DIR", str(cache_home() / "compiled"))
 
 #: What a block may need -> why it cannot be run here, if it cannot.
 NEEDS: dict[str, Callable[[], str]] = {
@@ -87,7 +84,6 @@ def printed(command: Command, folder: Path) -> str:
     cache = folder / ".cache"
     home = {
         "XDG_CACHE_HOME": str(cache),
-        "NUMBA_CACHE_DIR": COMPILED,
         "TORCHINDUCTOR_CACHE_DIR": str(cache / "torch"),
     }
     done = subprocess.run(

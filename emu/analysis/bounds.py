@@ -25,15 +25,14 @@ import numpy as np
 from emu.analysis.link_load import LinkContention
 from emu.placement import placement_bound
 from emu.scheduling import policy_named
-from emu.scheduling.compiled import compiled
 from emu.scheduling.compiled_problem import job_arrays, lay_out, own
 from emu.scheduling.policies import rate_policy
-from emu.scheduling.priorities import alone, longest_paths
+from emu.scheduling.rates import earliest, longest_paths
 from emu.units import format_duration
 
 if TYPE_CHECKING:
     from emu.problem import Problem, Realization, Schedule
-    from emu.scheduling.compiled_problem import Floats, Ints, Layout
+    from emu.scheduling.compiled_problem import Floats, Ints
 
 #: `Bounds.binding` where no port is.
 CRITICAL_PATH = "critical path"
@@ -85,7 +84,7 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
     )
     times, volumes = own(realization.times), own(realization.volumes)
     from_task, after_flow = longest_paths(layout, times, volumes)
-    before_flow = _earliest_ready(layout, times, volumes)
+    before_flow, _ = earliest(layout, times, volumes)
     path = float(from_task.max())
     loads = np.zeros(layout.capacity.size)
     combined, binding = path, CRITICAL_PATH
@@ -123,37 +122,6 @@ def flow_degree(problem: Problem) -> int:
     for hops in problem.hops:
         degree[list(hops)] += 1
     return int(degree.max(initial=0))
-
-
-@compiled
-def _earliest_ready(layout: Layout, times: Floats, volumes: Floats) -> Floats:
-    """Return when each flow can be active at the earliest, were all others free."""
-    tasks, iterations = times.shape
-    ready = np.zeros(volumes.shape)
-    arrived = np.zeros(volumes.shape)
-    ended = np.zeros((tasks, iterations))
-    for n in range(iterations):
-        for task in layout.order:
-            if n >= layout.rounds[task]:
-                continue
-            start = ended[task, n - 1] if n > 0 else 0.0
-            for i in range(layout.in_start[task], layout.in_start[task + 1]):
-                edge = layout.in_edge[i]
-                if layout.lag[edge] <= n < layout.lag[edge] + layout.sent[edge]:
-                    start = max(start, arrived[edge, n - layout.lag[edge]])
-            ended[task, n] = start + times[task, n]
-            for i in range(layout.out_start[task], layout.out_start[task + 1]):
-                edge = layout.out_edge[i]
-                time = ended[task, n]
-                if layout.group[edge] >= 0:
-                    if n > 0:
-                        time = max(time, arrived[edge, n - 1])
-                    ready[edge, n] = time
-                    time += volumes[edge, n] / alone(
-                        layout, layout.capacity, layout.group[edge]
-                    )
-                arrived[edge, n] = time
-    return ready
 
 
 def _narrowest(problem: Problem) -> Floats:

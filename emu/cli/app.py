@@ -127,8 +127,6 @@ class Commands(TyperGroup):
         if cmd_name not in self.commands:
             with _uncollected():
                 importlib.import_module(f"emu.cli.{COMMANDS[cmd_name].module}")
-            if "numba" in sys.modules:
-                importlib.import_module("emu.cli.compile_notice").tell_of_compiling()
             for info in app.registered_commands:
                 info.cls = Command
                 made = get_command_from_info(

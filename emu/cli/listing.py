@@ -1,6 +1,6 @@
 """Every command: its group, its module and one line on it, in the order of use.
 
-``emu --help`` shows this table and imports none of the modules, nor numpy or numba: it
+``emu --help`` shows this table and imports none of the modules, nor numpy: it
 takes 0.06 s where it took 1.02 s. The line is also the
 first of the command's docstring; a test compares the two.
 """
@@ -51,7 +51,6 @@ Look at a run
     audit    audit      Check a schedule against the paper's constraints.
     audit    evaluate   Evaluate a run's weights on the whole graph.
 This host
-    host     warm       Compile now what would be compiled at its first use.
     host     clean      Remove files that a killed process or a power cut left.
 """
 

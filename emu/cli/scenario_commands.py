@@ -190,8 +190,8 @@ def import_command(
     DataError
         When the file cannot be read, or its parts do not fit together.
     """
-    from emu.graph_data.imported import import_graph  # noqa: PLC0415 - numba
-    from emu.graph_data.synthetic_graph import PRESETS  # noqa: PLC0415 - numba
+    from emu.graph_data.imported import import_graph  # noqa: PLC0415 - numpy
+    from emu.graph_data.synthetic_graph import PRESETS  # noqa: PLC0415 - numpy
 
     if file_part(name) != name or name in PRESETS:
         raise DataError(
@@ -250,7 +250,7 @@ def data_command(
     DataError
         When nothing is kept under a name.
     """
-    from emu.graph_data import data_inventory  # noqa: PLC0415 - numba
+    from emu.graph_data import data_inventory  # noqa: PLC0415 - numpy
 
     if action is Action.CLEAR:
         freed = data_inventory.clear_data(names or [])
@@ -263,7 +263,7 @@ def data_command(
 
 
 def _print(rows: list[KeptData]) -> None:
-    from emu.graph_data.sources import data_folders  # noqa: PLC0415 - numba
+    from emu.graph_data.sources import data_folders  # noqa: PLC0415 - numpy
 
     table = plain_table("", "graph", "kind", ">vertices", ">edges", ">size", "origin")
     for row in rows:

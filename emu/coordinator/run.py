@@ -20,7 +20,7 @@ from emu.coordinator.process_specs import (
     host_of_machines,
     process_specs,
 )
-from emu.coordinator.scheduler_driver import SchedulerDriver, warm_up_scheduler
+from emu.coordinator.scheduler_driver import SchedulerDriver
 from emu.errors import NodeMisbehaved
 from emu.launch import LocalLauncher, run_until_signalled
 from emu.network import AwakeClock, RunClock, clock_of_host
@@ -144,7 +144,6 @@ class Coordinator:
         launcher = settings.launcher or LocalLauncher()
         machines = [machine.name for machine in problem.cluster.machines]
         check_hosts(machines, launcher.hosts, launcher.count, settings.host_of)
-        warm_up_scheduler(policy)
         self._problem, self._settings = problem, settings
         self._expected = expected
         self._observer = observer or Observer()

@@ -124,7 +124,7 @@ def evidence(
     )
 
 
-_VERSIONS = ("numpy", "torch", "pymetis", "uvloop", "msgpack", "numba")
+_VERSIONS = ("numpy", "torch", "pymetis", "uvloop", "msgpack")
 
 
 def emulation_settings(scenario: Scenario, **overrides: Any) -> RunSettings:

@@ -16,7 +16,6 @@ from emu.graph_data.sampling import (
     relabel,
     sample_batch,
     sample_neighbours,
-    warm_up,
 )
 from emu.graph_data.whole_graph import (
     Adjacency,
@@ -51,5 +50,4 @@ __all__ = [
     "sample_neighbours",
     "sampled_counts",
     "split_graph",
-    "warm_up",
 ]

@@ -11,13 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.compiled_code import njit
-from emu.graph_data.sampling import (
-    SampledBatch,
-    Structure,
-    _mixed,
-    sample_batch,
-)
+from emu.core import lib, pointer
+from emu.graph_data.sampling import SampledBatch, Structure, sample_batch
 from emu.stream_key import stream_key
 from emu.workloads import SampleCounts
 
@@ -27,34 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SEEDS, _NEIGHBOURS = 1, 2  # separate streams of one job seed
-_ROUNDS = 6
 
 #: A fanout beyond every degree: no sampling, all neighbours are taken.
 ALL_NEIGHBOURS = 10_000_000
-
-
-@njit(nogil=True)
-def _permuted(first: int, last: int, count: int, key: np.uint64) -> NDArray[np.int64]:
-    # A Feistel network permutes 0..4^h - 1; walking a cycle until it re-enters
-    # 0..count - 1 permutes that range, and no permutation is ever stored: one of
-    # papers100M's training set would take 10 MB per sampler and process.
-    half = np.uint64(1)
-    while np.uint64(1) << (np.uint64(2) * half) < np.uint64(count):
-        half += np.uint64(1)
-    mask = (np.uint64(1) << half) - np.uint64(1)
-    images = np.empty(last - first, np.int64)
-    for position in range(first, last):
-        image = np.uint64(position)
-        while True:
-            left, right = image >> half, image & mask
-            for number in range(_ROUNDS):
-                turn = _mixed(key + (right << np.uint64(8)) + np.uint64(number))
-                left, right = right, left ^ (turn & mask)
-            image = (left << half) | right
-            if image < np.uint64(count):
-                break
-        images[position - first] = np.int64(image)
-    return images
 
 
 @dataclass(frozen=True)
@@ -154,7 +124,9 @@ class BatchPlan:
         first = step * self.batch_size
         last = min(first + self.batch_size, walked)
         key = stream_key(self.seed, _SEEDS, sampler, epoch)
-        return np.asarray(own)[_permuted(first, last, len(own), key)]
+        places = np.empty(last - first, np.int64)
+        lib.permuted(first, last, len(own), key, pointer(places))
+        return np.asarray(own)[places]
 
     def stream(self, sampler: int, iteration: int) -> np.uint64:
         """Return the key of the neighbour draws of one mini-batch."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.compiled_code import njit
+from emu.core import lib, pointer
 from emu.errors import DataError
 from emu.graph_data.sampling import Structure
 
@@ -89,41 +89,6 @@ class Source:
 CHUNK = 4096
 
 
-@njit()
-def _compressed(
-    sources: NDArray[Any],
-    destinations: NDArray[Any],
-    vertices: int,
-    indices: NDArray[Any],
-) -> NDArray[np.int64]:
-    # Counting sort by destination, then each row sorted and freed of duplicates.
-    # Touches `sources` and `destinations` twice in order, so they may be mapped files.
-    ends = np.zeros(vertices + 1, np.int64)
-    for edge in range(len(sources)):
-        if sources[edge] != destinations[edge]:
-            ends[destinations[edge] + 1] += 1
-            ends[sources[edge] + 1] += 1
-    ends = np.cumsum(ends)
-    fill = ends[:-1].copy()
-    for edge in range(len(sources)):
-        source, destination = sources[edge], destinations[edge]
-        if source != destination:
-            indices[fill[destination]] = source
-            fill[destination] += 1
-            indices[fill[source]] = destination
-            fill[source] += 1
-    indptr = np.zeros(vertices + 1, np.int64)
-    end = 0
-    for vertex in range(vertices):
-        row = np.sort(indices[ends[vertex] : ends[vertex + 1]])
-        for number in range(len(row)):
-            if number == 0 or row[number] != row[number - 1]:
-                indices[end] = row[number]
-                end += 1
-        indptr[vertex + 1] = end
-    return indptr
-
-
 def build_structure(
     sources: NDArray[Any],
     destinations: NDArray[Any],
@@ -144,7 +109,11 @@ def build_structure(
     ------
     DataError
         When an edge names a vertex that does not exist; the error names the edge.
+    ValueError
+        When the lengths differ.
     """
+    if len(sources) != len(destinations):
+        raise ValueError(f"{len(sources)} sources, {len(destinations)} destinations")
     for ends in (sources, destinations):
         for start in range(0, len(ends), 1 << 24):
             part = np.asarray(ends[start : start + (1 << 24)])
@@ -158,13 +127,17 @@ def build_structure(
                 )
     small = vertices <= np.iinfo(np.int32).max
     indices = np.empty(2 * len(sources), np.int32 if small else np.int64)
-    # Of two types alone: it is compiled for each, which takes 0.4 s, and for none that
-    # another kind of processor wrote (big-endian).
-    alike = sources.dtype == destinations.dtype == np.int32
-    kind = np.int32 if alike else np.int64
-    indptr = _compressed(
-        np.asarray(sources, kind), np.asarray(destinations, kind), vertices, indices
-    )
+    narrow = sources.dtype == destinations.dtype == np.int32
+    pairs = [
+        pointer(np.ascontiguousarray(part, np.int32 if narrow else np.int64))
+        for part in (sources, destinations)
+    ]
+    indptr, filled = np.zeros(vertices + 1, np.int64), np.empty(vertices + 1, np.int64)
+    lib.compressed(
+        *pairs, not narrow, len(sources), vertices,
+        pointer(np.zeros_like(indptr)), pointer(filled),
+        pointer(indices), not small, pointer(indptr),
+    )  # fmt: skip
     return Structure(indptr, indices[: indptr[-1]])
 
 

@@ -15,17 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.compiled_code import njit
+from emu.core import lib, pointer
 from emu.stream_key import stream_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND = np.uint64(0x94D049BB133111EB)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,54 +59,6 @@ class SampledBatch:
     def seeds(self) -> NDArray[np.int64]:
         """The vertices whose labels the batch learns, S_L."""
         return self.vertices[: self.sizes[-1]]
-
-
-@njit(inline="always")
-def _mixed(value: np.uint64) -> np.uint64:
-    # splitmix64's finalizer (Steele, Lea, Flood, OOPSLA 2014): every input bit
-    # reaches every output bit.
-    value = (value ^ (value >> np.uint64(30))) * _FIRST
-    value = (value ^ (value >> np.uint64(27))) * _SECOND
-    return value ^ (value >> np.uint64(31))
-
-
-@njit(nogil=True)
-def _picked(
-    indptr: NDArray[np.int64],
-    indices: NDArray[Any],
-    frontier: NDArray[np.int64],
-    fanout: int,
-    key: np.uint64,
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    total = 0
-    for vertex in frontier:
-        total += min(indptr[vertex + 1] - indptr[vertex], fanout)
-    sources = np.empty(total, np.int64)
-    destinations = np.empty(total, np.int32)
-    chosen = np.empty(fanout, np.int64)
-    end = 0
-    for position, vertex in enumerate(frontier):
-        first = indptr[vertex]
-        degree = indptr[vertex + 1] - first
-        taken = min(degree, fanout)
-        own = _mixed(key + np.uint64(vertex) * _GOLDEN)
-        for draw in range(taken):
-            pick = np.int64(draw)
-            if degree > fanout:
-                # Floyd (Bentley, Floyd, CACM 1987): a uniform subset, one hash each.
-                # 32 bits of hash times the range: bias below range / 2^32.
-                last = degree - taken + draw
-                bits = _mixed(own + np.uint64(draw + 1) * _GOLDEN) >> np.uint64(32)
-                pick = np.int64((bits * np.uint64(last + 1)) >> np.uint64(32))
-                for earlier in range(draw):
-                    if chosen[earlier] == pick:
-                        pick = last
-                        break
-                chosen[draw] = pick
-            sources[end] = indices[first + pick]
-            destinations[end] = position
-            end += 1
-    return sources, destinations
 
 
 def sample_neighbours(
@@ -161,35 +109,20 @@ def _sampled(
         raise ValueError(
             f"the frontier names vertices outside 0..{structure.vertices - 1}"
         )
-    key = stream_key(int(stream), hop)
-    return _picked(structure.indptr, structure.indices, frontier, fanout, key)
-
-
-@njit(nogil=True)
-def _relabelled(
-    known: NDArray[np.int64], ids: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    capacity = 16
-    while capacity < 2 * (len(known) + len(ids)):
-        capacity *= 2
-    mask = np.uint64(capacity - 1)
-    slots = np.full(capacity, -1, np.int32)  # position in `vertices`, -1 is free
-    vertices = np.empty(len(known) + len(ids), np.int64)
-    positions = np.empty(len(ids), np.int32)
-    count = 0
-    for number in range(len(known) + len(ids)):
-        given = number < len(known)
-        vertex = known[number] if given else ids[number - len(known)]
-        slot = _mixed(np.uint64(vertex)) & mask
-        while slots[slot] >= 0 and vertices[slots[slot]] != vertex:
-            slot = (slot + np.uint64(1)) & mask
-        if slots[slot] < 0:
-            slots[slot] = count
-            vertices[count] = vertex
-            count += 1
-        if not given:
-            positions[number - len(known)] = slots[slot]
-    return vertices[:count].copy(), positions
+    indptr, indices = pointer(structure.indptr), pointer(structure.indices)
+    begun = indptr, pointer(frontier), len(frontier), fanout
+    count = lib.picked_edges(*begun)
+    sources, destinations = np.empty(count, np.int64), np.empty(count, np.int32)
+    lib.picked(
+        *begun,
+        stream_key(int(stream), hop),
+        indices,
+        structure.indices.dtype == np.int64,
+        pointer(np.empty(fanout, np.int64)),
+        pointer(sources),
+        pointer(destinations),
+    )
+    return sources, destinations
 
 
 def relabel(
@@ -209,7 +142,14 @@ def relabel(
     vertices, positions
         Distinct ids (int64), and the position of each of ``ids`` among them (int32).
     """
-    return _relabelled(known, ids)
+    most = len(known) + len(ids)
+    slots = np.full(1 << max(2 * most - 1, 15).bit_length(), -1, np.int32)
+    vertices, positions = np.empty(most, np.int64), np.empty(len(ids), np.int32)
+    count = lib.relabelled(
+        pointer(known), len(known), pointer(ids), len(ids),
+        pointer(slots), len(slots), pointer(vertices), pointer(positions),
+    )  # fmt: skip
+    return vertices[:count].copy(), positions
 
 
 class GrowingBatch:
@@ -285,16 +225,3 @@ def sample_batch(
     for hop, fanout in enumerate(reversed(fanouts), start=1):
         batch.add(*_sampled(structure, batch.frontier, fanout, stream, hop))
     return batch.finished()
-
-
-def warm_up() -> None:
-    """Load the compiled sampler, for a process that others are forked from.
-
-    numba takes 0.3 s to load its machine code from its cache; a fork server that calls
-    this once spares every node process of it. Starts no thread.
-    """
-    indptr, indices = np.array([0, 1, 2]), np.array([1, 0], np.int32)
-    for array in (indptr, indices):
-        array.flags.writeable = False  # as mapped arrays are: a type of its own
-    structure = Structure(indptr, indices)
-    sample_batch(structure, np.zeros(1, np.int64), fanouts=[1], stream=stream_key(0))

@@ -25,7 +25,6 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
-    "NUMBA_NUM_THREADS": "1",
 }
 _LEAVE = 0.5  # wall seconds that the server has to end when it is let go
 

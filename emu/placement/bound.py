@@ -50,7 +50,7 @@ def placement_bound(
     space = Space(job, cluster, apart=True)
     c = prepare(space, realization, "oes")
     if not space.units:
-        return float(lower_bound(c.transfers, c.costs, space.fixed))
+        return float(lower_bound(c, space.fixed))
     if not (c.transfers.sent > 0).any():
         return c.transfers.least
     return max(c.transfers.least, _PortProgram(space, c).solve(nodes, seconds))

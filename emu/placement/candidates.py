@@ -1,4 +1,4 @@
-"""Costs of candidate placements from compiled code: bounds, penalty, makespan.
+"""Costs of candidate placements, computed in C: bounds, penalty, makespan.
 
 `Candidates` is made once per search; everything else is a function of it and of one
 placement, so that a search keeps no state that could drift. Must not know: moves.
@@ -6,31 +6,29 @@ placement, so that a search keeps no state that could drift. Must not know: move
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from emu.placement.job_costs import (
-    JobCosts,
-    JobsCost,
-    cost_of_ends,
-    job_costs,
-    least_cost,
-    longest_makespan,
-)
+from emu.core import lib, new_room, pointer, room_in, structure
+from emu.placement.job_costs import JobCosts, JobsCost, job_costs
 from emu.placement.packing import sent_bytes
-from emu.placement.space import TOLERANCE
-from emu.scheduling.compiled import compiled
-from emu.scheduling.compiled_problem import plain, port_at, route_between
-from emu.simulation.evaluator import MakespanEvaluator, run_ends, run_makespan
+from emu.scheduling.compiled_problem import (
+    Layout,
+    bound_job,
+    check_machines,
+    job_arrays,
+    plain,
+)
+from emu.scheduling.policies import rate_policy
+from emu.scheduling.rates import earliest, longest_paths
 
 if TYPE_CHECKING:
     from emu.placement.space import Space
     from emu.problem import Realization
-    from emu.scheduling.compiled_problem import Floats, Ints, JobArrays, Routes
+    from emu.scheduling.compiled_problem import BoundJob, Floats, Ints, JobArrays
 
-NORM = 16  # of `estimate`; an integer compiles to four products
-ROUNDING = 1e-9  # relative; a bound must exceed a limit by more to reject anything
+NORM = 16  # of `estimate`
 
 
 class Units(NamedTuple):
@@ -49,14 +47,10 @@ class Units(NamedTuple):
 
 
 class Transfers(NamedTuple):
-    """Input of a bound: edges, the bytes they send, and the links they cross."""
+    """Input of a bound, besides edges and the links that they cross."""
 
-    source: Ints
-    destination: Ints
-    """Tasks of every edge."""
-    routes: Routes
     capacity: Floats
-    """As in `JobArrays`."""
+    """Bytes per second of every port at most."""
     sent: Floats
     """Bytes of every edge in the whole run."""
     head: Floats
@@ -85,6 +79,10 @@ class Candidates(NamedTuple):
     """Cost by which several jobs are judged."""
     busy: Floats
     """Seconds that every task computes on every machine, shape (tasks, machines)."""
+    core: Any
+    """The same in C, with room for one call at a time."""
+    room: Any
+    """That room."""
 
 
 def candidates(
@@ -101,11 +99,12 @@ def candidates(
         When there is no such rate policy, or the realization does not fit the job.
     """
     realization.check_shapes(space.job)
-    arrays = MakespanEvaluator(space.job, space.cluster, policy).arrays
+    arrays = job_arrays(space.job, space.cluster, rate_policy(policy))
+    job = bound_job(arrays)
     times = plain(realization.times)
-    head, tail, least = _without_transfers(arrays, _least_times(space, arrays, times))
+    head, tail, least = _without_transfers(job, _least_times(space, arrays, times))
     sizes = [len(unit.tasks) for unit in space.units]
-    return Candidates(
+    made = Candidates(
         arrays,
         times,
         plain(realization.volumes),
@@ -118,9 +117,6 @@ def candidates(
             space.capacity,
         ),
         Transfers(
-            arrays.source,
-            arrays.destination,
-            arrays.routes,
             space.cluster.links.steps.most,
             sent_bytes(space.job, realization),
             head,
@@ -129,7 +125,29 @@ def candidates(
         ),
         job_costs(space.job, times, cost),
         times.sum(axis=1)[:, None] * _slowness(arrays, len(times)),
+        core=None,
+        room=None,
     )
+    return _in_c(made, job)
+
+
+def _in_c(c: Candidates, job: BoundJob) -> Candidates:
+    """Return the candidates with what C reads."""
+    jobs = len(c.costs.weight) if len(c.costs.job) else 0
+    count, resources = c.units.demand.shape
+    core = structure(
+        "Candidates",
+        arrays=job.c,
+        times=c.times,
+        volumes=c.volumes,
+        busy=c.busy,
+        units={"count": count, "resources": resources, **c.units._asdict()},
+        transfers=c.transfers._asdict(),
+        costs={"jobs": jobs, **c.costs._asdict()},
+    )
+    room = new_room(lib.room_of_candidates(core))
+    core.room = room_in(room)
+    return c._replace(core=core, room=room)
 
 
 def _slowness(arrays: JobArrays, tasks: int) -> Floats:
@@ -148,208 +166,67 @@ def _least_times(space: Space, arrays: JobArrays, times: Floats) -> Floats:
     return np.asarray(times * least[:, None])
 
 
-@compiled
-def _without_transfers(
-    arrays: JobArrays, times: Floats
-) -> tuple[Floats, Floats, float]:
-    """Return head and tail of every edge and the makespan if transfers were free."""
-    end = _earliest_ends(arrays, times, np.zeros(arrays.source.size))
-    rest = _longest_rests(arrays, times)
-    head = np.zeros(arrays.source.size)
-    tail = np.zeros(arrays.source.size)
-    for edge in range(arrays.source.size):
-        target = arrays.destination[edge]
-        head[edge] = end[arrays.source[edge], 0]
-        tail[edge] = rest[target, arrays.rounds[target] - 1]
-    return head, tail, end.max()
+def _without_transfers(job: BoundJob, times: Floats) -> tuple[Floats, Floats, float]:
+    """Return head and tail of every edge and the makespan if transfers were free.
 
-
-@compiled
-def _earliest_ends(arrays: JobArrays, times: Floats, taken: Floats) -> Floats:
-    """Return the end of every (task, iteration); 0 of those that are not there.
-
-    Every transfer of an edge takes as long as its entry of ``taken``, seconds.
+    As they are where all tasks are on one machine.
     """
-    end = np.zeros(times.shape)
-    for n in range(times.shape[1]):
-        for j in arrays.order:
-            if n >= arrays.rounds[j]:
-                continue
-            start = end[j, n - 1] if n > 0 else 0.0
-            for i in range(arrays.in_start[j], arrays.in_start[j + 1]):
-                edge = arrays.in_edge[i]
-                sent = n - arrays.lag[edge]
-                if 0 <= sent < arrays.sent[edge]:
-                    start = max(start, end[arrays.source[edge], sent] + taken[edge])
-            end[j, n] = start + times[j, n]
-    return end
+    a = job.arrays
+    layout = Layout(job, np.zeros(len(times), dtype=np.int64))
+    nothing = np.zeros((len(a.source), times.shape[1]))
+    ends = earliest(layout, times, nothing)[1]
+    rests = longest_paths(layout, times, nothing)[0]
+    last = a.rounds[a.destination] - 1
+    head, tail = ends[a.source, 0], rests[a.destination, last]
+    return head, tail, float(ends.max(initial=0.0))
 
 
-@compiled
-def _longest_rests(arrays: JobArrays, times: Floats) -> Floats:
-    """Return the time from the start of every (task, iteration) to the makespan."""
-    tasks, iterations = times.shape
-    rest = np.zeros((tasks, iterations + 1))
-    for n in range(iterations - 1, -1, -1):
-        for j in arrays.order[::-1]:
-            if n >= arrays.rounds[j]:
-                continue
-            after = rest[j, n + 1]
-            for i in range(arrays.out_start[j], arrays.out_start[j + 1]):
-                edge = arrays.out_edge[i]
-                if n < arrays.sent[edge]:
-                    after = max(
-                        after, rest[arrays.destination[edge], n + arrays.lag[edge]]
-                    )
-            rest[j, n] = times[j, n] + after
-    return rest
-
-
-@compiled
 def expand(u: Units, machines: Ints) -> Ints:
     """Return the machine of every task for units on ``machines``."""
     machine_of = u.fixed.copy()
-    for unit in range(machines.size):
-        for i in range(u.unit_start[unit], u.unit_start[unit + 1]):
-            machine_of[u.unit_task[i]] = machines[unit]
+    machine_of[u.unit_task] = np.repeat(machines, np.diff(u.unit_start))
     return machine_of
 
 
-@compiled
-def usage(u: Units, machines: Ints) -> Floats:
-    """Return the summed demands on every machine, shape (machines, resources)."""
-    used = u.used.copy()
-    for unit in range(machines.size):
-        for r in range(used.shape[1]):
-            used[machines[unit], r] += u.demand[unit, r]
-    return used
-
-
-@compiled
-def excess(capacities: Floats, used: Floats) -> float:
-    """Return the violated part of all capacities, the sum in cost (21); 0: feasible."""
-    total = 0.0
-    for machine in range(used.shape[0]):
-        for r in range(used.shape[1]):
-            capacity = capacities[machine, r]
-            over = used[machine, r] - capacity
-            if over > capacity * TOLERANCE:
-                total += over / capacity if capacity > 0.0 else np.inf
-    return total
-
-
-@compiled
-def lower_bound(t: Transfers, costs: JobCosts, machine_of: Ints) -> float:
+def lower_bound(c: Candidates, machine_of: Ints) -> float:
     """Return a cost that no schedule of this placement beats, seconds.
 
     The cost of several jobs follows from the makespan.
+
+    Raises
+    ------
+    ValueError
+        When ``machine_of`` does not fit the job.
     """
-    return least_cost(costs, max(t.least, _port_bounds(t, machine_of).max()))
+    return float(lib.lower_bound(c.core, _checked(c, machine_of)))
 
 
-@compiled
-def _port_bounds(t: Transfers, machine_of: Ints) -> Floats:
-    """Return the makespan that every port asks for, seconds; 0 where it sends nothing.
-
-    The bytes of a port need their time, its first flow cannot come before its head, and
-    after its last flow comes at least the shortest tail.
-    """
-    ports = t.capacity.size
-    load = np.zeros(ports)
-    head = np.full(ports, np.inf)
-    tail = np.full(ports, np.inf)
-    for edge in range(t.source.size):
-        if t.sent[edge] <= 0.0:
-            continue
-        source, destination = (
-            machine_of[t.source[edge]],
-            machine_of[t.destination[edge]],
-        )
-        first, end = route_between(t.routes, source, destination)
-        for i in range(first, end):
-            port = port_at(t.routes, i, source, destination)
-            load[port] += t.sent[edge]
-            head[port] = min(head[port], t.head[edge])
-            tail[port] = min(tail[port], t.tail[edge])
-    bounds = np.zeros(max(ports, 1))  # a cluster may have none
-    for port in range(ports):
-        if load[port] > 0.0:
-            bounds[port] = head[port] + load[port] / t.capacity[port] + tail[port]
-    return bounds
-
-
-@compiled
 def estimate(c: Candidates, machine_of: Ints) -> float:
-    """Return the mean of what ports and tasks ask for, as a norm, and of `_crowded`.
+    """Return the mean of what ports and tasks ask for, as a norm, and when crowded.
 
-    Seconds, for a hundredth of a simulation's time. Unlike the bound, their maximum,
-    the norm falls when any port that counts gets less to do. It is blind to what waits,
-    by which the best of 1.0 and 1.18 times their makespan differed.
+    Seconds, for a hundredth of a simulation's time; see candidates.c.
+
+    Raises
+    ------
+    ValueError
+        When ``machine_of`` does not fit the job.
     """
-    busy = _port_bounds(c.transfers, machine_of)
-    most = max(busy.max(), c.transfers.least)
-    if most <= 0.0:
-        return 0.0
-    total = 0.0
-    for asked in busy:
-        total += (asked / most) ** NORM
-    for task in range(machine_of.size):
-        total += (c.busy[task, machine_of[task]] / most) ** NORM
-    return float(most * total ** (1.0 / NORM) + _crowded(c, machine_of, busy)) / 2.0
+    return float(lib.estimate(c.core, _checked(c, machine_of)))
 
 
-@compiled
-def _crowded(c: Candidates, machine_of: Ints, busy: Floats) -> float:
-    """Return the makespan if every flow met all others of its ports, seconds.
-
-    From the first iterations, with mean times; ``busy`` holds the seconds of ports.
-    """
-    a, t = c.arrays, c.transfers
-    taken = np.zeros(t.source.size)
-    for edge in range(t.source.size):
-        if t.sent[edge] > 0.0:
-            ends = machine_of[t.source[edge]], machine_of[t.destination[edge]]
-            first, end = route_between(t.routes, ends[0], ends[1])
-            for i in range(first, end):
-                port = port_at(t.routes, i, ends[0], ends[1])
-                taken[edge] = max(taken[edge], busy[port] / a.sent[edge])
-    iterations = c.times.shape[1]
-    times = np.empty((machine_of.size, min(2, iterations)))
-    for task in range(machine_of.size):
-        times[task] = c.busy[task, machine_of[task]] / a.rounds[task]
-    done = _earliest_ends(a, times, taken)
-    once, last = done[:, 0].max(), done[:, -1].max()
-    return float(once + (iterations - 1) * (last - once))
-
-
-@compiled
 def placement_cost(c: Candidates, machine_of: Ints, limit: float) -> float:
     """Return makespan or cost, seconds; beyond ``limit`` that or infinity.
 
     Infinity too where tasks wait for slots forever, or more are given back than taken.
+
+    Raises
+    ------
+    ValueError
+        When ``machine_of`` does not fit the job.
     """
-    a = c.arrays
-    if a.slots.size > 0 and not _balanced(
-        a.taken, a.freed, a.slots, a.rounds, machine_of
-    ):
-        return np.inf
-    if c.costs.job.size == 0:
-        makespan = run_makespan(a, machine_of, c.times, c.volumes, limit)
-        return np.inf if np.isnan(makespan) else float(makespan)
-    longest = longest_makespan(c.costs, limit)
-    ends = run_ends(a, machine_of, c.times, c.volumes, longest)
-    return float(cost_of_ends(c.costs, ends))
+    return float(lib.placement_cost(c.core, _checked(c, machine_of), limit))
 
 
-@compiled
-def _balanced(
-    taken: Ints, freed: Ints, slots: Ints, rounds: Ints, machine_of: Ints
-) -> bool:
-    """Return True where no limited pool gets back more slots than are taken of it."""
-    kept = np.zeros_like(slots)
-    for task in range(machine_of.size):
-        if taken[task] >= 0:
-            kept[machine_of[task], taken[task]] += rounds[task]
-        if freed[task] >= 0:
-            kept[machine_of[task], freed[task]] -= rounds[task]
-    return not ((slots >= 0) & (kept < 0)).any()
+def _checked(c: Candidates, machine_of: Ints) -> Any:
+    check_machines(machine_of, *c.busy.shape)
+    return pointer(machine_of)

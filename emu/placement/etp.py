@@ -3,45 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from emu.core import lib, pointer, structure
 from emu.errors import InfeasiblePlacement
-from emu.placement.candidates import (
-    ROUNDING,
-    Candidates,
-    candidates,
-    excess,
-    expand,
-    lower_bound,
-    placement_cost,
-    usage,
-)
+from emu.placement.candidates import Candidates, candidates, expand, placement_cost
 from emu.placement.common_random_numbers import common_draws, walk_generator
 from emu.placement.ifs import fill
 from emu.placement.packing import infeasibility
-from emu.placement.space import TOLERANCE, PlacementResult, Space
-from emu.scheduling.compiled import compiled, spliced
+from emu.placement.space import PlacementResult, Space
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from emu.placement.candidates import Units
     from emu.placement.job_costs import JobsCost
     from emu.problem import Cluster, Job, Profile
     from emu.scheduling.compiled_problem import Floats, Ints
 
-# The Markov chain of ETP (Algorithm 3), compiled whole.
-#
-# One call walks over many proposals. The random numbers come in, so that the same
-# chain can be walked with and without the tricks, in pieces, and on any number of
-# cores.
-
-PRIME = np.uint64(1099511628211)  # of the FNV-1a hash
-BASIS = np.uint64(14695981039346656037)
+# The Markov chain of ETP (Algorithm 3), walked in C: one call takes many proposals. The
+# random numbers come in, so that the same chain can be walked with and without the
+# tricks, in pieces, and on any number of cores.
 
 
 class Memory(NamedTuple):
@@ -56,57 +41,20 @@ class Memory(NamedTuple):
     placement was simulated to the end."""
     held: Ints
     """Number of entries, shape (1,)."""
+    core: Any
+    """All of it, as C reads it."""
 
 
 def new_memory(entries: int, units: int) -> Memory:
     """Return an empty table for about ``entries`` placements; it takes no more."""
     places = 1 << (2 * entries - 1).bit_length() if entries else 0
-    return Memory(
-        np.zeros((places, units), dtype=np.int16),
-        np.full(places, np.nan),
-        np.full(places, np.nan),
-        np.zeros(1, dtype=np.int64),
-    )
-
-
-@compiled
-def place_of(memory: Memory, machines: Ints) -> int:
-    """Return where ``machines`` stands, or the empty place where it would; -1: full."""
-    places = memory.low.size
-    if places == 0:
-        return -1
-    code = BASIS
-    for unit in range(machines.size):
-        code = (code ^ np.uint64(machines[unit] + 1)) * PRIME
-    # The low bits of FNV-1a mix badly: fold the high ones in.
-    place = np.int64((code ^ (code >> np.uint64(32))) & np.uint64(places - 1))
-    while not np.isnan(memory.low[place]):
-        same = True
-        for unit in range(machines.size):
-            if memory.machines[place, unit] != machines[unit]:
-                same = False
-                break
-        if same:
-            return int(place)
-        place = (place + 1) & (places - 1)
-    return int(place) if 2 * memory.held[0] < places else -1
-
-
-@compiled
-def remember(
-    memory: Memory, place: int, machines: Ints, low: float, high: float
-) -> None:
-    """Note at ``place``, found by `place_of`, that the makespan is in [low, high]."""
-    if place < 0:
-        return
-    if np.isnan(memory.low[place]):
-        memory.held[0] += 1
-        for unit in range(machines.size):
-            memory.machines[place, unit] = machines[unit]
-        memory.low[place], memory.high[place] = low, high
-        return
-    memory.low[place] = max(memory.low[place], low)
-    memory.high[place] = min(memory.high[place], high)
+    parts = {
+        "machines": np.zeros((places, units), dtype=np.int16),
+        "low": np.full(places, np.nan),
+        "high": np.full(places, np.nan),
+        "held": np.zeros(1, dtype=np.int64),
+    }
+    return Memory(**parts, core=structure("Memory", places=places, **parts))
 
 
 #: Positions in `Chain.tally`.
@@ -125,17 +73,8 @@ class Chain(NamedTuple):
     """Proposals, accepted moves, simulations, steps without any machine to move to."""
     memory: Memory
     """Makespans known so far."""
-
-
-class Rules(NamedTuple):
-    """The constants of the chain."""
-
-    beta: float
-    """Per second of cost: the paper's beta divided by the seconds of its unit."""
-    mu: float
-    """Part by which a proposal may exceed a capacity, (22)."""
-    simulate_all: bool
-    """True where every proposal is simulated to its end, which changes no chain."""
+    core: Any
+    """All of it, as C reads it."""
 
 
 def new_chain(c: Candidates, machines: Ints, remembered: int) -> Chain:
@@ -147,115 +86,15 @@ def new_chain(c: Candidates, machines: Ints, remembered: int) -> Chain:
         Number of placements to remember.
     """
     makespan = placement_cost(c, expand(c.units, machines), np.inf)
-    return Chain(
-        machines.copy(),
-        machines.copy(),
-        np.array([makespan, makespan]),
-        np.zeros(4, dtype=np.int64),
-        new_memory(remembered, machines.size),
-    )
-
-
-@spliced
-def makespan_within(
-    c: Candidates,
-    machines: Ints,
-    limit: float,
-    simulate_all: bool,  # noqa: FBT001 - compiled code takes no keywords
-    memory: Memory,
-    count: Ints,
-) -> float:
-    """Return the makespan, or infinity where that is spared and exceeds ``limit``.
-
-    A run that is remembered, stopped, or never begun because a bound exceeds the limit,
-    would have ended as remembered or beyond the limit: a comparison with the limit
-    has the same result.
-    """
-    stop = np.inf if simulate_all else limit * (1.0 + ROUNDING)
-    place = -1
-    if not simulate_all:
-        place = place_of(memory, machines)
-        if place >= 0:
-            if memory.low[place] == memory.high[place]:
-                return float(memory.high[place])
-            if memory.low[place] > stop:
-                return np.inf
-    machine_of = expand(c.units, machines)
-    if not simulate_all and lower_bound(c.transfers, c.costs, machine_of) > stop:
-        return np.inf
-    count[SIMULATED] += 1
-    makespan: float = placement_cost(c, machine_of, stop)
-    remember(memory, place, machines, min(makespan, stop), makespan)
-    return makespan
-
-
-@compiled
-def _target(
-    units: Units, used: Floats, unit: int, now: int, mu: float, u: float
-) -> int:
-    """Return a machine drawn from M_avail of ``unit``, or -1 when it is empty."""
-    machines = used.shape[0]
-    available = np.empty(machines, np.int64)
-    count = 0
-    for machine in range(machines):
-        fits = machine != now
-        for r in range(used.shape[1]):
-            room = (1.0 + mu) * units.capacity[machine, r] * (1.0 + TOLERANCE)
-            fits = fits and used[machine, r] + units.demand[unit, r] <= room
-        if fits:
-            available[count] = machine
-            count += 1
-    return available[int(u * count)] if count else -1
-
-
-@compiled
-def walk(
-    c: Candidates, rules: Rules, chain: Chain, draws: Floats, best: Floats
-) -> None:
-    """Carry ``chain`` on by one proposal per row of ``draws``.
-
-    Parameters
-    ----------
-    draws
-        Uniform in [0, 1), shape (proposals, 3): which task, which machine, acceptance.
-    best
-        Filled with the best makespan after every proposal, shape (proposals,).
-
-    Notes
-    -----
-    The move is accepted with probability min(1, exp(beta (cost - cost'))), (23).
-    Drawing the acceptance number u first turns that into cost' <= cost - ln(u) / beta,
-    known before anything is simulated.
-    """
-    units = chain.machines.size
-    for step in range(draws.shape[0]):
-        chain.tally[PROPOSED] += 1
-        unit = int(draws[step, 0] * units)
-        before = chain.machines[unit]
-        used = usage(c.units, chain.machines)
-        target = _target(c.units, used, unit, before, rules.mu, draws[step, 1])
-        if target < 0:
-            chain.tally[STUCK] += 1
-            best[step] = chain.cost[1]
-            continue
-        for r in range(used.shape[1]):
-            used[before, r] -= c.units.demand[unit, r]
-            used[target, r] += c.units.demand[unit, r]
-        over = excess(c.units.capacity, used)
-        chain.machines[unit] = target
-        limit = (chain.cost[0] - np.log(draws[step, 2]) / rules.beta) / (1.0 + over)
-        makespan = makespan_within(
-            c, chain.machines, limit, rules.simulate_all, chain.memory, chain.tally
-        )
-        if makespan <= limit:
-            chain.tally[ACCEPTED] += 1
-            chain.cost[0] = makespan * (1.0 + over)
-            if over == 0.0 and makespan < chain.cost[1]:
-                chain.cost[1] = makespan
-                chain.best_machines[:] = chain.machines
-        else:
-            chain.machines[unit] = before
-        best[step] = chain.cost[1]
+    parts = {
+        "machines": machines.copy(),
+        "best_machines": machines.copy(),
+        "cost": np.array([makespan, makespan]),
+        "tally": np.zeros(4, dtype=np.int64),
+    }
+    memory = new_memory(remembered, machines.size)
+    core = structure("Chain", memory=memory.core[0], **parts)
+    return Chain(**parts, memory=memory, core=core)
 
 
 #: One unit of cost, as part of the makespan of the first placement (IFS places workload
@@ -361,7 +200,12 @@ def search_etp(
     # Nothing is better than 0 s, of which no unit of cost is a part.
     steps_left = options.transfers if started > 0 else 0
     unit = options.beta_unit or started * UNIT or 1.0
-    rules = Rules(options.beta / unit, options.mu, options.simulate_all)
+    rules = structure(
+        "Rules",
+        beta=options.beta / unit,
+        mu=options.mu,
+        simulate_all=options.simulate_all,
+    )
     best = _walk_in_strides(arrays, rules, chain, rng, steps_left, progress)
     steps = np.flatnonzero(np.diff(best, prepend=started) < 0)
     history = zip((steps + 1).tolist(), best[steps].tolist(), strict=True)
@@ -381,7 +225,7 @@ def search_etp(
 
 def _walk_in_strides(
     arrays: Candidates,
-    rules: Rules,
+    rules: Any,
     chain: Chain,
     rng: np.random.Generator,
     transfers: int,
@@ -393,7 +237,11 @@ def _walk_in_strides(
         return best
     for first in range(0, transfers, STRIDE):
         end = min(first + STRIDE, transfers)
-        walk(arrays, rules, chain, rng.random((end - first, 3)), best[first:end])
+        # Which task, which machine, acceptance of every proposal.
+        draws, some = rng.random((end - first, 3)), best[first:end]
+        lib.walk(
+            arrays.core, rules, chain.core, pointer(draws), len(draws), pointer(some)
+        )
         if progress is not None:
             progress(end, transfers, float(chain.cost[1]))
     return best

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from emu.scheduling.compiled import compiled
 from emu.workloads import RELEASE
 
 if TYPE_CHECKING:
@@ -52,28 +51,3 @@ def job_costs(job: Job, times: Floats, cost: JobsCost | None) -> JobCosts:
             release[names[task.job_name]] = times[t, 0]
     of_task = np.array([names[task.job_name] for task in job.tasks], dtype=np.int64)
     return JobCosts(of_task, weight, release, cost.total)
-
-
-@compiled
-def cost_of_ends(costs: JobCosts, ends: Floats) -> float:
-    """Return the cost of a schedule from the end of every task."""
-    last = costs.release.copy()
-    for task in range(ends.size):
-        last[costs.job[task]] = max(last[costs.job[task]], ends[task])
-    times = costs.weight * (last - costs.release)
-    return float(times.sum() if costs.total else times.max())
-
-
-@compiled
-def least_cost(costs: JobCosts, makespan: float) -> float:
-    """Return a lower bound on the cost of a schedule of at least this makespan.
-
-    The job that ends last costs its weight times all that comes after its release.
-    """
-    return float(costs.weight.min() * (makespan - costs.release.max()))
-
-
-@compiled
-def longest_makespan(costs: JobCosts, cost: float) -> float:
-    """Return the makespan beyond which every schedule costs more than ``cost``."""
-    return float(cost / costs.weight.min() + costs.release.max())

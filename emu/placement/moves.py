@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
+from emu.core import lib, pointer, structure
 from emu.errors import PlacementError
-from emu.placement.space import TOLERANCE, Space
+from emu.placement.space import Space
 from emu.problem import Placement
-from emu.scheduling.compiled import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from emu.placement.candidates import Units
     from emu.problem import Cluster, Job, Problem, Realization
-    from emu.scheduling.compiled_problem import Floats, Ints
+    from emu.scheduling.compiled_problem import Ints
 
 # Placements that differ from a given one by a single move or by one swap.
 #
@@ -186,6 +184,8 @@ class Symmetry(NamedTuple):
     block: Ints
     """Classes of blocks of ``block_width`` units each, listed block by block, that may
     be permuted as wholes; corresponding units stand at the same position."""
+    core: Any
+    """All of it, as C reads it."""
 
 
 def hub_followers(space: Space) -> Teams:
@@ -287,13 +287,15 @@ def find_symmetry(space: Space, realization: Realization) -> Symmetry:
             block = (hub, *followers)
             alike[tuple(kind[u] for u in block)].append(block)
     blocks = [c for team in alike.values() for c in classes(team)]
-    return Symmetry(
-        _starts(len(same) for same in twins),
-        _flat(same for same in twins),
-        _starts(len(same) * len(same[0]) for same in blocks),
-        np.array([len(same[0]) for same in blocks], dtype=np.int64),
-        _flat(same for same in blocks),
-    )
+    parts = {
+        "twin_start": _starts(len(same) for same in twins),
+        "twin": _flat(same for same in twins),
+        "block_start": _starts(len(same) * len(same[0]) for same in blocks),
+        "block_width": np.array([len(same[0]) for same in blocks], dtype=np.int64),
+        "block": _flat(same for same in blocks),
+    }
+    counts = {"twin_classes": len(twins), "block_classes": len(blocks)}
+    return Symmetry(**parts, core=structure("Symmetry", **parts, **counts))
 
 
 def _starts(sizes: Iterable[int]) -> Ints:
@@ -305,41 +307,12 @@ def _flat(classes: Iterable[list[tuple[int, ...]]]) -> Ints:
     return np.array(units, dtype=np.int64)
 
 
-@compiled
-def _precedes(machines: Ints, block: Ints, a: int, b: int, width: int) -> bool:
-    for i in range(width):
-        ours, theirs = machines[block[a + i]], machines[block[b + i]]
-        if ours != theirs:
-            return bool(ours < theirs)
-    return False
-
-
-@compiled
 def canonicalise(symmetry: Symmetry, machines: Ints) -> None:
     """Relabel interchangeable units in place so that equals become equal.
 
     Machines ascend within each class of twins, then blocks ascend lexicographically.
     """
-    twin = symmetry.twin
-    for c in range(symmetry.twin_start.size - 1):
-        first, end = symmetry.twin_start[c], symmetry.twin_start[c + 1]
-        for i in range(first + 1, end):  # insertion sort
-            j = i
-            while j > first and machines[twin[j]] < machines[twin[j - 1]]:
-                a, b = twin[j - 1], twin[j]
-                machines[a], machines[b] = machines[b], machines[a]
-                j -= 1
-    block = symmetry.block
-    for c in range(symmetry.block_start.size - 1):
-        width = symmetry.block_width[c]
-        first, end = symmetry.block_start[c], symmetry.block_start[c + 1]
-        for i in range(first + width, end, width):
-            j = i
-            while j > first and _precedes(machines, block, j, j - width, width):
-                for k in range(width):
-                    a, b = block[j - width + k], block[j + k]
-                    machines[a], machines[b] = machines[b], machines[a]
-                j -= width
+    lib.canonicalise(symmetry.core, pointer(machines))
 
 
 def relabelled(symmetry: Symmetry, machines: Ints, to: Ints) -> Ints:
@@ -365,103 +338,20 @@ def relabelled(symmetry: Symmetry, machines: Ints, to: Ints) -> Ints:
     return found
 
 
-RandomState = NDArray[np.uint64]
-
-#: The moves, and the part of all proposals that each of them takes.
-MOVE, SWAP, MOVE_TEAM, SWAP_TEAMS, RESPLIT = range(5)
-SHARES = np.array([0.35, 0.35, 0.10, 0.10, 0.10])
-
-
 class TeamArrays(NamedTuple):
     """Hubs with their followers: team t is ``unit[start[t]:start[t+1]]``, hub first."""
 
     start: Ints
     unit: Ints
+    core: Any
+    """Both, as C reads them."""
 
 
-@compiled
-def uniform(state: RandomState) -> float:
-    """Return the next number in [0, 1) of a SplitMix64 generator with one word."""
-    state[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = state[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z ^= z >> np.uint64(31)
-    return float(z >> np.uint64(11)) * 2.0**-53
-
-
-@compiled
-def below(state: RandomState, bound: int) -> int:
-    """Return a random integer in [0, bound)."""
-    return int(uniform(state) * bound)
-
-
-@compiled
-def propose(
-    u: Units, teams: TeamArrays, state: RandomState, machines: Ints, kind: int
-) -> None:
-    """Change ``machines`` in place by one random move of a kind."""
-    units, count = machines.size, u.used.shape[0]
-    if kind == RESPLIT:
-        _resplit(u, state, machines)
-    elif kind == MOVE:
-        machines[below(state, units)] = below(state, count)
-    elif kind == SWAP:
-        a, b = below(state, units), below(state, units)
-        machines[a], machines[b] = machines[b], machines[a]
-    elif kind == MOVE_TEAM:
-        team = below(state, teams.start.size - 1)
-        target = below(state, count)
-        for i in range(teams.start[team], teams.start[team + 1]):
-            machines[teams.unit[i]] = target
-    elif kind == SWAP_TEAMS:
-        _swap_teams(teams, state, machines)
-
-
-@compiled
-def _swap_teams(teams: TeamArrays, state: RandomState, machines: Ints) -> None:
-    """Let two teams of equal size change places, member by member."""
-    a, b = below(state, teams.start.size - 1), below(state, teams.start.size - 1)
-    size = teams.start[a + 1] - teams.start[a]
-    if teams.start[b + 1] - teams.start[b] != size:
-        return
-    for i in range(size):
-        ours, theirs = teams.unit[teams.start[a] + i], teams.unit[teams.start[b] + i]
-        machines[ours], machines[theirs] = machines[theirs], machines[ours]
-
-
-@compiled
-def _resplit(u: Units, state: RandomState, machines: Ints) -> None:
-    """Deal the units of two machines out anew between them, as far as they fit.
-
-    Connects packings between which no chain of feasible moves and swaps leads.
-    """
-    count = u.used.shape[0]
-    a, b = below(state, count), below(state, count)
-    if a == b:
-        return
-    chosen = np.empty(machines.size, np.int64)
-    size = 0
-    for unit in range(machines.size):
-        if machines[unit] == a or machines[unit] == b:
-            chosen[size] = unit
-            size += 1
-    left = np.empty((2, u.used.shape[1]))
-    left[0], left[1] = u.capacity[a] - u.used[a], u.capacity[b] - u.used[b]
-    for i in range(size):
-        j = i + below(state, size - i)
-        chosen[i], chosen[j] = chosen[j], chosen[i]
-        unit = chosen[i]
-        side = below(state, 2)
-        if not _fits(u.demand[unit], left[side]):
-            side = 1 - side
-        machines[unit] = b if side else a  # may not fit either: then it is refused
-        left[side] -= u.demand[unit]
-
-
-@compiled
-def _fits(demand: Floats, left: Floats) -> bool:
-    for r in range(left.size):
-        if demand[r] > left[r] + abs(left[r]) * TOLERANCE:
-            return False
-    return True
+def team_arrays(space: Space) -> TeamArrays:
+    """Return the teams as arrays; a job without any has teams of one."""
+    teams = [(hub, *followers) for hub, followers in hub_followers(space)]
+    teams = teams or [(unit,) for unit in range(len(space.units))]
+    start = _starts(map(len, teams))
+    unit = np.array([unit for team in teams for unit in team], dtype=np.int64)
+    core = structure("Teams", count=len(teams), start=start, unit=unit)
+    return TeamArrays(start, unit, core)

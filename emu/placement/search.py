@@ -7,19 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from emu.core import lib, pointer
 from emu.errors import InfeasiblePlacement, PlacementError
 from emu.placement.baselines import deal_out, draw_machines
-from emu.placement.candidates import (
-    Candidates,
-    Units,
-    candidates,
-    estimate,
-    excess,
-    expand,
-    lower_bound,
-    placement_cost,
-    usage,
-)
+from emu.placement.candidates import Candidates, candidates, expand, placement_cost
 from emu.placement.common_random_numbers import common_draws, walk_generator
 from emu.placement.distdgl import place_distdgl
 from emu.placement.etp import (
@@ -29,24 +20,12 @@ from emu.placement.etp import (
     SIMULATED,
     STRIDE,
     Chain,
-    makespan_within,
     new_chain,
 )
 from emu.placement.ifs import fill
-from emu.placement.moves import (
-    SHARES,
-    RandomState,
-    Symmetry,
-    TeamArrays,
-    canonicalise,
-    find_symmetry,
-    hub_followers,
-    propose,
-    uniform,
-)
+from emu.placement.moves import Symmetry, TeamArrays, find_symmetry, team_arrays
 from emu.placement.packing import infeasibility
-from emu.placement.space import TOLERANCE, PlacementResult, Space
-from emu.scheduling.compiled import compiled
+from emu.placement.space import PlacementResult, Space
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -54,88 +33,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.placement.job_costs import JobsCost
-    from emu.placement.moves import Symmetry
     from emu.problem import Cluster, Job, Placement, Profile, Realization
     from emu.scheduling.compiled_problem import Floats, Ints
 
 
-# Simulated annealing over feasible placements, compiled whole. Before a simulation
-# comes an estimate, which costs a hundredth of one: a chain whose proposals have passed
-# a cheap model first (Christen and Fox, "MCMC using an approximation", 2005), here
-# without their correction, since it is a search.
-ATTEMPTS = 50  # moves tried for one proposal; most fail in a tight cluster
-#: Neighbours that an estimate may refuse for one proposal, and its temperature there,
-#: as part of the estimate now.
-SCREENED, SCREEN = 50, 0.01
-#: Part of the proposals that an estimate may refuse: it is blind to what waits, and of
-#: 200 small clusters 1,000 candidates met the optimum of 180 where all were screened.
-PART = 0.5
-
-
-@compiled
-def _feasible_neighbour(
-    units: Units,
-    symmetry: Symmetry,
-    teams: TeamArrays,
-    state: RandomState,
-    machines: Ints,
-    candidate: Ints,
-) -> bool:
-    """Fill ``candidate`` with a feasible placement unlike ``machines``, if one is met.
-
-    Both in canonical form.
-    """
-    for _ in range(ATTEMPTS):
-        candidate[:] = machines
-        draw = uniform(state)
-        kind = 0
-        while kind < SHARES.size - 1 and draw >= SHARES[kind]:
-            draw -= SHARES[kind]
-            kind += 1
-        propose(units, teams, state, candidate, kind)
-        canonicalise(symmetry, candidate)
-        changed = False
-        for unit in range(machines.size):
-            changed = changed or candidate[unit] != machines[unit]
-        if changed and excess(units.capacity, usage(units, candidate)) == 0.0:
-            return True
-    return False
-
-
-@compiled
-def _promising_neighbour(
-    c: Candidates,
-    symmetry: Symmetry,
-    teams: TeamArrays,
-    state: RandomState,
-    machines: Ints,
-    candidate: Ints,
-    now: float,
-) -> float:
-    """Fill ``candidate`` likewise and return its estimate; infinity where none is met.
-
-    Most that are estimated worse than ``now``, seconds, are passed over: by a chain of
-    plain makespans alone, since an estimate counts neither slots nor several jobs.
-    """
-    plain = c.arrays.slots.size == 0 and c.costs.job.size == 0
-    guess = np.inf
-    for _ in range(SCREENED if plain and uniform(state) < PART else 1):
-        if not _feasible_neighbour(
-            c.units, symmetry, teams, state, machines, candidate
-        ):
-            return np.inf
-        guess = estimate(c, expand(c.units, candidate))
-        if guess <= now * (1.0 - SCREEN * np.log(uniform(state))):
-            break
-    return guess
-
-
-@compiled
 def sketch(
     c: Candidates,
     symmetry: Symmetry,
     teams: TeamArrays,
-    state: RandomState,
+    state: NDArray[np.uint64],
     machines: Ints,
     temperatures: Floats,
 ) -> Ints:
@@ -143,67 +49,17 @@ def sketch(
 
     Parameters
     ----------
-    temperatures
-        One per proposal, as parts of the first estimate.
-    """
-    now, best = machines.copy(), machines.copy()
-    canonicalise(symmetry, now)
-    candidate = np.empty_like(now)
-    first = cost = least = estimate(c, expand(c.units, now))
-    for temperature in temperatures:
-        if not _feasible_neighbour(c.units, symmetry, teams, state, now, candidate):
-            continue
-        guess = estimate(c, expand(c.units, candidate))
-        if guess <= cost - np.log(uniform(state)) * temperature * first:
-            now[:], cost = candidate, guess
-            if cost < least:
-                best[:], least = now, cost
-    return best
-
-
-@compiled
-def anneal(
-    c: Candidates,
-    symmetry: Symmetry,
-    teams: TeamArrays,
-    state: RandomState,
-    chain: Chain,
-    temperatures: Floats,
-    best: Floats,
-) -> None:
-    """Carry ``chain`` on by one proposal per temperature.
-
-    Parameters
-    ----------
     state
         State of the random numbers, carried on in place.
     temperatures
-        Seconds: a placement that takes t longer is accepted with probability
-        exp(-t / temperature). Infinite accepts anything.
-    best
-        Filled with the best makespan after every proposal.
+        One per proposal, as parts of the first estimate.
     """
-    candidate = np.empty_like(chain.machines)
-    canonicalise(symmetry, chain.machines)
-    now = estimate(c, expand(c.units, chain.machines))
-    for step in range(temperatures.size):
-        chain.tally[PROPOSED] += 1
-        guess = _promising_neighbour(
-            c, symmetry, teams, state, chain.machines, candidate, now
-        )
-        limit = chain.cost[0] - np.log(uniform(state)) * temperatures[step]
-        if guess < np.inf:
-            makespan = makespan_within(
-                c, candidate, limit, False, chain.memory, chain.tally
-            )
-            if makespan <= limit:
-                chain.tally[ACCEPTED] += 1
-                chain.machines[:] = candidate
-                chain.cost[0], now = makespan, guess
-                if makespan < chain.cost[1]:
-                    chain.cost[1] = makespan
-                    chain.best_machines[:] = candidate
-        best[step] = chain.cost[1]
+    best = machines.copy()
+    lib.sketch(
+        c.core, symmetry.core, teams.core, pointer(state),
+        pointer(temperatures), len(temperatures), pointer(best),
+    )  # fmt: skip
+    return best
 
 
 class Listing(NamedTuple):
@@ -213,52 +69,6 @@ class Listing(NamedTuple):
     """Shape (placements, units)."""
     bound: Floats
     """Seconds, shape (placements,)."""
-
-
-@compiled
-def _list(
-    c: Candidates, symmetry: Symmetry, most: int, most_steps: int
-) -> tuple[NDArray[np.int16], Floats, int]:
-    """Return canonical feasible placements, their bounds, and how many; -1: too many.
-
-    Depth-first over the units: a unit that does not fit ends its branch.
-    """
-    demand = c.units.demand
-    units, machines_count = demand.shape[0], c.units.used.shape[0]
-    found = np.empty((most, units), np.int16)
-    bound = np.empty(most)
-    count = 0
-    machines = np.full(units, -1, np.int64)
-    canonical = np.empty(units, np.int64)
-    room = c.units.capacity * (1.0 + TOLERANCE) - c.units.used
-    unit = 0
-    for _ in range(most_steps):
-        if unit < 0:
-            return found, bound, count
-        now = machines[unit]
-        if now >= 0:
-            room[now] += demand[unit]
-        now += 1
-        while now < machines_count and (demand[unit] > room[now]).any():
-            now += 1
-        if now == machines_count:
-            machines[unit] = -1
-            unit -= 1
-            continue
-        machines[unit] = now
-        room[now] -= demand[unit]
-        if unit < units - 1:
-            unit += 1
-            continue
-        canonical[:] = machines
-        canonicalise(symmetry, canonical)
-        if (canonical == machines).all():
-            if count == most:
-                return found, bound, -1
-            found[count] = machines
-            bound[count] = lower_bound(c.transfers, c.costs, expand(c.units, machines))
-            count += 1
-    return found, bound, -1
 
 
 def list_placements(
@@ -275,7 +85,11 @@ def list_placements(
     most_steps
         Steps that listing them may take; one is about 0.1 us.
     """
-    found, bound, count = _list(c, symmetry, most, most_steps)
+    found = np.empty((most, len(c.units.demand)), np.int16)
+    bound = np.empty(most)
+    count = lib.list_all(
+        c.core, symmetry.core, most, most_steps, pointer(found), pointer(bound)
+    )
     if count < 0:
         return None
     order = np.argsort(bound[:count], kind="stable")
@@ -441,7 +255,7 @@ class _Run:
         self.symmetry: Symmetry = find_symmetry(self.space, drawn)
         self.history: list[tuple[int, float]] = []
         self.optimal = False
-        self.teams = _team_arrays(space)
+        self.teams = team_arrays(space)
         self.state = rng.integers(2**64, size=1, dtype=np.uint64)
 
     def begin(self, known: Iterable[Placement]) -> None:
@@ -524,14 +338,15 @@ class _Run:
             before = int(self.chain.tally[PROPOSED])
             for first in range(0, steps, STRIDE):
                 some = slice(first, first + STRIDE)
-                anneal(
-                    self.arrays,
-                    self.symmetry,
-                    self.teams,
-                    self.state,
-                    self.chain,
-                    temperatures[some],
-                    best[some],
+                lib.anneal(
+                    self.arrays.core,
+                    self.symmetry.core,
+                    self.teams.core,
+                    pointer(self.state),
+                    self.chain.core,
+                    pointer(temperatures[some]),
+                    len(temperatures[some]),
+                    pointer(best[some]),
                 )
                 if progress is not None:
                     done = int(self.chain.tally[PROPOSED])
@@ -570,13 +385,3 @@ class _Run:
             history=tuple(self.history),
             optimal=self.optimal,
         )
-
-
-def _team_arrays(space: Space) -> TeamArrays:
-    """Return the teams as arrays; a job without any has teams of one."""
-    teams = [(hub, *followers) for hub, followers in hub_followers(space)]
-    teams = teams or [(unit,) for unit in range(len(space.units))]
-    return TeamArrays(
-        np.cumsum([0, *map(len, teams)], dtype=np.int64),
-        np.array([unit for team in teams for unit in team], dtype=np.int64),
-    )

@@ -1,24 +1,20 @@
 """A job on a cluster as flat arrays: what does not change while a schedule runs.
 
-`JobArrays` is made once per job and cluster, `Layout` once per placement; the second
-is compiled, because a placement search makes ten thousands of them.
-
-Flows that must share one rate form a *group*. Under ``oes`` and max-min these are all
-flows over the same hops (one ordered pair of machines), under a policy that rates
-flows one by one every edge is a group of its own.
+`JobArrays` is made once per job and cluster, `Layout` once per placement; the second by
+the core, because a placement search makes ten thousands of them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.problem.links import IN, OUT
+from emu.core import ffi, lib, new_room, pointer, room_in, structure, view
+from emu.problem.links import IN
 from emu.problem.slots import slot_names, slots_on
 from emu.problem.slowness import slowness
-from emu.scheduling.compiled import compiled, inlined
 
 if TYPE_CHECKING:
     from emu.problem import Cluster, Job
@@ -51,7 +47,10 @@ def topological(job: Job) -> Ints:
             waiting[follower] -= 1
             if waiting[follower] == 0:
                 order.append(follower)
-    return np.array(order, dtype=np.int64)
+    around = sorted(
+        {*range(len(job.tasks))}.difference(order)
+    )  # of a cycle: none starts
+    return np.array([*order, *around], dtype=np.int64)
 
 
 def pools_by_name(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints]:
@@ -94,50 +93,20 @@ class Routes(NamedTuple):
     route_port: Ints
 
 
-@inlined
-def route_between(routes: Routes, source: int, destination: int) -> tuple[int, int]:
-    """Return where the route between two machines begins and ends in ``route_port``.
-
-    Nowhere within a machine.
-    """
-    if source == destination:
-        return 0, 0
-    route = routes.route_of[routes.zone[source], routes.zone[destination]]
-    return routes.route_start[route], routes.route_start[route + 1]
-
-
-@inlined
-def port_at(routes: Routes, place: int, source: int, destination: int) -> int:
-    """Return the port at ``place`` of ``route_port`` between two machines."""
-    port: int = routes.route_port[place]
-    if port == OUT:
-        port = routes.nic[source, 0]
-    elif port == IN:
-        port = routes.nic[destination, 1]
-    return port
-
-
 def plain(values: Floats) -> Floats:
-    """Return ``values`` contiguous and read-only.
-
-    Compiled functions are compiled anew for every kind of array they meet.
-    """
-    array = np.ascontiguousarray(values).view()
-    array.flags.writeable = False
-    return array
+    """Return ``values`` as the core takes them: contiguous float64."""
+    return np.ascontiguousarray(values, np.float64)
 
 
 def own(values: Floats) -> Floats:
-    """Return a copy, contiguous and writeable: as compiled functions make their own."""
-    return np.array(values, order="C")
+    """Return a copy, contiguous and writeable."""
+    return np.array(values, np.float64, order="C")
 
 
 class JobArrays(NamedTuple):
     """Job and cluster, any placement.
 
     Lists of lists are stored flat: the entries of x are ``entry[start[x]:start[x+1]]``.
-    A compiled call that allocates counts references to every array that it is given.
-    So what a search calls often is given what it reads, and not all of this.
 
     Parameters
     ----------
@@ -209,64 +178,42 @@ class JobArrays(NamedTuple):
     slowness: Floats
 
 
-class Layout(NamedTuple):
-    """A placed job, ready to be scheduled; the first fields are those of `JobArrays`.
+class Layout:
+    """A placed job, ready to be scheduled.
 
     Parameters
     ----------
-    jobs, owner
-        Number of jobs that ports are divided among, and the job of every group; 0 and
-        empty where they are not.
+    job
+        The job, bound.
+    machine_of
+        Machine of every task.
+
+    Attributes
+    ----------
+    c
+        The structure, which says what its fields are (core.h).
+    rounds, capacity
+        As in `JobArrays`.
     group
         Group of every edge, -1 where it delivers at once (one machine, or control).
-    slot
-        First place of every group in the heap arrays of the state.
-    block_bits
-        Groups per entry of `State.soonest`, as a power of 2.
-    hop_start, hop
-        Ports that the flows of a group cross, one or more.
-    port_start, port_group
-        Groups that cross a port.
-    takes, frees
-        Pool that every task takes a slot of, and gives one back to, -1 for none.
-    pool_slots
-        Slots of every pool; empty where nothing is limited.
-    last
-        True per task that starts when nothing else happens at an instant any more: it
-        takes a slot or reads the newest. Empty where none does.
+
+    Raises
+    ------
+    ValueError
+        When ``machine_of`` does not fit the job, or a flow has no port to go over.
     """
 
-    iterations: int
-    policy: int
-    by_flow: bool
-    rounds: Ints
-    sent: Ints
-    source: Ints
-    destination: Ints
-    lag: Ints
-    rank: Ints
-    channel: Ints
-    latest: NDArray[np.bool_]
-    out_start: Ints
-    out_edge: Ints
-    in_start: Ints
-    in_edge: Ints
-    order: Ints
-    capacity: Floats
-    changes: Floats
-    jobs: int
-    owner: Ints
-    group: Ints
-    slot: Ints
-    block_bits: int
-    hop_start: Ints
-    hop: Ints
-    port_start: Ints
-    port_group: Ints
-    takes: Ints
-    frees: Ints
-    pool_slots: Ints
-    last: NDArray[np.bool_]
+    def __init__(self, job: BoundJob, machine_of: Ints) -> None:
+        of = job.arrays
+        check_machines(machine_of, len(of.rounds), of.slowness.shape[1])
+        memory = new_room(lib.room_of_layout(job.c))
+        self.job, self.c = job, ffi.new("Layout *")
+        self.memory = memory  # of all that the structure points to
+        lib.lay_out(job.c, pointer(machine_of), room_in(memory), self.c)
+        self.rounds, self.capacity = of.rounds, of.capacity
+        self.group: Ints = view(memory, self.c.group, len(of.source), np.int64)
+        if (view(memory, self.c.hop, self.c.hops, np.int64) < 0).any():
+            raise ValueError("a flow crosses the NIC of a machine that has none")
 
 
 def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
@@ -306,178 +253,153 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
     )
 
 
-@compiled
-def _groups(
-    source_task: Ints,
-    destination_task: Ints,
-    control: NDArray[np.bool_],
-    owner_of: Ints,
-    machine_of: Ints,
-    machines: int,
-    by_flow: bool,  # noqa: FBT001 - compiled functions have no keyword-only ones
-) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Return the group of every edge; size, two machines and job of every group."""
-    edges = source_task.size
-    group = np.full(edges, -1, np.int64)
-    row = np.zeros((4, edges), np.int64)
-    size, source, destination = row[0], row[1], row[2]
-    owner = np.empty(edges, np.int64) if owner_of.size > 0 else owner_of
-    # The groups out of every machine are chained: a table of all pairs of 3,200
-    # machines would take 80 MB.
-    newest, before = np.full(machines, -1, np.int64), row[3]
-    groups = 0
-    for edge in range(edges):
-        a, b = machine_of[source_task[edge]], machine_of[destination_task[edge]]
-        if control[edge] or a == b:
-            continue
-        known = -1 if by_flow else newest[a]
-        while known >= 0 and (
-            destination[known] != b
-            or (owner.size > 0 and owner[known] != owner_of[edge])
-        ):
-            known = before[known]
-        if known < 0:
-            known = groups
-            groups += 1
-            source[known], destination[known] = a, b
-            if owner.size > 0:
-                owner[known] = owner_of[edge]
-            before[known] = newest[a]
-            newest[a] = known
-        group[edge] = known
-        size[known] += 1
-    ends = source[:groups], destination[:groups]
-    return group, size[:groups], ends[0], ends[1], owner[:groups]
+class BoundJob:
+    """A job's arrays, checked, as the core has them.
+
+    Parameters
+    ----------
+    arrays
+        The arrays.
+
+    Attributes
+    ----------
+    c
+        The structure `JobArrays` of core.h.
+
+    Raises
+    ------
+    ValueError
+        When an array has not the size, or an entry is not a number, that it must be.
+    """
+
+    def __init__(self, arrays: JobArrays) -> None:
+        _check(arrays)
+        routes = arrays.routes._asdict()
+        counts = {
+            "tasks": len(arrays.rounds),
+            "edges": len(arrays.source),
+            "machines": arrays.slots.shape[0],
+            "ports": len(arrays.capacity),
+            "names": arrays.slots.shape[1],
+            "jobs": int(arrays.owner.max(initial=-1)) + 1,
+            "change_count": len(arrays.changes),
+        }
+        routes["zones"] = len(arrays.routes.route_of)
+        routes["longest"] = int(np.diff(arrays.routes.route_start).max())
+        self.arrays = arrays
+        self.c = structure(
+            "JobArrays", **{**arrays._asdict(), "routes": routes}, **counts
+        )
 
 
-@compiled
-def _hops(routes: Routes, source: Ints, destination: Ints) -> tuple[Ints, Ints]:
-    """Return the ports between the machines of every group, as ``start, entry``."""
-    start = np.zeros(source.size + 1, np.int64)
-    for g in range(source.size):
-        first, end = route_between(routes, source[g], destination[g])
-        start[g + 1] = start[g] + end - first
-    entry = np.empty(start[source.size], np.int64)
-    for g in range(source.size):
-        first, _ = route_between(routes, source[g], destination[g])
-        for i in range(start[g], start[g + 1]):
-            place = first + i - start[g]
-            entry[i] = port_at(routes, place, source[g], destination[g])
-    return start, entry
+def bound_job(arrays: JobArrays) -> BoundJob:
+    """Return ``arrays`` as the core has them.
+
+    Raises
+    ------
+    ValueError
+        As `BoundJob`.
+    """
+    return BoundJob(arrays)
 
 
-@compiled
-def _crossings(hop_start: Ints, hop: Ints, ports: int) -> tuple[Ints, Ints]:
-    """Return the groups that cross every port, as ``start, entry``."""
-    start = np.zeros(ports + 1, np.int64)
-    for port in hop:
-        start[port + 1] += 1
-    for port in range(ports):
-        start[port + 1] += start[port]
-    filled = start.copy()
-    entry = np.empty(hop.size, np.int64)
-    for group in range(hop_start.size - 1):
-        for i in range(hop_start[group], hop_start[group + 1]):
-            entry[filled[hop[i]]] = group
-            filled[hop[i]] += 1
-    return start, entry
-
-
-@compiled
-def _pools(
-    taken: Ints, freed: Ints, slots: Ints, machine_of: Ints
-) -> tuple[Ints, Ints, Ints]:
-    """Return the pool that every task takes of and gives back to, and their slots."""
-    tasks, names = taken.size, slots.shape[1]
-    if names == 0:
-        return taken, freed, slots.ravel()
-    takes = np.full(tasks, -1, np.int64)
-    frees = np.full(tasks, -1, np.int64)
-    limited = False
-    for task in range(tasks):
-        machine = machine_of[task]
-        name = taken[task]
-        if name >= 0 and slots[machine, name] >= 0:
-            takes[task] = machine * names + name
-            limited = True
-        name = freed[task]
-        if name >= 0 and slots[machine, name] >= 0:
-            frees[task] = machine * names + name
-    pools = slots.size if limited else 0
-    return takes, frees, slots.ravel()[:pools].copy()
-
-
-@compiled
-def _starting_last(
-    latest: NDArray[np.bool_], destination: Ints, takes: Ints, pools: int
-) -> NDArray[np.bool_]:
-    """Return `Layout.last`."""
-    if pools == 0 and latest.size == 0:
-        return latest
-    last = takes >= 0
-    for edge in range(latest.size):
-        if latest[edge]:
-            last[destination[edge]] = True
-    return last
-
-
-@inlined
-def _block_bits(groups: int) -> int:
-    """Return `Layout.block_bits`: as many blocks as groups in each, 32 or more."""
-    bits = 5
-    while 1 << (2 * bits) < groups:
-        bits += 1
-    return bits
-
-
-@inlined
-def _number_of_jobs(job: JobArrays) -> int:
-    """Return `Layout.jobs`."""
-    most = -1
-    for edge in range(job.owner.size):
-        most = max(most, job.owner[edge])
-    return most + 1
-
-
-@compiled
 def lay_out(job: JobArrays, machine_of: Ints) -> Layout:
-    """Return the layout of ``job`` with task j on machine ``machine_of[j]``."""
-    group, size, source, destination, owner = _groups(
-        job.source, job.destination, job.control, job.owner,
-        machine_of, job.slowness.shape[1], job.by_flow,
-    )  # fmt: skip
-    slot = np.zeros(size.size + 1, np.int64)
-    for g in range(size.size):
-        slot[g + 1] = slot[g] + size[g]
-    hop_start, hop = _hops(job.routes, source, destination)
-    port_start, port_group = _crossings(hop_start, hop, job.capacity.size)
-    takes, frees, pool_slots = _pools(job.taken, job.freed, job.slots, machine_of)
-    return Layout(
-        job.iterations, job.policy, job.by_flow, job.rounds, job.sent,
-        source=job.source,
-        destination=job.destination,
-        lag=job.lag,
-        rank=job.rank,
-        channel=job.channel,
-        latest=job.latest,
-        out_start=job.out_start,
-        out_edge=job.out_edge,
-        in_start=job.in_start,
-        in_edge=job.in_edge,
-        order=job.order,
-        capacity=job.capacity,
-        changes=job.changes,
-        jobs=_number_of_jobs(job),
-        owner=owner,
-        group=group,
-        slot=slot,
-        block_bits=_block_bits(size.size),
-        hop_start=hop_start,
-        hop=hop,
-        port_start=port_start,
-        port_group=port_group,
-        takes=takes,
-        frees=frees,
-        pool_slots=pool_slots,
-        last=_starting_last(job.latest, job.destination, takes, pool_slots.size),
-    )  # fmt: skip
+    """Return the layout of ``job`` with task j on machine ``machine_of[j]``.
+
+    Raises
+    ------
+    ValueError
+        As `BoundJob` and `Layout`.
+    """
+    return Layout(BoundJob(job), machine_of)
+
+
+def check_machines(machine_of: Ints, tasks: int, machines: int) -> None:
+    """Raise ValueError unless ``machine_of`` has a machine for every task."""
+    if machine_of.dtype != np.int64 or machine_of.shape != (tasks,):
+        raise ValueError(
+            f"machine_of must be int64 of shape ({tasks},), "
+            f"not {machine_of.dtype} of {machine_of.shape}"
+        )
+    if not ((machine_of >= 0) & (machine_of < machines)).all():
+        raise ValueError(f"machine_of names a machine beyond {machines - 1}")
+
+
+#: Of what every array has an entry, and what its entries are at least, and below.
+_RANGES = {
+    "rounds": ("tasks", 0, "counts"),
+    "order": ("tasks", 0, "tasks"),
+    "taken": ("tasks", -1, "names"),
+    "freed": ("tasks", -1, "names"),
+    "sent": ("edges", 0, "counts"),
+    "source": ("edges", 0, "tasks"),
+    "destination": ("edges", 0, "tasks"),
+    "lag": ("edges", 0, "any"),
+    "rank": ("edges", 0, "any"),
+    "control": ("edges", 0, "any"),
+    "owner": ("edges", 0, "tasks"),
+    "channel": ("edges", -1, "edges"),
+    "latest": ("edges", 0, "any"),
+    "out_edge": ("edges", 0, "edges"),
+    "in_edge": ("edges", 0, "edges"),
+}
+_OPTIONAL = frozenset({"owner", "channel", "latest"})
+
+
+def _check(job: JobArrays) -> None:
+    """Raise ValueError unless every index in ``job`` is within what it is one of.
+
+    C looks nothing up a second time: an index beyond an array would go unnoticed.
+    """
+    machines, names = job.slots.shape
+    sizes = {
+        "tasks": len(job.rounds),
+        "edges": len(job.source),
+        "names": names,
+        "counts": job.iterations + 1,
+        "any": np.iinfo(np.int64).max,
+    }
+    for name, (rows, least, end) in _RANGES.items():
+        entries = getattr(job, name)
+        if entries.shape != (sizes[rows],) and (entries.size or name not in _OPTIONAL):
+            raise ValueError(f"{name} must have {sizes[rows]} entries")
+        _within(name, entries, least, sizes[end])
+    late = job.sent + job.lag
+    _within("sent with lag", late[job.sent > 0], 0, job.iterations + 1)
+    _starts("out_start", job.out_start, sizes["tasks"], job.out_edge)
+    _starts("in_start", job.in_start, sizes["tasks"], job.in_edge)
+    _check_routes(job.routes, machines, len(job.capacity))
+    _check_numbers(job, machines)
+
+
+def _check_routes(routes: Routes, machines: int, ports: int) -> None:
+    if routes.zone.shape != (machines,) or routes.nic.shape != (machines, 2):
+        raise ValueError(f"there are routes of other machines than the {machines}")
+    count = len(routes.route_start) - 1
+    _within("zone", routes.zone, 0, len(routes.route_of))
+    _within("nic", routes.nic, -1, ports)
+    _within("route_of", routes.route_of, 0, count)
+    _within("route_port", routes.route_port, IN, ports)
+    _starts("route_start", routes.route_start, count, routes.route_port)
+
+
+def _check_numbers(job: JobArrays, machines: int) -> None:
+    if job.changes.ndim != 2 or job.changes.shape[1] != 3:
+        raise ValueError("a change is a time, a port and a capacity")
+    if not (np.isfinite(job.changes).all() and (job.capacity > 0).all()):
+        raise ValueError("capacities must be positive numbers")
+    _within("port that changes", job.changes[:, 1], 0, len(job.capacity))
+    if job.slowness.shape not in {(0, machines), (len(job.rounds), machines)}:
+        raise ValueError(f"slowness must be of every task on {machines} machines")
+
+
+def _within(name: str, entries: NDArray[Any], least: int, end: int) -> None:
+    if entries.size and (entries.min() < least or entries.max() >= end):
+        raise ValueError(f"{name} must be from {least} to {end - 1}")
+
+
+def _starts(name: str, start: Ints, owners: int, entry: Ints) -> None:
+    if start.shape != (owners + 1,) or start[0] != 0 or start[-1] != len(entry):
+        raise ValueError(f"{name} must begin at 0 and end with its entries")
+    if (start[1:] < start[:-1]).any():
+        raise ValueError(f"{name} must not decrease")

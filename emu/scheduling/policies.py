@@ -69,7 +69,7 @@ class Policy:
     name
         As in scenario files.
     code
-        Its number in the compiled code (`emu.scheduling.rates`).
+        Its number in the core (core.h).
     summary
         Rate that it gives a flow, in one line.
     source

@@ -1,4 +1,8 @@
-"""From a policy's code to the rates of all active flows."""
+"""Expected runs, for rules that look ahead and for bounds.
+
+The rules themselves are the core's: sharing.c, max_min.c, priorities.c, coflows.c,
+shortest_remaining.c.
+"""
 
 from __future__ import annotations
 
@@ -6,46 +10,71 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from emu.scheduling import coflows, priorities
-from emu.scheduling.compiled import apart, inlined, spliced
-from emu.scheduling.max_min import share_max_min
-from emu.scheduling.policies import (
-    FIFO,
-    MAXMIN,
-    MAXMIN_BY_JOB,
-    MRTF,
-    MRTF_EXCLUSIVE,
-    OES,
-    OES_BY_JOB,
-    OES_CP,
-    OMCOFLOW,
-    OMCOFLOW_FROZEN,
-    OMCOFLOW_GAMMA,
-    OMCOFLOW_WC,
-    SEBF_MADD,
-    WEIGHTED_MAXMIN,
-)
-from emu.scheduling.priorities import longest_paths, means
-from emu.scheduling.service_clocks import set_rate
-from emu.scheduling.sharing import (
-    fill_up,
-    serve_heads,
-    share_equally,
-    share_equally_by_job,
-    share_max_min_by_job,
-)
-from emu.scheduling.shortest_remaining import serve_shortest
-from emu.scheduling.state import ORDERED, TOUCHED, State
+from emu.core import lib, pointer
+from emu.scheduling.policies import OES_CP, WEIGHTED_MAXMIN
 
 if TYPE_CHECKING:
     from emu.problem import Job, Profile
     from emu.scheduling.compiled_problem import Floats, Layout
 
-#: Slack below this share of the longest remaining path counts as this much.
-LEAST_SLACK = 0.01
+
+def means(values: Floats) -> Floats:
+    """Return the mean of every row as a column."""
+    column = np.zeros((len(values), 1))
+    lib.means(pointer(values), *values.shape, pointer(column))
+    return column
 
 
-@spliced
+def longest_paths(
+    layout: Layout, times: Floats, volumes: Floats
+) -> tuple[Floats, Floats]:
+    """Return the longest paths from each task's start and each flow's end.
+
+    Along a path tasks take their times, flows between machines the time they would take
+    alone, and iterations of a task or an edge follow one another: constraints (7)-(11).
+
+    Parameters
+    ----------
+    times, volumes
+        As in `Realization`; fewer columns are repeated (one column: the means).
+
+    Returns
+    -------
+    from_task
+        Seconds from the start of (task, iteration) to the end of the job.
+    after_flow
+        Seconds from the end of (edge, iteration) to the end of the job.
+
+    Raises
+    ------
+    ValueError
+        When the two have not as many columns, or not a row per task and edge.
+    """
+    job, columns = layout.job.arrays, times.shape[1]
+    rows = len(job.rounds), len(job.source)
+    if times.shape != (rows[0], columns) or volumes.shape != (rows[1], columns):
+        raise ValueError(f"times of {times.shape}, volumes of {volumes.shape}")
+    from_task = np.zeros((rows[0], job.iterations))
+    after_flow = np.zeros((rows[1], job.iterations))
+    lib.longest_paths(
+        layout.c, pointer(times), pointer(volumes), columns,
+        pointer(from_task), pointer(after_flow),
+    )  # fmt: skip
+    return from_task, after_flow
+
+
+def earliest(layout: Layout, times: Floats, volumes: Floats) -> tuple[Floats, Floats]:
+    """Return when each flow can be active, and each task end, at the earliest, seconds.
+
+    Were all other flows free, ``times`` and ``volumes`` being those of `Realization`.
+    The results have the same shapes; what flows within a machine is left out.
+    """
+    ready, arrived = np.zeros((2, *volumes.shape))
+    ended = np.zeros(times.shape)
+    lib.earliest_ready(layout.c, *map(pointer, (times, volumes, ready, arrived, ended)))
+    return ready, ended
+
+
 def expectation(layout: Layout, times: Floats, volumes: Floats) -> Floats:
     """Return `State.after` for runs like this one; empty if the policy does not look.
 
@@ -54,7 +83,7 @@ def expectation(layout: Layout, times: Floats, volumes: Floats) -> Floats:
     times, volumes
         Those of iterations that were seen, as in `Profile`; only their means are used.
     """
-    if layout.policy in (OES_CP, WEIGHTED_MAXMIN):
+    if layout.job.arrays.policy in (OES_CP, WEIGHTED_MAXMIN):
         return longest_paths(layout, means(times), means(volumes))[1]
     return np.zeros((0, 0))
 
@@ -67,94 +96,3 @@ def check_rows(job: Job, profile: Profile) -> None:
             f"a profile of {rows[0]} tasks and {rows[1]} edges does not fit a job "
             f"of {len(job.tasks)} and {len(job.edges)}"
         )
-
-
-@inlined
-def _weigh_by_slack(layout: Layout, state: State, now: float) -> None:
-    """Weigh every flow by 1 / slack: how much later than now its path may begin."""
-    scratch = state.scratch
-    longest = 0.0
-    for i in range(state.length[ORDERED]):
-        group = state.scratch.order[i]
-        path = priorities.remaining_path(layout, state, group, now)
-        scratch.key[group] = path
-        longest = max(longest, path)
-    for i in range(state.length[ORDERED]):
-        group = state.scratch.order[i]
-        slack = max(longest - scratch.key[group], LEAST_SLACK * longest)
-        scratch.weight[group] = 1.0 / slack
-
-
-@inlined
-def _weigh(layout: Layout, state: State, now: float) -> None:
-    """Weigh the flows for a policy that is max-min by weight."""
-    if layout.policy == WEIGHTED_MAXMIN:
-        _weigh_by_slack(layout, state, now)
-    elif layout.policy == OMCOFLOW_WC:
-        coflows.weigh_by_finish(layout, state, now, coflows.LEAST_LEFT)
-    else:
-        coflows.weigh_by_bottleneck(layout, state, now)
-
-
-@inlined
-def _fill_by_weight(layout: Layout, state: State, now: float) -> None:
-    """Set the max-min fair rates of flows that were weighed."""
-    scratch = state.scratch
-    for i in range(state.length[ORDERED]):
-        scratch.rate[scratch.order[i]] = 0.0
-    fill_up(layout, state)
-    for i in range(state.length[ORDERED]):
-        group = scratch.order[i]
-        set_rate(layout, state, group, scratch.rate[group], now)
-
-
-@apart
-def _allocate_by_flow(layout: Layout, state: State, now: float) -> None:
-    """Set the rate of every flow under a policy that rates flows one by one."""
-    policy, scratch = layout.policy, state.scratch
-    if policy == FIFO:
-        serve_heads(layout, state, now)
-        return
-    if policy in (MRTF, MRTF_EXCLUSIVE):
-        serve_shortest(layout, state, now)
-        return
-    priorities.note_active(layout, state)
-    for port in range(state.capacity.size):
-        scratch.residual[port] = state.capacity[port]
-    if OMCOFLOW <= policy <= SEBF_MADD:
-        coflows.chain_coflows(layout, state)
-    if policy in (WEIGHTED_MAXMIN, OMCOFLOW_WC, OMCOFLOW_GAMMA):
-        _weigh(layout, state, now)
-        _fill_by_weight(layout, state, now)
-    elif policy == OES_CP:
-        priorities.floor_and_critical_path(layout, state, now)
-    elif policy == SEBF_MADD:
-        coflows.smallest_bottleneck_first(layout, state, now)
-    else:
-        frozen = policy == OMCOFLOW_FROZEN
-        least = coflows.WHOLE if frozen else coflows.LEAST_LEFT
-        coflows.omcoflow(layout, state, now, least)
-
-
-@spliced
-def set_rates(layout: Layout, state: State, now: float) -> None:
-    """Give every active flow its rate from ``now`` on.
-
-    Nothing happens where no flow came or went since the last call, and no capacity
-    changed that an active one crosses.
-    """
-    if state.length[TOUCHED] == 0:
-        return
-    if layout.policy == OES:
-        share_equally(layout, state, now)
-    elif layout.policy == MAXMIN:
-        share_max_min(layout, state, now)
-    elif layout.policy == OES_BY_JOB:
-        share_equally_by_job(layout, state, now)
-    elif layout.policy == MAXMIN_BY_JOB:
-        share_max_min_by_job(layout, state, now)
-    else:
-        _allocate_by_flow(layout, state, now)
-    for i in range(state.length[TOUCHED]):
-        state.is_touched[state.touched[i]] = False
-    state.length[TOUCHED] = 0

@@ -1,4 +1,4 @@
-"""The compiled scheduler with a Python face, for events that come from outside."""
+"""The core's scheduler with a Python face, for events that come from outside."""
 
 from __future__ import annotations
 
@@ -8,21 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from emu.core import lib, pointer, structure
 from emu.errors import SchedulingError
 from emu.problem import Profile
-from emu.scheduling.compiled_problem import job_arrays, lay_out, own, plain
-from emu.scheduling.event_batch import (
-    FULL,
-    IMPOSSIBLE,
-    Ends,
-    gates_of,
-    pass_instants,
-    room_for,
-)
+from emu.scheduling.compiled_problem import job_arrays, lay_out, plain
+from emu.scheduling.event_batch import FULL, IMPOSSIBLE, Ends, gates_of, room_for
 from emu.scheduling.policies import rate_policy
-from emu.scheduling.rate_changes import new_rate_changes
 from emu.scheduling.rates import check_rows, expectation
-from emu.scheduling.state import new_state
+from emu.scheduling.state import State, new_rate_changes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -214,18 +207,33 @@ class Scheduler:
         arrays = job_arrays(job, problem.cluster, rule)
         self._job = job
         self._layout = lay_out(arrays, np.array(problem.placement.machine_of, np.int64))
-        after = expectation(self._layout, own(profile.times), plain(profile.volumes))
-        self._state = new_state(self._layout, after, 0)
+        times_seen, volumes_seen = plain(profile.times), plain(profile.volumes)
+        after = expectation(self._layout, times_seen, volumes_seen)
+        self._state = State(self._layout, after, logged=False)
         self.reads = NewestReads(job, self._state.log.reads)
         #: Bytes that were announced, shape (edges, iterations); for reading.
         self.volumes = np.full(shape, 0.0)  # its memory is taken now, not as it goes
         #: The least times that were given.
         self.holds = holds
-        self._least = plain(np.empty((len(job.tasks), 0)) if holds is None else holds)
         self._gates = gates_of(job, times)
         self._board = new_rate_changes(shape[0])
         self._room = room_for(len(job.tasks), len(job.edges))
-        self._now, self._next_end = 0.0, math.inf
+        self._bind(np.empty((0, 0)) if holds is None else plain(holds))
+
+    def _bind(self, least: Floats) -> None:
+        """Hand the arrays over to the core, once for all calls."""
+        room = self._room
+        sizes = {
+            "room": len(room.time),
+            "task_room": len(room.task),
+            "flow_room": len(room.flow),
+            "line_room": len(room.edge),
+        }
+        self._passage = structure("Passage", next=math.inf)
+        self._found = structure("Instants", **sizes, **room._asdict())
+        self._passed = structure("Gates", **self._gates._asdict())
+        self._arrays = pointer(self.volumes), pointer(least)
+        self._lines = structure("RateChanges", **self._board._asdict())
 
     def begin(self) -> Decisions:
         """Return the decisions at time 0.
@@ -271,7 +279,7 @@ class Scheduler:
     @property
     def next_end(self) -> float:
         """When a flow is served, a gate ends or a capacity changes, by `settle`."""
-        return self._next_end
+        return float(self._passage.next)
 
     def settle(
         self,
@@ -312,22 +320,24 @@ class Scheduler:
         self, given: Sequence[End], taken: int, until: float, ahead: float
     ) -> Settled:
         time, *columns = zip(*given, strict=True) if given else ((),) * 4
-        ends = Ends(
+        listed = Ends(
             np.array(time, np.float64), *(np.array(c, np.int64) for c in columns)
         )
+        ends = structure("Ends", count=len(given), **listed._asdict())
+        passage, (volumes, least) = self._passage, self._arrays
+        passage.taken, passage.ahead = taken, ahead
         found: list[Decisions] = []
         how = FULL
         while how == FULL:
-            taken, count, self._now, self._next_end, ahead, how = pass_instants(
-                self._layout, self._state, plain(self.volumes), self._least,
-                self._gates, self._board, ends, taken, self._now, until, ahead,
-                self._room,
+            how = lib.pass_instants(
+                self._layout.c, self._state.c, volumes, least, self._passed,
+                self._lines, ends, until, self._found, passage,
             )  # fmt: skip
-            found += self._decisions(count)
+            found += self._decisions(passage.count)
         if how == IMPOSSIBLE:
-            _, *which = given[taken]
+            _, *which = given[passage.taken]
             raise SchedulingError(self._why_not(*which))
-        return Settled(found, taken)
+        return Settled(found, passage.taken)
 
     def _decisions(self, count: int) -> list[Decisions]:
         """Return the decisions in the room, each with its part of the lists."""

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emu.core import ffi, lib, pointer, structure
 from emu.errors import SchedulingError
 from emu.problem import Profile, RateHistory, Realization, Schedule
 from emu.scheduling import RATE_POLICIES, policy_named
-from emu.scheduling.compiled_problem import job_arrays, lay_out, own, plain
+from emu.scheduling.compiled_problem import job_arrays, lay_out, plain
 from emu.scheduling.policies import PORTFOLIO, rate_policy
 from emu.scheduling.rates import check_rows, expectation
-from emu.scheduling.state import QUEUED, State, new_state
-from emu.simulation.events import RateRecord, new_recorder, run
+from emu.scheduling.state import State, new_rate_changes
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -59,14 +59,11 @@ def simulate(
     SchedulingError
         When tasks are left that nothing would ever start.
     """
-    room = 0 if record_rates else -1
-    _, state, recorder = _run(problem, realization, policy, profile, step, room)
-    if record_rates:  # the first run counted the rows, the second keeps them
-        room = int(recorder.rows[0])
-        _, state, recorder = _run(problem, realization, policy, profile, step, room)
-    history = RateHistory(
-        recorder.time, recorder.edge, recorder.iteration, recorder.rate
-    )
+    recorder = _Recorder(len(problem.job.edges)) if record_rates else None
+    _, state = _run(problem, realization, policy, profile, step, recorder)
+    if recorder is not None:  # the first run counted the rows, the second keeps them
+        recorder = _Recorder(len(problem.job.edges), recorder.c.rows)
+        _, state = _run(problem, realization, policy, profile, step, recorder)
     return Schedule(
         problem=problem,
         task_start=state.log.task_start,
@@ -77,7 +74,7 @@ def simulate(
         flow_bytes=np.where(
             np.isnan(state.log.flow_ready), np.nan, realization.volumes
         ),
-        rates=history if record_rates else None,
+        rates=None if recorder is None else recorder.history,
         reads=state.log.reads if state.log.reads.size else None,
     )
 
@@ -97,7 +94,7 @@ def makespan(
     ValueError, SchedulingError
         As `simulate`.
     """
-    return _run(problem, realization, policy, profile, step, -1, logged=False)[0]
+    return _run(problem, realization, policy, profile, step, logged=False)[0]
 
 
 def best_policy(
@@ -139,16 +136,35 @@ def best_policy(
     return min(spans, key=spans.__getitem__)
 
 
+class _Recorder:
+    """Room for the rows of a rate history; without any they are counted."""
+
+    def __init__(self, edges: int, room: int = 0) -> None:
+        self.history = RateHistory(
+            np.empty(room),
+            np.empty(room, np.int64),
+            np.empty(room, np.int64),
+            np.empty(room),
+        )
+        rows = {name: getattr(self.history, name) for name in _COLUMNS}
+        board = new_rate_changes(edges)._asdict()
+        self.c = structure("RateRecord", counts=True, room=room, board=board, **rows)
+
+
+#: Of a rate history.
+_COLUMNS = ("time", "edge", "iteration", "rate")
+
+
 def _run(
     problem: Problem,
     realization: Realization,
     policy: str,
     profile: Profile | None,
     step: float,
-    room: int,
+    recorder: _Recorder | None = None,
     *,
     logged: bool = True,
-) -> tuple[float, State, RateRecord]:
+) -> tuple[float, State]:
     job = problem.job
     realization.check_shapes(job)
     if not 0.0 <= step < math.inf:
@@ -161,14 +177,16 @@ def _run(
     rule = rate_policy(policy)
     arrays = job_arrays(job, problem.cluster, rule)
     layout = lay_out(arrays, np.array(problem.placement.machine_of, dtype=np.int64))
-    after = expectation(layout, own(profile.times), plain(profile.volumes))
-    state = new_state(layout, after, job.iterations if logged else 0)
-    recorder = new_recorder(len(job.edges), room)
-    times, volumes = own(realization.times), plain(realization.volumes)
-    end = run(layout, state, times, volumes, math.inf, step, recorder)
+    after = expectation(layout, plain(profile.times), plain(profile.volumes))
+    state = State(layout, after, logged=logged)
+    times, volumes = plain(realization.times), plain(realization.volumes)
+    end = lib.run(
+        layout.c, state.c, pointer(times), pointer(volumes), math.inf, step,
+        ffi.NULL if recorder is None else recorder.c,
+    )  # fmt: skip
     if math.isnan(end):
         raise SchedulingError(_stuck(problem, layout, state))
-    return end, state, recorder
+    return float(end), state
 
 
 def _stuck(problem: Problem, layout: Layout, state: State) -> str:
@@ -177,7 +195,7 @@ def _stuck(problem: Problem, layout: Layout, state: State) -> str:
     unfinished = np.flatnonzero(state.ended < layout.rounds)
     names = ", ".join(tasks[task].name for task in unfinished[:8])
     text = f"nothing would ever start {names}"
-    waiting = state.queued[: state.length[QUEUED]].tolist()
+    waiting = state.queued
     for pool in problem.pools:
         wanted = [tasks[j].name for j in waiting if j in pool.takers]
         held = [

@@ -28,7 +28,7 @@ def open_dataset(settings: Mapping[str, Any]) -> None:
     DataError
         When the data set is missing or damaged.
     """
-    from emu.systems.training_section import (  # noqa: PLC0415 - numba
+    from emu.systems.training_section import (  # noqa: PLC0415 - numpy
         open_fitting,
     )
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from emu.scheduling import End, Scheduler
-from emu.scheduling.compiled_problem import plain
 from emu.simulation import MakespanEvaluator, simulate
-from emu.simulation.evaluator import run_makespan
 from emu.testing import bench_directory, load_workload, two_machine_example
 
 if TYPE_CHECKING:
@@ -22,15 +19,14 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.timeout(300)  # the first one may have to compile
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("policy", ["oes", "maxmin", "oes_cp", "mrtf"])
 @pytest.mark.parametrize("name", ["workload_a", "workload_b"])
 def test_makespan_only(benchmark: BenchmarkFixture, name: str, policy: str) -> None:
     problem, realization, expected = load_workload(name)
-    arrays = MakespanEvaluator(problem.job, problem.cluster, policy).arrays
+    evaluator = MakespanEvaluator(problem.job, problem.cluster, policy)
     machine_of = np.array(problem.placement.machine_of)
-    times, volumes = plain(realization.times), plain(realization.volumes)
-    span = benchmark(run_makespan, arrays, machine_of, times, volumes, math.inf)
+    span = benchmark(evaluator.makespan, machine_of, realization)
     if policy in expected:
         assert span == pytest.approx(expected[policy], abs=1e-9)
     assert span > 3

@@ -71,7 +71,7 @@ def test_torch_that_is_installed_but_fails_is_one_error(
 def test_a_run_without_torch_ends_before_what_it_would_need_is_imported(
     name: str, tmp_path: Path
 ) -> None:
-    """Half of the 0.9 s of CPU goes into reading the scenario, numba included."""
+    """Most of the CPU time goes into reading the scenario."""
     broken(tmp_path, "module")
     asked = (
         "import atexit, sys; from emu.cli.app import main; sys.argv[:] = ['emu', "

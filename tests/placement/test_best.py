@@ -31,9 +31,6 @@ from tests.placement.placement_cases import (
     realization,
 )
 
-# The first call compiles: 40 s of processor time, more on a busy machine.
-pytestmark = pytest.mark.timeout(300)
-
 OTHERS = tuple(name for name in PLACEMENT_POLICIES if name not in {"explicit", "best"})
 
 

@@ -23,9 +23,6 @@ from tests.placement.placement_cases import (
     realization,
 )
 
-# The first call compiles: 30 s of processor time, more on a busy machine.
-pytestmark = pytest.mark.timeout(300)
-
 SHORT: dict[str, Any] = {"transfers": 300, "iterations": 4}
 
 

@@ -14,9 +14,6 @@ from emu.problem import Cluster, Job, Problem, Profile, Realization
 from emu.simulation import makespan
 from tests.placement.placement_cases import paper_testbed, realization
 
-# The first call compiles: 30 s of processor time, more on a busy machine.
-pytestmark = pytest.mark.timeout(300)
-
 OPTIONS: dict[str, dict[str, Any]] = {
     "etp": {"transfers": 50, "iterations": 2},
     "best": {"transfers": 50, "iterations": 2},

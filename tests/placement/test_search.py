@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from emu.analysis.bounds import bounds
+from emu.core import lib, pointer
 from emu.errors import InfeasiblePlacement
 from emu.placement import (
     EtpOptions,
@@ -18,8 +20,8 @@ from emu.placement import (
     search,
     search_etp,
 )
-from emu.placement.candidates import candidates, excess, expand, lower_bound, usage
-from emu.placement.etp import new_memory, place_of, remember
+from emu.placement.candidates import Candidates, candidates, expand, lower_bound
+from emu.placement.etp import new_memory
 from emu.placement.moves import canonicalise, find_symmetry, hub_followers
 from emu.placement.space import Space
 from emu.problem import (
@@ -42,8 +44,8 @@ from tests.placement.placement_cases import (
     realization,
 )
 
-# The first call compiles: 30 s of processor time, more on a busy machine.
-pytestmark = pytest.mark.timeout(300)
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 ITERATIONS = 4
 
@@ -302,6 +304,13 @@ def test_teams_are_workers_with_their_samplers() -> None:
     assert [space.units[u].name for u in teams[2][1]] == ["s4", "s5"]
 
 
+def excess(c: Candidates, machines: NDArray[np.int64]) -> float:
+    """Return the violated part of all capacities."""
+    used = c.units.used.copy()
+    np.add.at(used, machines, c.units.demand)
+    return float(lib.excess(c.core, pointer(used)))
+
+
 def test_lower_bound_is_below_every_makespan() -> None:
     rng = np.random.default_rng(11)
     tightest = 0.0
@@ -316,11 +325,11 @@ def test_lower_bound_is_below_every_makespan() -> None:
             machines = space.machines(placement)
             problem = Problem(cluster, job, placement)
             simulated = makespan(problem, drawn)
-            bound = lower_bound(c.transfers, c.costs, expand(c.units, machines))
+            bound = lower_bound(c, expand(c.units, machines))
             assert bounds(problem, drawn).nic_load <= bound * (1 + 1e-9)
             assert bound <= simulated * (1 + 1e-9)
             assert whole <= bound * (1 + 1e-9)
-            assert excess(c.units.capacity, usage(c.units, machines)) == 0
+            assert excess(c, machines) == 0
             tightest = max(tightest, bound / simulated)
 
     assert tightest > 0.9
@@ -333,7 +342,7 @@ def test_excess_is_the_penalty_of_equation_21() -> None:
     c = candidates(space, drawn, "oes")
     everything_on_m0 = np.zeros(len(space.units), dtype=np.int64)
 
-    over = excess(c.units.capacity, usage(c.units, everything_on_m0))
+    over = excess(c, everything_on_m0)
 
     cpu, gpu, memory = (31 - 8) / 8, (6 - 2) / 2, (14 + 84 + 18 + 5 - 48) / 48
     assert over == pytest.approx(cpu + gpu + memory)
@@ -345,13 +354,14 @@ def test_memory_finds_what_it_holds_and_stops_when_half_full() -> None:
     kept: dict[tuple[int, ...], float] = {}
     for _ in range(200):
         machines = rng.integers(4, size=3)
-        place = place_of(memory, machines)
+        place = lib.place_of(memory.core, pointer(machines), 3)
         key = tuple(machines.tolist())
         if key in kept:
             assert memory.high[place] == kept[key]
         elif place >= 0:
-            remember(memory, place, machines, 1.0, float(len(kept)))
-            kept[key] = float(len(kept))
+            high = float(len(kept))
+            lib.remember(memory.core, place, pointer(machines), 3, 1.0, high)
+            kept[key] = high
 
     assert memory.held[0] == len(kept) == memory.low.size // 2
 

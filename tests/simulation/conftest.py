@@ -1,4 +1,4 @@
-"""The oracle, and the compiled code ready before the first test's time runs."""
+"""The oracle."""
 
 from __future__ import annotations
 
@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from emu.simulation import makespan
-from emu.testing import two_machine_example
-
 if TYPE_CHECKING:
     from types import ModuleType
-
-# A cold compilation takes 15-60 s, by how busy the machine is: more than a test may.
-makespan(*two_machine_example(1))
 
 
 def _load(name: str) -> ModuleType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,7 +88,7 @@ def test_refused_with_its_story(what: str, monkeypatch: pytest.MonkeyPatch) -> N
         raise AssertionError("the compiled code was reached")
 
     module = sys.modules["emu.simulation.simulate"]  # the package exports a function
-    monkeypatch.setattr(module, "run", compiled_code)
+    monkeypatch.setattr(module, "lib", SimpleNamespace(run=compiled_code))
     call, story = BAD[what]
     with pytest.raises(ValueError, match=story):
         call()

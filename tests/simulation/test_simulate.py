@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -49,31 +45,6 @@ def anomaly() -> tuple[Problem, Realization]:
     times = np.array([[2.0], [1.0], [2.0], [0.0]])
     volumes = np.array([[5.0], [8.0], [7.0], [4.0]])
     return Problem(cluster, job, Placement((1, 0, 2, 2))), Realization(times, volumes)
-
-
-UNCOMPILED = """
-import json, sys
-import numpy as np
-from emu.simulation import makespan
-from emu.testing.strategies import random_problem
-json.dump(
-    {policy: [makespan(*random_problem(np.random.default_rng(seed)), policy)
-              for seed in range(8)] for policy in sys.argv[1:]}, sys.stdout)
-"""
-
-
-def test_without_the_compiler_the_result_is_the_same() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", UNCOMPILED, *RULES],
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for policy, spans in json.loads(done.stdout).items():
-        for seed, span in enumerate(spans):
-            drawn = random_problem(np.random.default_rng(seed))
-            assert makespan(*drawn, policy) == pytest.approx(span, rel=1e-12), policy
 
 
 @given(drawn=problems())

@@ -27,9 +27,7 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.scheduling.compiled_problem import plain
 from emu.simulation import MakespanEvaluator, simulate
-from emu.simulation.evaluator import run_makespan
 from emu.testing import bench_directory, load_workload
 from tools.benches.figures import Figure, interleaved, once
 
@@ -132,11 +130,10 @@ RULES = ("oes", "maxmin", "mrtf", "mrtf_exclusive", "fifo", "oes_cp", "omcoflow"
 def makespan_call(
     problem: Problem, realization: Realization, policy: str
 ) -> Callable[[], float]:
-    """Return a call of the compiled run alone, all arrays made."""
-    arrays = MakespanEvaluator(problem.job, problem.cluster, policy).arrays
+    """Return a call of the run alone, all arrays made."""
+    evaluator = MakespanEvaluator(problem.job, problem.cluster, policy)
     machine_of = np.array(problem.placement.machine_of, dtype=np.int64)
-    times, volumes = plain(realization.times), plain(realization.volumes)
-    return functools.partial(run_makespan, arrays, machine_of, times, volumes, math.inf)
+    return functools.partial(evaluator.makespan, machine_of, realization)
 
 
 def simulation(seconds: float) -> Iterator[Figure]:

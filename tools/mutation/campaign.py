@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from emu.scratch import cache_home
+from tools.building.core import MADE, build_core
 from tools.runner import Ledger
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ ROOT = Path(__file__).parents[2]
 TABLE = Path(__file__).with_name("faults.toml")
 #: What tests of the product read.
 COPIED = ("emu", "nodes", "tests", "tools", "scenarios", "docs", "pyproject.toml")
+#: What is built again with a fault in it.
+CORE = "emu/core/"
 #: Seconds after which tests are stopped: the fault makes them hang, or others the host.
 PATIENCE = 600.0
 #: Exit codes of pytest: all passed; nothing was collected. And of what was stopped.
@@ -52,8 +54,6 @@ class Fault:
         What it would mean to a user.
     tests
         What should see it, as pytest names it.
-    compiled
-        Whether it is in code that is compiled: then nothing is compiled.
     """
 
     file: str
@@ -61,7 +61,6 @@ class Fault:
     new: str
     means: str = ""
     tests: tuple[str, ...] = ()
-    compiled: bool = False
 
     @property
     def case(self) -> str:
@@ -107,33 +106,14 @@ def copy_tree(root: Path, to: Path) -> None:
     """Copy what tests need, with times of files: bytecode stays valid."""
     for name in COPIED:
         if (root / name).is_dir():
-            shutil.copytree(root / name, to / name)
+            shutil.copytree(root / name, to / name, ignore=MADE)
         elif (root / name).exists():
             shutil.copy2(root / name, to / name)
 
 
-def _use_code_of(sound: Path, copy: Path) -> None:
-    """Let a copy use the compiled code of the sound product, whatever is edited.
-
-    Compiling anew takes up to 100 s; faults in what is compiled run uncompiled.
-    """
-    path = copy / "emu/compiled_code.py"
-    text = path.read_text()
-    own = "content = file.read_bytes()"
-    if text.count(own) != 1:
-        raise ValueError(f"{path} no longer says what it did")
-    of_sound = f"Path({str(sound / 'emu')!r}, file.relative_to(_PACKAGE)).read_bytes()"
-    path.write_text(text.replace(own, f"content = {of_sound}"))
-
-
-def _environment_of(copy: Path, *, compiled: bool) -> dict[str, str]:
-    """Return one that imports from ``copy``; all copies share their compiled code."""
-    return {
-        **os.environ,
-        "NUMBA_CACHE_DIR": str(copy.parent / "compiled"),
-        "NUMBA_DISABLE_JIT": str(int(compiled)),
-        "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'nodes'}",
-    }
+def _environment_of(copy: Path) -> dict[str, str]:
+    """Return one that imports from ``copy``."""
+    return {**os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{copy / 'nodes'}"}
 
 
 def attempt(copy: Path, fault: Fault) -> Outcome:
@@ -149,15 +129,16 @@ def attempt(copy: Path, fault: Fault) -> Outcome:
         fate, seen_by = _fate(copy, fault)
     finally:
         path.write_text(text)
-        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        if not fault.file.startswith(CORE):  # which is built again by the next one
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     return Outcome(fault.case, fate, seen_by, time.monotonic() - began)
 
 
 def _fate(copy: Path, fault: Fault) -> tuple[str, str]:
     """Return the fate and the first test that failed."""
-    code, printed = _tested(
-        copy, fault.tests, "-x", compiled=fault.compiled, patience=PATIENCE
-    )
+    if fault.file.startswith(CORE):
+        build_core(copy)
+    code, printed = _tested(copy, fault.tests, "-x", patience=PATIENCE)
     if code == STOPPED:
         return "hung", ""
     if code in (PASSED, NOTHING):
@@ -175,15 +156,12 @@ def _tested(
     copy: Path,
     tests: Sequence[str],
     *options: str,
-    compiled: bool,
     patience: float | None = None,
 ) -> tuple[int, str]:
     """Return the exit code of pytest and what it printed."""
     command = [
         *(sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", *options),
         *("-p", "no:cacheprovider"),
-        # What `_use_code_of` does to a copy is what this one guards against.
-        "--ignore=tests/test_compiled_code.py",
         *(() if any("::" in test for test in tests) else _QUICK),
         *tests,
     ]
@@ -191,7 +169,7 @@ def _tested(
         done = subprocess.run(
             command,
             cwd=copy,
-            env=_environment_of(copy, compiled=compiled),
+            env=_environment_of(copy),
             capture_output=True,
             text=True,
             timeout=patience,
@@ -204,31 +182,19 @@ def _tested(
 
 def failing(sound: Path, chosen: Sequence[Fault]) -> list[str]:
     """Return the named tests that fail without any fault: what they kill is no kill."""
-    found = []
-    for compiled in (False, True):
-        named = {t for one in chosen if one.compiled is compiled for t in one.tests}
-        if not named:  # pytest would run all tests
-            continue
-        code, printed = _tested(sound, sorted(named), compiled=compiled)
-        if code not in (PASSED, NOTHING):
-            found += _failed(printed) or [printed]
-    return found
+    named = {test for one in chosen for test in one.tests}
+    if not named:  # pytest would run all tests
+        return []
+    code, printed = _tested(sound, sorted(named))
+    return [] if code in (PASSED, NOTHING) else _failed(printed) or [printed]
 
 
 def prepare(root: Path, folder: Path, count: int) -> tuple[Path, list[Path]]:
     """Return a sound copy of the product in ``folder``, and ``count`` to plant in."""
-    sound = folder / "sound"
-    copy_tree(root, sound)
-    kept = cache_home() / "compiled"
-    if kept.exists():
-        shutil.copytree(kept, folder / "compiled")
-    warm = [sys.executable, "-m", "emu", "warm"]
-    environment = _environment_of(sound, compiled=False)
-    subprocess.run(warm, cwd=sound, env=environment, check=True, stdout=sys.stderr)
-    copies = [folder / str(number) for number in range(count)]
-    for copy in copies:
-        shutil.copytree(sound, copy)
-        _use_code_of(sound, copy)
+    sound, *copies = (folder / name for name in ("sound", *map(str, range(count))))
+    for copy in (sound, *copies):
+        copy_tree(root, copy)
+        build_core(copy)
     return sound, copies
 
 

@@ -27,7 +27,7 @@ _LINKS = "emu/problem/links.py"
 _PACER = "emu/network/pacer.py"
 _PACING = "emu/shaping/pacing.py"
 _SERVER = "emu/network/data_server.py"
-_SHARING = "emu/scheduling/sharing.py"
+_SHARING = "emu/core/sharing.c"
 _RECORDER = "emu/coordinator/outcome.py"
 _TIMED = "nodes/emu_nodes/timed.py"
 _TASK = "nodes/emu_nodes/task_runner.py"
@@ -42,7 +42,7 @@ _CONTENT = "stream_key(self._seed, edge, iteration)"
 _WINDOW = "return pool[start : start + row[iteration]]"
 _CLOCK = "RunClock(begin.start_wall, scale, offset)"
 _DURATION = "else times[n]"
-_SHARE = "set_rate(layout, state, group, rate, now)\n\n\n@inlined\ndef share_equally"
+_SHARE = "set_rate(layout, state, group, rate, now);\n}\n\n/* Set the oes rate"
 
 FAULTS: dict[str, RunFault] = {
     # What links carry.
@@ -56,13 +56,13 @@ FAULTS: dict[str, RunFault] = {
         _LINKS, "= [(OUT, IN)]", "= [(OUT,)]", scenario="incast"
     ),
     "a change that the run does not carry out": RunFault(
-        "emu/scheduling/rate_changes.py",
-        "state.capacity[port] = layout.changes[place, 2]",
-        "pass",
+        "emu/core/rate_changes.c",
+        "state->capacity[port] = change[2];",
+        ";",
         scenario="events",
     ),
     "a flow that never shares": RunFault(
-        _SHARING, _SHARE, _SHARE.replace("rate,", "2 * rate if group == 0 else rate,")
+        _SHARING, _SHARE, _SHARE.replace("rate,", "group == 0 ? 2 * rate : rate,")
     ),
     "shares cut in half": RunFault(
         _SHARING, _SHARE, _SHARE.replace("rate,", "rate / 2,")
@@ -205,9 +205,9 @@ FAULTS: dict[str, RunFault] = {
     ),
     "ends told half a second early": RunFault(_TASK, "end=end,", "end=end - 0.5,"),
     "one slot too many": RunFault(
-        "emu/scheduling/compiled_problem.py",
-        "pool_slots=pool_slots,",
-        "pool_slots=pool_slots + 1,",
+        "emu/core/state.c",
+        "state->free[pool] = layout->pool_slots[pool];",
+        "state->free[pool] = layout->pool_slots[pool] + 1;",
         scenario="incast",
     ),
     # What everything is read from.

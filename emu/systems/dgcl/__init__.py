@@ -24,13 +24,13 @@ def _section() -> type[JobSection]:
 
 
 def _remarks(schedules: Mapping[str, Schedule]) -> Iterable[str]:
-    from emu.systems.dgcl.remarks import gather_lines  # noqa: PLC0415 - numba
+    from emu.systems.dgcl.remarks import gather_lines  # noqa: PLC0415 - numpy
 
     return gather_lines(schedules)
 
 
 def _open(settings: Mapping[str, Any]) -> None:
-    from emu.systems.dgcl.plans import open_plan  # noqa: PLC0415 - numba
+    from emu.systems.dgcl.plans import open_plan  # noqa: PLC0415 - numpy
 
     open_plan(settings)
 

@@ -24,7 +24,7 @@ def _section() -> type[JobSection]:
 
 
 def _open_data(settings: Mapping[str, Any]) -> None:
-    from emu.graph_data import open_parts  # noqa: PLC0415 - numba
+    from emu.graph_data import open_parts  # noqa: PLC0415 - numpy
 
     open_parts(settings)
 

@@ -25,8 +25,8 @@ def open_columns_of(settings: Mapping[str, Any]) -> None:
     DataError
         When the data set is missing or damaged.
     """
-    from emu.graph_data import open_columns  # noqa: PLC0415 - numba
-    from emu.systems.training_section import open_fitting  # noqa: PLC0415 - numba
+    from emu.graph_data import open_columns  # noqa: PLC0415 - numpy
+    from emu.systems.training_section import open_fitting  # noqa: PLC0415 - numpy
 
     dataset = open_fitting(settings)
     open_columns(dataset, _blocks(settings, dataset.feature_length))
@@ -38,7 +38,7 @@ def joined_columns(job: Job, results: Results) -> NDArray[Any]:
     Members of a group hold the first layer's weights of their columns, beside all
     others.
     """
-    from emu.graph_data import open_for  # noqa: PLC0415 - numba
+    from emu.graph_data import open_for  # noqa: PLC0415 - numpy
     from emu.systems.p3.column_split import ColumnSplit  # noqa: PLC0415 - torch
 
     dataset = open_for(job.settings)

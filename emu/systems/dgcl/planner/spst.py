@@ -7,11 +7,11 @@ relay on the way to another, one depth per device.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from emu.compiled_code import njit
+from emu.core import lib, pointer, structure
 from emu.systems.dgcl.planner.plan import Plan, PlanError
 
 if TYPE_CHECKING:
@@ -19,17 +19,6 @@ if TYPE_CHECKING:
 
     from emu.systems.dgcl.planner.needs import Needs
     from emu.systems.dgcl.planner.topology import Topology
-
-_FAR = 1e300
-
-
-class _Links(NamedTuple):
-    """A topology, as compiled code reads it."""
-
-    devices: int
-    starts: NDArray[np.int32]
-    crossed: NDArray[np.int32]
-    row_times: NDArray[np.float64]
 
 
 class _Forest(NamedTuple):
@@ -45,15 +34,6 @@ class _Forest(NamedTuple):
     stages: NDArray[np.int8]
     sizes: NDArray[np.int8]
     """Edges of each tree."""
-
-
-class _Load(NamedTuple):
-    """Load of all trees on the links."""
-
-    rows: NDArray[np.int64]
-    """Rows that cross each link in each stage; shape (stages, links)."""
-    peaks: NDArray[np.float64]
-    """Time of each stage: of its slowest link, the fastest link's row being 1."""
 
 
 def spst(
@@ -88,16 +68,14 @@ def spst(
     if (lost := needs.unreachable(topology)) is not None:
         raise PlanError(f"no links lead from device {lost[0]} to device {lost[1]}")
     group_of, forest = _ungrown(needs, topology.devices, group)
-    links = _Links(
-        topology.devices, topology.starts, topology.crossed, topology.row_times
-    )
     stages = max(topology.devices - 1, 1)
-    load = _Load(np.zeros((stages, len(topology.links)), np.int64), np.zeros(stages))
+    rows, peaks = np.zeros((stages, len(topology.links)), np.int64), np.zeros(stages)
+    trees = _in_c(topology, forest, rows, peaks)
     draws = np.random.default_rng(seed)
-    _grow(links, forest, load, draws.permutation(len(forest.owners)), eps)
+    lib.grow(trees, pointer(draws.permutation(len(forest.owners))), eps)
     for _ in range(sweeps):
-        _grow_again(links, forest, load, draws.permutation(len(forest.owners)), eps)
-    return _tables(topology.devices, needs.vertices, group_of, forest)
+        lib.grow_again(trees, pointer(draws.permutation(len(forest.owners))), eps)
+    return _tables(topology.devices, needs.vertices, group_of, trees)
 
 
 def _ungrown(
@@ -134,184 +112,51 @@ def _groups(
     return group_of, order[new], np.bincount(group_of)
 
 
-@njit(nogil=True)
-def _grow(
-    links: _Links, forest: _Forest, load: _Load, order: NDArray[np.int64], eps: float
-) -> None:
-    """Grow the tree of every group in turn."""
-    dist = np.empty(links.devices)
-    state = np.empty((3, links.devices), np.int64)
-    for group in order:
-        _grow_tree(links, forest, load, group, eps, dist, state)
-
-
-@njit(nogil=True)
-def _grow_again(
-    links: _Links, forest: _Forest, load: _Load, order: NDArray[np.int64], eps: float
-) -> None:
-    """Grow every tree anew where that does not cost more."""
-    dist = np.empty(links.devices)
-    state = np.empty((3, links.devices), np.int64)
-    edges = np.empty((3, links.devices), np.int8)
-    for group in order:
-        before, size = load.peaks.sum(), forest.sizes[group]
-        edges[0, :size] = forest.senders[group, :size]
-        edges[1, :size] = forest.receivers[group, :size]
-        edges[2, :size] = forest.stages[group, :size]
-        _put(links, forest, load, group, -1)
-        _grow_tree(links, forest, load, group, eps, dist, state)
-        if load.peaks.sum() > before * (1 + 1e-12):
-            _put(links, forest, load, group, -1)
-            forest.senders[group, :size] = edges[0, :size]
-            forest.receivers[group, :size] = edges[1, :size]
-            forest.stages[group, :size] = edges[2, :size]
-            forest.sizes[group] = size
-            _put(links, forest, load, group, 1)
-
-
-@njit(nogil=True)
-def _put(links: _Links, forest: _Forest, load: _Load, group: int, sign: int) -> None:
-    """Add the rows of a tree to the load, or take them off it."""
-    for edge in range(forest.sizes[group]):
-        stage = forest.stages[group, edge]
-        pair = (
-            forest.senders[group, edge] * links.devices + forest.receivers[group, edge]
-        )
-        for at in range(links.starts[pair], links.starts[pair + 1]):
-            load.rows[stage, links.crossed[at]] += sign * forest.weights[group]
-    for edge in range(forest.sizes[group]):
-        stage, peak = forest.stages[group, edge], 0.0
-        for link in range(len(links.row_times)):
-            peak = max(peak, load.rows[stage, link] * links.row_times[link])
-        load.peaks[stage] = peak
-
-
-@njit(nogil=True)
-def _grow_tree(
-    links: _Links,
+def _in_c(
+    topology: Topology,
     forest: _Forest,
-    load: _Load,
-    group: int,
-    eps: float,
-    dist: NDArray[np.float64],
-    state: NDArray[np.int64],
-) -> None:
-    """Grow one tree, path by path, to the reader that lengthens the stages least."""
-    depth, level, parent = state[0], state[1], state[2]
-    weight, missing = forest.weights[group], forest.readers[group]
-    depth[:] = -1
-    depth[forest.owners[group]] = 0
-    size = 0
-    while missing:
-        found = _nearest(links, load, missing, weight, eps * weight, dist, state)
-        while depth[found] < 0:
-            sender, stage = parent[found], level[found] - 1
-            depth[found] = stage + 1
-            missing &= ~(np.int64(1) << found)
-            forest.senders[group, size] = sender
-            forest.receivers[group, size] = found
-            forest.stages[group, size] = stage
-            size += 1
-            pair = sender * links.devices + found
-            for at in range(links.starts[pair], links.starts[pair + 1]):
-                link = links.crossed[at]
-                load.rows[stage, link] += weight
-                busy = load.rows[stage, link] * links.row_times[link]
-                load.peaks[stage] = max(load.peaks[stage], busy)
-            found = sender
-    forest.sizes[group] = size
+    rows: NDArray[np.int64],
+    peaks: NDArray[np.float64],
+) -> Any:
+    """Return what C reads and fills: ``rows`` and ``peaks`` are the load of all trees.
 
-
-@njit(nogil=True, inline="always")
-def _nearest(
-    links: _Links,
-    load: _Load,
-    missing: int,
-    weight: int,
-    eps: float,
-    dist: NDArray[np.float64],
-    state: NDArray[np.int64],
-) -> int:
-    """Return the missing reader nearest to the tree (Dijkstra, from all its devices).
-
-    Devices of the tree have a depth in ``state[0]``; ``state[1]`` and ``state[2]``
-    become the level and the parent of those on the way.
+    Rows that cross each link in each stage, shape (stages, links), and the time of each
+    stage: of its slowest link, the fastest link's row being 1.
     """
-    depth, level, parent = state[0], state[1], state[2]
-    for device in range(links.devices):
-        level[device] = depth[device]
-        dist[device] = 0.0 if depth[device] >= 0 else _FAR
-    settled = np.int64(0)
-    while True:
-        found, least = 0, _FAR
-        for device in range(links.devices):
-            if dist[device] < least and not settled >> device & 1:
-                found, least = device, dist[device]
-        settled |= np.int64(1) << found
-        if missing >> found & 1:
-            return found
-        stage = level[found]
-        peak = load.peaks[stage]
-        for to in range(links.devices):
-            pair = found * links.devices + to
-            if links.starts[pair] == links.starts[pair + 1] or dist[to] <= least + eps:
-                continue
-            longest = peak
-            for at in range(links.starts[pair], links.starts[pair + 1]):
-                link = links.crossed[at]
-                busy = (load.rows[stage, link] + weight) * links.row_times[link]
-                longest = max(longest, busy)
-            far = least + (longest - peak) + eps
-            if far < dist[to]:
-                dist[to], level[to], parent[to] = far, stage + 1, found
+    groups, width = forest.senders.shape
+    return structure(
+        "Trees",
+        devices=topology.devices,
+        links=len(topology.links),
+        starts=topology.starts,
+        crossed=topology.crossed,
+        row_times=topology.row_times,
+        groups=groups,
+        width=width,
+        **forest._asdict(),
+        rows=rows,
+        peaks=peaks,
+    )
 
 
 def _tables(
     devices: int,
     vertices: NDArray[np.int64],
     group_of: NDArray[np.int64],
-    forest: _Forest,
+    trees: Any,
 ) -> Plan:
     """Return the plan of grown trees."""
     counts = np.zeros(max(devices - 1, 1) * devices * devices, np.int64)
-    _count(devices, forest, counts)
+    lib.count_rows(trees, pointer(counts))
     used = np.flatnonzero(counts)
     bounds = np.concatenate([[0], np.cumsum(counts[used])])
     next_place = np.zeros(len(counts), np.int64)
     next_place[used] = bounds[:-1]
     rows = np.empty(bounds[-1], np.int64)
-    _fill(devices, forest, vertices, group_of, next_place, rows)
+    lib.fill_tables(
+        trees, pointer(vertices), pointer(group_of), len(vertices),
+        pointer(next_place), pointer(rows),
+    )  # fmt: skip
     stage, pair = np.divmod(used, devices * devices)
     transfers = np.stack([stage, *np.divmod(pair, devices)], axis=1)
     return Plan(devices, transfers.astype(np.int32), bounds, rows)
-
-
-@njit(nogil=True)
-def _count(devices: int, forest: _Forest, counts: NDArray[np.int64]) -> None:
-    """Count the rows of every (stage, sender, receiver)."""
-    for group in range(len(forest.sizes)):
-        for edge in range(forest.sizes[group]):
-            place = (
-                forest.stages[group, edge] * devices + forest.senders[group, edge]
-            ) * devices + forest.receivers[group, edge]
-            counts[place] += forest.weights[group]
-
-
-@njit(nogil=True)
-def _fill(
-    devices: int,
-    forest: _Forest,
-    vertices: NDArray[np.int64],
-    group_of: NDArray[np.int64],
-    next_place: NDArray[np.int64],
-    rows: NDArray[np.int64],
-) -> None:
-    """Write every row into the tables of its tree; vertices come in their order."""
-    for row in range(len(vertices)):
-        group = group_of[row]
-        for edge in range(forest.sizes[group]):
-            place = (
-                forest.stages[group, edge] * devices + forest.senders[group, edge]
-            ) * devices + forest.receivers[group, edge]
-            rows[next_place[place]] = vertices[row]
-            next_place[place] += 1

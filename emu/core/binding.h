@@ -1,0 +1,3 @@
+#include <stdbool.h>
+#include <stdint.h>
+#include "core.h"

@@ -1,0 +1,246 @@
+/* Rates by coflow: the active flows to one iteration of one task.
+ *
+ * OMCoflow (Tan et al., ToN 27(5) 2019) as section VI-B of the DGTP paper describes it:
+ * rates within a coflow inversely proportional to the predicted finish time of the flow,
+ * supposing that its coflow is alone. Which formula that means is our reading; the
+ * variants are ours as well. SEBF and MADD are Varys' (SIGCOMM 2014).
+ *
+ * Coflows are chained anew where a flow came or went: the first flow stands for all. */
+
+#define FOR_MEMBERS(group, scratch, coflow) \
+    for (int64_t group = coflow; group >= 0; group = (scratch)->next_member[group])
+
+/* Where a finish is predicted, a flow counts at least this share of its volume as left:
+ * the last bytes would get all the weight. */
+static const double LEAST_LEFT = 0.01;
+/* The whole volume counts, as when the flow began. */
+static const double WHOLE = 1.0;
+
+/* Note what is left of the flow of `group`, at least a share of its volume. */
+static double note_left(const Layout *layout, State *state, int64_t group, double now,
+                        double least)
+{
+    double left = remaining(layout, state, group, now);
+    left = larger(left, least * volume_of(layout, state, group));
+    state->scratch.left[group] = left;
+    return left;
+}
+
+/* The group with an active flow at `place` of all in-edges, or -1. */
+static int64_t active_to(const Layout *layout, const State *state, int64_t place)
+{
+    int64_t group = layout->group[layout->in_edge[place]];
+    return group >= 0 && state->active[group] > 0 ? group : -1;
+}
+
+/* Count the flows of `coflow` over each of its ports, and the bytes left. */
+static void count_coflow(const Layout *layout, State *state, int64_t coflow)
+{
+    Scratch *scratch = &state->scratch;
+    FOR_MEMBERS(group, scratch, coflow) {
+        FOR_HOPS(i, layout, group) {
+            scratch->flows[layout->hop[i]] = 0;
+            scratch->load[layout->hop[i]] = 0.0;
+        }
+    }
+    FOR_MEMBERS(group, scratch, coflow) {
+        FOR_HOPS(i, layout, group) {
+            scratch->flows[layout->hop[i]] += 1;
+            scratch->load[layout->hop[i]] += scratch->left[group];
+        }
+    }
+}
+
+/* Set the rates of the flows of `coflow` if equal shares were all that counts. */
+static void set_fair_rates(const Layout *layout, State *state, int64_t coflow)
+{
+    Scratch *scratch = &state->scratch;
+    count_coflow(layout, state, coflow);
+    FOR_MEMBERS(group, scratch, coflow) {
+        double rate = INFINITY;
+        FOR_HOPS(i, layout, group) {
+            int64_t port = layout->hop[i];
+            rate = smaller(rate, state->capacity[port] / (double)scratch->flows[port]);
+        }
+        scratch->fair[group] = rate;
+    }
+}
+
+/* Chain the active flows to each iteration of `task`. */
+static void chain(const Layout *layout, State *state, int64_t task)
+{
+    Scratch *scratch = &state->scratch;
+    int64_t first = layout->in_start[task], end = layout->in_start[task + 1];
+    for (int64_t i = first; i < end; i++) {
+        int64_t group = active_to(layout, state, i);
+        if (group >= 0)
+            scratch->coflow[group] = -1;
+    }
+    for (int64_t i = first; i < end; i++) {
+        int64_t coflow = active_to(layout, state, i);
+        if (coflow < 0 || scratch->coflow[coflow] >= 0)
+            continue;
+        int64_t last = coflow;
+        for (int64_t j = i; j < end; j++) {
+            int64_t group = active_to(layout, state, j);
+            if (group >= 0 && scratch->turn[group] == scratch->turn[coflow]) {
+                scratch->coflow[group] = coflow;
+                scratch->next_member[last] = group;
+                last = group;
+            }
+        }
+        scratch->next_member[last] = -1;
+        scratch->gamma[coflow] = -1.0;
+        set_fair_rates(layout, state, coflow);
+    }
+}
+
+/* Chain the coflows of every task to which a flow came or went. */
+static void chain_coflows(const Layout *layout, State *state)
+{
+    bool *chained = state->scratch.is_chained;
+    for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
+        int64_t task = layout->destination[flow_edge(layout, state, state->touched[i])];
+        if (!chained[task]) {
+            chained[task] = true;
+            chain(layout, state, task);
+        }
+    }
+    for (int64_t i = 0; i < state->length[TOUCHED]; i++)
+        chained[layout->destination[flow_edge(layout, state, state->touched[i])]] = false;
+}
+
+/* Weigh every flow by 1 / its finish time if its coflow were alone. omcoflow_wc is
+ * weighted max-min with these weights. */
+static void weigh_by_finish(const Layout *layout, State *state, double now, double least)
+{
+    Scratch *scratch = &state->scratch;
+    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
+        int64_t group = scratch->order[i];
+        double left = note_left(layout, state, group, now, least);
+        scratch->weight[group] = scratch->fair[group] / left;
+    }
+}
+
+/* omcoflow and omcoflow_frozen: every port divided by weight. A flow gets the smallest of
+ * its shares; what others leave is not handed on. */
+static void omcoflow(const Layout *layout, State *state, double now, double least)
+{
+    Scratch *scratch = &state->scratch;
+    weigh_by_finish(layout, state, now, least);
+    for (int64_t port = 0; port < layout->ports; port++)
+        scratch->load[port] = 0.0;
+    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
+        int64_t group = scratch->order[i];
+        FOR_HOPS(j, layout, group)
+            scratch->load[layout->hop[j]] += scratch->weight[group];
+    }
+    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
+        int64_t group = scratch->order[i];
+        double rate = INFINITY;
+        FOR_HOPS(j, layout, group) {
+            int64_t port = layout->hop[j];
+            double share = scratch->weight[group] / scratch->load[port];
+            rate = smaller(rate, state->capacity[port] * share);
+        }
+        set_rate(layout, state, group, rate, now);
+    }
+}
+
+/* Set scratch.gamma: the time of the coflow's fullest port for it alone. It is what it was
+ * as long as the coflow is the same and nothing is sent. */
+static void set_gamma(const Layout *layout, State *state, int64_t coflow, double now,
+                      double least)
+{
+    Scratch *scratch = &state->scratch;
+    bool known = scratch->gamma[coflow] >= 0.0;
+    FOR_MEMBERS(group, scratch, coflow)
+        known = known && state->rate[group] == 0.0;
+    if (known)
+        return;
+    FOR_MEMBERS(group, scratch, coflow)
+        note_left(layout, state, group, now, least);
+    count_coflow(layout, state, coflow);
+    scratch->gamma[coflow] = 0.0;
+    FOR_MEMBERS(group, scratch, coflow) {
+        FOR_HOPS(i, layout, group) {
+            int64_t port = layout->hop[i];
+            double time = scratch->load[port] / state->capacity[port];
+            scratch->gamma[coflow] = larger(scratch->gamma[coflow], time);
+        }
+    }
+}
+
+static void set_gammas(const Layout *layout, State *state, double now, double least)
+{
+    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
+        int64_t group = state->scratch.order[i];
+        if (state->scratch.coflow[group] == group)
+            set_gamma(layout, state, group, now, least);
+    }
+}
+
+/* omcoflow_gamma, weighted max-min: a coflow weighs 1 / gamma. Within it, MADD: rates in
+ * proportion to what is left, so all flows end together. */
+static void weigh_by_bottleneck(const Layout *layout, State *state, double now)
+{
+    Scratch *scratch = &state->scratch;
+    set_gammas(layout, state, now, LEAST_LEFT);
+    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
+        int64_t group = scratch->order[i];
+        double gamma = scratch->gamma[scratch->coflow[group]];
+        scratch->weight[group] = scratch->left[group] / (gamma * gamma);
+    }
+}
+
+/* True where `coflow` needs a port on which nothing is left. */
+static bool is_blocked(const Layout *layout, const State *state, int64_t coflow)
+{
+    FOR_MEMBERS(group, &state->scratch, coflow) {
+        FOR_HOPS(i, layout, group) {
+            int64_t port = layout->hop[i];
+            if (state->scratch.residual[port] <= CRUMB * state->capacity[port])
+                return true;
+        }
+    }
+    return false;
+}
+
+/* MADD: let all flows of `coflow` end together, as soon as the rest allows. */
+static void allocate_minimum(const Layout *layout, State *state, int64_t coflow)
+{
+    Scratch *scratch = &state->scratch;
+    double slowest = 0.0;
+    count_coflow(layout, state, coflow);
+    FOR_MEMBERS(group, scratch, coflow) {
+        FOR_HOPS(i, layout, group) {
+            int64_t port = layout->hop[i];
+            slowest = larger(slowest, scratch->load[port] / scratch->residual[port]);
+        }
+    }
+    FOR_MEMBERS(group, scratch, coflow) {
+        scratch->rate[group] = scratch->left[group] / slowest;
+        take(layout, state, group, scratch->rate[group]);
+    }
+}
+
+/* sebf_madd: coflows by gamma, MADD within, the rest to flows in that order. */
+static void smallest_bottleneck_first(const Layout *layout, State *state, double now)
+{
+    Scratch *scratch = &state->scratch;
+    int64_t last = -1;
+    set_gammas(layout, state, now, 0.0);
+    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
+        int64_t group = scratch->order[i];
+        scratch->key[group] = coarse(scratch->gamma[scratch->coflow[group]]);
+        scratch->rate[group] = 0.0;
+    }
+    sort_flows(layout, state);
+    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
+        int64_t coflow = scratch->coflow[scratch->order[i]];
+        if (coflow != last && !is_blocked(layout, state, coflow))
+            allocate_minimum(layout, state, coflow);
+        last = coflow;
+    }
+    fill_in_order(layout, state, now);
+}

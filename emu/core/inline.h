@@ -1,0 +1,52 @@
+/* Small functions that every file needs, inlined. */
+#pragma once
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include "core.h"
+
+/* Events closer than this, relative to their time, happen at the same instant. */
+#define TIE 1e-12
+
+/* As Python's min and max: of equal ones the first. */
+static inline double smaller(double a, double b) { return b < a ? b : a; }
+static inline double larger(double a, double b) { return b > a ? b : a; }
+static inline int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t at_least(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* The parts of `route_port` that the flow between two machines crosses: none within a
+ * machine. */
+static inline void route_between(const Routes *routes, int64_t source, int64_t destination,
+                                 int64_t *first, int64_t *end)
+{
+    if (source == destination) {
+        *first = *end = 0;
+        return;
+    }
+    int64_t route = routes->route_of[routes->zone[source] * routes->zones
+                                     + routes->zone[destination]];
+    *first = routes->route_start[route];
+    *end = routes->route_start[route + 1];
+}
+
+/* The port at `place` of `route_port` between two machines. */
+static inline int64_t port_at(const Routes *routes, int64_t place, int64_t source,
+                              int64_t destination)
+{
+    int64_t port = routes->route_port[place];
+    if (port == ROUTE_OUT)
+        return routes->nic[2 * source];
+    if (port == ROUTE_IN)
+        return routes->nic[2 * destination + 1];
+    return port;
+}
+
+/* The rate that a flow of `group` has alone, bytes per second. */
+static inline double alone(const Layout *layout, const double *capacity, int64_t group)
+{
+    double rate = INFINITY;
+    for (int64_t i = layout->hop_start[group]; i < layout->hop_start[group + 1]; i++)
+        rate = smaller(rate, capacity[layout->hop[i]]);
+    return rate;
+}

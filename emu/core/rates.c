@@ -1,0 +1,105 @@
+/* From a policy's code to the rates of all active flows. */
+
+/* Slack below this share of the longest remaining path counts as this much. */
+static const double LEAST_SLACK = 0.01;
+
+/* Weigh every flow by 1 / slack: how much later than now its path may begin. */
+static void weigh_by_slack(const Layout *layout, State *state, double now)
+{
+    Scratch *scratch = &state->scratch;
+    double longest = 0.0;
+    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
+        int64_t group = scratch->order[i];
+        double path = remaining_path(layout, state, group, now);
+        scratch->key[group] = path;
+        longest = larger(longest, path);
+    }
+    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
+        int64_t group = scratch->order[i];
+        double slack = larger(longest - scratch->key[group], LEAST_SLACK * longest);
+        scratch->weight[group] = 1.0 / slack;
+    }
+}
+
+/* Set the max-min fair rates of flows that were weighed. */
+static void fill_by_weight(const Layout *layout, State *state, double now)
+{
+    Scratch *scratch = &state->scratch;
+    for (int64_t i = 0; i < state->length[ORDERED]; i++)
+        scratch->rate[scratch->order[i]] = 0.0;
+    fill_up(layout, state);
+    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
+        int64_t group = scratch->order[i];
+        set_rate(layout, state, group, scratch->rate[group], now);
+    }
+}
+
+/* Set the rate of every flow under a policy that keeps the order of active flows. */
+static void allocate_in_order(const Layout *layout, State *state, double now)
+{
+    note_active(layout, state);
+    for (int64_t port = 0; port < layout->ports; port++)
+        state->scratch.residual[port] = state->capacity[port];
+    if (OMCOFLOW <= layout->policy && layout->policy <= SEBF_MADD)
+        chain_coflows(layout, state);
+    switch (layout->policy) {
+    case OES_CP:
+        floor_and_critical_path(layout, state, now);
+        break;
+    case WEIGHTED_MAXMIN:
+        weigh_by_slack(layout, state, now);
+        fill_by_weight(layout, state, now);
+        break;
+    case OMCOFLOW:
+        omcoflow(layout, state, now, LEAST_LEFT);
+        break;
+    case OMCOFLOW_FROZEN:
+        omcoflow(layout, state, now, WHOLE);
+        break;
+    case OMCOFLOW_WC:
+        weigh_by_finish(layout, state, now, LEAST_LEFT);
+        fill_by_weight(layout, state, now);
+        break;
+    case OMCOFLOW_GAMMA:
+        weigh_by_bottleneck(layout, state, now);
+        fill_by_weight(layout, state, now);
+        break;
+    case SEBF_MADD:
+        smallest_bottleneck_first(layout, state, now);
+        break;
+    }
+}
+
+/* Give every active flow its rate from `now` on. Nothing happens where no flow came or
+ * went since the last call, and no capacity changed that an active one crosses. */
+static inline void set_rates(const Layout *layout, State *state, double now)
+{
+    if (state->length[TOUCHED] == 0)
+        return;
+    switch (layout->policy) {
+    case OES:
+        share_equally(layout, state, now);
+        break;
+    case MAXMIN:
+        share_max_min(layout, state, now);
+        break;
+    case OES_BY_JOB:
+        share_equally_by_job(layout, state, now);
+        break;
+    case MAXMIN_BY_JOB:
+        share_max_min_by_job(layout, state, now);
+        break;
+    case FIFO:
+        serve_heads(layout, state, now);
+        break;
+    case MRTF:
+    case MRTF_EXCLUSIVE:
+        serve_shortest(layout, state, now);
+        break;
+    default:
+        allocate_in_order(layout, state, now);
+    }
+    for (int64_t i = 0; i < state->length[TOUCHED]; i++)
+        state->is_touched[state->touched[i]] = false;
+    state->length[TOUCHED] = 0;
+}

@@ -1,0 +1,122 @@
+/* Neighbour sampling, seeds and positions: pure functions of hashed whole numbers.
+ *
+ * Every draw is a hash of (stream, hop, vertex, number of the draw): no generator state.
+ */
+#include "inline.h"
+
+#define GOLDEN UINT64_C(0x9E3779B97F4A7C15)
+#define FEISTEL_ROUNDS 6
+
+/* splitmix64's finalizer (Steele, Lea, Flood, OOPSLA 2014): every input bit reaches
+ * every output bit. */
+static inline uint64_t mixed(uint64_t value)
+{
+    value = (value ^ (value >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    value = (value ^ (value >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return value ^ (value >> 31);
+}
+
+/* Fill `images` with the places first .. last - 1 of a permutation of 0 .. count - 1.
+ *
+ * A Feistel network permutes 0 .. 4^half - 1; walking a cycle until it re-enters the
+ * range permutes that, and no permutation is ever stored: one of papers100M's training
+ * set would take 10 MB per sampler and process. */
+void permuted(int64_t first, int64_t last, int64_t count, uint64_t key, int64_t *images)
+{
+    uint64_t half = 1;
+    while (half < 31 && UINT64_C(1) << (2 * half) < (uint64_t)count)
+        half++;
+    uint64_t mask = (UINT64_C(1) << half) - 1;
+    for (int64_t position = first; position < last; position++) {
+        uint64_t image = (uint64_t)position;
+        do {
+            uint64_t left = image >> half, right = image & mask;
+            for (uint64_t number = 0; number < FEISTEL_ROUNDS; number++) {
+                uint64_t turned = left ^ (mixed(key + (right << 8) + number) & mask);
+                left = right;
+                right = turned;
+            }
+            image = left << half | right;
+        } while (image >= (uint64_t)count);
+        images[position - first] = (int64_t)image;
+    }
+}
+
+/* Return how many edges `picked` draws. */
+int64_t picked_edges(const int64_t *indptr, const int64_t *frontier, int64_t size,
+                     int64_t fanout)
+{
+    int64_t total = 0;
+    for (int64_t i = 0; i < size; i++) {
+        int64_t degree = indptr[frontier[i] + 1] - indptr[frontier[i]];
+        total += degree < fanout ? degree : fanout;
+    }
+    return total;
+}
+
+/* Return place `draw` of the sample of `taken` out of `degree`, and note it in `chosen`.
+ *
+ * Floyd (Bentley, Floyd, CACM 1987): a uniform subset, one hash each. 32 bits of hash
+ * times the range: bias below range / 2^32. */
+static inline int64_t floyd(uint64_t own, int64_t degree, int64_t taken, int64_t draw,
+                            int64_t *chosen)
+{
+    int64_t last = degree - taken + draw;
+    uint64_t bits = mixed(own + (uint64_t)(draw + 1) * GOLDEN) >> 32;
+    int64_t pick = (int64_t)((bits * (uint64_t)(last + 1)) >> 32);
+    for (int64_t earlier = 0; earlier < draw; earlier++)
+        if (chosen[earlier] == pick) {
+            pick = last;
+            break;
+        }
+    return chosen[draw] = pick;
+}
+
+/* Fill the ends of the sampled edges: vertices, and positions in the frontier.
+ *
+ * `indices` are int64 where `wide`, else int32; `chosen` has room for a fanout. */
+void picked(const int64_t *indptr, const int64_t *frontier, int64_t size,
+            int64_t fanout, uint64_t key, const void *indices, bool wide,
+            int64_t *chosen, int64_t *sources, int32_t *destinations)
+{
+    int64_t end = 0;
+    for (int64_t position = 0; position < size; position++) {
+        int64_t vertex = frontier[position], first = indptr[vertex];
+        int64_t degree = indptr[vertex + 1] - first;
+        int64_t taken = degree < fanout ? degree : fanout;
+        uint64_t own = mixed(key + (uint64_t)vertex * GOLDEN);
+        for (int64_t draw = 0; draw < taken; draw++) {
+            int64_t pick = draw;
+            if (degree > fanout)
+                pick = floyd(own, degree, taken, draw, chosen);
+            sources[end] = wide ? ((const int64_t *)indices)[first + pick]
+                                : ((const int32_t *)indices)[first + pick];
+            destinations[end++] = (int32_t)position;
+        }
+    }
+}
+
+/* Give vertices positions by first appearance, `known` before `ids`; return how many.
+ *
+ * `slots` hold -1, a power of 2 of them, at least twice as many as `known` and `ids`
+ * together; `vertices` has room for both. */
+int64_t relabelled(const int64_t *known, int64_t given, const int64_t *ids, int64_t size,
+                   int32_t *slots, int64_t capacity, int64_t *vertices,
+                   int32_t *positions)
+{
+    uint64_t mask = (uint64_t)capacity - 1;
+    int32_t count = 0;
+    for (int64_t number = 0; number < given + size; number++) {
+        int64_t vertex = number < given ? known[number] : ids[number - given];
+        uint64_t slot = mixed((uint64_t)vertex) & mask;
+        while (slots[slot] >= 0 && vertices[slots[slot]] != vertex)
+            slot = (slot + 1) & mask;
+        if (slots[slot] < 0) {
+            slots[slot] = count;
+            vertices[count++] = vertex;
+        }
+        if (number >= given)
+            positions[number - given] = slots[slot];
+    }
+    return count;
+}

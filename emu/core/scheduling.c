@@ -1,0 +1,22 @@
+/* The scheduler as one translation unit: its functions are small, called at every event
+ * and inlined into the event loops. */
+#include "inline.h"
+
+#define FOR_HOPS(i, layout, group) \
+    for (int64_t i = (layout)->hop_start[group], i##_end = (layout)->hop_start[(group) + 1]; \
+         i < i##_end; i++)
+
+#include "room.c"
+#include "layout.c"
+#include "state.c"
+#include "service_clocks.c"
+#include "priorities.c"
+#include "max_min.c"
+#include "sharing.c"
+#include "shortest_remaining.c"
+#include "coflows.c"
+#include "rates.c"
+#include "rate_changes.c"
+#include "dependencies.c"
+#include "event_batch.c"
+#include "events.c"

@@ -1,0 +1,166 @@
+/* State that changes while a schedule runs, before anything has started. */
+
+/* Take what the rule of a layout uses; the rest stays NULL. */
+static void take_scratch(const Layout *layout, Room *room, Scratch *scratch)
+{
+    int64_t groups = layout->groups, ports = layout->ports;
+    int64_t policy = layout->policy;
+    scratch->weight = numbers(room, groups);
+    scratch->rate = numbers(room, groups);
+    scratch->residual = numbers(room, ports);
+    scratch->load = numbers(room, ports);
+    scratch->flows = integers(room, ports);
+    scratch->share = numbers(room, ports);
+    if (policy == OES || policy == MAXMIN)
+        return;
+    scratch->frozen = marks(room, groups);
+    for (int64_t i = 0; i < groups && !measures(room); i++)
+        scratch->frozen[i] = true;
+    scratch->job_flows = integers(room, ports * layout->jobs);
+    scratch->job_used = numbers(room, ports * layout->jobs);
+    scratch->job_level = numbers(room, ports * layout->jobs);
+    if (!layout->by_flow)
+        return;
+    scratch->order = integers(room, groups);
+    scratch->is_ordered = marks(room, groups);
+    scratch->key = numbers(room, groups);
+    scratch->turn = integers(room, groups);
+    scratch->alone = numbers(room, groups);
+    scratch->after = numbers(room, groups);
+    scratch->left = numbers(room, groups);
+    scratch->fair = numbers(room, groups);
+    scratch->coflow = integers(room, groups);
+    scratch->next_member = integers(room, groups);
+    scratch->is_chained = marks(room, layout->tasks);
+    scratch->gamma = numbers(room, groups);
+    scratch->ranking = integers(room, layout->hops);
+    scratch->ranked = integers(room, ports);
+    scratch->suspect = integers(room, groups);
+    scratch->is_suspect = marks(room, groups);
+    scratch->head = integers(room, ports);
+    fill_integers(room, scratch->head, ports, -1);
+}
+
+static void take_levels(const Layout *layout, Room *room, Levels *levels)
+{
+    int64_t ports = layout->ports;
+    if (layout->policy != MAXMIN)
+        return;
+    levels->level = numbers(room, ports);
+    fill(room, levels->level, ports, INFINITY);
+    levels->target = numbers(room, ports);
+    fill(room, levels->target, ports, INFINITY);
+    levels->left = numbers(room, ports);
+    for (int64_t port = 0; port < ports && !measures(room); port++)
+        levels->left[port] = layout->capacity[port];
+    levels->rising = integers(room, ports);
+    levels->place = integers(room, ports);
+    fill_integers(room, levels->place, ports, -1);
+    levels->dirty_ports = integers(room, ports);
+    levels->bound = numbers(room, ports);
+    levels->shared = integers(room, layout->groups);
+    levels->crowd = integers(room, ports);
+    levels->crossing = integers(room, layout->hops);
+}
+
+/* Columns of Lines.place and of Lines.tally. */
+enum { LINE_EDGE, LINE_TURN };
+enum { FIRST, JOINED, ADMITTED, LEFT, TALLIES };
+
+static void take_lines(const Layout *layout, Room *room, Lines *lines)
+{
+    if (layout->channels == 0)
+        return;
+    lines->tally = integers(room, layout->channels * TALLIES);
+    lines->calling = integers(room, layout->channels);
+    int64_t places = 0;
+    for (int64_t edge = 0; edge < layout->edges; edge++) {
+        int64_t channel = layout->channel[edge];
+        if (channel < 0)
+            continue;
+        places += layout->sent[edge];
+        if (channel + 1 < layout->channels && !measures(room))
+            lines->tally[TALLIES * (channel + 1) + FIRST] += layout->sent[edge];
+    }
+    for (int64_t channel = 1; channel < layout->channels && !measures(room); channel++)
+        lines->tally[TALLIES * channel + FIRST] += lines->tally[TALLIES * (channel - 1) + FIRST];
+    lines->place = integers(room, 2 * places);
+    lines->came = numbers(room, places);
+}
+
+static void take_progress(const Layout *layout, Room *room, State *state)
+{
+    int64_t tasks = layout->tasks, edges = layout->edges;
+    state->started = integers(room, tasks);
+    state->ended = integers(room, tasks);
+    state->missing = integers(room, tasks);
+    state->ready = integers(room, edges);
+    state->delivered = integers(room, edges);
+    state->allowed = integers(room, edges);
+    state->served = integers(room, edges);
+    state->arrived = integers(room, edges);
+    state->free = integers(room, layout->pools);
+    state->queued = integers(room, tasks);
+    state->came = numbers(room, tasks);
+    state->woken = integers(room, tasks);
+    state->waiting = integers(room, edges);
+    state->begun = integers(room, tasks);
+    state->opened = integers(room, edges);
+    state->gone = integers(room, edges);
+    state->length = integers(room, LENGTHS);
+    state->due = numbers(room, tasks);
+    state->due_task = integers(room, tasks);
+    if (measures(room))
+        return;
+    for (int64_t edge = 0; edge < edges; edge++)
+        state->allowed[edge] = layout->lag[edge];
+    for (int64_t pool = 0; pool < layout->pools; pool++)
+        state->free[pool] = layout->pool_slots[pool];
+}
+
+static void take_fluids(const Layout *layout, Room *room, State *state)
+{
+    int64_t groups = layout->groups, edges = layout->edges;
+    state->active = integers(room, groups);
+    state->touched = integers(room, groups);
+    state->is_touched = marks(room, groups);
+    state->service = numbers(room, groups);
+    state->since = numbers(room, groups);
+    state->rate = numbers(room, groups);
+    state->finish = numbers(room, groups);
+    fill(room, state->finish, groups, INFINITY);
+    state->soonest = numbers(room, layout->blocks);
+    fill(room, state->soonest, layout->blocks, INFINITY);
+    state->base = numbers(room, edges);
+    state->mark = numbers(room, edges);
+    state->mark_edge = integers(room, edges);
+    state->degree = integers(room, layout->ports);
+    state->capacity = numbers(room, layout->ports);
+    for (int64_t port = 0; port < layout->ports && !measures(room); port++)
+        state->capacity[port] = layout->capacity[port];
+}
+
+static void new_state_in(const Layout *layout, Room *room, State *state)
+{
+    memset(state, 0, sizeof *state);
+    take_progress(layout, room, state);
+    take_fluids(layout, room, state);
+    take_levels(layout, room, &state->levels);
+    take_scratch(layout, room, &state->scratch);
+    take_lines(layout, room, &state->lines);
+}
+
+void new_state(const Layout *layout, const double *after, Log log, Room room, State *state)
+{
+    new_state_in(layout, &room, state);
+    state->after = after;
+    state->log = log;
+}
+
+int64_t room_of_state(const Layout *layout)
+{
+    Room room = {NULL, NULL};
+    State state;
+    new_state_in(layout, &room, &state);
+    return (int64_t)(uintptr_t)room.at;
+}

@@ -1,0 +1,39 @@
+"""Build the core of a copied tree, where an edit or a sanitizer is to be tried."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: What a copy makes for itself.
+MADE = shutil.ignore_patterns("*.so", "CMakeCache.txt", "CMakeFiles", "build.ninja")
+
+
+def build_core(tree: Path, *, sanitize: bool = False) -> None:
+    """Build ``emu/core`` in ``tree``; what has not changed is not built again.
+
+    Raises
+    ------
+    subprocess.CalledProcessError
+        When it cannot be built; its output holds what the compiler says.
+    """
+    made = tree / ".core"
+    if not made.exists():
+        choices = {
+            "CMAKE_BUILD_TYPE": "Release",
+            "Python_EXECUTABLE": sys.executable,
+            "SANITIZE": "ON" if sanitize else "OFF",
+        }
+        given = [f"-D{name}={value}" for name, value in choices.items()]
+        source = tree / "emu/core/build"
+        _call("cmake", "-G", "Ninja", "-S", str(source), "-B", str(made), *given)
+    _call("cmake", "--build", str(made))
+
+
+def _call(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True)
