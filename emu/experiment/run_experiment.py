@@ -21,9 +21,10 @@ from emu.experiment.training_results import by_mini_batch, learnt
 from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
 from emu.machines import Sharing
 from emu.network import pace_at
-from emu.runs.array_files import write_realization, write_weights
+from emu.runs.array_files import write_realization, write_reports, write_weights
 from emu.runs.audit_inputs import gathered, stated_volumes
 from emu.runs.result import VERSION
+from emu.runs.scenario_text import write_scenario
 from emu.scenario.realize import model_programs, noted
 from emu.simulation import simulate
 from emu.systems.registry import system_guards
@@ -33,6 +34,8 @@ from emu.trust.perturbed_replay import host_effect, sensitivity
 from emu.trust.verdict import decide, host_figures
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from emu.experiment.scale_search import ScaleChoice
     from emu.experiment.training_results import Parts
     from emu.problem import Schedule
@@ -169,7 +172,9 @@ def carry_out(
     problem, policy = experiment.problem, experiment.chosen_policy()
     expected = experiment.realization
     check_network(experiment.scenario)
-    directory.write_json("manifest.json", manifest(experiment.scenario, settings))
+    stated = write_scenario(directory, experiment.scenario)
+    content = manifest(experiment.scenario, settings, choice)
+    directory.write_json("manifest.json", content | {"source": stated})
     directory.write_problem(problem)
     observer = observer or Observer()
     observer.predicted(predicted := experiment.simulate())
@@ -208,7 +213,9 @@ def carry_out(
     return result
 
 
-def manifest(scenario: Scenario, settings: RunSettings) -> dict[str, Any]:
+def manifest(
+    scenario: Scenario, settings: RunSettings, choice: ScaleChoice | None = None
+) -> dict[str, Any]:
     """Return all that is needed to run this again."""
     return {
         "version": VERSION,
@@ -227,6 +234,7 @@ def manifest(scenario: Scenario, settings: RunSettings) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "versions": {name: _version(name) for name in _VERSIONS},
+        **({} if choice is None else {"auto_scale": choice.to_json()}),
         **scenario.job.manifest(),
     }
 
@@ -239,16 +247,43 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
     directory.write_json("simulated.json", result.replayed.to_json())
     directory.write_json(
         "processes.json",
-        {"hosts": run.hosts, "tuning": run.tuning, "statistics": counted(run)},
+        {
+            "hosts": run.hosts,
+            "tuning": run.tuning,
+            "startup": run.startup,
+            "wall_seconds": run.wall,
+            "statistics": counted(run),
+        },
     )
     if run.schedule.rates is not None:
         directory.write_rates(run.schedule.rates)
     write_realization(directory.path, run.realization)
+    write_reports(directory.path, **reports(run))
     # Every frame by its sender, by its receiver, and its arrival as it was reported.
     frames = {"sent": run.sent, "received": run.received, "told": run.arrivals}
     directory.write_arrays("frames.npz", **frames)
     directory.write_lines("training.csv", training_lines(run))
-    directory.write_json("result.json", result.content)
+    content = result.content | {"records": directory.digests()}
+    directory.write_json("result.json", content)
+
+
+def reports(run: EmulatedRun) -> dict[str, NDArray[Any]]:
+    """Return the arrays of reports.npz: what result.json is computed again from."""
+    schedule = run.schedule
+    logs = b"".join(counted["flows"] for counted in run.statistics.values())
+    reads = np.empty((0, 0), np.int64) if schedule.reads is None else schedule.reads
+    return {
+        "task_start": schedule.task_start,
+        "task_end": schedule.task_end,
+        "late": run.late,
+        "cpu": run.cpu,
+        "perturbed": run.perturbed.times,
+        "flow_ready": schedule.flow_ready,
+        "flow_start": schedule.flow_start,
+        "flow_end": schedule.flow_end,
+        "reads": reads,
+        "sends": np.frombuffer(logs, "<f8"),
+    }
 
 
 def counted(run: EmulatedRun) -> dict[str, dict[str, Any]]:
@@ -266,7 +301,7 @@ def training_lines(run: EmulatedRun) -> list[str]:
     for when, task, iteration, figures in reports:
         for figure, value in figures.items():
             if np.isfinite(value):
-                lines.append(f"{when:.6f},{task},{iteration},{figure},{value:.12g}")
+                lines.append(f"{when!r},{task},{iteration},{figure},{float(value)!r}")
     return lines
 
 

@@ -66,6 +66,10 @@ class ToAudit:
     """Times and volumes that rules look ahead by."""
     scenario: Scenario | None = None
     """That states them, and what is trained."""
+    unpaced: float = 0.0
+    """Seconds by which bytes without rates may be ahead of a port."""
+    run: RecordedRun | None = None
+    """Run directory, of an emulated run."""
     silent: tuple[str, ...] = ()
     """One sentence per thing that could not be compared."""
 
@@ -110,6 +114,7 @@ class ToAudit:
             least_times=self.least_times,
             volumes=self.volumes,
             makespan=self.makespan,
+            unpaced=self.unpaced,
             **({} if self.evidence is None else {"at_once": self.evidence.at_once}),
         )
         if rule and self.schedule.rates is not None and self.expected is not None:
@@ -203,7 +208,7 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         run.path,
         run.name,
         schedule,
-        PUNCTUALITY / time_scale,
+        ROUNDING,
         _rule(run, own),
         _makespan(run.result),
         times=None if run.measured is None else run.measured.times,
@@ -212,6 +217,8 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         evidence=evidence,
         expected=realization,
         scenario=own,
+        unpaced=PUNCTUALITY / time_scale,
+        run=run,
         silent=tuple(silent),
     )
 
