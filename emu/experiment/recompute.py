@@ -16,11 +16,10 @@ import numpy as np
 
 from emu.coordinator.outcome import EmulatedRun
 from emu.errors import DataError, EmulatorError, ScenarioError
-from emu.experiment.run_experiment import emulation_settings, judgement, manifest
-from emu.experiment.run_result import RunResult
+from emu.experiment.run_experiment import emulation_settings, manifest, result_of
 from emu.experiment.scale_search import ScaleChoice
 from emu.experiment.training_results import learnt
-from emu.input_file import one_error, read_json, read_text
+from emu.input_file import one_error, parse_json, read_json, read_text
 from emu.problem import Realization, Schedule
 from emu.runs.array_files import NAME as WEIGHTS
 from emu.runs.array_files import REPORTS, read_frames, read_reports, read_weights
@@ -35,7 +34,10 @@ from emu.trust.headline import headline_faults
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from emu.coordinator.settings import RunSettings
+    from emu.problem import Problem, RateHistory
     from emu.runs.audit_inputs import ToAudit
     from emu.runs.recorded_run import RecordedRun
     from emu.scenario import Experiment
@@ -155,7 +157,8 @@ def _manifest(run: RecordedRun, scenario: Scenario, settings: RunSettings) -> Fi
     wanted = {k: v for k, v in manifest(scenario, settings).items() if k not in _OWN}
     there = {k: v for k, v in run.manifest.items() if k not in _OWN}
     hosts = read_json(run.path / "processes.json")["hosts"]
-    wanted["emulation"]["hosts"] = len(hosts)
+    if scenario.emulation.network != "kernel":  # there every machine is a host
+        wanted["emulation"]["hosts"] = len(hosts)
     return agreement("manifest", there, _plain(wanted), "the scenario")
 
 
@@ -170,23 +173,13 @@ def _results(
         reads=emulated.schedule.reads,
     )
     predicted = experiment.simulate()
-    verdict, budget = judgement(experiment, settings, emulated, replayed)
     trained = (run.path / WEIGHTS).exists()
     weights = read_weights(run.path) if trained else {}
     training, _ = learnt(experiment, emulated, policy, weights)
     choice = run.manifest.get("auto_scale")
-    made = RunResult(
-        experiment=experiment,
-        settings=settings,
-        policy=policy,
-        run=emulated,
-        replayed=replayed,
-        predicted=predicted,
-        verdict=verdict,
-        error_budget=budget,
-        training=training,
-        choice=None if choice is None else ScaleChoice.from_json(choice),
-    )
+    kept = None if choice is None else ScaleChoice.from_json(choice)
+    simulated = predicted, replayed
+    made = result_of(experiment, settings, emulated, simulated, training, kept)
     records = "its records"
     again = _plain(replayed.to_json())
     there = read_json(run.path / "simulated.json")
@@ -235,20 +228,9 @@ def recorded_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     processes = read_json(run.path / "processes.json")
     names = [*processes["statistics"]]
     logs = dict.fromkeys(names, b"") | {names[0]: arrays["sends"].tobytes()}
-    ready = arrays["flow_ready"]
     rates = None if run.emulated is None else run.emulated.rates
     return EmulatedRun(
-        schedule=Schedule(
-            problem=problem,
-            task_start=arrays["task_start"],
-            task_end=arrays["task_end"],
-            flow_ready=ready,
-            flow_start=arrays["flow_start"],
-            flow_end=arrays["flow_end"],
-            flow_bytes=np.where(np.isnan(ready), np.nan, measured.volumes),
-            rates=rates,
-            reads=arrays["reads"] if arrays["reads"].size else None,
-        ),
+        schedule=_reported(problem, measured, arrays, rates),
         realization=measured,
         perturbed=Realization(arrays["perturbed"], measured.volumes),
         arrivals=arrivals,
@@ -267,6 +249,23 @@ def recorded_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
         tuning=processes["tuning"],
         startup=processes["startup"],
         wall=processes["wall_seconds"],
+    )
+
+
+def _reported(
+    problem: Problem,
+    measured: Realization,
+    arrays: dict[str, NDArray[Any]],
+    rates: RateHistory | None,
+) -> Schedule:
+    """Return the schedule of reports.npz."""
+    columns = ("task_start", "task_end", "flow_ready", "flow_start", "flow_end")
+    return Schedule(
+        problem,
+        **{name: arrays[name] for name in columns},
+        flow_bytes=np.where(np.isnan(arrays["flow_ready"]), np.nan, measured.volumes),
+        rates=rates,
+        reads=arrays["reads"] if arrays["reads"].size else None,
     )
 
 
@@ -289,4 +288,4 @@ def _reports(
 
 def _plain(content: Any) -> Any:
     """Return content as a file has it."""
-    return json.loads(json.dumps(content))
+    return parse_json(json.dumps(content))

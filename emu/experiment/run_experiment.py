@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.analysis.critical_path import critical_path
-from emu.analysis.error_budget import error_budget, send_rows
+from emu.analysis.error_budget import DelayCause, error_budget, send_rows
 from emu.coordinator import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import RunSettings
 from emu.experiment.run_result import RunResult
@@ -31,6 +31,7 @@ from emu.systems.registry import system_guards
 from emu.trust.guards import examine
 from emu.trust.lateness import chain_lateness, clock_uncertainty
 from emu.trust.perturbed_replay import host_effect, sensitivity
+from emu.trust.prediction import judge_prediction
 from emu.trust.verdict import decide, host_figures
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from emu.runs.run_directory import RunDirectory
     from emu.scenario import Experiment, Scenario
     from emu.trust.guards import Evidence
+    from emu.trust.prediction import Prediction
     from emu.trust.verdict import Verdict
 
 # Assess a run: its verdict, and where it parted from its simulation.
@@ -58,27 +60,30 @@ def judgement(
     chain, policy = critical_path(emulated), experiment.chosen_policy()
     figures = host_figures(run.statistics)
     held, judged = emulated.makespan, emulated
-    first: dict[tuple[int, int], float] = {}
     by_kernel = experiment.scenario.emulation.network == "kernel"
+    first = first_bytes(run) if by_kernel else {}
     if by_kernel:
         # What kernel NICs made of the makespan is the finding there, no fault of
         # this computer; no sender was to keep to rates.
         held = replayed.makespan
         judged = dataclasses.replace(emulated, rates=None)
         figures = dataclasses.replace(figures, late_sends=0, max_behind=0.0)
-        first = first_bytes(run)
+    budget = error_budget(judged, replayed, _sends(run), chain, first)
+    # On kernel NICs what passes before the first bytes is of emu, not of the network.
+    own = max(budget[DelayCause.FIRST_BYTES], 0.0) / max(replayed.makespan, 1e-12)
+    effect = host_effect(
+        problem,
+        policy,
+        experiment.expected,
+        emulated=held,
+        simulated=replayed.makespan,
+        measured=run.realization,
+        perturbed=run.perturbed,
+        late=run.late,
+        clocks=clock_uncertainty(chain, problem, run.hosts) / settings.time_scale,
+    )
     verdict = decide(
-        host_effect(
-            problem,
-            policy,
-            experiment.expected,
-            emulated=held,
-            simulated=replayed.makespan,
-            measured=run.realization,
-            perturbed=run.perturbed,
-            late=run.late,
-            clocks=clock_uncertainty(chain, problem, run.hosts) / settings.time_scale,
-        ),
+        effect,
         chain_lateness(judged, run.late, chain),
         figures,
         time_scale=settings.time_scale,
@@ -88,10 +93,40 @@ def judgement(
         sensitivity=sensitivity(run.realization, policy, experiment.expected, replayed),
         findings=examine(evidence(experiment, settings, run), system_guards()),
         by_kernel=by_kernel,
+        own_delay=own,
     )
-    rows = send_rows(counted["flows"] for counted in run.statistics.values())
-    budget = error_budget(judged, replayed, rows, chain, first)
     return verdict, budget
+
+
+def prediction_of(
+    experiment: Experiment,
+    run: EmulatedRun,
+    simulated: tuple[Schedule, Schedule],
+    budget: dict[str, float],
+) -> Prediction:
+    """Return the verdict on the prediction of a run.
+
+    Parameters
+    ----------
+    simulated
+        With what was expected, and with the run's own times and volumes.
+    budget
+        Seconds by cause, as `judgement` returns them.
+    """
+    emulation, (predicted, replayed) = experiment.scenario.emulation, simulated
+    return judge_prediction(
+        run.schedule,
+        predicted,
+        replayed,
+        threshold=emulation.max_difference,
+        time_scale=emulation.stated_time_scale,
+        timed=emulation.compute != "real",
+        budget=budget,
+    )
+
+
+def _sends(run: EmulatedRun) -> dict[tuple[int, int], NDArray[np.float64]]:
+    return send_rows(counted["flows"] for counted in run.statistics.values())
 
 
 def first_bytes(run: EmulatedRun) -> dict[tuple[int, int], float]:
@@ -195,22 +230,45 @@ def carry_out(
         simulate(problem, run.realization, policy, profile=experiment.expected),
         reads=run.schedule.reads,
     )
-    verdict, budget = judgement(experiment, settings, run, replayed)
     training, weights = learnt(experiment, run, policy)
-    result = RunResult(
+    simulated = predicted, replayed
+    result = result_of(experiment, settings, run, simulated, training, choice)
+    write_down(directory, result, weights)
+    return result
+
+
+def result_of(
+    experiment: Experiment,
+    settings: RunSettings,
+    run: EmulatedRun,
+    simulated: tuple[Schedule, Schedule],
+    training: dict[str, Any],
+    choice: ScaleChoice | None,
+) -> RunResult:
+    """Return a run with its verdicts, beside the simulations before and after it.
+
+    Parameters
+    ----------
+    simulated
+        With what was expected, and with the run's own times and volumes.
+    training
+        First result of `emu.experiment.training_results.learnt`.
+    """
+    predicted, replayed = simulated
+    verdict, budget = judgement(experiment, settings, run, replayed)
+    return RunResult(
         experiment=experiment,
         settings=settings,
-        policy=policy,
+        policy=experiment.chosen_policy(),
         run=run,
         replayed=replayed,
         predicted=predicted,
         verdict=verdict,
+        prediction=prediction_of(experiment, run, simulated, budget),
         error_budget=budget,
         training=training,
         choice=choice,
     )
-    write_down(directory, result, weights)
-    return result
 
 
 def manifest(

@@ -187,10 +187,7 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     emulation = run.manifest.get("emulation", {})
     time_scale = float(emulation.get("time_scale", 1.0))
     byte_scale = float(emulation.get("byte_scale", 1.0))
-    own = stated
-    if own is None and "scenario" in run.manifest:
-        with one_error(run.path / "manifest.json"):
-            own = Scenario.model_validate(run.manifest["scenario"])
+    own = stated or _noted(run)
     realization, silent = _realized(own, schedule, str(run.path))
     least = volumes = None
     if realization is not None and emulation.get("compute") != "real":
@@ -199,9 +196,9 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         volumes = stated_volumes(own, realization, byte_scale)
     if volumes is None and run.measured is not None:
         volumes = run.measured.volumes
+    evidence = _evidence(run, schedule, time_scale, byte_scale, least, volumes)
     if schedule.rates is None:
         silent.append("there are no rates: flows are judged by their ends alone")
-    evidence = _evidence(run, schedule, time_scale, byte_scale, least, volumes)
     if evidence is None:
         silent.append("frames.npz is missing: the guards cannot be asked again")
     return ToAudit(
@@ -221,6 +218,14 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         run=run,
         silent=tuple(silent),
     )
+
+
+def _noted(run: RecordedRun) -> Scenario | None:
+    """Return the scenario of the manifest, None where it holds none."""
+    if "scenario" not in run.manifest:
+        return None
+    with one_error(run.path / "manifest.json"):
+        return Scenario.model_validate(run.manifest["scenario"])
 
 
 def _rule(run: RecordedRun, stated: Scenario | None) -> str:

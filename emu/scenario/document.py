@@ -44,7 +44,7 @@ class Source:
     """A scenario as it was stated: enough to read it again."""
 
     text: str
-    """Of the file."""
+    """Content of the file."""
     file: str
     """As the user called it: it decides the format, and the name if none is stated."""
     folder: str
