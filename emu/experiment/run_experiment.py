@@ -22,7 +22,7 @@ from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
 from emu.machines import Sharing
 from emu.network import pace_at
 from emu.runs.array_files import write_realization, write_reports, write_weights
-from emu.runs.audit_inputs import gathered, stated_volumes
+from emu.runs.audit_inputs import gathered, stated_volumes, stated_windows
 from emu.runs.result import VERSION
 from emu.runs.scenario_text import write_scenario
 from emu.scenario.realize import model_programs, noted
@@ -159,6 +159,7 @@ def evidence(
         volumes=stated_volumes(
             experiment.scenario, experiment.realization, settings.byte_scale
         ),
+        windows=stated_windows(experiment.scenario),
     )
 
 

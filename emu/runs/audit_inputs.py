@@ -197,6 +197,8 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     if volumes is None and run.measured is not None:
         volumes = run.measured.volumes
     evidence = _evidence(run, schedule, time_scale, byte_scale, least, volumes)
+    if evidence is not None and own is not None:
+        evidence = replace(evidence, windows=stated_windows(own))
     if schedule.rates is None:
         silent.append("there are no rates: flows are judged by their ends alone")
     if evidence is None:
@@ -267,6 +269,22 @@ def _evidence(
     )
 
 
+#: Systems whose mini-batches begin at stores and end at workers, in every iteration.
+_WINDOWED = ("custom", "dgtp", "data_parallel")
+
+
+def stated_windows(scenario: Scenario) -> tuple[tuple[str, int], ...]:
+    """Return the beginning of task names and the credit window of jobs that have one.
+
+    Without those of pipelines, whose cycles work on several mini-batches.
+    """
+    return tuple(
+        (prefix, job.credit_window)
+        for _, prefix, job in scenario.each_job()
+        if job.system in _WINDOWED and isinstance(job.credit_window, int)
+    )
+
+
 def stated_volumes(
     scenario: Scenario, realization: Realization, byte_scale: float
 ) -> Floats | None:
@@ -323,6 +341,7 @@ def gathered(
     burst: tuple[float, float],
     times: Floats | None,
     volumes: Floats | None,
+    windows: tuple[tuple[str, int], ...] = (),
 ) -> Evidence:
     """Return the evidence for the guards; the parameters are those of `Evidence`.
 
@@ -350,4 +369,5 @@ def gathered(
         burst=burst,
         times=times,
         volumes=volumes,
+        windows=windows,
     )

@@ -64,8 +64,8 @@ RESULT: dict[str, Any] = {
 }
 #: Key -> values that the run meets, and values that it misses.
 KEYS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
-    "trust": (["degraded"], ["trusted", "untrusted"]),
-    "prediction": (["agrees"], ["differs"]),
+    "trust": (("degraded",), ("trusted", "untrusted")),
+    "prediction": (("agrees",), ("differs",)),
     "makespan": (("4 s", "4 s .. 4.1 s"), ("3.9 s", "4.1 s", ".. 4.05 s", "4.05 s ..")),
     "tolerance": ((1e-9,), ()),
     "gap": (("8 %", "7 % .. 8 %"), ("7 %", "8 % ..", ".. 7 %", 0)),
