@@ -269,19 +269,16 @@ def _evidence(
     )
 
 
-#: Systems whose mini-batches begin at stores and end at workers, in every iteration.
-_WINDOWED = ("custom", "dgtp", "data_parallel")
-
-
 def stated_windows(scenario: Scenario) -> tuple[tuple[str, int], ...]:
     """Return the beginning of task names and the credit window of jobs that have one.
 
-    Without those of pipelines, whose cycles work on several mini-batches.
+    Without those whose iterations are no mini-batches, for which there is no profile
+    either: a cycle of a pipeline works on several.
     """
     return tuple(
         (prefix, job.credit_window)
         for _, prefix, job in scenario.each_job()
-        if job.system in _WINDOWED and isinstance(job.credit_window, int)
+        if not job.unprofiled and isinstance(job.credit_window, int)
     )
 
 
