@@ -218,13 +218,13 @@ def audit(
 ) -> AuditReport:
     """Check a schedule, simulated or emulated, against the paper's constraints.
 
-    An emulated run is also compared with what its scenario states and its processes
-    measured, and its guards are asked again.
+    Of an emulated run all that follows from its scenario's text and from what its
+    processes reported is computed again, and its guards are asked again.
 
     Parameters
     ----------
     tolerance
-        Seconds by which times may be off; default is 1 us, 10 ms of wall time in runs.
+        Seconds by which times may be off; default is 1 us.
     relative
         Share by which bytes and rates may be off.
 
@@ -239,10 +239,13 @@ def audit(
             "emu.load_run"
         )
     if isinstance(what, RecordedRun) and what.emulated is not None:
-        from emu.runs.audit_inputs import run_to_audit  # noqa: PLC0415 - brings sockets
+        # They bring sockets.
+        from emu.experiment.recompute import audit_whole  # noqa: PLC0415
+        from emu.runs.audit_inputs import run_to_audit  # noqa: PLC0415
 
         run = run_to_audit(what)
-        return run.audit(run.tolerance if tolerance is None else tolerance, relative)
+        allowed = run.tolerance if tolerance is None else tolerance
+        return audit_whole(run, allowed, relative)[0]
     schedule = what if isinstance(what, Schedule) else what.best
     allowed = ROUNDING if tolerance is None else tolerance
     return audit_schedule(schedule, tolerance=allowed, relative=relative)

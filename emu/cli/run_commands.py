@@ -6,6 +6,7 @@ import math
 import os
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +25,7 @@ from emu.experiment.auto_scale import with_byte_scale, with_scales
 from emu.experiment.dry_run import check_memory, check_ready, strain
 from emu.experiment.dry_run import dry_run as dry_run_of
 from emu.experiment.expectations import missed_expectations
+from emu.experiment.host_load import WARNED, check_load, host_load
 from emu.experiment.profiling import (
     measure_profile,
     prepare_profile,
@@ -181,6 +183,16 @@ Runs = Annotated[
 ]
 
 
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        envvar="EMU_FORCE",
+        help="Measure times even where over 20 % of this host is taken.",
+    ),
+]
+
+
 @app.command()
 def run(
     file: ScenarioFile,
@@ -226,6 +238,7 @@ def run(
     dashboard: Annotated[
         bool, typer.Option("--dashboard", help="Serve a live page.")
     ] = False,
+    force: Force = False,
     live: Annotated[
         bool, typer.Option("--live", help="Show machines and rates in the terminal.")
     ] = False,
@@ -251,6 +264,8 @@ def run(
         say_what_is_known(scenario, json_target)
         return
     check_ready(scenario, runs, here=not (agents or hosts or ray))
+    if scenario.emulation.compute == "real":
+        check_load(host_load(), partial(_told, progress), force=force)
     experiment, choice = tried_out(scenario, progress, allowed)
     scenario = experiment.scenario
     settings = where.settings(experiment, at, allowed)
@@ -331,7 +346,11 @@ def say_what_is_known(scenario: Scenario, json_target: str | None) -> None:
 def _warn(known: DryRun, console: Console) -> None:
     """Print in a line why this host cannot keep to the scales, where that is sure."""
     if said := strain(known, usable_cores(), loopback_rate()):
-        console.print(f"warning: {said}", markup=False, highlight=False)
+        _told(console, said)
+
+
+def _told(console: Console, said: str) -> None:
+    console.print(f"warning: {said}", markup=False, highlight=False)
 
 
 @app.command()
@@ -357,6 +376,8 @@ def profile(
         ),
     ] = None,
     runs: Runs = Path("runs"),
+    *,
+    force: Force = False,
 ) -> None:
     """Measure task times and volumes by real computation.
 
@@ -386,8 +407,12 @@ def profile(
     experiment = prepare_profile(scenario)
     directory = RunDirectory.create(f"{scenario.name}-profile", runs)
     console = terminal(sys.stderr)
+    check_load(before := host_load(), partial(_told, console), force=force)
     with ProgressLine(experiment.problem.job, console) as line:
         measured = measure_profile(experiment, directory, line)
+    after = host_load()
+    if after.worst > max(before.worst, WARNED):
+        check_load(after, partial(_told, console), force=force)
     write_profile(out, measured)
     console.print(f"written to {out}; use it with --set profile={out}")
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Figures = Mapping[str, float | None]
 
 #: Only a run has these.
-_OF_RUNS = ("makespan_error", "replay_error", "accuracy", "loss")
+_OF_RUNS = ("makespan_error", "replay_error", "trust", "prediction", "accuracy", "loss")
 #: Keys whose plain value is to be met to within ``tolerance``.
 _EXACT = ("makespan", "bytes")
 
@@ -74,7 +74,15 @@ def punctual(result: dict[str, Any]) -> dict[str, Any]:
 
 def missed_expectations(expect: ExpectSection, result: Mapping[str, Any]) -> list[str]:
     """Return one sentence per line of ``expect`` that a run did not meet."""
-    return missed(expect, run_figures(result))
+    found = missed(expect, run_figures(result))
+    for section, key, wanted in (
+        ("verdict", "trust", expect.trust),
+        ("prediction", "outcome", expect.prediction),
+    ):
+        said = result.get(section, {}).get(key)
+        if wanted is not None and said != wanted:
+            found.append(f"{section} is {said}, expected {wanted}")
+    return found
 
 
 def unchecked(expect: ExpectSection) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.analysis.critical_path import critical_path
-from emu.analysis.error_budget import error_budget, send_rows
+from emu.analysis.error_budget import DelayCause, error_budget, send_rows
 from emu.coordinator import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import RunSettings
 from emu.experiment.run_result import RunResult
@@ -21,24 +21,29 @@ from emu.experiment.training_results import by_mini_batch, learnt
 from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
 from emu.machines import Sharing
 from emu.network import pace_at
-from emu.runs.array_files import write_realization, write_weights
-from emu.runs.audit_inputs import gathered, stated_volumes
+from emu.runs.array_files import write_realization, write_reports, write_weights
+from emu.runs.audit_inputs import gathered, stated_volumes, stated_windows
 from emu.runs.result import VERSION
+from emu.runs.scenario_text import write_scenario
 from emu.scenario.realize import model_programs, noted
 from emu.simulation import simulate
 from emu.systems.registry import system_guards
 from emu.trust.guards import examine
 from emu.trust.lateness import chain_lateness, clock_uncertainty
 from emu.trust.perturbed_replay import host_effect, sensitivity
+from emu.trust.prediction import judge_prediction
 from emu.trust.verdict import decide, host_figures
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from emu.experiment.scale_search import ScaleChoice
     from emu.experiment.training_results import Parts
     from emu.problem import Schedule
     from emu.runs.run_directory import RunDirectory
     from emu.scenario import Experiment, Scenario
     from emu.trust.guards import Evidence
+    from emu.trust.prediction import Prediction
     from emu.trust.verdict import Verdict
 
 # Assess a run: its verdict, and where it parted from its simulation.
@@ -55,27 +60,30 @@ def judgement(
     chain, policy = critical_path(emulated), experiment.chosen_policy()
     figures = host_figures(run.statistics)
     held, judged = emulated.makespan, emulated
-    first: dict[tuple[int, int], float] = {}
     by_kernel = experiment.scenario.emulation.network == "kernel"
+    first = first_bytes(run) if by_kernel else {}
     if by_kernel:
         # What kernel NICs made of the makespan is the finding there, no fault of
         # this computer; no sender was to keep to rates.
         held = replayed.makespan
         judged = dataclasses.replace(emulated, rates=None)
         figures = dataclasses.replace(figures, late_sends=0, max_behind=0.0)
-        first = first_bytes(run)
+    budget = error_budget(judged, replayed, _sends(run), chain, first)
+    # On kernel NICs what passes before the first bytes is of emu, not of the network.
+    own = max(budget[DelayCause.FIRST_BYTES], 0.0) / max(replayed.makespan, 1e-12)
+    effect = host_effect(
+        problem,
+        policy,
+        experiment.expected,
+        emulated=held,
+        simulated=replayed.makespan,
+        measured=run.realization,
+        perturbed=run.perturbed,
+        late=run.late,
+        clocks=clock_uncertainty(chain, problem, run.hosts) / settings.time_scale,
+    )
     verdict = decide(
-        host_effect(
-            problem,
-            policy,
-            experiment.expected,
-            emulated=held,
-            simulated=replayed.makespan,
-            measured=run.realization,
-            perturbed=run.perturbed,
-            late=run.late,
-            clocks=clock_uncertainty(chain, problem, run.hosts) / settings.time_scale,
-        ),
+        effect,
         chain_lateness(judged, run.late, chain),
         figures,
         time_scale=settings.time_scale,
@@ -85,10 +93,40 @@ def judgement(
         sensitivity=sensitivity(run.realization, policy, experiment.expected, replayed),
         findings=examine(evidence(experiment, settings, run), system_guards()),
         by_kernel=by_kernel,
+        own_delay=own,
     )
-    rows = send_rows(counted["flows"] for counted in run.statistics.values())
-    budget = error_budget(judged, replayed, rows, chain, first)
     return verdict, budget
+
+
+def prediction_of(
+    experiment: Experiment,
+    run: EmulatedRun,
+    simulated: tuple[Schedule, Schedule],
+    budget: dict[str, float],
+) -> Prediction:
+    """Return the verdict on the prediction of a run.
+
+    Parameters
+    ----------
+    simulated
+        With what was expected, and with the run's own times and volumes.
+    budget
+        Seconds by cause, as `judgement` returns them.
+    """
+    emulation, (predicted, replayed) = experiment.scenario.emulation, simulated
+    return judge_prediction(
+        run.schedule,
+        predicted,
+        replayed,
+        threshold=emulation.max_difference,
+        time_scale=emulation.stated_time_scale,
+        timed=emulation.compute != "real",
+        budget=budget,
+    )
+
+
+def _sends(run: EmulatedRun) -> dict[tuple[int, int], NDArray[np.float64]]:
+    return send_rows(counted["flows"] for counted in run.statistics.values())
 
 
 def first_bytes(run: EmulatedRun) -> dict[tuple[int, int], float]:
@@ -121,6 +159,7 @@ def evidence(
         volumes=stated_volumes(
             experiment.scenario, experiment.realization, settings.byte_scale
         ),
+        windows=stated_windows(experiment.scenario),
     )
 
 
@@ -169,7 +208,9 @@ def carry_out(
     problem, policy = experiment.problem, experiment.chosen_policy()
     expected = experiment.realization
     check_network(experiment.scenario)
-    directory.write_json("manifest.json", manifest(experiment.scenario, settings))
+    stated = write_scenario(directory, experiment.scenario)
+    content = manifest(experiment.scenario, settings, choice)
+    directory.write_json("manifest.json", content | {"source": stated})
     directory.write_problem(problem)
     observer = observer or Observer()
     observer.predicted(predicted := experiment.simulate())
@@ -190,25 +231,50 @@ def carry_out(
         simulate(problem, run.realization, policy, profile=experiment.expected),
         reads=run.schedule.reads,
     )
-    verdict, budget = judgement(experiment, settings, run, replayed)
     training, weights = learnt(experiment, run, policy)
-    result = RunResult(
-        experiment=experiment,
-        settings=settings,
-        policy=policy,
-        run=run,
-        replayed=replayed,
-        predicted=predicted,
-        verdict=verdict,
-        error_budget=budget,
-        training=training,
-        choice=choice,
-    )
+    simulated = predicted, replayed
+    result = result_of(experiment, settings, run, simulated, training, choice)
     write_down(directory, result, weights)
     return result
 
 
-def manifest(scenario: Scenario, settings: RunSettings) -> dict[str, Any]:
+def result_of(
+    experiment: Experiment,
+    settings: RunSettings,
+    run: EmulatedRun,
+    simulated: tuple[Schedule, Schedule],
+    training: dict[str, Any],
+    choice: ScaleChoice | None,
+) -> RunResult:
+    """Return a run with its verdicts, beside the simulations before and after it.
+
+    Parameters
+    ----------
+    simulated
+        With what was expected, and with the run's own times and volumes.
+    training
+        First result of `emu.experiment.training_results.learnt`.
+    """
+    predicted, replayed = simulated
+    verdict, budget = judgement(experiment, settings, run, replayed)
+    return RunResult(
+        experiment=experiment,
+        settings=settings,
+        policy=experiment.chosen_policy(),
+        run=run,
+        replayed=replayed,
+        predicted=predicted,
+        verdict=verdict,
+        prediction=prediction_of(experiment, run, simulated, budget),
+        error_budget=budget,
+        training=training,
+        choice=choice,
+    )
+
+
+def manifest(
+    scenario: Scenario, settings: RunSettings, choice: ScaleChoice | None = None
+) -> dict[str, Any]:
     """Return all that is needed to run this again."""
     return {
         "version": VERSION,
@@ -227,6 +293,7 @@ def manifest(scenario: Scenario, settings: RunSettings) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "versions": {name: _version(name) for name in _VERSIONS},
+        **({} if choice is None else {"auto_scale": choice.to_json()}),
         **scenario.job.manifest(),
     }
 
@@ -239,16 +306,43 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
     directory.write_json("simulated.json", result.replayed.to_json())
     directory.write_json(
         "processes.json",
-        {"hosts": run.hosts, "tuning": run.tuning, "statistics": counted(run)},
+        {
+            "hosts": run.hosts,
+            "tuning": run.tuning,
+            "startup": run.startup,
+            "wall_seconds": run.wall,
+            "statistics": counted(run),
+        },
     )
     if run.schedule.rates is not None:
         directory.write_rates(run.schedule.rates)
     write_realization(directory.path, run.realization)
+    write_reports(directory.path, **reports(run))
     # Every frame by its sender, by its receiver, and its arrival as it was reported.
     frames = {"sent": run.sent, "received": run.received, "told": run.arrivals}
     directory.write_arrays("frames.npz", **frames)
     directory.write_lines("training.csv", training_lines(run))
-    directory.write_json("result.json", result.content)
+    content = result.content | {"records": directory.digests()}
+    directory.write_json("result.json", content)
+
+
+def reports(run: EmulatedRun) -> dict[str, NDArray[Any]]:
+    """Return the arrays of reports.npz: what result.json is computed again from."""
+    schedule = run.schedule
+    logs = b"".join(counted["flows"] for counted in run.statistics.values())
+    reads = np.empty((0, 0), np.int64) if schedule.reads is None else schedule.reads
+    return {
+        "task_start": schedule.task_start,
+        "task_end": schedule.task_end,
+        "late": run.late,
+        "cpu": run.cpu,
+        "perturbed": run.perturbed.times,
+        "flow_ready": schedule.flow_ready,
+        "flow_start": schedule.flow_start,
+        "flow_end": schedule.flow_end,
+        "reads": reads,
+        "sends": np.frombuffer(logs, "<f8"),
+    }
 
 
 def counted(run: EmulatedRun) -> dict[str, dict[str, Any]]:
@@ -266,7 +360,7 @@ def training_lines(run: EmulatedRun) -> list[str]:
     for when, task, iteration, figures in reports:
         for figure, value in figures.items():
             if np.isfinite(value):
-                lines.append(f"{when:.6f},{task},{iteration},{figure},{value:.12g}")
+                lines.append(f"{when!r},{task},{iteration},{figure},{float(value)!r}")
     return lines
 
 

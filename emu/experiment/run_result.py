@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from emu.experiment.scale_search import ScaleChoice
     from emu.problem import Schedule
     from emu.scenario import Experiment, Scenario
+    from emu.trust.prediction import Prediction
     from emu.trust.verdict import Verdict
 
 
@@ -46,6 +47,7 @@ class RunResult:
     predicted: Schedule
     """Simulation of the times and volumes that were expected before it."""
     verdict: Verdict
+    prediction: Prediction
     error_budget: dict[str, float]
     """Seconds by which run and replay parted, by cause."""
     training: dict[str, Any]
@@ -65,6 +67,7 @@ class RunResult:
             **self._tables(),
             **optimality(emulated, realization, self.policy),
             "verdict": self.verdict.to_json(),
+            "prediction": self.prediction.to_json(),
             "error_budget": self.error_budget,
             "policy": self.policy,
             "pace": pace(emulated).to_json(),

@@ -148,6 +148,20 @@ class ScaleChoice:
     """Its trial, which met the aims; None where none did, and the scale is the one that
     would have been tried next."""
 
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> ScaleChoice:
+        """Return the choice of `to_json`.
+
+        Raises
+        ------
+        KeyError, TypeError
+            When it is none.
+        """
+        trials = tuple(ScaleTrial(**trial) for trial in content["trials"])
+        scale = content["time_scale"]
+        of_it = [t for t in trials if content["held"] and t.time_scale == scale]
+        return cls(trials, scale, of_it[-1] if of_it else None)
+
     def to_json(self) -> dict[str, Any]:
         """Return the trials in the form of result.json."""
         return {

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
 
 def learnt(
-    experiment: Experiment, run: EmulatedRun, policy: str
+    experiment: Experiment,
+    run: EmulatedRun,
+    policy: str,
+    weights: Parts | None = None,
 ) -> tuple[dict[str, Any], Parts]:
     """Return ``models``, ``training``, ``accuracy`` of result.json, or its ``jobs``.
 
@@ -47,20 +50,28 @@ def learnt(
     ----------
     policy
         Rate policy, for how long each of several jobs takes alone.
+    weights
+        Parts that were learnt, as this function returns them; None takes them from the
+        results of the run.
+
+    Raises
+    ------
+    KeyError
+        When ``weights`` lacks a part.
     """
     job = experiment.problem.job
     models = {"models": measured_models(experiment.scenario)}
     times = job_times(run.schedule, run.realization, policy)
     if not times:
-        figures, weights = _figures(job, run, "")
-        return models | figures, weights
+        figures, parts = _figures(job, run, "", weights)
+        return models | figures, parts
     jobs: list[dict[str, Any]] = []
-    weights = {}
+    found: Parts = {}
     for one in times:
-        figures, parts = _figures(job, run, one.job)
+        figures, parts = _figures(job, run, one.job, weights)
         jobs.append(one.to_json() | figures)
-        weights |= {f"{one.job}/{name}": part for name, part in parts.items()}
-    return models | {"training": [], "jobs": jobs}, weights
+        found |= {f"{one.job}/{name}": part for name, part in parts.items()}
+    return models | {"training": [], "jobs": jobs}, found
 
 
 def evaluate_run(path: Path) -> dict[str, dict[str, float]]:
@@ -109,7 +120,9 @@ def by_mini_batch(job: Job, reports: Reports) -> Reports:
     ]
 
 
-def _figures(job: Job, run: EmulatedRun, name: str) -> tuple[dict[str, Any], Parts]:
+def _figures(
+    job: Job, run: EmulatedRun, name: str, weights: Parts | None
+) -> tuple[dict[str, Any], Parts]:
     prefix = f"{name}/" if name else ""
     own = {t.name: t.name.removeprefix(prefix) for t in job.tasks if t.job_name == name}
     reports = [report for report in by_mini_batch(job, run.reports) if report[1] in own]
@@ -124,7 +137,10 @@ def _figures(job: Job, run: EmulatedRun, name: str) -> tuple[dict[str, Any], Par
     system = system_of(alone.settings)
     if system is None or not [*trained_jobs(alone)]:
         return figures, {}
-    flat = system.trained(alone, results)
     shapes = parameter_shapes(alone.settings, open_for(alone.settings))
+    if weights is None:
+        flat = system.trained(alone, results)
+    else:
+        flat = np.concatenate([weights[prefix + part].ravel() for part in shapes])
     accuracy = evaluate(alone.settings, flat)
     return {**figures, "accuracy": accuracy}, split_parts(flat, shapes)

@@ -53,6 +53,7 @@ def run_facts(result: dict[str, Any], digits: int = 4) -> list[Fact]:
         *(Fact(*row) for row in model_rows(result.get("models", []))),
         *([Fact("cost", *cost_row(result["cost"]))] if "cost" in result else []),
         *_verdict(result.get("verdict")),
+        *_prediction(result.get("prediction")),
         *_arrivals(result.get("transport", {})),
         *_learnt(result),
         *_computer(result),
@@ -127,6 +128,22 @@ def _verdict(verdict: dict[str, Any] | None) -> Iterator[Fact]:
     for name in ("reasons", "remedies"):
         for place, text in enumerate(verdict[name]):
             yield Fact("" if place else name, "", text)
+
+
+def _prediction(verdict: dict[str, Any] | None) -> Iterator[Fact]:
+    """Yield the verdict on the prediction: since when it is off, where, and why."""
+    if verdict is None:
+        return
+    outcome, most = str(verdict["outcome"]), f"{100 * verdict['threshold']:g} % may be"
+    said = f"the run is off by {format_ratio(verdict['error'])}, {most}"
+    if verdict["since"] is not None:
+        said += f"; since {format_duration(verdict['since'], 3)}"
+    if verdict["links"]:
+        said += f", on {', '.join(verdict['links'])}"
+    colour = "green" if outcome == "agrees" else "yellow"
+    yield Fact("prediction", outcome, said, "prediction", colour)
+    for place, text in enumerate(verdict["reasons"]):
+        yield Fact("" if place else "likely reason", "", text)
 
 
 def _arrivals(transport: dict[str, Any]) -> Iterator[Fact]:

@@ -75,6 +75,55 @@ def read_frames(
     return sent, received, told
 
 
+REPORTS = "reports.npz"
+#: Arrays of reports.npz of (task, iteration), and of (edge, iteration).
+_OF_TASKS = ("task_start", "task_end", "late", "cpu", "perturbed")
+_OF_FLOWS = ("flow_ready", "flow_start", "flow_end")
+
+
+def write_reports(run: Path, **arrays: NDArray[Any]) -> None:
+    """Write reports.npz: starts and ends as they were reported, seconds.
+
+    Parameters
+    ----------
+    arrays
+        By (task, iteration) ``task_start`` and ``task_end``, run seconds ``late``, CPU
+        seconds ``cpu``, times ``perturbed`` by what was late; by (edge, iteration)
+        ``flow_ready``, ``flow_start``, ``flow_end`` and the iteration in ``reads``;
+        ``sends``: rows of `emu.network.SendLog`.
+
+    Raises
+    ------
+    DataError
+        When the disk refuses.
+    """
+    RunDirectory(run).write_arrays(REPORTS, **arrays)
+
+
+def read_reports(job: Job, path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of `write_reports`.
+
+    Raises
+    ------
+    DataError
+        When the file is missing, cut short, or not of ``job``.
+    """
+    arrays = read_arrays(path, (*_OF_TASKS, *_OF_FLOWS, "reads", "sends"))
+    tasks = len(job.tasks), job.iterations
+    edges = len(job.edges), job.iterations
+    shapes = dict.fromkeys(_OF_TASKS, tasks) | dict.fromkeys(_OF_FLOWS, edges)
+    for name, shape in shapes.items():
+        array = arrays[name]
+        if array.shape != shape or array.dtype != np.float64:
+            problem = f"{name} has shape {array.shape}, not {shape}"
+            raise DataError(problem, path=str(path))
+    reads, sends = arrays["reads"], arrays["sends"]
+    fits = reads.size == 0 or reads.shape == edges
+    if not fits or reads.dtype != np.int64 or sends.dtype != np.float64:
+        raise DataError("holds no iterations that were read", path=str(path))
+    return arrays
+
+
 def read_rates(job: Job, path: Path) -> RateHistory:
     """Return the content of rates.npz.
 

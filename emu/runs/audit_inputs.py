@@ -66,6 +66,10 @@ class ToAudit:
     """Times and volumes that rules look ahead by."""
     scenario: Scenario | None = None
     """That states them, and what is trained."""
+    unpaced: float = 0.0
+    """Seconds by which bytes without rates may be ahead of a port."""
+    run: RecordedRun | None = None
+    """Run directory, of an emulated run."""
     silent: tuple[str, ...] = ()
     """One sentence per thing that could not be compared."""
 
@@ -110,6 +114,7 @@ class ToAudit:
             least_times=self.least_times,
             volumes=self.volumes,
             makespan=self.makespan,
+            unpaced=self.unpaced,
             **({} if self.evidence is None else {"at_once": self.evidence.at_once}),
         )
         if rule and self.schedule.rates is not None and self.expected is not None:
@@ -182,10 +187,7 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     emulation = run.manifest.get("emulation", {})
     time_scale = float(emulation.get("time_scale", 1.0))
     byte_scale = float(emulation.get("byte_scale", 1.0))
-    own = stated
-    if own is None and "scenario" in run.manifest:
-        with one_error(run.path / "manifest.json"):
-            own = Scenario.model_validate(run.manifest["scenario"])
+    own = stated or _noted(run)
     realization, silent = _realized(own, schedule, str(run.path))
     least = volumes = None
     if realization is not None and emulation.get("compute") != "real":
@@ -194,16 +196,18 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         volumes = stated_volumes(own, realization, byte_scale)
     if volumes is None and run.measured is not None:
         volumes = run.measured.volumes
+    evidence = _evidence(run, schedule, time_scale, byte_scale, least, volumes)
+    if evidence is not None and own is not None:
+        evidence = replace(evidence, windows=stated_windows(own))
     if schedule.rates is None:
         silent.append("there are no rates: flows are judged by their ends alone")
-    evidence = _evidence(run, schedule, time_scale, byte_scale, least, volumes)
     if evidence is None:
         silent.append("frames.npz is missing: the guards cannot be asked again")
     return ToAudit(
         run.path,
         run.name,
         schedule,
-        PUNCTUALITY / time_scale,
+        ROUNDING,
         _rule(run, own),
         _makespan(run.result),
         times=None if run.measured is None else run.measured.times,
@@ -212,8 +216,18 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         evidence=evidence,
         expected=realization,
         scenario=own,
+        unpaced=PUNCTUALITY / time_scale,
+        run=run,
         silent=tuple(silent),
     )
+
+
+def _noted(run: RecordedRun) -> Scenario | None:
+    """Return the scenario of the manifest, None where it holds none."""
+    if "scenario" not in run.manifest:
+        return None
+    with one_error(run.path / "manifest.json"):
+        return Scenario.model_validate(run.manifest["scenario"])
 
 
 def _rule(run: RecordedRun, stated: Scenario | None) -> str:
@@ -252,6 +266,19 @@ def _evidence(
         burst=tuple(run.manifest.get("emulation", {}).get("burst", (0.0, 0.0))),
         times=times,
         volumes=volumes,
+    )
+
+
+def stated_windows(scenario: Scenario) -> tuple[tuple[str, int], ...]:
+    """Return the beginning of task names and the credit window of jobs that have one.
+
+    Without those whose iterations are no mini-batches, for which there is no profile
+    either: a cycle of a pipeline works on several.
+    """
+    return tuple(
+        (prefix, job.credit_window)
+        for _, prefix, job in scenario.each_job()
+        if not job.unprofiled and isinstance(job.credit_window, int)
     )
 
 
@@ -311,6 +338,7 @@ def gathered(
     burst: tuple[float, float],
     times: Floats | None,
     volumes: Floats | None,
+    windows: tuple[tuple[str, int], ...] = (),
 ) -> Evidence:
     """Return the evidence for the guards; the parameters are those of `Evidence`.
 
@@ -338,4 +366,5 @@ def gathered(
         burst=burst,
         times=times,
         volumes=volumes,
+        windows=windows,
     )

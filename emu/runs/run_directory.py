@@ -6,6 +6,8 @@
 - ``problem.json``    machines, tasks, edges and where everything stands
 - ``simulated.json``  the simulation replayed with the run's own times and volumes
 - ``rates.npz``       assigned rates: arrays time, edge, iteration, rate
+- ``scenario.txt``    the scenario as it was written, before overrides
+- ``reports.npz``     starts and ends as they were reported
 - ``realization.npz`` measured times and volumes, handoffs within a machine included
 - ``weights.npz``     what was learnt, flat, with named parts; where nothing was: none
 - ``training.csv``    run time, task, iteration and figures (loss) per training step
@@ -19,6 +21,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import time
@@ -29,6 +32,7 @@ import numpy as np
 
 from emu.atomic_file import whole_file
 from emu.errors import DataError
+from emu.input_file import open_input
 from emu.names import file_part
 from emu.runs.problem_json import (
     problem_to_json,
@@ -40,6 +44,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.problem import Problem, RateHistory
+
+
+#: Files that result.json follows from, and names the digests of.
+RECORDS = (
+    "manifest.json", "scenario.txt", "problem.json", "simulated.json",
+    "processes.json", "rates.npz", "realization.npz", "reports.npz", "frames.npz",
+    "training.csv", "weights.npz",
+)  # fmt: skip
 
 
 class RunDirectory:
@@ -107,6 +119,26 @@ class RunDirectory:
         content = io.BytesIO()
         np.savez(content, **arrays)  # type: ignore[arg-type] # its flag is not an array
         self._write(name, content.getvalue())
+
+    def digests(self) -> dict[str, str]:
+        """Return the SHA-256 of every record in the directory, by its name.
+
+        Raises
+        ------
+        DataError
+            When one cannot be read.
+        """
+        names = [name for name in RECORDS if (self.path / name).exists()]
+        return {name: self._digest(self.path / name) for name in names}
+
+    @staticmethod
+    def _digest(path: Path) -> str:
+        try:
+            with open_input(path) as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            problem = f"cannot be read: {error.strerror}"
+            raise DataError(problem, path=str(path)) from error
 
     def _write(self, name: str, content: bytes) -> None:
         with whole_file(self.path / name) as partial:

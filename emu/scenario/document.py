@@ -39,6 +39,20 @@ _MOST_BYTES = 1 << 25
 MOST_YAML = 300_000
 
 
+@dataclass(frozen=True)
+class Source:
+    """A scenario as it was stated: enough to read it again."""
+
+    text: str
+    """Content of the file."""
+    file: str
+    """As the user called it: it decides the format, and the name if none is stated."""
+    folder: str
+    """Folder that paths of the text are relative to."""
+    overrides: Sequence[str] | Mapping[str, object] = ()
+    """As `apply_overrides` takes them."""
+
+
 @dataclass
 class Document:
     """The data of a scenario file and where each value was written."""
@@ -51,6 +65,10 @@ class Document:
     """Trail -> line, from 1."""
     options: dict[Trail, str] = field(default_factory=dict)
     """Trail -> the ``--set`` option that wrote it."""
+    text: str = ""
+    """As it was written; empty where it was no text."""
+    source: Source | None = None
+    """Text, overrides and folder, once the document is complete."""
 
     def where(self, trail: Trail) -> tuple[str, int]:
         """Return file (or option) and line (or 0) of ``trail`` or what contains it."""
@@ -152,7 +170,7 @@ def _read_json(file: str, text: str) -> Document:
         problem = f"is not JSON: {getattr(error, 'msg', error)}"
         raise ScenarioError(problem, file=file, line=line) from error
     _count(data, file)
-    return Document(file, _as_mapping(file, data))
+    return Document(file, _as_mapping(file, data), text=text)
 
 
 def _count(data: Any, file: str) -> None:
@@ -184,7 +202,7 @@ def _read_yaml(file: str, text: str) -> Document:
     except (YAMLError, RecursionError, ValueError) as error:
         problem = str(error).splitlines()[0] if str(error) else "cannot be parsed"
         raise ScenarioError(f"is not YAML: {problem}", file=file) from error
-    document = Document(file, {})
+    document = Document(file, {}, text=text)
     document.data = _as_mapping(file, _Plain(document, text).of(loaded, ()))
     return document
 

@@ -159,6 +159,8 @@ class EmulationSection(Section):
     rate; what overflows it goes later. ``0 s`` catches nothing up."""
     max_error: Annotated[Ratio, Field(gt=0)] = 0.01
     """Share of the makespan by which the host may prolong a run that is ``trusted``."""
+    max_difference: Annotated[Ratio, Field(gt=0)] = 0.03
+    """Share by which the makespan may be off its prediction that ``agrees``."""
     max_late_flows: Annotated[Ratio, Field(le=1)] = 0.05
     """Share of the flows that ``time_scale: auto`` lets end over 2 ms of wall time and
     1 % of their length late; 100 % where only the makespan matters."""
@@ -228,6 +230,10 @@ class ExpectSection(Section):
     replay_error: Ratio | None = None
     """Largest share by which it may be off a simulation of the run's own times and
     volumes."""
+    trust: Literal["trusted", "degraded", "untrusted"] | None = None
+    """Verdict on the measurement."""
+    prediction: Literal["agrees", "differs"] | None = None
+    """Verdict on the prediction, by ``emulation.max_difference``."""
     accuracy: Annotated[ExpectedRatio, AfterValidator(_of_a_whole)] | None = None
     """Smallest test accuracy at the end, or a range: ``85 % .. 95 %``."""
     loss: ExpectedNumber | None = None

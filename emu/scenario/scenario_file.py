@@ -18,6 +18,7 @@ from emu.placement.place import SEARCHES
 from emu.scenario.consistency import misspelt_keys, scenario_errors
 from emu.scenario.document import (
     Document,
+    Source,
     apply_overrides,
     parse_document,
     read_document,
@@ -262,6 +263,19 @@ def loads(text: str, overrides: Overrides = (), *, name: str = "scenario") -> Sc
         return _good(_changed(parse_document(text, name), overrides, Path()))
 
 
+def load_again(source: Source) -> Scenario:
+    """Return a scenario from its text, overrides and folder, as `load` did.
+
+    Raises
+    ------
+    ScenarioError
+        As `load`.
+    """
+    with one_error(source.file, partial(ScenarioError, file=source.file)):
+        document = parse_document(source.text, source.file)
+        return _good(_changed(document, source.overrides, Path(source.folder)))
+
+
 def _good(document: Document, *, timed: bool = True) -> Scenario:
     scenario, errors = _checked(document, timed=timed)
     if scenario is None or errors:
@@ -327,6 +341,7 @@ def _read(source: str | Path, overrides: Overrides) -> Document:
 
 def _changed(document: Document, overrides: Overrides, folder: Path) -> Document:
     """Return the document with its overrides; its paths are relative to ``folder``."""
+    source = Source(document.text, document.file, str(folder), overrides)
     workload = document.data if is_workload(document.data) else None
     if workload is not None:
         document = workload_document(document)
@@ -346,6 +361,7 @@ def _changed(document: Document, overrides: Overrides, folder: Path) -> Document
             document.resolve_path((*at, *trail), folder)
         _read_program(document, (*at, *_MODEL))
     document.resolve_path(("profile",), folder)
+    document.source = source if source.text else None
     return document
 
 

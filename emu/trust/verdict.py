@@ -104,6 +104,8 @@ _BUSY, _STEAL, _WAIT = 0.95, 0.03, 0.10
 _LAG = 0.010  # wall seconds
 #: Reason where the slightest delays move the makespan by more than was asked for.
 _CHANCE = "chance decides: the slightest delays move the makespan by {:.2g} %"
+#: Reason where emu itself takes too long from the end of a task to the first byte.
+_OWN = "{:.2g} % of the makespan: emu's own delay before first bytes"
 #: Reason for a late task, by ``compute``.
 _OVERRUN = {
     "timed": "tasks took longer than their stated times",
@@ -199,6 +201,7 @@ def decide(
     sensitivity: float = 0.0,
     findings: tuple[Finding, ...] = (),
     by_kernel: bool = False,
+    own_delay: float = 0.0,
 ) -> Verdict:
     """Return the verdict of a run.
 
@@ -225,8 +228,12 @@ def decide(
         and no lateness shows that a receiver had no core: waits for one decide too. 40
         runs ahead of all other work waited up to 6 %; beside four busy programs runs
         were 37 to 141 % too long, and late by nothing.
+    own_delay
+        Share of the makespan that passes on the critical path before first bytes: on
+        kernel NICs the measurement's own error.
     """
     starved = figures.cpu_wait / _WAIT if by_kernel else 0.0
+    starved = max(starved, own_delay / max_error)
     trust = _trust(effect, max_error, starved, guarded=bool(findings))
     cause: Cause | None = None
     reasons: tuple[str, ...] = ()
@@ -234,13 +241,13 @@ def decide(
     if trust is not Trust.TRUSTED:
         guards = (f"guard: {found}" for found in findings)
         busy, chance = _why(figures), sensitivity > max_error
-        reasons = (*guards, *_where(effect, lateness, compute), *busy)
-        cause = _cause(
-            findings, late=effect.error > max_error, chance=chance, busy=bool(busy)
-        )
+        own = [_OWN.format(100 * own_delay)][: own_delay > max_error]
+        reasons = (*guards, *own, *_where(effect, lateness, compute), *busy)
+        late = max(effect.error, own_delay) > max_error
+        cause = _cause(findings, late=late, chance=chance, busy=bool(busy))
         if chance:
             reasons = (_CHANCE.format(100 * sensitivity), *reasons)
-        off = effect.error + effect.uncertainty
+        off = max(effect.error + effect.uncertainty, own_delay)
         excess = 0.0 if chance else off / max_error  # that a time scale mends
         remedies = (
             *_longer(lateness, excess, time_scale, compute, by_kernel=by_kernel),

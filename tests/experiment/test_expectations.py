@@ -59,10 +59,13 @@ RESULT: dict[str, Any] = {
     "edges": [{"bytes": 1e6}, {"bytes": 5e5}],
     "accuracy": {"train": 1.0, "test": 0.75},
     "training": [{"loss": 9.0}, {"loss": 2.3}],
-    "verdict": {"on_time_makespan": 4.1},
+    "verdict": {"on_time_makespan": 4.1, "trust": "degraded"},
+    "prediction": {"outcome": "agrees"},
 }
 #: Key -> values that the run meets, and values that it misses.
 KEYS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
+    "trust": (("degraded",), ("trusted", "untrusted")),
+    "prediction": (("agrees",), ("differs",)),
     "makespan": (("4 s", "4 s .. 4.1 s"), ("3.9 s", "4.1 s", ".. 4.05 s", "4.05 s ..")),
     "tolerance": ((1e-9,), ()),
     "gap": (("8 %", "7 % .. 8 %"), ("7 %", "8 % ..", ".. 7 %", 0)),

@@ -30,7 +30,9 @@ FILES = {
     "rates.npz",
     "frames.npz",
     "realization.npz",
+    "reports.npz",
     "result.json",
+    "scenario.txt",
     "simulated.json",
     "training.csv",
 }
@@ -39,6 +41,7 @@ KEYS = {
     "makespan", "replayed_makespan", "replay_error", "predicted_makespan",
     "makespan_error", "wall_seconds", "startup", "flow_end_apart", "kinds", "edges",
     "ports", "memory", "transport", "training", "tasks", "flows",
+    "verdict", "prediction", "records",
 }  # fmt: skip
 
 

@@ -200,6 +200,21 @@ FAULTS: dict[str, RunFault] = {
     ),
     # Tasks, slots, windows.
     "tasks take half their time": RunFault(_TASK, _DURATION, f"{_DURATION} / 2"),
+    "every other row of features zeroed": RunFault(
+        "nodes/emu_nodes/dgtp/graph_store.py",
+        "rows = self._features[self._dataset.local[owned]]",
+        "rows = self._features[self._dataset.local[owned]]; rows[1::2] = 0",
+        scenario="training",
+    ),
+    "tasks take 0.97 of their time": RunFault(
+        _TASK, _DURATION, f"{_DURATION} * 0.97", scenario="incast"
+    ),
+    "a credit window off by one": RunFault(
+        "emu/workloads/named_edges.py",
+        "Edge(end, start, lag=window, credit=True)",
+        "Edge(end, start, lag=window + 1, credit=True)",
+        scenario="incast",
+    ),
     "one task ends early": RunFault(
         _TASK, _DURATION, f'{_DURATION} / (2 if self.name == "w0" else 1)'
     ),
@@ -222,6 +237,10 @@ FAULTS: dict[str, RunFault] = {
         "emu/runs/result.py",
         "return found / expected - 1 if",
         "return 0.0 if",
-        unseen="one line divides two makespans that stand beside it in result.json",
+    ),
+    "a prediction that is the makespan of the run": RunFault(
+        "emu/experiment/run_result.py",
+        "self.replayed.makespan, self.predicted.makespan",
+        "self.replayed.makespan, emulated",
     ),
 }

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emu.errors import EmulatorError
+from emu.experiment.recompute import audit_whole
 from emu.runs.audit_inputs import read_to_audit
 from tools.building.core import MADE, build_core
 from tools.mutation.run_faults import FAULTS
@@ -158,7 +159,8 @@ def audited(run: Path, *, learnt: bool) -> list[str]:
     """Return the constraints that a run breaks beside what its guards say."""
     try:
         subject = read_to_audit(run)
-        report = subject.audit(subject.tolerance, 1e-6, rule=True, training=learnt)
+        allowed = subject.tolerance
+        report, _ = audit_whole(subject, allowed, 1e-6, rule=True, training=learnt)
     except EmulatorError as error:
         return [str(error)[:100]]
     return sorted({violation.constraint for violation in report.violations})

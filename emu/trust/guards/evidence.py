@@ -53,6 +53,9 @@ class Evidence:
     times: Floats | None = None
     """Stated times of (task, iteration), which no task may undercut; None where tasks
     take the time that they take."""
+    windows: tuple[tuple[str, int], ...] = ()
+    """Credit window of every job that has one, as the scenario states it, with the
+    beginning of its tasks' names."""
     volumes: Floats | None = None
     """Stated bytes of (edge, iteration) where they are exact, else None."""
 

@@ -8,6 +8,7 @@ from emu.trust.guards.bursts import bursts
 from emu.trust.guards.link_bytes import link_bytes
 from emu.trust.guards.minimum_traffic import clocks, enough_carried
 from emu.trust.guards.schedule import cause, constraints, lower_bounds, order
+from emu.trust.guards.stated import task_times, window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,6 +27,8 @@ GUARDS = (
     clocks,
     constraints,
     lower_bounds,
+    task_times,
+    window,
 )
 
 

@@ -115,13 +115,14 @@ def earliest_ends(
     incoming = [job.in_edges(task) for task in range(len(job.tasks))]
     outgoing = [job.out_edges(task) for task in range(len(job.tasks))]
     order, lags = job.order, [edge.lag for edge in job.edges]
+    counts = job.flow_counts  # a source may have fewer iterations than its destination
     took = times.tolist()
     for n in range(job.iterations):
         for task in order:
             start = ends[task][n - 1] if n else 0.0
             for e in incoming[task]:
-                if n >= lags[e] and there[e][n - lags[e]] > start:
-                    start = there[e][n - lags[e]]
+                if 0 <= n - lags[e] < counts[e]:
+                    start = max(start, there[e][n - lags[e]])
             ends[task][n] = end = start + took[task][n]
             for e in outgoing[task]:
                 before = there[e][n - 1] if n else 0.0

@@ -1,0 +1,291 @@
+"""A run computed again: scenario text, problem, simulations, result.json, verdict.
+
+An audit believes no file that follows from another one. It starts from the text of the
+scenario, and from what processes reported; everything else is made again, and compared.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.coordinator.outcome import EmulatedRun
+from emu.errors import DataError, EmulatorError, ScenarioError
+from emu.experiment.run_experiment import emulation_settings, manifest, result_of
+from emu.experiment.scale_search import ScaleChoice
+from emu.experiment.training_results import learnt
+from emu.input_file import one_error, parse_json, read_json, read_text
+from emu.problem import Realization, Schedule
+from emu.runs.array_files import NAME as WEIGHTS
+from emu.runs.array_files import REPORTS, read_frames, read_reports, read_weights
+from emu.runs.problem_json import problem_to_json
+from emu.runs.run_directory import RunDirectory
+from emu.runs.scenario_text import apart, read_scenario
+from emu.scenario import Scenario, prepare
+from emu.simulation import simulate
+from emu.trust.agreement import agreement, disagreement
+from emu.trust.headline import headline_faults
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from emu.coordinator.settings import RunSettings
+    from emu.problem import Problem, RateHistory
+    from emu.runs.audit_inputs import ToAudit
+    from emu.runs.recorded_run import RecordedRun
+    from emu.scenario import Experiment
+    from emu.trust.violation import AuditReport, Findings
+
+#: Keys of manifest.json that nothing else states.
+_OWN = ("started", "python", "system", "versions", "source", "scenario", "auto_scale")
+_BELIEVED = (
+    "believed where it agrees with its digest: when the run started and on which "
+    "versions, and what processes counted that no guard can compare"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Recomputed:
+    """Comparisons of a run with what it follows from."""
+
+    checks: dict[str, Findings]
+    """Numbers compared, and violations, by file."""
+    silent: tuple[str, ...]
+    """One sentence per thing that could not be compared."""
+
+
+def audit_whole(
+    subject: ToAudit,
+    tolerance: float,
+    relative: float,
+    *,
+    rule: bool = False,
+    training: bool = False,
+    stated: Scenario | None = None,
+) -> tuple[AuditReport, tuple[str, ...]]:
+    """Return the report of an audit, and what could not be compared, in sentences.
+
+    Parameters
+    ----------
+    tolerance, relative, rule, training
+        As `ToAudit.audit`.
+    stated
+        Scenario in place of the text in the run directory.
+
+    Raises
+    ------
+    DataError, ValueError
+        As `ToAudit.audit`, or when records are damaged.
+    """
+    report = subject.audit(tolerance, relative, rule=rule, training=training)
+    if subject.run is None:
+        return report, subject.silent
+    again = recomputed(subject.run, stated)
+    for name, found in again.checks.items():
+        report = report.adding(name, found)
+    return report, (*subject.silent, *again.silent)
+
+
+def recomputed(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
+    """Compute everything of a run again that follows from something else.
+
+    Parameters
+    ----------
+    stated
+        Scenario in place of the text in the run directory.
+
+    Raises
+    ------
+    DataError
+        When records are damaged.
+    """
+    checks = {"records": _digests(run)}
+    silent = [_BELIEVED]
+    scenario, found = _scenario(run, stated, silent)
+    checks["scenario"] = (1, [disagreement("scenario", words) for words in found])
+    if scenario is None:
+        return Recomputed(checks, tuple(silent))
+    try:
+        experiment = prepare(scenario)
+    except EmulatorError as error:
+        silent.append(f"problem and results are not computed again: {error}")
+        return Recomputed(checks, tuple(silent))
+    by = "the scenario"
+    wanted = problem_to_json(experiment.problem)
+    there = read_json(run.path / "problem.json")
+    checks["problem"] = agreement("problem", there, _plain(wanted), by)
+    if checks["problem"][1]:
+        silent.append("results are not computed again: they are of another problem")
+        return Recomputed(checks, tuple(silent))
+    settings = emulation_settings(scenario, host_of={})
+    checks["manifest"] = _manifest(run, scenario, settings)
+    if not (run.path / REPORTS).exists():
+        sentence = f"{REPORTS} is missing: nothing of result.json is computed again"
+        checks["result"] = (1, [disagreement("result", sentence)])
+        return Recomputed(checks, tuple(silent))
+    with one_error(run.path):
+        checks |= _results(run, experiment, settings)
+    return Recomputed(checks, tuple(silent))
+
+
+def _scenario(
+    run: RecordedRun, stated: Scenario | None, silent: list[str]
+) -> tuple[Scenario | None, list[str]]:
+    """Return the scenario to start from, and where the manifest differs from it."""
+    noted = run.manifest.get("scenario")
+    try:
+        text = read_scenario(run.path, run.manifest) if stated is None else stated
+    except (DataError, ScenarioError) as error:
+        silent.append(f"nothing is computed again: {error}")
+        return None, [str(error)] if "source" in run.manifest else []
+    found = apart(text, noted)
+    if found:
+        return text, found
+    with one_error(run.path / "manifest.json"):
+        return Scenario.model_validate(noted), []
+
+
+def _manifest(run: RecordedRun, scenario: Scenario, settings: RunSettings) -> Findings:
+    """Return where manifest.json differs from what the scenario makes of it."""
+    wanted = {k: v for k, v in manifest(scenario, settings).items() if k not in _OWN}
+    there = {k: v for k, v in run.manifest.items() if k not in _OWN}
+    hosts = read_json(run.path / "processes.json")["hosts"]
+    if scenario.emulation.network != "kernel":  # there every machine is a host
+        wanted["emulation"]["hosts"] = len(hosts)
+    return agreement("manifest", there, _plain(wanted), "the scenario")
+
+
+def _results(
+    run: RecordedRun, experiment: Experiment, settings: RunSettings
+) -> dict[str, Findings]:
+    """Return where result.json and simulated.json differ from the records."""
+    emulated = recorded_outcome(run, experiment)
+    policy, expected = experiment.chosen_policy(), experiment.expected
+    replayed = replace(
+        simulate(experiment.problem, emulated.realization, policy, profile=expected),
+        reads=emulated.schedule.reads,
+    )
+    predicted = experiment.simulate()
+    trained = (run.path / WEIGHTS).exists()
+    weights = read_weights(run.path) if trained else {}
+    training, _ = learnt(experiment, emulated, policy, weights)
+    choice = run.manifest.get("auto_scale")
+    kept = None if choice is None else ScaleChoice.from_json(choice)
+    simulated = predicted, replayed
+    made = result_of(experiment, settings, emulated, simulated, training, kept)
+    records = "its records"
+    again = _plain(replayed.to_json())
+    there = read_json(run.path / "simulated.json")
+    result = {k: v for k, v in run.result.items() if k != "records"}
+    return {
+        "result": agreement("result", result, _plain(made.content), records),
+        "simulated": agreement("simulated", there, again, records),
+        "headline": headline_faults(
+            run.result, emulated.schedule, predicted, replayed, emulated.realization
+        ),
+        "times": _times(emulated),
+    }
+
+
+def _digests(run: RecordedRun) -> Findings:
+    """Return the records that are not those that result.json follows from."""
+    if "source" not in run.manifest and "records" not in run.result:
+        return 0, []  # of an earlier emu
+    there = RunDirectory(run.path).digests()
+    noted = run.result.get("records")
+    return agreement("records", there, noted, "result.json")
+
+
+def _times(run: EmulatedRun) -> Findings:
+    """Return where two records of the same thing differ: measured times."""
+    schedule, there = run.schedule, run.realization
+    took = np.maximum(np.nan_to_num(schedule.task_end - schedule.task_start), 0.0)
+    return agreement(
+        "times", there.times.tolist(), took.tolist(), "reports.npz (ends less starts)"
+    )
+
+
+def recorded_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
+    """Return the outcome of a run as its directory holds it, without its arrays.
+
+    Raises
+    ------
+    DataError
+        When a record is missing or damaged.
+    """
+    problem, measured = experiment.problem, run.measured
+    if measured is None:
+        raise DataError("is missing", path=str(run.path / "realization.npz"))
+    arrays = read_reports(problem.job, run.path / REPORTS)
+    sent, received, arrivals = read_frames(run.path / "frames.npz")
+    processes = read_json(run.path / "processes.json")
+    names = [*processes["statistics"]]
+    logs = dict.fromkeys(names, b"") | {names[0]: arrays["sends"].tobytes()}
+    rates = None if run.emulated is None else run.emulated.rates
+    return EmulatedRun(
+        schedule=_reported(problem, measured, arrays, rates),
+        realization=measured,
+        perturbed=Realization(arrays["perturbed"], measured.volumes),
+        arrivals=arrivals,
+        reports=[*_reports(run, experiment)],
+        results={},
+        statistics={
+            name: {**counted, "flows": logs[name]}
+            for name, counted in processes["statistics"].items()
+        },
+        sent=sent,
+        received=received,
+        late=arrays["late"],
+        busy=np.zeros_like(arrays["late"]),
+        cpu=arrays["cpu"],
+        hosts=processes["hosts"],
+        tuning=processes["tuning"],
+        startup=processes["startup"],
+        wall=processes["wall_seconds"],
+    )
+
+
+def _reported(
+    problem: Problem,
+    measured: Realization,
+    arrays: dict[str, NDArray[Any]],
+    rates: RateHistory | None,
+) -> Schedule:
+    """Return the schedule of reports.npz."""
+    columns = ("task_start", "task_end", "flow_ready", "flow_start", "flow_end")
+    return Schedule(
+        problem,
+        **{name: arrays[name] for name in columns},
+        flow_bytes=np.where(np.isnan(arrays["flow_ready"]), np.nan, measured.volumes),
+        rates=rates,
+        reads=arrays["reads"] if arrays["reads"].size else None,
+    )
+
+
+def _reports(
+    run: RecordedRun, experiment: Experiment
+) -> Iterator[tuple[float, str, int, dict[str, float]]]:
+    """Yield the rows of training.csv, by iteration of their task."""
+    path = run.path / "training.csv"
+    behind = {task.name: task.behind for task in experiment.problem.job.tasks}
+    with one_error(path):
+        for row in csv.DictReader(io.StringIO(read_text(path))):
+            task, figures = row["task"], {row["figure"]: float(row["value"])}
+            yield (
+                float(row["time"]),
+                task,
+                int(row["iteration"]) + behind[task],
+                figures,
+            )
+
+
+def _plain(content: Any) -> Any:
+    """Return content as a file has it."""
+    return parse_json(json.dumps(content))

@@ -1,0 +1,266 @@
+"""Judge a prediction: did the run do what the model said, and if not, where and why.
+
+The verdict on the measurement (`emu.trust.verdict`) says whether a number stands. This
+one compares the number with the model: a run may be trusted and differ.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.analysis.error_budget import divergences
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from emu.analysis.critical_path import CriticalPath
+    from emu.analysis.error_budget import Drift
+    from emu.problem import Schedule
+
+#: Share of what moved the end that a link or a reason has at least, to be named.
+_SHARE = 0.2
+#: Wall seconds below which a flow at its links' rate is over before TCP has grown to
+#: that rate: five rounds through a queue of 20 ms.
+_SMALL = 0.1
+#: Share of its rate that a flow alone on all its links has at least, on a sound NIC.
+_SOUND = 0.97
+
+
+class Outcome(StrEnum):
+    """Outcome of a prediction."""
+
+    AGREES = "agrees"
+    DIFFERS = "differs"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A prediction beside the run that followed it."""
+
+    outcome: Outcome
+    error: float
+    """Makespan of the run over the predicted one, minus 1; over the one of a simulation
+    of its own times and volumes where no times were predicted, or if that is more."""
+    threshold: float
+    """Share by which the two may differ."""
+    since: float | None = None
+    """Seconds at which the first task ended so far off; None where they agree."""
+    links: tuple[str, ...] = ()
+    """Links of the flows that moved the end, the most first."""
+    reasons: tuple[str, ...] = ()
+    """Likely reasons, sentences."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form of result.json."""
+        return {
+            "outcome": str(self.outcome),
+            "error": self.error,
+            "threshold": self.threshold,
+            "since": self.since,
+            "links": list(self.links),
+            "reasons": list(self.reasons),
+        }
+
+
+def judge_prediction(
+    emulated: Schedule,
+    predicted: Schedule,
+    replayed: Schedule,
+    *,
+    threshold: float,
+    time_scale: float,
+    timed: bool = True,
+    budget: Mapping[str, float],
+    chain: CriticalPath | None = None,
+) -> Prediction:
+    """Return the verdict on a prediction.
+
+    Parameters
+    ----------
+    predicted, replayed
+        Simulations of what was expected, and of the run's own times and volumes.
+    threshold
+        Share of the makespan.
+    time_scale
+        Wall seconds per emulated second.
+    timed
+        Whether times were predicted; else ``replayed`` alone counts.
+    budget
+        Of `emu.analysis.error_budget`.
+    chain
+        Critical path of ``emulated``, where it is known already.
+    """
+    beside = [replayed, *([predicted] if timed else [])]
+    errors = [_error(emulated.makespan, other.makespan) for other in beside]
+    worst = max(range(len(errors)), key=lambda i: (abs(errors[i]), i))
+    # What was said before the run is the headline, unless it hides a difference.
+    place = len(errors) - 1 if abs(errors[-1]) > threshold else worst
+    error, other = errors[place], beside[place]
+    if abs(error) <= threshold:
+        return Prediction(Outcome.AGREES, errors[-1], threshold)
+    apart = emulated.makespan - replayed.makespan
+    by_network = abs(apart) > _SHARE * abs(emulated.makespan - other.makespan)
+    late = [
+        drift
+        for drift in divergences(emulated, replayed, chain)
+        if by_network and drift.link.edge >= 0 and drift.seconds * apart > 0
+    ]
+    links = _blamed(emulated, late, _SHARE * abs(apart))
+    reasons = [*_of_tasks(replayed, predicted, threshold, timed=timed)]
+    if by_network:
+        flows = [(drift.link.edge, drift.link.iteration) for drift in late]
+        reasons += _of_network(emulated, links, flows, time_scale)
+        reasons += _of_causes(budget, emulated.makespan - other.makespan)
+    return Prediction(
+        Outcome.DIFFERS,
+        error,
+        threshold,
+        _since(emulated, other, threshold),
+        tuple(links),
+        tuple(reasons) or ("no likely reason was found",),
+    )
+
+
+def _blamed(emulated: Schedule, late: list[Drift], least: float) -> list[str]:
+    """Return the links whose flows lost so many seconds, the most first.
+
+    Of links that lost the same, the one that has more to carry comes first.
+    """
+    problem = emulated.problem
+    lost: defaultdict[int, float] = defaultdict(float)
+    for drift in late:
+        for port in problem.hops[drift.link.edge]:
+            lost[port] += abs(drift.seconds)
+    busy = np.zeros(len(problem.links))
+    for edge, n in emulated.flows().tolist():
+        for port in problem.hops[edge]:
+            busy[port] += emulated.flow_bytes[edge, n] / problem.links[port].capacity
+    most = sorted(lost, key=lambda port: (-lost[port], -busy[port]))
+    return [problem.links[port].name for port in most if lost[port] >= least]
+
+
+def _error(found: float, expected: float) -> float:
+    return found / expected - 1 if expected else float(found > 0)
+
+
+def _since(emulated: Schedule, other: Schedule, threshold: float) -> float:
+    """Return the end of the first task that is off by the threshold of the makespan."""
+    off = np.abs(emulated.task_end - other.task_end)
+    wrong = off > threshold * other.makespan
+    return float(np.min(emulated.task_end, initial=emulated.makespan, where=wrong))
+
+
+def _of_tasks(
+    replayed: Schedule, predicted: Schedule, threshold: float, *, timed: bool
+) -> Iterator[str]:
+    """Yield a reason where times and volumes were others than was predicted."""
+    moved = _error(replayed.makespan, predicted.makespan)
+    if timed and abs(moved) > _SHARE * threshold:
+        yield (
+            f"tasks took other times than predicted, or flows other volumes: they "
+            f"alone move the end by {100 * moved:+.2g} %"
+        )
+
+
+def _of_causes(budget: Mapping[str, float], off: float) -> Iterator[str]:
+    """Yield what the error budget blames, but for what is of the network itself."""
+    for cause, seconds in budget.items():
+        own = cause not in ("kernel network", "rates of others")
+        if own and seconds * off > 0 and abs(seconds) > _SHARE * abs(off):
+            yield f"{cause}: {100 * seconds / off:.0f} % of the difference"
+
+
+def _of_network(
+    emulated: Schedule,
+    links: list[str],
+    late: list[tuple[int, int]],
+    time_scale: float,
+) -> Iterator[str]:
+    """Yield likely reasons by what flows over ``links`` did."""
+    problem = emulated.problem
+    named = {link.name: port for port, link in enumerate(problem.links)}
+    slow = _lone_rates(emulated)
+    for name in links:
+        port, of = named[name], problem.links[named[name]]
+        if lone := slow.get(port):
+            share = float(np.median(lone))
+            if share < _SOUND:
+                yield (
+                    f"{name} is below its stated rate: flows alone on their way had "
+                    f"{100 * share:.3g} % of it"
+                )
+                continue
+        senders = _senders(emulated, port)
+        if of.direction == "in" and senders > 1:
+            yield f"incast on {name}: up to {senders} machines sent to it at once"
+    if late:
+        at = tuple(np.array(late).T)
+        rates = np.array([_narrowest(emulated, e, n) for e, n in late])
+        alone = emulated.flow_bytes[at] / rates * time_scale
+        small = alone < _SMALL
+        if small.mean() > 0.5:
+            size = float(emulated.flow_bytes[at][small].max())
+            yield (
+                f"slow start of small flows: {int(small.sum())} of {len(late)} on the "
+                f"critical path have {size:.3g} B or less"
+            )
+
+
+def _narrowest(emulated: Schedule, edge: int, iteration: int) -> float:
+    """Return bytes/s of the narrowest link on a flow's way when it started."""
+    steps, start = emulated.problem.links.steps, emulated.flow_start[edge, iteration]
+    when = np.array([start])
+    hops = emulated.problem.hops[edge]
+    return min(float(steps.at(port, when)[0]) for port in hops)
+
+
+def _lone_rates(emulated: Schedule) -> dict[int, list[float]]:
+    """Return shares of the narrowest rate that lone flows had, by link."""
+    flows = emulated.flows()
+    at = tuple(flows.T)
+    start, end, size = (
+        array[at]
+        for array in (emulated.flow_start, emulated.flow_end, emulated.flow_bytes)
+    )
+    found: defaultdict[int, list[float]] = defaultdict(list)
+    by_port: defaultdict[int, list[int]] = defaultdict(list)
+    for number, (edge, _) in enumerate(flows.tolist()):
+        for port in emulated.problem.hops[edge]:
+            by_port[port].append(number)
+    for number, (edge, n) in enumerate(flows.tolist()):
+        length = end[number] - start[number]
+        if not (length > 0 and size[number] > 0):
+            continue
+        hops = emulated.problem.hops[edge]
+        beside = np.unique(np.concatenate([by_port[port] for port in hops]))
+        meet = (start[beside] < end[number]) & (end[beside] > start[number])
+        if int(meet.sum()) == 1:  # itself
+            narrowest = _narrowest(emulated, edge, n)
+            for port in hops:
+                # A link that is wider than another on the way was not tried.
+                when = np.array([start[number]])
+                if emulated.problem.links.steps.at(port, when)[0] <= narrowest:
+                    found[port].append(size[number] / length / narrowest)
+    return found
+
+
+def _senders(emulated: Schedule, port: int) -> int:
+    """Return the most machines that sent over a link at once."""
+    problem = emulated.problem
+    events: list[tuple[float, int, int]] = []
+    for edge, n in emulated.flows().tolist():
+        if port in problem.hops[edge] and emulated.flow_bytes[edge, n] > 0:
+            machine = problem.placement.machine_of[problem.job.edges[edge].source]
+            events.append((emulated.flow_start[edge, n], 1, machine))
+            events.append((emulated.flow_end[edge, n], -1, machine))
+    under_way: defaultdict[int, int] = defaultdict(int)
+    most = 0
+    for _, change, machine in sorted(events):
+        under_way[machine] += change
+        most = max(most, sum(count > 0 for count in under_way.values()))
+    return most

@@ -1,0 +1,60 @@
+"""Task times and credit windows, held against what a scenario states."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from emu.scenario import Experiment, load, prepare
+from emu.simulation import simulate
+from emu.trust.guards.evidence import Evidence
+from emu.trust.guards.stated import task_times, window
+from emu.wire.frame_layout import FRAME_ROWS
+from tests.integration.scenarios import GOLDEN
+
+
+def experiment(most: int | str) -> Experiment:
+    overrides = {"job.credit_window": most, "job.iterations": 6, "expect": None}
+    return prepare(load(GOLDEN, overrides))
+
+
+def evidence(
+    made: Experiment, share: float = 1.0, stated: int | None = None
+) -> Evidence:
+    """Return what a run reports whose tasks take a share of their times."""
+    realization = replace(made.realization, times=share * made.realization.times)
+    none = np.zeros(0, FRAME_ROWS)
+    return Evidence(
+        schedule=simulate(made.problem, realization, "oes"),
+        sent=none,
+        received=none,
+        told=None,
+        statistics={},
+        time_scale=1.0,
+        byte_scale=1.0,
+        lead=0.0,
+        stale=0.0,
+        stall=0.0,
+        times=made.realization.times,
+        windows=() if stated is None else (("", stated),),
+    )
+
+
+@pytest.mark.parametrize("share", [0.97, 0.999, 0.99999])
+def test_tasks_that_take_a_share_of_their_time_are_named(share: float) -> None:
+    (found,) = task_times(evidence(experiment("unlimited"), share))
+    assert "that are stated" in found.sentence
+
+
+@pytest.mark.parametrize("share", [1.0, 1.2])
+def test_tasks_may_take_their_time_and_more(share: float) -> None:
+    assert not [*task_times(evidence(experiment("unlimited"), share))]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_a_window_off_by_one_is_named(most: int) -> None:
+    assert not [*window(evidence(experiment(most), stated=most))]
+    (found,) = window(evidence(experiment(most + 1), stated=most))
+    assert f"the credit window is {most}" in found.sentence
