@@ -136,6 +136,38 @@ def test_epochs_apart_and_what_is_read(
             assert (schedule.reads[e] >= least).all(), job.edge_names[e]
 
 
+@pytest.mark.parametrize("staleness", [0, 1, 2])
+@pytest.mark.parametrize("one_receiver", [False, True])
+def test_no_value_is_older_than_the_bound(
+    staleness: int,
+    one_receiver: bool,  # noqa: FBT001
+) -> None:
+    """One slow NIC: ghosts are on their way when the next epoch may begin."""
+    config = DorylusConfig(
+        ("g0", "g1"), 2, ("p0",), ("l0", "l1", "l2", "l3"), epochs=8,
+        mode="async", staleness=staleness, one_receiver=one_receiver,
+    )  # fmt: skip
+    problem = _problem(config)
+    times = _times(problem.job, 5)
+    ghosts = [
+        e
+        for e, edge in enumerate(problem.job.edges)
+        if problem.job.tasks[edge.destination].kind == "ghosts"
+    ]
+    volumes = times.volumes.copy()
+    volumes[ghosts] *= 40
+    schedule = simulate(problem, replace(times, volumes=volumes), "maxmin")
+    assert schedule.reads is not None
+    oldest = 0
+    for e, edge in enumerate(problem.job.edges):
+        source, to = (problem.job.tasks[j] for j in (edge.source, edge.destination))
+        if edge.latest and to.kind != "ghosts":
+            age = np.arange(8) - schedule.reads[e]
+            assert (age[1:] <= staleness + 1).all(), (source.name, to.name)
+            oldest = max(oldest, int(age[1:].max()))
+    assert oldest == staleness + 1
+
+
 @pytest.mark.parametrize(("servers", "intervals"), [(4, 8), (8, 16)])
 def test_numbers_of_tasks(servers: int, intervals: int) -> None:
     config = DorylusConfig(
