@@ -8,7 +8,7 @@ from emu.systems.dorylus.job import CARRIES, PARAMETER_KINDS, PROGRAMS, invocati
 from emu.systems.system import System
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -42,6 +42,12 @@ def _trained(job: Job, results: Results) -> NDArray[Any]:
     return flat_weights([results[name]["weights"] for name in holders])
 
 
+def _remarks(schedules: Mapping[str, Schedule]) -> Iterable[str]:
+    from emu.systems.dorylus.remarks import read_lines  # noqa: PLC0415 - numpy
+
+    return read_lines(schedules)
+
+
 def _follow(
     section: JobSection,
     context: BuildContext,
@@ -68,4 +74,5 @@ DORYLUS = System(
     parameter_kinds=PARAMETER_KINDS,
     functions=invocations,
     carries=CARRIES,
+    remarks=_remarks,
 )
