@@ -1,6 +1,6 @@
 """Dorylus in time and money: quotas, staleness, threads, servers, to an accuracy.
 
-    tools/study dorylus_shapes OUT [--accuracy 0.88] [--most 150]
+    tools/study dorylus_shapes OUT [--accuracy 0.88] [--most 400]
 
 The shipped scenario dorylus_amazon (EMU_DATA has the graph) in virtual time. Epochs
 that each staleness needs are found by training with the reads of its schedule at the
@@ -88,7 +88,7 @@ def simulated(group: str, mode: str, at: int, changes: dict[str, Any]) -> Point:
 def options(parser: ArgumentParser) -> None:
     """Add the accuracy that ends a training, and the epochs that bound it."""
     parser.add_argument("--accuracy", type=float, default=0.88, help="of test vertices")
-    parser.add_argument("--most", type=int, default=150, help="epochs at most")
+    parser.add_argument("--most", type=int, default=400, help="epochs at most")
 
 
 def work(options: Namespace) -> Iterator[Work[Point]]:
