@@ -43,21 +43,25 @@ from emu.report.job_tables import (
     model_rows,
     pace_line,
     print_placing,
+    training_table,
 )
 from emu.runs.result import flow_rows, port_rows, result_of
 from emu.scenario import load, prepare
 from emu.scenario.cost import cost_of
 from emu.scenario.realize import measured_models
+from emu.scenario.virtual_training import virtual_training
 from emu.simulation import sensitivity
 from emu.systems.registry import remarks_on
 from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import Console
 
+    from emu.analysis.throughput import JobTime
     from emu.placement import PlacementResult
+    from emu.problem import Schedule
     from emu.scenario import Experiment
 
 
@@ -66,10 +70,15 @@ def simulate(
     file: ScenarioFile,
     overrides: Overrides = None,
     json_target: JsonTarget = None,
+    train: Annotated[  # noqa: FBT002 - typer makes it an option
+        bool,
+        typer.Option("--train", help="Train in one process as the schedule does."),
+    ] = False,
 ) -> None:
     """Simulate a scenario.
 
-    It takes milliseconds, and prints the makespan, the flows and the load of each NIC.
+    It takes milliseconds, and prints the makespan, the flows and the load of each NIC;
+    with --train the accuracy over simulated time as well.
 
     Raises
     ------
@@ -80,10 +89,7 @@ def simulate(
     schedule, problem = experiment.simulate(), experiment.problem
     console = terminal(quiet=json_target == "-")
     jobs = job_times(schedule, experiment.realization, experiment.chosen_policy())
-    tables = [flow_table(flow_rows(schedule)), port_table(port_rows(schedule))]
-    for table in [*tables, *([job_table(jobs)] if jobs else [])]:
-        console.print(table)
-        console.print()
+    _print_tables(schedule, jobs, console)
     makespan = format_duration(schedule.makespan, 10)
     window, pins = experiment.scenario.job.credit_window, experiment.scenario.pins
     console.print(
@@ -107,12 +113,43 @@ def simulate(
         told["cost"] = cost.to_json()
         console.print("cost", ", ".join(cost_row(told["cost"])), highlight=False)
     told["placing"] = experiment.placing
+    told |= _training(experiment, schedule, console, train=train)
     if jobs:
         told["jobs"] = [one.to_json() for one in jobs]
     emit(json_target, result_of(experiment.scenario, schedule) | gap | told)
     expect = experiment.scenario.expect
     figures = simulated_figures(schedule, experiment.realization)
     judge_simulated(unchecked(expect), missed(expect, figures))
+
+
+def _print_tables(
+    schedule: Schedule, jobs: Sequence[JobTime], console: Console
+) -> None:
+    tables = [flow_table(flow_rows(schedule)), port_table(port_rows(schedule))]
+    for table in [*tables, *([job_table(jobs)] if jobs else [])]:
+        console.print(table)
+        console.print()
+
+
+def _training(
+    experiment: Experiment, schedule: Schedule, console: Console, *, train: bool
+) -> dict[str, Any]:
+    """Print and return the accuracy that was asked for.
+
+    Where ``train``, with losses and accuracy over the time of the schedule.
+    """
+    told = {}
+    if until := experiment.until:
+        length = experiment.scenario.job.length
+        told["until"] = until.model_dump(mode="json")
+        console.print(f"until {until.accuracy:.1%} of {until.split} vertices: {length}")
+    if not train:
+        return told
+    curve = virtual_training(experiment.scenario, schedule)
+    console.print(training_table(curve["training"]))
+    splits = ", ".join(f"{k} {v:.2%}" for k, v in curve["accuracy"].items())
+    console.print(f"accuracy at the end: {splits}", highlight=False)
+    return told | curve
 
 
 #: Share of a makespan that rounding moves from which on it is worth a line.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from emu.runs.recorded_run import RecordedRun
-    from emu.runs.retraining import Progress
+    from emu.scenario.virtual_training import Progress
 
 
 class Figure(StrEnum):

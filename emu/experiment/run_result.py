@@ -79,6 +79,7 @@ class RunResult:
 
     def _stated(self) -> dict[str, Any]:
         scenario, job = self.experiment.scenario, self.experiment.problem.job
+        until = self.experiment.until
         return {
             "scenario": scenario.name,
             "placement": scenario.placed_by,
@@ -90,6 +91,7 @@ class RunResult:
             "sharing": scenario.emulation.sharing,
             "times": times_from(scenario),
             "flow_ends": scenario.emulation.flow_ends,
+            **({"until": until.model_dump(mode="json")} if until else {}),
         }
 
     def _makespans(self) -> dict[str, float]:

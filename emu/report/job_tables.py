@@ -46,6 +46,17 @@ def ranges_table(ranges: Mapping[str, NDArray[np.float64]]) -> Table:
     return shown
 
 
+def training_table(training: Sequence[Mapping[str, float]]) -> Table:
+    """Return loss and validation accuracy over time, where that was looked at."""
+    shown = plain_table("training", ">step", ">time", ">loss", ">validation accuracy")
+    looks = [row for row in training if "accuracy" in row]
+    for row in looks or training[-1:]:
+        accuracy = f"{row['accuracy']:.2%}" if looks else "no such vertices"
+        time = format_duration(row["time"], 5)
+        shown.add_row(f"{row['iteration']:.0f}", time, f"{row['loss']:.4g}", accuracy)
+    return shown
+
+
 def job_line(
     job: Job,
     policy: str = "",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from emu.runs.recorded_run import RecordedRun
 
     Values = dict[tuple[str, ...], list[float]]
-    from emu.runs.retraining import Progress
+    from emu.scenario.virtual_training import Progress
 
     Floats = NDArray[np.float64]
 

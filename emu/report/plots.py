@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from emu.problem import Problem, Schedule
     from emu.runs.recorded_run import RecordedRun
-    from emu.runs.retraining import Progress
+    from emu.scenario.virtual_training import Progress
 
 
 _ROW = 0.13  # inches; 23 tasks and 8 ports twice fill a page

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.errors import DataError
 from emu.input_file import read_text
 from emu.runs.run_directory import RunDirectory
-from emu.scenario import Scenario, build_job
+from emu.scenario import Scenario, build_job, virtual_training
+from emu.scenario.virtual_training import LOOKS, Progress, progress_along, steps_of
 from emu.systems.registry import system_of
 from emu.trust.violation import Violation
 
@@ -121,17 +123,6 @@ def _alone(
 
 
 FILE = "validation.csv"
-#: Looks at the validation vertices in a run; each is a pass over the whole graph.
-LOOKS = 10
-
-
-class Progress(NamedTuple):
-    """Training of a run, step by step, float64, shape (steps,)."""
-
-    loss: NDArray[np.float64]
-    """Mean over the workers."""
-    accuracy: NDArray[np.float64]
-    """Accuracy on validation vertices after the step; NaN where it was not measured."""
 
 
 def progress_of(
@@ -156,12 +147,14 @@ def progress_of(
     made: dict[str, Progress] = {}
     found = []
     for run in runs:
-        settings, steps = _training(run)
-        key = json.dumps([settings, steps], sort_keys=True, default=str)
+        scenario = _training(run)
+        job = build_job(scenario)
+        settings, steps = job.settings, steps_of(job)
+        key = json.dumps([settings, steps, _reads(run)], sort_keys=True, default=str)
         kept = read_progress(run.path / FILE)
         if kept is None or len(kept.loss) != steps:
             if key not in made:
-                made[key] = _trained(settings, steps, watch, looks)
+                made[key] = progress_along(scenario, run.best, watch, looks)[0]
             _write(run.path, made[key])
         else:
             made[key] = kept
@@ -179,12 +172,9 @@ def step_ends(run: RecordedRun) -> NDArray[np.float64]:
     DataError
         When the run does not train (`trains`).
     """
-    kinds = np.array([task.kind for task in run.problem.job.tasks])
-    ending = [kind for kind in _step_kinds(run) if kind in kinds]
-    if not ending:
+    if not trains(run):
         raise DataError("has no training steps", path=str(run.path))
-    ends: NDArray[np.float64] = run.best.task_end[kinds == ending[0]].max(axis=0)
-    return ends
+    return virtual_training.step_ends(run.best, _step_kinds(run))
 
 
 def trains(run: RecordedRun) -> bool:
@@ -197,31 +187,16 @@ def _step_kinds(run: RecordedRun) -> tuple[str, ...]:
     return system.step_kinds if system else ()
 
 
-def _training(run: RecordedRun) -> tuple[Mapping[str, Any], int]:
+def _reads(run: RecordedRun) -> str:
+    """Return a digest of what was read when: equal settings may differ in it."""
+    reads = run.best.reads
+    return "" if reads is None else hashlib.sha256(reads.tobytes()).hexdigest()
+
+
+def _training(run: RecordedRun) -> Scenario:
     if not trains(run):
         raise DataError("has no validation accuracy over time", path=str(run.path))
-    job = build_job(Scenario.model_validate(run.manifest["scenario"]))
-    return job.settings, job.iterations
-
-
-def _trained(
-    settings: Mapping[str, Any],
-    steps: int,
-    watch: Callable[[int, int], None],
-    looks: int,
-) -> Progress:
-    from emu.training import evaluate, reference_training  # noqa: PLC0415 - torch
-
-    at = set(np.linspace(0, steps, min(looks, steps) + 1, dtype=int)[1:] - 1)
-    accuracy = np.full(steps, np.nan)
-
-    def look(step: int, parameters: NDArray[Any]) -> None:
-        if step in at:
-            accuracy[step] = evaluate(settings, parameters).get("valid", np.nan)
-        watch(step + 1, steps)
-
-    _, losses = reference_training(settings, steps, watch=look)
-    return Progress(np.array(losses), accuracy)
+    return Scenario.model_validate(run.manifest["scenario"])
 
 
 def _write(run: Path, made: Progress) -> None:

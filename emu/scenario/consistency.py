@@ -95,6 +95,17 @@ def _prices(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         yield ("prices", "granularity"), "found zero, write for example 1 ms"
 
 
+def _until(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    """Yield an accuracy that no job is trained to."""
+    if scenario.until is None:
+        return
+    if scenario.jobs:
+        problem = "several jobs reach it at different times: run each alone, or remove"
+        yield ("until",), problem
+    elif not scenario.job.trains:
+        yield ("until",), f"a {scenario.job.system} job trains nothing, remove this key"
+
+
 def _hosts(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     """Yield hosts of machines that there are not, or that are namespaces."""
     names = [name for name, _ in scenario.cluster.named()]
@@ -231,6 +242,7 @@ def _rooms(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
 _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"cluster"}, _machines),
     ({"cluster", "prices"}, _prices),
+    ({"job", "jobs", "until"}, _until),
     ({"cluster", "events"}, lambda s: event_errors(s.events, s.cluster)),
     ({"schedule"}, _share),
     ({"cluster", "events"}, _cluster_errors),

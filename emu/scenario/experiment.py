@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from emu.problem import Problem, Profile, Realization
 from emu.scenario.apply_placement import place, place_one_by_one, with_placed_rings
 from emu.scenario.realize import build_job, realize
 from emu.scenario.scenario_file import load
+from emu.scenario.virtual_training import steps_until
 from emu.simulation import best_policy, simulate
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from emu.placement import PlacementResult
     from emu.problem import Schedule
+    from emu.scenario.run_sections import UntilSection
     from emu.scenario.scenario import Scenario
 
 
@@ -34,11 +36,14 @@ class Experiment:
     """Everything that a simulation or an emulation of ``scenario`` needs."""
 
     scenario: Scenario
+    """Without ``until``: its job has the length that this needs."""
     problem: Problem
     realization: Realization
     """Times and volumes stated, drawn from the profile, or counted in the graph."""
     placed: PlacementResult | None = None
     """Result of the search for a placement, where there was one."""
+    until: UntilSection | None = None
+    """Accuracy that has decided the length of the job."""
 
     @override
     def __repr__(self) -> str:
@@ -107,6 +112,9 @@ def prepare(
 ) -> Experiment:
     """Build, realize and place the job of a scenario.
 
+    Where it trains ``until`` an accuracy, the whole job is simulated and trained first,
+    in one process; what counts then is as long as that took.
+
     Parameters
     ----------
     progress
@@ -115,10 +123,13 @@ def prepare(
     Raises
     ------
     ScenarioError, DataError
-        When times, the profile or the data set are missing or damaged.
+        When times, the profile or the data set are missing or damaged, or ``until`` is
+        not reached.
     PlacementError
         When there is no placement, or the stated one breaks a constraint.
     """
+    if scenario.until is not None:
+        return _prepare_until(scenario, progress)
     cluster = scenario.to_cluster()
     try:
         job = build_job(scenario)
@@ -145,6 +156,21 @@ def prepare(
         raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")
     problem = with_placed_rings(scenario, Problem(cluster, job, found.placement))
     return Experiment(scenario, problem, problem.taken(realization), found)
+
+
+def _prepare_until(
+    scenario: Scenario, progress: Callable[[int, int, float], None] | None
+) -> Experiment:
+    """Return the experiment of the steps that ``until`` needs of the scenario's."""
+    whole = prepare(scenario.model_copy(update={"until": None}), progress=progress)
+    try:
+        steps = steps_until(scenario, whole.simulate())
+    except ScenarioError as error:
+        error.args = (scenario.origin.located(error.key, error.problem),)
+        raise
+    job = scenario.job.of_steps(steps)
+    short = scenario.model_copy(update={"job": job, "until": None})
+    return replace(prepare(short, progress=progress), until=scenario.until)
 
 
 def _key_of_data(scenario: Scenario) -> str:

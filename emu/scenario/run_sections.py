@@ -431,6 +431,17 @@ def name_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
 _PAPER = Prices()
 
 
+class UntilSection(Section):
+    """Accuracy at which training ends, decided by the simulated schedule."""
+
+    accuracy: Annotated[Ratio, Field(gt=0, le=1)] = Field(examples=["88 %"])
+    """Share of the vertices of ``split`` whose class is predicted rightly."""
+    split: Literal["train", "valid", "test"] = "valid"
+    """Which vertices."""
+    every: Count = 1
+    """Steps from one look at them to the next."""
+
+
 class PricesSection(Section):
     """Prices of functions; machines have a ``price`` of their own."""
 

@@ -24,6 +24,7 @@ from emu.scenario.run_sections import (
     PricesSection,
     ScheduleSection,
     SeveralJobsSection,
+    UntilSection,
 )
 from emu.systems.device_times import with_slowness
 from emu.systems.job_section import BuildContext
@@ -70,6 +71,9 @@ class Scenario(Section):
     """Mapping of emulated to real quantities."""
     events: tuple[EventSection, ...] = ()
     """Changes while the job runs: ``{at: 5 s, machine: m1, nic: 20 Mbit/s}``."""
+    until: UntilSection | None = None
+    """Accuracy that ends the training, found in virtual time before a run starts; the
+    length of the job bounds it."""
     expect: ExpectSection = ExpectSection()
     """Expected results."""
     prices: PricesSection = PricesSection()

@@ -73,6 +73,10 @@ class JobSection(Section):
         """Number of iterations or epochs, in words."""
         return f"{self.iterations} iterations"
 
+    def of_steps(self, steps: int) -> Self:
+        """Return the job with so many steps of training, counted in no other way."""
+        return self.model_copy(update={"iterations": steps})
+
     def build(self, context: BuildContext) -> Job:
         """Return the job.
 

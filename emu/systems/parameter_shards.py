@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.workloads.all_reduce import ALL_REDUCE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -14,8 +16,8 @@ if TYPE_CHECKING:
     from emu.problem import Job
     from emu.systems.system import Results
 
-#: Kinds of task that hold parameters: the first that a job has ends every step.
-STEP_KINDS = ("parameter_server", "worker")
+#: Kinds of task of which the first that a job has ends every step.
+STEP_KINDS = ("parameter_server", ALL_REDUCE, "worker")
 
 
 def open_dataset(settings: Mapping[str, Any]) -> None:
@@ -42,7 +44,7 @@ def held_parameters(job: Job, results: Results) -> NDArray[Any]:
     """
     names = {
         kind: [task.name for task in job.tasks if task.kind == kind]
-        for kind in STEP_KINDS
+        for kind in ("parameter_server", "worker")
     }
     holders = names["parameter_server"] or names["worker"][:1]
     return np.concatenate([results[name]["parameters"] for name in holders])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.problem import Job, Schedule
-    from emu.systems.job_section import JobSection
+    from emu.systems.job_section import BuildContext, JobSection
     from emu.systems.translation import Translation
     from emu.trust.guards import Evidence
     from emu.trust.violation import Finding
@@ -43,6 +43,15 @@ def _none_missed(_settings: Mapping[str, Any]) -> int:
 
 def _synchronous(_settings: Mapping[str, Any]) -> bool:
     return False
+
+
+def _follows_none(
+    _section: JobSection,
+    _context: BuildContext,
+    _schedule: Schedule,
+    _watch: Callable[[int, NDArray[Any]], None],
+) -> tuple[NDArray[Any], list[float]]:
+    raise TypeError("this system trains nothing asynchronously")
 
 
 def _no_functions(_job: Job) -> Iterable[tuple[int, int]]:
@@ -76,6 +85,13 @@ class System:
     asynchronous: Callable[[Mapping[str, Any]], bool] = _synchronous
     """Returns, from ``Job.settings``, True where weights depend on which values were
     read when: no training in one process repeats it without the log of reads."""
+    follow: Callable[
+        [JobSection, BuildContext, Schedule, Callable[[int, NDArray[Any]], None]],
+        tuple[NDArray[Any], list[float]],
+    ] = _follows_none
+    """Trains an asynchronous job in one process with the reads of a schedule; calls its
+    last argument after every step with its number and all parameters; returns these
+    after the last step, and the loss of every step."""
     step_kinds: tuple[str, ...] = ()
     """Kinds of task of which the first that a job has ends every training step; empty
     where steps overlap, or nothing is trained."""

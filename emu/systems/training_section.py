@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 from typing_extensions import override
@@ -263,6 +263,11 @@ class TrainingSection(JobSection):
     def samplers(self, machines: Sequence[str]) -> int:
         """Return the number of samplers: one per machine."""
         return len(machines)
+
+    @override
+    def of_steps(self, steps: int) -> Self:
+        """Return the job with so many mini-batches of each worker."""
+        return self.model_copy(update={"iterations": steps, "epochs": None})
 
     def count_batches(self, context: BuildContext) -> int:
         """Return ``iterations``, or how many ``epochs`` take.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from typing_extensions import override
@@ -149,6 +149,11 @@ class WholeGraphSection(JobSection):
     def length(self) -> str:
         """Number of epochs, in words."""
         return f"{self.epochs} epochs"
+
+    @override
+    def of_steps(self, steps: int) -> Self:
+        """Return the job with so many epochs."""
+        return self.model_copy(update={"epochs": steps})
 
     def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
         """Return the machines that hold a part, out of those of the cluster."""

@@ -57,6 +57,7 @@ def _one_job(case: Case) -> dict[str, Any]:
                     "to": flow["to"],
                     "volume": _with("B", flow["volume"]),
                     "lag": flow.get("lag", 0),
+                    "reads": "latest" if flow.get("latest") else "each",
                 }
                 for flow in job["flows"]
             ],

@@ -12,9 +12,10 @@ from hypothesis import given
 from emu.report.plot_curves import carried, compared, time_to
 from emu.report.plot_style import Window
 from emu.runs.recorded_run import RecordedRun
-from emu.runs.retraining import LOOKS, Progress, progress_of, step_ends, trains
+from emu.runs.retraining import progress_of, step_ends, trains
 from emu.scenario import build_job, load, prepare
 from emu.scenario.scenario_file import loads
+from emu.scenario.virtual_training import LOOKS, Progress
 from emu.simulation import simulate
 from emu.testing.strategies import problems
 from tests.integration.scenarios import tiny_training

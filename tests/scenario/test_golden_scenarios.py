@@ -14,7 +14,7 @@ from tests.golden.cases import cases, exactly
 
 CASES = [
     (file, case, policy)
-    for file in ("hops", "executors", "jobs", "ring")
+    for file in ("hops", "executors", "jobs", "ring", "dorylus")
     for case in cases(file)
     for policy in case.results
     if policy in RATE_POLICIES

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from emu.problem import Cluster, Job, Machine, Placement, Problem, Realization
 from emu.simulation import simulate
 from emu.systems.dorylus.job import DorylusConfig, dorylus_job
+from emu.systems.dorylus.remarks import ages_of_reads, live_versions
 from tests.golden.cases import Case, cases, exactly, problem_of
 
 
@@ -124,6 +125,8 @@ def test_epochs_apart_and_what_is_read(
     )
     ends = schedule.task_end[job.index("done")]
     lag = config.staleness + 1
+    assert 1 <= live_versions(schedule) <= config.staleness + 2
+    assert ages_of_reads(schedule).max(initial=0) <= lag
     assert (begins[:, lag:] >= ends[:-lag] - 1e-9).all()
     if schedule.reads is None:
         assert config.mode != "async"
@@ -134,6 +137,71 @@ def test_epochs_apart_and_what_is_read(
         if edge.latest:
             least = epochs if together else np.maximum(epochs - lag, -1)
             assert (schedule.reads[e] >= least).all(), job.edge_names[e]
+
+
+@pytest.mark.parametrize("staleness", [0, 1, 2])
+@pytest.mark.parametrize("one_receiver", [False, True])
+def test_no_value_is_older_than_the_bound(
+    staleness: int,
+    one_receiver: bool,  # noqa: FBT001
+) -> None:
+    """One slow NIC: ghosts are on their way when the next epoch may begin."""
+    config = DorylusConfig(
+        ("g0", "g1"), 2, ("p0",), ("l0", "l1", "l2", "l3"), epochs=8,
+        mode="async", staleness=staleness, one_receiver=one_receiver,
+    )  # fmt: skip
+    problem = _problem(config)
+    times = _times(problem.job, 5)
+    ghosts = [
+        e
+        for e, edge in enumerate(problem.job.edges)
+        if problem.job.tasks[edge.destination].kind == "ghosts"
+    ]
+    volumes = times.volumes.copy()
+    volumes[ghosts] *= 40
+    schedule = simulate(problem, replace(times, volumes=volumes), "maxmin")
+    assert schedule.reads is not None
+    oldest = 0
+    for e, edge in enumerate(problem.job.edges):
+        source, to = (problem.job.tasks[j] for j in (edge.source, edge.destination))
+        if edge.latest and to.kind != "ghosts":
+            age = np.arange(8) - schedule.reads[e]
+            assert (age[1:] <= staleness + 1).all(), (source.name, to.name)
+            oldest = max(oldest, int(age[1:].max()))
+    assert oldest == staleness + 1
+
+
+def test_versions_that_are_live_by_hand() -> None:
+    """Counted from the times of reads and stashes, layer by layer, another way."""
+    config = DorylusConfig(
+        ("g0",), 2, ("p0",), ("l0", "l1"), epochs=6, layers=3,
+        mode="async", staleness=1, first_epoch_sync=False,
+    )  # fmt: skip
+    problem = _problem(config)
+    times = _times(problem.job, 1)
+    seconds = np.where(times.times > 0, 1.0, 0.0)
+    slow = [j for j, t in enumerate(problem.job.tasks) if t.name in {"av1_1", "av2_1"}]
+    seconds[slow] = 20.0
+    schedule = simulate(problem, replace(times, times=seconds), "maxmin")
+    held = []
+    job = problem.job
+    for layer in range(3):
+        update = schedule.task_end[job.index(f"wu{layer}")]
+        begins = np.concatenate([[0], update])
+        spans = {version: [begins[version + 1]] for version in range(-1, 6)}
+        for i in range(2):
+            edge = job.edge_positions[f"wu{layer}->av{layer}_{i}"]
+            stash = f"stash{layer}_{i}"
+            last = stash if layer == 1 else f"av{layer}_{i}"
+            assert schedule.reads is not None
+            for n in range(6):
+                read = int(schedule.reads[edge, n])
+                spans[read].append(schedule.task_end[job.index(last), n])
+        for at in begins:
+            newest = int((begins <= at).sum()) - 2
+            needed = {v for v in spans if v <= newest and max(spans[v]) > at}
+            held.append(len(needed | {newest}))
+    assert live_versions(schedule) == max(held)
 
 
 @pytest.mark.parametrize(("servers", "intervals"), [(4, 8), (8, 16)])

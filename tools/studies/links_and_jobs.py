@@ -1,9 +1,9 @@
-"""Golden cases of links, slots, rings, jobs and DGCL over sockets.
+"""Golden cases of links, slots, rings, jobs, DGCL and Dorylus over sockets.
 
     tools/study links_and_jobs OUT [--only hops/two_racks] [--scale S]
 
 Every case that has an exact result, under every policy that has one: hops, executors,
-jobs, ring and dgcl of tests/golden.
+jobs, ring, dgcl and dorylus of tests/golden.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def options(parser: ArgumentParser) -> None:
 
 def work(options: Namespace) -> Iterator[Work[Trial]]:
     """Yield every golden case under every policy that has an exact result."""
-    for file in ("hops", "executors", "jobs", "ring", "dgcl"):
+    for file in ("hops", "executors", "jobs", "ring", "dgcl", "dorylus"):
         for case in cases(file):
             for policy in filter(RATE_POLICIES.__contains__, case.results):
                 (exact,) = exactly([case.results[policy]["makespan"]])

@@ -8,12 +8,12 @@ from emu.systems.dorylus.job import CARRIES, PARAMETER_KINDS, PROGRAMS, invocati
 from emu.systems.system import System
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
-    from emu.problem import Job
-    from emu.systems.job_section import JobSection
+    from emu.problem import Job, Schedule
+    from emu.systems.job_section import BuildContext, JobSection
     from emu.systems.system import Results
 
 
@@ -42,6 +42,26 @@ def _trained(job: Job, results: Results) -> NDArray[Any]:
     return flat_weights([results[name]["weights"] for name in holders])
 
 
+def _remarks(schedules: Mapping[str, Schedule]) -> Iterable[str]:
+    from emu.systems.dorylus.remarks import read_lines  # noqa: PLC0415 - numpy
+
+    return read_lines(schedules)
+
+
+def _follow(
+    section: JobSection,
+    context: BuildContext,
+    schedule: Schedule,
+    watch: Callable[[int, NDArray[Any]], None],
+) -> tuple[NDArray[Any], list[float]]:
+    from emu.systems.dorylus.replay import replayed_training  # noqa: PLC0415 - torch
+    from emu.systems.dorylus.section import DorylusJobSection  # noqa: PLC0415
+
+    if not isinstance(section, DorylusJobSection):
+        raise TypeError(f"{section.system} is not dorylus")
+    return replayed_training(section.config(context), schedule, watch)
+
+
 DORYLUS = System(
     "dorylus",
     _section,
@@ -49,8 +69,10 @@ DORYLUS = System(
     open_data=_open_data,
     trained=_trained,
     asynchronous=_asynchronous,
+    follow=_follow,
     step_kinds=("weight_update",),
     parameter_kinds=PARAMETER_KINDS,
     functions=invocations,
     carries=CARRIES,
+    remarks=_remarks,
 )

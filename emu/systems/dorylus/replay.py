@@ -136,6 +136,10 @@ class Replay:
         return WholeGraphModel(self._settings, self._dataset).matrix
 
     @cached_property
+    def _transposed(self) -> Any:
+        return self._matrix.t().coalesce()
+
+    @cached_property
     def _features(self) -> Array:
         rows = self._dataset.gather(np.arange(self._dataset.vertices))
         return rows.astype(self._dtype, copy=False)
@@ -151,7 +155,7 @@ class Replay:
         import torch
 
         def rows() -> Any:
-            whole = self._matrix.t().coalesce() if backward else self._matrix
+            whole = self._transposed if backward else self._matrix
             chosen = torch.from_numpy(self._rows[interval])
             return whole.index_select(0, chosen)
 
@@ -195,7 +199,10 @@ class Replay:
 
     def activation(self, layer: int, i: int, n: int) -> Array:
         """Return act(Z)."""
-        return activate(self._activation, self.scores(layer, i, n))
+        return self._once(
+            ("h", layer, i, n),
+            lambda: activate(self._activation, self.scores(layer, i, n)),
+        )
 
     def _used(self, layer: int, i: int, n: int) -> Array:
         return self.weights(layer, self._log.weights(layer, i, n))
@@ -243,7 +250,10 @@ class Replay:
         )
 
     def _of_rows(self, layer: int, i: int, n: int) -> Array:
-        return self.of_scores(layer, i, n) @ self._used(layer, i, n).T
+        return self._once(
+            ("dah", layer, i, n),
+            lambda: self.of_scores(layer, i, n) @ self._used(layer, i, n).T,
+        )
 
     def loss(self, epoch: int) -> float:
         """Return the mean loss over the training vertices in an epoch."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 from typing_extensions import override
@@ -58,6 +58,11 @@ class P3JobSection(ReplicaSection):
     columns: Shares = ()
     """``even``, or shares of the columns of each machine of a group; one with 0
     computes no part of layer 1."""
+
+    @override
+    def of_steps(self, steps: int) -> Self:
+        """Return the job with so many mini-batches, or as many as fill its pipeline."""
+        return super().of_steps(max(steps, PIPELINES[self.pipeline].depth + 1))
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:

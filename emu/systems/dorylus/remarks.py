@@ -1,0 +1,88 @@
+"""Lines on a Dorylus schedule: how old its reads are, versions of weights in use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from emu.problem import Job, Schedule
+
+
+def read_lines(schedules: Mapping[str, Schedule]) -> Iterator[str]:
+    """Yield a line per schedule: ages of what gathers read, live versions."""
+    for how, schedule in schedules.items():
+        line = f"{how}: at most {live_versions(schedule)} versions of a layer's weights"
+        ages = ages_of_reads(schedule)
+        if len(ages):
+            line += (
+                f", {np.mean(ages == 0):.0%} of the values that gathers read are of "
+                f"their epoch, the oldest {ages.max()} epochs older"
+            )
+        yield line
+
+
+def ages_of_reads(schedule: Schedule) -> NDArray[np.int64]:
+    """Return by how many epochs every value is older than the gather that reads it.
+
+    What no epoch has made yet is left out; none are returned where all are waited for.
+    """
+    job = schedule.problem.job
+    found = [np.zeros(0, np.int64)]
+    for e, edge in enumerate(job.edges):
+        if schedule.reads is not None and edge.latest and _gathers(job, e):
+            epochs = np.flatnonzero(schedule.reads[e] >= 0)
+            found.append(epochs - schedule.reads[e, epochs])
+    return np.concatenate(found)
+
+
+def _gathers(job: Job, edge: int) -> bool:
+    to = job.tasks[job.edges[edge].destination].kind
+    source = job.tasks[job.edges[edge].source].kind
+    return to.startswith(("gather", "begin")) and source != "barrier"
+
+
+def live_versions(schedule: Schedule) -> int:
+    """Return how many versions of one layer's weights were needed at a time at most.
+
+    A version is needed from its update on until a newer one is there and the backward
+    passes that use it have their weights: S + 2 or fewer with one parameter server.
+    """
+    job = schedule.problem.job
+    until: dict[int, NDArray[np.float64]] = {}
+    for e, edge in enumerate(job.edges):
+        kinds = job.tasks[edge.source].kind, job.tasks[edge.destination].kind
+        if kinds != ("weight_update", "apply"):
+            continue
+        ends = until.setdefault(edge.source, np.zeros(job.iterations + 1))
+        used = _use_ends(schedule, edge.destination)
+        epochs = np.arange(job.iterations)
+        versions = epochs - edge.lag
+        if edge.latest and schedule.reads is not None:
+            versions = schedule.reads[e]
+        np.maximum.at(ends, np.maximum(versions, -1) + 1, used)
+    most = 0
+    for update, ends in until.items():
+        begins = np.concatenate([[0.0], schedule.task_end[update]])
+        last = np.maximum(ends, np.append(begins[1:], np.inf))
+        alive = (begins[None, :] <= begins[:, None]) & (last[None, :] > begins[:, None])
+        most = max(most, int(alive.sum(axis=1).max()))
+    return most
+
+
+def _use_ends(schedule: Schedule, apply: int) -> NDArray[np.float64]:
+    """Return when the weights of every epoch's apply were needed no more."""
+    job = schedule.problem.job
+    found: NDArray[np.float64] = schedule.task_end[apply]
+    for e in job.out_edges(apply):
+        to = job.edges[e].destination
+        if job.tasks[to].kind == "stash":
+            found = np.maximum(found, schedule.task_end[to])
+        elif job.tasks[to].kind == "apply":  # the second half of a streaming lambda
+            found = np.maximum(found, _use_ends(schedule, to))
+    return found

@@ -1,0 +1,175 @@
+"""Dorylus over sockets: weights, reads, bytes, and lambdas that are killed."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from emu.coordinator import emulate
+from emu.errors import NodeLost
+from emu.experiment.run_experiment import emulation_settings
+from emu.experiment.training_results import evaluate_run
+from emu.runs.array_files import read_weights
+from emu.runs.recorded_run import load_run
+from emu.runs.retraining import training_audit
+from emu.scenario import prepare
+from emu.scenario.scenario_file import loads
+from emu.simulation import simulate
+from emu.systems.dorylus.replay import replayed_training
+from emu.systems.dorylus.section import DorylusJobSection
+from emu.systems.registry import systems
+from emu.training import reference_training
+from tests.coordinator.emulated import Acts, named
+from tests.integration.scenarios import carried_out
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from emu.problem import Schedule
+    from emu.scenario import Experiment
+    from tests.integration.scenarios import Carried
+    from tests.leftovers import Leftovers
+
+pytestmark = pytest.mark.emulation
+
+EPOCHS = 6
+TEXT = f"""\
+name: dorylus
+cluster:
+  machines:
+    - {{name: g, count: 2, nic: 400 Mbit/s, price: 0.432 $/h}}
+    - {{name: ps, nic: 400 Mbit/s, price: 0.34 $/h}}
+job:
+  system: dorylus
+  dataset: {{name: products-like, scale: 0.0005}}
+  model: {{hidden: 6}}
+  parameter_servers: [ps]
+  intervals: 3
+  lambdas: 2
+  mode: async
+  epochs: {EPOCHS}
+  optimizer: {{name: adam, lr: 0.05}}
+  precision: float64
+  times: {{gather: 10 ms, apply: 20 ms, scatter: 4 ms}}
+  slow_lambdas: {{share: 30 %, factor: 4}}
+emulation: {{compute: padded, deadline: 60 s, time_scale: 2}}
+seed: 7
+"""
+
+
+def _carried(folder: Path, *changes: str) -> Carried:
+    file = folder / "dorylus.yaml"
+    file.write_text(TEXT)
+    return carried_out(file, folder, *changes)
+
+
+def _alone(experiment: Experiment, schedule: Schedule) -> Any:
+    """Return what one process trains that follows the reads of a schedule."""
+    section = experiment.scenario.job
+    assert isinstance(section, DorylusJobSection)
+    config = section.config(experiment.scenario.build_context())
+    return replayed_training(config, schedule)[0]
+
+
+def _trained(run: Carried) -> Any:
+    left = run.outcome.run
+    return systems()["dorylus"].trained(left.schedule.problem.job, left.results)
+
+
+@pytest.mark.untimed
+def test_pipe_over_sockets_equals_one_process(tmp_path: Path) -> None:
+    run = _carried(tmp_path, "job.mode=pipe")
+    job = run.outcome.run.schedule.problem.job
+    expected, losses = reference_training(job.settings, EPOCHS)
+
+    found = _trained(run)
+    assert np.abs(found - expected).max() <= 1e-12
+    kept = [part.ravel() for part in read_weights(run.path).values()]
+    np.testing.assert_array_equal(np.concatenate(kept), found, strict=True)
+    assert evaluate_run(run.path) == {"": run.result["accuracy"]}
+    curve = {one["iteration"]: one["loss"] for one in run.result["training"]}
+    assert curve == pytest.approx(dict(enumerate(losses)), rel=1e-12)
+    assert training_audit(run.path, job) == (EPOCHS, [])
+    ran, predicted = run.outcome.run.schedule, run.outcome.predicted
+    at = tuple(ran.flows().T)
+    np.testing.assert_array_equal(ran.flow_bytes[at], predicted.flow_bytes[at])
+    assert run.result["cost"]["lambdas"] > 0
+
+
+@pytest.mark.untimed
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (),
+        ("job.staleness=1", "job.launch={cold: 20 ms, warm: 4 ms}", "job.stream=2"),
+        ("job.staleness=2", "job.parameter_servers=[ps, g0]", "job.fuse=false"),
+    ],
+    ids=["S 0", "S 1, launches", "S 2, two parameter servers"],
+)
+def test_async_over_sockets_equals_one_process_with_the_recorded_reads(
+    tmp_path: Path, changes: tuple[str, ...]
+) -> None:
+    run = _carried(tmp_path, *changes)
+    recorded = load_run(run.path).emulated
+    assert recorded is not None
+    found, experiment = _trained(run), run.outcome.experiment
+    assert np.abs(found - _alone(experiment, recorded)).max() <= 1e-12
+    replay = simulate(
+        recorded.problem, run.outcome.run.realization, "oes"
+    )  # other reads, where a run was late
+    assert replay.reads is not None
+    assert recorded.reads is not None
+    if np.array_equal(replay.reads, recorded.reads):
+        assert np.abs(found - _alone(experiment, replay)).max() <= 1e-12
+
+
+def _killed(folder: Path, leftovers: Leftovers, moment: str, number: int) -> str:
+    """Return the error of a run whose lambda is killed at a moment."""
+    changes = ["emulation.compute=timed", "emulation.time_scale=0.5"]
+    experiment = prepare(loads(TEXT, changes))
+    problem, settings = experiment.problem, emulation_settings(experiment.scenario)
+
+    def kill() -> None:
+        named(leftovers.note(), f"lambda{number}").kill()
+
+    with pytest.raises(NodeLost) as caught:
+        emulate(
+            problem, "oes", settings, experiment.realization,
+            log=folder / "agent.log", observer=Acts(moment, kill, problem),
+        )  # fmt: skip
+    return str(caught.value)
+
+
+def _names_what_it_did(error: str, number: int) -> bool:
+    """Return True where an error has the lambda's interval, a task and its epoch."""
+    tasks = rf"tasks av0_{number}, av1_{number}, dav_{number}"
+    begin = rf"process lambda{number} was killed by SIGKILL \({tasks}: "
+    task = rf"(task \w+_{number} |(send|receiv)ing [\w>-]*(av[01]|dav)_{number}\b)"
+    return bool(re.match(rf"{begin}{task}.*iteration \d", error))
+
+
+@pytest.mark.untimed
+@pytest.mark.parametrize("moment", ["start av0_4 2", "task dav_1 3", "start av1_0 0"])
+def test_a_killed_lambda_is_named_with_task_and_epoch(
+    moment: str, tmp_path: Path, leftovers: Leftovers
+) -> None:
+    number = int(moment.split()[1].rpartition("_")[2])
+    error = _killed(tmp_path, leftovers, moment, number)
+    assert _names_what_it_did(error, number), error
+
+
+@pytest.mark.slow
+@pytest.mark.untimed
+@pytest.mark.parametrize("seed", range(10))
+def test_lambdas_killed_at_any_moment(
+    seed: int, tmp_path: Path, leftovers: Leftovers
+) -> None:
+    rng = np.random.default_rng([31, seed])
+    job = prepare(loads(TEXT)).problem.job
+    names = [t.name for t in job.tasks if not t.gate and not t.name.endswith("_5")]
+    moment = f"task {rng.choice(names)} {rng.integers(EPOCHS - 1)}"
+    error = _killed(tmp_path, leftovers, moment, 5)
+    assert _names_what_it_did(error, 5), error

@@ -1,0 +1,211 @@
+"""Training in virtual time: weights, when they were there, until an accuracy."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from emu.errors import ScenarioError
+from emu.scenario import load, prepare
+from emu.scenario.scenario_file import loads
+from emu.scenario.virtual_training import (
+    progress_along,
+    step_ends,
+    steps_of,
+    train_along,
+    virtual_training,
+)
+from emu.systems.registry import system_of
+from emu.training import evaluate, reference_training
+from tests.integration.scenarios import command, tiny_training, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from emu.scenario import Scenario
+
+DORYLUS: dict[str, Any] = {
+    "name": "dorylus",
+    "cluster": {
+        "machines": [
+            {"name": "g", "count": 2, "nic": "400 Mbit/s"},
+            {"name": "ps", "nic": "400 Mbit/s"},
+        ]
+    },
+    "job": {
+        "system": "dorylus",
+        "dataset": {"name": "products-like", "scale": 0.0008},
+        "model": {"hidden": 6},
+        "parameter_servers": ["ps"],
+        "intervals": 3,
+        "lambdas": 2,
+        "mode": "async",
+        "epochs": 25,
+        "optimizer": {"name": "adam", "lr": 0.05},
+        "precision": "float64",
+        "times": {"gather": "10 ms", "apply": "20 ms", "scatter": "4 ms"},
+        "slow_lambdas": {"share": "30 %", "factor": 5},
+    },
+    "seed": 3,
+}
+P3: dict[str, Any] = {
+    **tiny_training(12),
+    "name": "p3",
+    "placement": {},
+    "job": {
+        "system": "p3",
+        "dataset": {"name": "products-like", "scale": 0.001},
+        "model": {"hidden": 8, "layers": 2},
+        "fanouts": [3, 4],
+        "batch_size": 8,
+        "iterations": 12,
+        "optimizer": {"name": "sgd", "lr": 0.5},
+        "times": {
+            "sampler": "10 ms",
+            "model_forward": "30 ms",
+            "data_forward": "20 ms",
+            "data_backward": "20 ms",
+            "model_backward": "30 ms",
+        },
+    },
+}
+DATA_PARALLEL: dict[str, Any] = {
+    **P3,
+    "name": "data_parallel",
+    "job": {**P3["job"], "system": "data_parallel"},
+}
+EVERY = {
+    "dgtp": tiny_training(15, precision="float64"),
+    "p3": P3,
+    "data_parallel": DATA_PARALLEL,
+    "pipe": {**DORYLUS, "job": {**DORYLUS["job"], "mode": "pipe"}},
+}
+
+
+def _scenario(document: dict[str, Any], **changes: Any) -> Scenario:
+    return load(loads(json.dumps(document)), changes)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_what_does_not_depend_on_reads_is_the_reference(name: str) -> None:
+    found = prepare(_scenario(EVERY[name]))
+    job = found.problem.job
+    system = system_of(job.settings)
+    assert system is not None
+    steps = steps_of(job)
+    missed = system.updates_missed(job.settings)
+    weights, losses = train_along(found.scenario, found.simulate())
+    expected, other = reference_training(job.settings, steps, missed)
+    assert steps == found.scenario.job.iterations
+    np.testing.assert_array_equal(weights, expected)
+    np.testing.assert_array_equal(losses, other)
+
+
+def test_an_asynchronous_training_follows_the_schedule() -> None:
+    """Slower lambdas elsewhere, other reads, other weights; but no other first loss."""
+    losses = []
+    for seed in (3, 4):
+        found = prepare(_scenario(DORYLUS, **{"job.dataset.seed": 1, "seed": seed}))
+        losses.append(virtual_training(found.scenario, found.simulate())["training"])
+    pipe = prepare(_scenario(EVERY["pipe"]))
+    _, alone = train_along(pipe.scenario, pipe.simulate())
+    stale = prepare(_scenario(DORYLUS))
+    _, read = train_along(stale.scenario, stale.simulate())
+    assert read[0] == pytest.approx(alone[0], rel=1e-12)
+    assert abs(read[-1] / alone[-1] - 1) > 1e-6
+    assert [row["loss"] for row in losses[0]] != [row["loss"] for row in losses[1]]
+
+
+@pytest.mark.parametrize("name", [*EVERY, "async"])
+def test_a_step_ends_when_all_its_tasks_have(name: str) -> None:
+    """An update needs all gradients: answers to lambdas alone may come later."""
+    found = prepare(_scenario(EVERY.get(name, DORYLUS)))
+    schedule, job = found.simulate(), found.problem.job
+    system = system_of(job.settings)
+    assert system is not None
+    ends = step_ends(schedule, system.step_kinds)
+    assert (np.diff(ends) > 0).all()
+    for j, task in enumerate(job.tasks):
+        if task.kind not in {"answer", "barrier"}:
+            last = min(len(ends), job.rounds[j] - task.behind)
+            own = schedule.task_end[j, task.behind : task.behind + last]
+            assert (own <= ends[:last] + 1e-9).all(), task.name
+
+
+@pytest.mark.parametrize("name", [*EVERY, "async"])
+def test_until_an_accuracy(name: str) -> None:
+    """The job is as long as it takes, and not a step longer."""
+    document = EVERY.get(name, DORYLUS)
+    whole = prepare(_scenario(document))
+    steps = steps_of(whole.problem.job)
+    made, _ = progress_along(whole.scenario, whole.simulate(), looks=steps)
+    want = float(np.quantile(made.accuracy, 0.6))
+    first = int(np.flatnonzero(made.accuracy >= want)[0])
+    least = 3 if name == "p3" else 1  # mini-batches under way
+
+    found = prepare(_scenario(document, until={"accuracy": want}))
+    assert steps_of(found.problem.job) == max(first + 1, least)
+    assert found.scenario.until is None
+    assert found.until is not None
+    _, weights = progress_along(found.scenario, found.simulate())
+    reached = evaluate(found.problem.job.settings, weights)["valid"]
+    assert reached == made.accuracy[max(first, least - 1)]
+    assert load(found.scenario) == found.scenario
+
+
+def test_looks_are_every_so_many_steps() -> None:
+    want = {"accuracy": "0.1 %", "every": 7, "split": "train"}
+    found = prepare(_scenario(DORYLUS, until=want))
+    assert found.problem.job.iterations == 7
+
+
+@pytest.mark.parametrize(
+    ("document", "changes", "problem"),
+    [
+        (
+            DORYLUS,
+            {"until": {"accuracy": 1.0}, "job.epochs": 4},
+            r"100.00% of the valid .* not reached in 4 epochs: at best \d+.\d\d%",
+        ),
+        (
+            EVERY["dgtp"],
+            {"until": {"accuracy": "99 %"}, "job.iterations": 3},
+            r"not reached in 3 iterations: at best",
+        ),
+        (DORYLUS, {"until": {"accuracy": 0}}, "until.accuracy"),
+        (DORYLUS, {"until": {"accuracy": "101 %"}}, "until.accuracy"),
+        (DORYLUS, {"until": {"accuracy": 0.5, "split": "dev"}}, "until.split"),
+    ],
+)
+def test_bad_input(
+    document: dict[str, Any], changes: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ScenarioError, match=problem):
+        prepare(_scenario(document, **changes))
+
+
+def test_nothing_to_train() -> None:
+    with pytest.raises(ScenarioError, match="a custom job trains nothing"):
+        load("golden", {"until": {"accuracy": 0.5}})
+    golden = prepare(load("golden"))
+    with pytest.raises(ScenarioError, match="trains no model"):
+        train_along(golden.scenario, golden.simulate())
+
+
+def test_the_command_prints_accuracy_over_simulated_time(tmp_path: Path) -> None:
+    file = written(DORYLUS, tmp_path)
+    told = json.loads(command("simulate", file, "--train", "--json", "-"))
+    found = prepare(load(file))
+    schedule = found.simulate()
+    _, losses = train_along(found.scenario, schedule)
+    assert [row["loss"] for row in told["training"]] == losses.tolist()
+    times = [row["time"] for row in told["training"]]
+    assert times[-1] <= told["makespan"] == schedule.makespan
+    assert sum("accuracy" in row for row in told["training"]) == 10
+    assert told["accuracy"].keys() == {"train", "valid", "test"}
+    text = command("simulate", file, "--train", "--set", "until={accuracy: 1 %}")
+    assert "until 1.0% of valid vertices: " in text
+    assert "validation accuracy" in text
