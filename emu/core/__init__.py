@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.core._core import ffi, lib
+from emu.core import _core
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["ffi", "lib", "new_room", "pointer", "room_in", "structure", "view"]
+
+ffi, lib = _core.ffi, _core.lib
 
 _KINDS = {
     np.dtype(np.float64): "double[]",

@@ -85,7 +85,8 @@ void usage(const Candidates *c, const int64_t *machines, double *used)
 {
     const Units *u = &c->units;
     int64_t resources = u->resources;
-    memcpy(used, u->used, sizeof(double) * (size_t)(c->arrays->machines * resources));
+    for (int64_t i = 0; i < c->arrays->machines * resources; i++)
+        used[i] = u->used[i];
     for (int64_t unit = 0; unit < u->count; unit++)
         for (int64_t r = 0; r < resources; r++)
             used[machines[unit] * resources + r] += u->demand[unit * resources + r];
@@ -250,7 +251,8 @@ double estimate_within(const Candidates *c, const int64_t *machine_of, Work *w)
 static bool balanced(const JobArrays *a, const int64_t *machine_of, int64_t *kept)
 {
     int64_t pools = a->machines * a->names;
-    memset(kept, 0, sizeof(int64_t) * (size_t)pools);
+    for (int64_t pool = 0; pool < pools; pool++)
+        kept[pool] = 0;
     for (int64_t task = 0; task < a->tasks; task++) {
         int64_t *here = kept + machine_of[task] * a->names;
         if (a->taken[task] >= 0)

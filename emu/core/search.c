@@ -20,12 +20,16 @@ static const double SHARES[] = {0.35, 0.35, 0.10, 0.10, 0.10};
 
 static inline void copy(int64_t *to, const int64_t *from, int64_t count)
 {
-    memcpy(to, from, sizeof(int64_t) * (size_t)count);
+    for (int64_t i = 0; i < count; i++)
+        to[i] = from[i];
 }
 
 static inline bool equal(const int64_t *one, const int64_t *other, int64_t count)
 {
-    return memcmp(one, other, sizeof(int64_t) * (size_t)count) == 0;
+    for (int64_t i = 0; i < count; i++)
+        if (one[i] != other[i])
+            return false;
+    return true;
 }
 
 /* Fill the candidate with a feasible placement unlike `machines`, if one is met.

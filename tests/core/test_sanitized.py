@@ -34,6 +34,41 @@ for seed in range(200):
             if seed % 10 == 0 and (realization.times > 0).all():
                 VirtualCoordinator(*drawn, policy, rng).run()
 """
+_SEARCHES = """
+import numpy as np
+from emu.errors import PlacementError
+from emu.graph_data import BatchPlan
+from emu.graph_data.synthetic_graph import synthetic_source
+from emu.placement import EtpOptions, JobsCost, SearchOptions, search, search_etp
+from emu.problem import Profile
+from emu.systems.dgcl.planner import spst
+from emu.testing.strategies import random_problem
+from tests.systems.dgcl.test_planner import random_needs, random_topology
+
+for seed in range(60):
+    rng = np.random.default_rng(seed)
+    more = dict.fromkeys(("slots", "links", "own"), seed % 2 == 1)
+    problem, run = random_problem(rng, jobs=seed % 3 == 0, **more)
+    job, profile = problem.job, Profile(run.times, run.volumes)
+    cost = JobsCost(total=True) if seed % 3 == 0 else None
+    common = dict(transfers=80, iterations=job.iterations, cost=cost)
+    for how, options in (
+        (search_etp, EtpOptions(**common)),
+        (search, SearchOptions(**common, sketches=2)),
+        (search, SearchOptions(**common, sketches=2, exhaustive=False)),
+    ):
+        try:
+            how(job, problem.cluster, profile, seed=seed, options=options)
+        except PlacementError:
+            pass
+    devices = int(rng.integers(2, 9))
+    needs = random_needs(rng, devices, 200)
+    spst(needs, random_topology(rng, devices), seed=seed, group=4, sweeps=1)
+graph = synthetic_source("products-like", scale=0.001, seed=0).load()
+plan = BatchPlan(seed=0, samplers=2, batch_size=30, fanouts=(3, 10_000_000))
+for iteration in range(20):
+    plan.batch(graph.structure, graph.train, iteration % 2, iteration)
+"""
 
 
 def _library(name: str) -> str:
@@ -45,13 +80,14 @@ def _library(name: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc has the sanitizers")
-def test_rules_stay_within_their_arrays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("draws", [_DRAWS, _SEARCHES], ids=["rules", "searches"])
+def test_all_stays_within_its_arrays(tmp_path: Path, draws: str) -> None:
     """A build with gaps between arrays; draw 134 found a fault under ``mrtf``."""
     for name in ("emu", "tests", "nodes"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=MADE)
     build_core(tmp_path, sanitize=True)
     done = subprocess.run(
-        [sys.executable, "-c", _DRAWS],
+        [sys.executable, "-c", draws],
         env={
             **os.environ,
             "PYTHONPATH": str(tmp_path),

@@ -121,6 +121,7 @@ def test_listing_ends_with_the_optimum_and_says_so() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # all placements of 200 clusters
 def test_finds_the_optimum_of_small_clusters_within_1000_candidates() -> None:
     """At least 95 % of 200 clusters, with and without listing; ETP's rate beside it."""
     hits = {"listed": 0, "annealed": 0, "etp": 0}
