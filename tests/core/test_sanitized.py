@@ -44,6 +44,7 @@ def _library(name: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # builds the core; 20 s of CPU time
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc has the sanitizers")
 def test_rules_stay_within_their_arrays(tmp_path: Path) -> None:
     """A build with gaps between arrays; draw 134 found a fault under ``mrtf``."""
