@@ -79,6 +79,7 @@ def _library(name: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # builds the core; 20 s of CPU time
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc has the sanitizers")
 @pytest.mark.parametrize("draws", [_DRAWS, _SEARCHES], ids=["rules", "searches"])
 def test_all_stays_within_its_arrays(tmp_path: Path, draws: str) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 #: What a copy makes for itself.
 MADE = shutil.ignore_patterns("*.so", "CMakeCache.txt", "CMakeFiles", "build.ninja")
@@ -36,4 +34,11 @@ def build_core(tree: Path, *, sanitize: bool = False) -> None:
 
 
 def _call(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(
+        command,
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": path},
+    )
