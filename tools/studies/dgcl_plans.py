@@ -87,7 +87,7 @@ def gather_seconds(scenario: Scenario, rule: str) -> float:
     assert isinstance(section, DgclJobSection)  # noqa: S101 - for mypy
     config = section.config(scenario.build_context(opened=True))
     nothing = peer_to_peer(_none(), len(config.machines))
-    config = replace(config, backward=nothing)
+    config = replace(config, backward=(nothing,) * config.layers)
     job, cluster = dgcl_job(config), scenario.to_cluster()
     realization = dgcl_realization(config, {}, (0, _ROW), 0, 1)
     places = tuple(cluster.index(task.pinned or "") for task in job.tasks)
@@ -102,7 +102,8 @@ def _none() -> Needs:
 def opened(scenario: Scenario) -> tuple[Needs, Topology]:
     """Return the needs and links of a scenario's job."""
     settings = scenario.to_job(opened=True).settings
-    return needs_of_settings(settings), read_topology(settings["topology"])
+    (needs,) = needs_of_settings(settings)
+    return needs, read_topology(settings["topology"])
 
 
 def gains(name: str, scale: float) -> list[Figure]:

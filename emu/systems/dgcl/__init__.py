@@ -30,9 +30,9 @@ def _remarks(schedules: Mapping[str, Schedule]) -> Iterable[str]:
 
 
 def _open(settings: Mapping[str, Any]) -> None:
-    from emu.systems.dgcl.plans import open_plan  # noqa: PLC0415 - numba
+    from emu.systems.dgcl.plans import open_plans  # noqa: PLC0415 - numba
 
-    open_plan(settings)
+    open_plans(settings)
 
 
 def _trained(_job: Job, results: Results) -> NDArray[Any]:

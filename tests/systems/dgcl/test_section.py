@@ -18,10 +18,10 @@ from emu.systems.dgcl.planner import Plan, check_plan
 from emu.systems.dgcl.planner.plan import plan_of
 from emu.systems.dgcl.plans import (
     needs_of,
-    open_plan,
-    read_plan,
+    open_plans,
+    read_plans,
     read_topology,
-    write_plan,
+    write_plans,
 )
 from emu.systems.registry import remarks_on
 
@@ -65,7 +65,7 @@ def test_a_job_follows_from_its_plan(more: str) -> None:
     scenario = scenario_of(more)
     job = build_job(scenario)
     realization = realize(scenario, job)
-    plan = open_plan(job.settings)
+    plan, _ = open_plans(job.settings)
     _, graph = open_parts(job.settings)
     needs = needs_of(graph)
     topology = read_topology(job.settings["topology"])
@@ -122,36 +122,36 @@ def test_times_must_be_there_and_fit() -> None:
 
 def test_a_plan_is_kept_and_used_again() -> None:
     settings = build_job(scenario_of()).settings
-    plan = open_plan(settings)
+    (plan, _) = open_plans(settings)
     other = build_job(scenario_of("plan_seed: 7")).settings
 
-    assert open_plan(settings) is plan
-    assert open_plan(other) is not plan
+    assert open_plans(settings)[0] is plan
+    assert open_plans(other)[0] is not plan
 
 
 def _kept(tmp_path: Path, plan: Plan, facts: dict[str, Any]) -> PreparedArrays:
-    return prepare_arrays(tmp_path / "kept", lambda p: write_plan(p, plan, facts))
+    return prepare_arrays(tmp_path / "kept", lambda p: write_plans(p, [plan], facts))
 
 
 @pytest.mark.parametrize("of", ["parts", "key"])
 def test_a_plan_of_something_else_is_an_error(tmp_path: Path, of: str) -> None:
     settings = build_job(scenario_of()).settings
-    plan, (_, graph) = open_plan(settings), open_parts(settings)
+    (plan, _), (_, graph) = open_plans(settings), open_parts(settings)
     needs, topology = needs_of(graph), read_topology(settings["topology"])
     facts = {"parts": "a", "key": "b"}
     kept = _kept(tmp_path, plan, facts)
 
     np.testing.assert_array_equal(
-        read_plan(kept, facts, needs, topology).rows, plan.rows
+        read_plans(kept, facts, [needs], topology)[0].rows, plan.rows
     )
     with pytest.raises(DataError, match=f"is a plan of {of}"):
-        read_plan(kept, {**facts, of: "c"}, needs, topology)
+        read_plans(kept, {**facts, of: "c"}, [needs], topology)
 
 
 @pytest.mark.parametrize("damage", ["cycle", "dropped", "stage"])
 def test_a_damaged_plan_is_an_error(tmp_path: Path, damage: str) -> None:
     settings = build_job(scenario_of()).settings
-    plan, (_, graph) = open_plan(settings), open_parts(settings)
+    (plan, _), (_, graph) = open_plans(settings), open_parts(settings)
     needs, topology = needs_of(graph), read_topology(settings["topology"])
     tables = [*plan]
     stage, sender, receiver, rows = tables[0]
@@ -164,12 +164,7 @@ def test_a_damaged_plan_is_an_error(tmp_path: Path, damage: str) -> None:
         tables = [(one[0] + 1, *one[1:]) for one in tables]
     damaged = plan_of(plan.devices, sorted(tables, key=lambda one: one[:3]))
     with pytest.raises(DataError, match="is no plan"):
-        read_plan(
-            _kept(tmp_path, damaged, {}),
-            {},
-            needs,
-            topology,
-        )
+        read_plans(_kept(tmp_path, damaged, {}), {}, [needs], topology)
 
 
 def test_gathers_are_told_beside_the_cost_of_their_plan() -> None:
