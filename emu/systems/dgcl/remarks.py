@@ -38,7 +38,8 @@ def gather_lines(schedules: Mapping[str, Schedule]) -> Iterator[str]:
     job, settings = first.problem.job, first.problem.job.settings
     plans, topology = open_plans(settings), read_topology(settings["topology"])
     atomic = settings["backward"] == "atomic"
-    yield from plan_lines(settings)
+    if "emulated" not in schedules:  # else it was said before the run
+        yield from plan_lines(settings)
     for kind, layer in sorted(
         {(t.kind, t.settings["layer"]) for t in job.tasks if t.kind in _WORDS}
     ):
@@ -60,9 +61,8 @@ def plan_lines(settings: Mapping[str, Any]) -> Iterator[str]:
     """Yield what can be said of the plans of a job before it runs."""
     if settings["replicas"]:
         _, graphs = open_layers(settings)
-        kept = sum(
-            len(graphs[0].part(number).vertices) for number in range(graphs[0].parts)
-        )
+        parts = [graphs[0].part(number) for number in range(graphs[0].parts)]
+        kept = sum(len(part.local) + len(part.held) for part in parts)
         factor = kept / graphs[0].vertices
         yield f"devices keep {factor:.2f} times the vertices (replication factor)"
     if settings["plan"]["kind"] not in {"swap", "replication"} and plan_cannot_pay(
