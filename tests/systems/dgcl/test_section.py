@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError, ScenarioError
-from emu.graph_data import open_parts
+from emu.graph_data import open_layers, open_parts
 from emu.graph_data.data_inventory import kept_data
 from emu.graph_data.prepared import PreparedArrays, prepare_arrays
 from emu.scenario import prepare
@@ -18,12 +18,13 @@ from emu.systems.dgcl.planner import Plan, check_plan
 from emu.systems.dgcl.planner.plan import plan_of
 from emu.systems.dgcl.plans import (
     needs_of,
+    needs_of_settings,
     open_plans,
     read_plans,
     read_topology,
     write_plans,
 )
-from emu.systems.registry import remarks_on
+from emu.systems.registry import outlook_on, remarks_on
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,6 +60,8 @@ def scenario_of(more: str = "", topology: str = "dgx1") -> Scenario:
         "partitioner: hash",
         "machines: [d3, d0, d5]",
         "machines: [d3]",
+        "plan: swap",
+        "plan: swap\n  machines: [d3, d0, d5]",
     ],
 )
 def test_a_job_follows_from_its_plan(more: str) -> None:
@@ -66,8 +69,7 @@ def test_a_job_follows_from_its_plan(more: str) -> None:
     job = build_job(scenario)
     realization = realize(scenario, job)
     plan, _ = open_plans(job.settings)
-    _, graph = open_parts(job.settings)
-    needs = needs_of(graph)
+    (needs,) = needs_of_settings(job.settings)
     topology = read_topology(job.settings["topology"])
     check_plan(plan, needs, topology)
     sent = {
@@ -83,8 +85,10 @@ def test_a_job_follows_from_its_plan(more: str) -> None:
     assert rows >= needs.pairs
     assert sent.get(("gather", "gathered"), 0) == 4 * rows * width
     assert sent.get(("scatter", "scattered"), 0) == 4 * rows * 16
+    swapped = ["host"] if "swap" in more else []
     assert {task.pinned for task in job.tasks if not task.gate} == {
-        *(scenario.job.machines or (f"d{i}" for i in range(8)))  # type: ignore[attr-defined]
+        *(scenario.job.machines or (f"d{i}" for i in range(8))),  # type: ignore[attr-defined]
+        *swapped,
     }
 
 
@@ -102,11 +106,93 @@ def test_without_data_a_job_has_its_kinds() -> None:
         ("plan_sweeps: -1", "plan_sweeps"),
         ("partitioner: hierarchical", "hierarchical"),
         ("machines: [d9]", "no machine 'd9'"),
+        ("plan: dgcl_r", "dgcl_r without boxes to replicate between"),
+        ("plan: swap\n  host: d9", "swap without a machine 'd9'"),
+        ("plan: swap\n  host: d1\n  machines: [d0, d1]", "'d1' holds a part"),
+        ("plan: replication\n  cache_features: false", "where no row travels"),
     ],
 )
 def test_bad_keys_are_one_error(more: str, problem: str) -> None:
     with pytest.raises(ScenarioError, match=problem):
         scenario_of(more)
+
+
+def test_swap_of_two_boxes_has_no_host() -> None:
+    with pytest.raises(ScenarioError, match="swap without a machine 'host'"):
+        scenario_of("plan: swap", topology="two_dgx1")
+
+
+RING = """
+machines: [{name: a, nic: none}, {name: b, nic: none}, {name: c, nic: none}]
+links: [{name: ab, bandwidth: RATE}, {name: bc, bandwidth: 1 GB/s},
+        {name: ca, bandwidth: 1 GB/s}]
+routes:
+  - {from: a, to: b, through: [ab]}
+  - {from: b, to: c, through: [bc]}
+  - {from: c, to: a, through: [ca]}
+"""
+BACK = """
+  - {from: b, to: a, through: [bc, ca]}
+  - {from: c, to: b, through: [ca, ab]}
+  - {from: a, to: c, through: [ab, bc]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("links", "problem"),
+    [
+        (RING.replace("RATE", "1 GB/s"), "every route .* must be stated"),
+        (RING.replace("RATE", "0 GB/s") + BACK.lstrip("\n"), "bandwidth"),
+    ],
+    ids=["out of reach", "a link of 0"],
+)
+def test_a_bad_topology_is_one_error(tmp_path: Path, links: str, problem: str) -> None:
+    (tmp_path / "ring.yaml").write_text(links)
+    with pytest.raises(ScenarioError, match=problem):
+        scenario_of(topology=str(tmp_path / "ring.yaml"))
+
+
+def test_one_way_links_carry_a_ring_of_rows(tmp_path: Path) -> None:
+    links = RING.replace("RATE", "1 GB/s") + BACK.lstrip("\n")
+    (tmp_path / "ring.yaml").write_text(links)
+    scenario = scenario_of(topology=str(tmp_path / "ring.yaml"))
+    plan = open_plans(build_job(scenario).settings)[0]
+
+    assert plan.stages > 0
+    assert prepare(scenario).simulate().makespan > 0
+
+
+def test_replicas_take_time_by_their_edges() -> None:
+    scenario = scenario_of("plan: replication\n  machines: [d0, d4]")
+    job = build_job(scenario)
+    times = dict(
+        zip(
+            [task.name for task in job.tasks],
+            realize(scenario, job).times[:, 0],
+            strict=True,
+        )
+    )
+    _, graphs = open_layers(job.settings)
+    for rank in (0, 1):
+        edges = [graph.part(rank).forward.indptr[-1] for graph in graphs]
+        factor = edges[0] / edges[1]
+        assert factor > 1
+        assert times[f"d{rank}.layer1"] == pytest.approx(0.002 * factor)
+        assert times[f"d{rank}.grad1"] == pytest.approx(0.004 * factor)
+        assert times[f"d{rank}.layer2"] == 0.006
+
+
+def test_what_is_said_before_a_run() -> None:
+    def said(more: str) -> list[str]:
+        return outlook_on(build_job(scenario_of(more)).settings)
+
+    assert said("") == said("plan: swap") == []
+    assert said("machines: [d0, d3]") == [
+        "no link is shared or slow: peer-to-peer is as good"
+    ]
+    (line,) = said("plan: replication")
+    assert line.endswith("times the vertices (replication factor)")
+    assert 1 < float(line.split()[2]) <= 8
 
 
 def test_times_must_be_there_and_fit() -> None:
