@@ -89,13 +89,14 @@ def scenario_of(name: str, graph: str) -> Scenario:
     return loads(TEXT.format(cluster=cluster, graph=graph, partitioner=partitioner))
 
 
-def gather(scenario: Scenario, rule: str) -> Schedule:
-    """Return the simulated forward gather of a scenario."""
+def gather(scenario: Scenario, rule: str, plan: Plan | None = None) -> Schedule:
+    """Return the simulated forward gather of a scenario, or one along ``plan``."""
     section = scenario.job
     assert isinstance(section, DgclJobSection)  # noqa: S101 - for mypy
     config = section.config(scenario.build_context(opened=True))
     nothing = peer_to_peer(_none(), len(config.machines))
-    config = replace(config, backward=(nothing,) * config.layers)
+    plans = config.plans if plan is None else (plan,) * config.layers
+    config = replace(config, plans=plans, backward=(nothing,) * config.layers)
     job, cluster = dgcl_job(config), scenario.to_cluster()
     realization = dgcl_realization(config, {}, (0, _ROW), 0, 1)
     places = tuple(

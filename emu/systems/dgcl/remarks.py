@@ -8,7 +8,7 @@ import numpy as np
 
 from emu.graph_data import open_layers
 from emu.systems.dgcl.job import CARRIES
-from emu.systems.dgcl.planner import Plan, peer_to_peer, spst
+from emu.systems.dgcl.planner import Plan, lower_bound, peer_to_peer, spst
 from emu.systems.dgcl.plans import (
     gradient_plan,
     needs_of_settings,
@@ -29,7 +29,7 @@ _WORDS = {"gather": "forward", "scatter": "backward"}
 
 
 def gather_lines(schedules: Mapping[str, Schedule]) -> Iterator[str]:
-    """Yield a line per gather: t(S), and the mean time in every schedule.
+    """Yield a line per gather: t(S), the mean time in every schedule, a bound on t(S).
 
     A gather of a schedule lasts from when the first device begins its first stage to
     when the last one ends its last. Before them stands what `plan_lines` yields.
@@ -37,13 +37,13 @@ def gather_lines(schedules: Mapping[str, Schedule]) -> Iterator[str]:
     first = next(iter(schedules.values()))
     job, settings = first.problem.job, first.problem.job.settings
     plans, topology = open_plans(settings), read_topology(settings["topology"])
-    atomic = settings["backward"] == "atomic"
+    needs, atomic = needs_of_settings(settings), settings["backward"] == "atomic"
     if "emulated" not in schedules:  # else it was said before the run
         yield from plan_lines(settings)
     for kind, layer in sorted(
         {(t.kind, t.settings["layer"]) for t in job.tasks if t.kind in _WORDS}
     ):
-        plan = plans[layer - 1]
+        plan, least = plans[layer - 1], ""
         if not plan.stages:
             continue
         if kind == "scatter":
@@ -52,9 +52,13 @@ def gather_lines(schedules: Mapping[str, Schedule]) -> Iterator[str]:
             f"{how} {format_duration(_mean_time(schedule, kind, layer))}"
             for how, schedule in schedules.items()
         ]
-        seconds = _row_bytes(first, kind, layer, plan) * plan.cost(topology)
+        size = _row_bytes(first, kind, layer, plan)
+        if kind == "gather":
+            bound = lower_bound(needs[layer - 1 if len(needs) > 1 else 0], topology)
+            least = f"; no plan's t(S) is below {format_duration(size * bound)}"
         where = f"gather of layer {layer}, {_WORDS[kind]}"
-        yield f"{where}: t(S) {format_duration(seconds)}, {', '.join(said)}"
+        cost = format_duration(size * plan.cost(topology))
+        yield f"{where}: t(S) {cost}, {', '.join(said)}{least}"
 
 
 def plan_lines(settings: Mapping[str, Any]) -> Iterator[str]:
