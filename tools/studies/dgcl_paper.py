@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 GRAPHS = {
     "Reddit": "{name: reddit-like, scale: 0.1}",
     "sparse (Web-Google)": "{name: products-like, scale: 0.02}",
+    "cora": "cora",  # by EMU_DATA
 }
 TEXT = """\
 cluster: {{topology: {topology}}}
