@@ -99,6 +99,8 @@ def test_weights_equal_those_of_one_process(
     for epoch in (0, EPOCHS - 1):
         told = [made.reports[f"d{rank}.layer{layers}", epoch]["loss"] for rank in ranks]
         assert np.mean(told) == pytest.approx(losses[epoch], rel=1e-12)
+    hosts = [one for name, one in made.programs.items() if name.startswith("d8.")]
+    assert all(not one._carrier._rows for one in hosts)  # nothing is left behind
 
 
 @pytest.mark.parametrize("compute", ["real", "timed"])
