@@ -48,7 +48,7 @@ from emu.report.job_tables import ranges_table
 from emu.report.run_tables import dry_run_table, run_tables, trial_line
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import load, write_profile
-from emu.systems.registry import remarks_on
+from emu.systems.registry import outlook_on, remarks_on
 from emu.trust.verdict import Trust
 
 if TYPE_CHECKING:
@@ -273,6 +273,8 @@ def run(
         check_memory(known := dry_run_of(experiment), scenario.job.credit_window)
         if choice is None:
             _warn(known, progress)
+    for line in outlook_on(experiment.problem.job.settings):
+        progress.print(line, highlight=False)
     directory = RunDirectory.create(scenario.name, runs)
     page = os.environ.get("EMU_DASHBOARD") or "0" if dashboard else ""
     onlookers = Onlookers(

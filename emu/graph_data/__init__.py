@@ -9,6 +9,7 @@ from emu.graph_data.dataset import Dataset, open_dataset, open_for
 from emu.graph_data.feature_columns import open_columns
 from emu.graph_data.partitioning import partition
 from emu.graph_data.realized_volumes import sampled_counts
+from emu.graph_data.replicas import open_layers, replicated_parts
 from emu.graph_data.sampling import (
     GrowingBatch,
     SampledBatch,
@@ -42,10 +43,12 @@ __all__ = [
     "open_columns",
     "open_dataset",
     "open_for",
+    "open_layers",
     "open_parts",
     "open_whole_graph",
     "partition",
     "relabel",
+    "replicated_parts",
     "sample_batch",
     "sample_neighbours",
     "sampled_counts",

@@ -9,7 +9,7 @@ remote vertices of both directions are the same.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,6 +61,11 @@ class Aggregation:
         if self.norm not in NORMS:
             raise ValueError(f"no norm is called {self.norm}; {NORMS}")
 
+    @property
+    def form(self) -> str:
+        """Word of it in names of files."""
+        return self.norm + ("-loops" if self.loops else "")
+
     @classmethod
     def of_model(cls, model: Mapping[str, Any]) -> Aggregation:
         """Return the aggregation of a model of ``Job.settings``: its kind and norm."""
@@ -103,7 +108,7 @@ class Part:
     """One part's vertices, and the rows of both directions of the adjacency."""
 
     local: NDArray[np.int64]
-    """Vertices that it owns, ascending."""
+    """Vertices that it computes: its own, ascending; then replicas, see `replicas`."""
     remote: NDArray[np.int64]
     """Vertices that it needs of others, ascending."""
     owners: NDArray[np.int32]
@@ -112,14 +117,18 @@ class Part:
     """Rows of A of the local vertices; columns are positions in ``vertices``."""
     backward: Adjacency
     """Rows of A transposed of the local vertices; columns likewise."""
+    held: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Further replicas, which it computed for this layer and computes no more."""
 
     @property
     def vertices(self) -> NDArray[np.int64]:
-        """Local vertices, then remote ones."""
-        return np.concatenate([self.local, self.remote])
+        """Local vertices, then those it holds besides, then remote ones."""
+        return np.concatenate([self.local, self.held, self.remote])
 
     def positions(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the rows of vertices among `vertices` of the part.
+
+        A part without replicas.
 
         Raises
         ------
@@ -217,35 +226,55 @@ def _parts(
             f"part {int(np.argmin(sizes))} of {parts} owns no vertex of "
             f"{structure.vertices}: write fewer machines, or another partitioner"
         )
-    position = np.empty(structure.vertices, np.int32)
     for number in range(parts):
-        yield _part(structure, owner, number, aggregation, position)
+        local = np.flatnonzero(owner == number)
+        yield part_of(structure, owner, local, local[:0], aggregation)
 
 
-def _part(
-    structure: Structure,
-    owner: NDArray[np.int32],
-    number: int,
-    aggregation: Aggregation,
-    position: NDArray[np.int32],
-) -> Part:
-    """Return one part; ``position`` is scratch memory, an entry per vertex."""
-    local = np.flatnonzero(owner == number)
-    counts = np.diff(structure.indptr)[local]
+def neighbours_of(
+    structure: Structure, vertices: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the neighbours of vertices, one's after another's, and where each begin.
+
+    Returns
+    -------
+    indptr, neighbours
+        int64; those of vertex i are ``neighbours[indptr[i]:indptr[i + 1]]``.
+    """
+    counts = np.diff(structure.indptr)[vertices]
     indptr = np.concatenate([[0], np.cumsum(counts)])
     entries = np.arange(indptr[-1])
-    entries += np.repeat(structure.indptr[local] - indptr[:-1], counts)
-    neighbours = structure.indices[entries].astype(np.int64)
-    remote = np.unique(neighbours[owner[neighbours] != number])
-    position[local] = np.arange(len(local))
-    position[remote] = len(local) + np.arange(len(remote))
+    entries += np.repeat(structure.indptr[vertices] - indptr[:-1], counts)
+    return indptr, structure.indices[entries].astype(np.int64)
+
+
+def part_of(
+    structure: Structure,
+    owner: NDArray[np.int32],
+    local: NDArray[np.int64],
+    held: NDArray[np.int64],
+    aggregation: Aggregation,
+) -> Part:
+    """Return the part that computes ``local`` and holds ``held`` besides.
+
+    Parameters
+    ----------
+    owner
+        Part that a vertex comes from, where it is neither.
+    """
+    indptr, neighbours = neighbours_of(structure, local)
+    own = np.concatenate([local, held])
+    position = np.full(structure.vertices, -1, np.int32)
+    position[own] = np.arange(len(own))
+    remote = np.unique(neighbours[position[neighbours] < 0])
+    position[remote] = len(own) + np.arange(len(remote))
     columns = position[neighbours]
     if aggregation.loops:  # first in its row
         loops = np.arange(len(local), dtype=np.int32)
         columns = np.insert(columns, indptr[:-1], loops)
         indptr = indptr + np.arange(len(indptr))
     degrees = (np.diff(structure.indptr) + aggregation.loops)[
-        np.concatenate([local, remote])
+        np.concatenate([own, remote])
     ]
     ends = degrees[np.repeat(np.arange(len(local)), np.diff(indptr))]
     forward, backward = _weights(aggregation.norm, ends, degrees[columns])
@@ -255,6 +284,7 @@ def _part(
         owner[remote],
         Adjacency(indptr, columns, forward),
         Adjacency(indptr, columns, backward),
+        held,
     )
 
 
@@ -278,13 +308,27 @@ def open_whole_graph(dataset: Dataset, aggregation: Aggregation) -> WholeGraph:
     DataError
         When a part owns no vertex, or the cached form is damaged or cannot be written.
     """
-    form = aggregation.norm + ("-loops" if aggregation.loops else "")
-    folder = dataset.folder.with_name(f"{dataset.folder.name}-whole-{form}")
-    prepared = prepare_arrays(
-        folder, lambda partial: _write(partial, dataset, aggregation)
+    read = open_prepared(
+        dataset,
+        f"whole-{aggregation.form}",
+        lambda: _parts(dataset.structure, dataset.owner, dataset.parts, aggregation),
     )
-    read = functools.cache(lambda number: _read(prepared, number))
     return WholeGraph(dataset.vertices, dataset.parts, read)
+
+
+def open_prepared(
+    dataset: Dataset, name: str, parts: Callable[[], Iterator[Part]]
+) -> Callable[[int], Part]:
+    """Return what reads parts by number, prepared on first use beside a data set.
+
+    Raises
+    ------
+    DataError
+        As `open_whole_graph`.
+    """
+    folder = dataset.folder.with_name(f"{dataset.folder.name}-{name}")
+    prepared = prepare_arrays(folder, lambda partial: _write(partial, dataset, parts()))
+    return functools.cache(lambda number: _read(prepared, number))
 
 
 def open_parts(settings: Mapping[str, Any]) -> tuple[Dataset, WholeGraph]:
@@ -299,11 +343,11 @@ def open_parts(settings: Mapping[str, Any]) -> tuple[Dataset, WholeGraph]:
     return dataset, open_whole_graph(dataset, Aggregation.of_model(settings["model"]))
 
 
-def _write(folder: Path, dataset: Dataset, aggregation: Aggregation) -> dict[str, Any]:
-    split = _parts(dataset.structure, dataset.owner, dataset.parts, aggregation)
-    for number, part in enumerate(split):
+def _write(folder: Path, dataset: Dataset, parts: Iterator[Part]) -> dict[str, Any]:
+    for number, part in enumerate(parts):
         arrays: dict[str, NDArray[Any]] = {
             "local": part.local,
+            **({"held": part.held} if len(part.held) else {}),
             "remote": part.remote,
             "owners": part.owners,
             "indptr": part.forward.indptr,
@@ -326,6 +370,7 @@ def _read(prepared: PreparedArrays, number: int) -> Part:
             "local", "remote", "owners", "indptr", "columns", "forward", "backward",
         )
     }  # fmt: skip
+    held = f"held_{number}"
     indptr, columns = array["indptr"], array["columns"]
     return Part(
         array["local"],
@@ -333,4 +378,5 @@ def _read(prepared: PreparedArrays, number: int) -> Part:
         array["owners"],
         Adjacency(indptr, columns, array["forward"]),
         Adjacency(indptr, columns, array["backward"]),
+        prepared.array(held) if prepared.holds(held) else array["local"][:0],
     )

@@ -56,6 +56,8 @@ def expand_topology(document: Document, folder: Path) -> None:
     if word in _BOXES:
         boxes, nvlinks = _BOXES[word]
         cluster.update(boxes_of(boxes, nvlinks=nvlinks))
+        if boxes == 1 and _swaps(document.data):
+            _add_host(cluster)
         return
     known = f"{', '.join(_BOXES)}, or a file of links and routes"
     if not isinstance(word, str) or not Path(word).is_file():
@@ -65,6 +67,21 @@ def expand_topology(document: Document, folder: Path) -> None:
         problem = f"{word} has a key {min(unknown)!r}, it can have {', '.join(_KEYS)}"
         raise document.error(at, problem)
     cluster.update(stated)
+
+
+def _swaps(data: dict[str, Any]) -> bool:
+    """Return True where the job leaves rows in the memory of its box."""
+    job = data.get("job")
+    return isinstance(job, dict) and job.get("plan") == "swap"
+
+
+def _add_host(cluster: dict[str, Any]) -> None:
+    """Add the memory of a box as a machine ``host``, which devices reach over PCIe."""
+    for number, device in enumerate(machine["name"] for machine in cluster["machines"]):
+        for ends, way in ((("from", "to"), "up"), (("to", "from"), "down")):
+            pair = dict(zip(ends, (device, "host"), strict=True))
+            cluster["routes"].append({**pair, "through": [f"pcie{number} {way}"]})
+    cluster["machines"].append({"name": "host", "nic": "none"})
 
 
 def boxes_of(boxes: int, *, nvlinks: bool) -> dict[str, Any]:

@@ -70,6 +70,12 @@ def remarks_on(schedules: Mapping[str, Schedule]) -> list[str]:
     return [] if system is None else [*system.remarks(schedules)]
 
 
+def outlook_on(settings: Mapping[str, object]) -> list[str]:
+    """Return the lines of a job's system before a run; see `System.outlook`."""
+    system = system_of(settings)
+    return [] if system is None else [*system.outlook(settings)]
+
+
 def content_of(name: str, kinds: tuple[str, str]) -> str:
     """Return the content of flows between two kinds of task, a plural.
 

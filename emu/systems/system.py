@@ -37,6 +37,10 @@ def _no_remarks(_schedules: Mapping[str, Schedule]) -> Iterable[str]:
     return ()
 
 
+def _no_outlook(_settings: Mapping[str, Any]) -> Iterable[str]:
+    return ()
+
+
 def _none_missed(_settings: Mapping[str, Any]) -> int:
     return 0
 
@@ -106,6 +110,8 @@ class System:
     remarks: Callable[[Mapping[str, Schedule]], Iterable[str]] = _no_remarks
     """Returns lines on schedules of a job, by how they came about (``simulated``,
     ``emulated``), in the words of the system."""
+    outlook: Callable[[Mapping[str, Any]], Iterable[str]] = _no_outlook
+    """Returns, from ``Job.settings``, lines that are worth reading before a run."""
     translation: Callable[[], Translation] | None = None
     """Imports and returns how its jobs are written in the words of all systems, for
     ``emu compare --systems``."""

@@ -124,12 +124,13 @@ class PartModel:
     ----------
     settings
         ``Job.settings``: model, precision.
-    part
-        Made with the aggregation of the same model.
+    parts
+        Made with the aggregation of the same model: one, or with replicas one per
+        layer.
     """
 
     def __init__(
-        self, settings: Mapping[str, Any], dataset: Dataset, part: Part
+        self, settings: Mapping[str, Any], dataset: Dataset, *parts: Part
     ) -> None:
         import torch
 
@@ -140,10 +141,13 @@ class PartModel:
         self._dtype = getattr(torch, settings["precision"])
         self._shapes = [*layer_shapes(model, dataset.feature_length, dataset.classes)]
         self._sizes = [prod(shape) for shapes in self._shapes for shape in shapes]
-        self._local, self._rows = len(part.local), len(part.vertices)
-        self._sum = _Sum(part.forward, self._dtype)
-        self._train = np.flatnonzero(np.isin(part.local, dataset.train))
-        self._labels = dataset.labels[part.local[self._train]].astype(np.int64)
+        sums = [_Sum(part.forward, self._dtype) for part in parts]
+        self._sums = sums if len(sums) > 1 else sums * self.layers
+        self._parts = parts if len(parts) > 1 else parts * self.layers
+        self._rows = [len(part.vertices) for part in self._parts]
+        own = self._parts[-1].local
+        self._train = np.flatnonzero(np.isin(own, dataset.train))
+        self._labels = dataset.labels[own[self._train]].astype(np.int64)
         self._train_count = dataset.train_count
         self._flat: Tensor = torch.zeros(
             sum(self._sizes), dtype=self._dtype, requires_grad=True
@@ -187,21 +191,22 @@ class PartModel:
         number
             Layer, from 0.
         rows
-            Vectors before it, of local then remote vertices, in the job's precision.
+            Vectors before it, of the vertices of its part, in the job's precision.
 
         Raises
         ------
         ValueError
             When there is not a row per vertex.
         """
-        if len(rows) != self._rows:
-            raise ValueError(f"{len(rows)} rows for {self._rows} vertices")
+        if len(rows) != self._rows[number]:
+            raise ValueError(f"{len(rows)} rows for {self._rows[number]} vertices")
         hidden = as_tensor(rows).to(self._dtype)
         hidden.requires_grad_(number > 0)  # features need no gradient
         before = sum(len(shapes) for shapes in self._shapes[:number])
-        parts, shapes = self._flat.split(self._sizes)[before:], self._shapes[number]
-        tensors = [part.view(shape) for part, shape in zip(parts, shapes, strict=False)]
-        out = self._layer(self._sum, self._local, hidden, *tensors)
+        pieces, shapes = self._flat.split(self._sizes)[before:], self._shapes[number]
+        tensors = [one.view(shape) for one, shape in zip(pieces, shapes, strict=False)]
+        local = len(self._parts[number].local)
+        out = self._layer(self._sums[number], local, hidden, *tensors)
         if number < self.layers - 1:
             out = self._activation(out)
         self._steps[number] = hidden, out
@@ -233,7 +238,7 @@ class PartModel:
         Returns
         -------
         rows
-            This part's share, of local then remote vertices; None for layer 0.
+            This part's share, of the vertices of its part; None for layer 0.
         """
         hidden, out = self._steps.pop(number)
         out.backward(as_tensor(gradient))

@@ -54,8 +54,11 @@ seed: 7
         (),
         ("job.plan=peer_to_peer", "job.backward=atomic", "job.model.kind=sage"),
         ("job.coordination=central", "job.cache_features=true"),
+        ("job.plan=swap",),
+        ("job.plan=replication", "job.cache_features=true"),
+        ("job.plan=dgcl_r", "job.partitioner=hierarchical", "job.boxes=[3, 1]"),
     ],
-    ids=["planned", "peer to peer", "central"],
+    ids=["planned", "peer to peer", "central", "swap", "replication", "dgcl_r"],
 )
 def test_weights_over_sockets_are_those_of_one_process(
     tmp_path: Path, changes: tuple[str, ...]

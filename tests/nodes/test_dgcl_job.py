@@ -13,7 +13,7 @@ from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
 from emu.systems.dgcl.planner import Needs, Plan, Topology, peer_to_peer, spst
 from emu.training import reference_training
 from emu.workloads import parameter_count
-from emu_nodes.dgcl import device
+from emu_nodes.dgcl import carrier, device
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,6 +40,7 @@ SETTINGS: dict[str, Any] = {
     "seed": 5,
     "cache_features": True,
     "backward": "nonatomic",
+    "replicas": [],
 }
 
 
@@ -92,13 +93,14 @@ def run(
     model = {**SETTINGS["model"], **changes.pop("model", {})}
     settings = {**SETTINGS, "model": model, **changes}
     plan = plan_of(settings, planned=planned)
-    monkeypatch.setattr(device, "open_plan", lambda _: plan)
+    plans = (plan,) * model["layers"]
+    monkeypatch.setattr(carrier, "open_plans", lambda _: plans)
     config = DgclConfig(
         tuple(f"m{rank}" for rank in range(settings["parts"])),
         model["layers"],
         epochs,
-        plan,
-        plan.reversed(atomic=settings["backward"] == "atomic"),
+        plans,
+        (plan.reversed(atomic=settings["backward"] == "atomic"),) * len(plans),
         settings["cache_features"],
         coordination,
         settings,

@@ -75,6 +75,21 @@ def test_routes_of_two_boxes(pair: tuple[int, int], through: list[str]) -> None:
     assert [links[port].name for port in links.route(*pair)] == through
 
 
+def test_a_box_whose_rows_are_swapped_has_its_memory_as_a_machine() -> None:
+    more = "{{topology: {}}}\njob: {{system: dgcl, plan: swap, dataset: products-like,"
+    text = more + (
+        " model: {{hidden: 4, layers: 2}}, epochs: 1, times: {{forward: 1 s,"
+        " backward: 1 s}}}}"
+    )
+    cluster = loads("cluster: " + text.format("pcie_8")).to_cluster()
+
+    assert [machine.name for machine in cluster.machines][8:] == ["host"]
+    for device in range(8):
+        for pair, way in (((device, 8), "up"), ((8, device), "down")):
+            (port,) = cluster.links.route(*pair)
+            assert cluster.links[port].name == f"pcie{device} {way}"
+
+
 def test_a_file_of_links(tmp_path: Path) -> None:
     (tmp_path / "ring.yaml").write_text(
         "machines: [{name: a, nic: none}, {name: b, nic: none}]\n"

@@ -1,11 +1,13 @@
 """Plans of DGCL on links: SPST beside peer-to-peer, in t(S) and simulated by rule.
 
-    tools/study dgcl_plans OUT [--scale S] [--only CASE]
+    tools/study dgcl_plans OUT [--graph TEXT] [--only CASE]
 
-One gather of rows of 1 kB of a made-up graph, ``--scale`` of the published products, on
-a DGX-1, two of them, and two racks of four machines whose uplinks have half of a NIC,
-one, two. ``speed`` plans drawn needs of a million vertices (CPU seconds), also ten at a
-time and with two sweeps; ``parts`` swaps the devices of two parts while t(S) falls.
+``gain``: one gather of rows of 1 kB under every rule, on a DGX-1, two of them, and two
+racks of four machines whose uplinks have half of a NIC, one, two; what a gate before
+every stage adds; where the plan loses, the links of both critical paths. ``near``: t(S)
+over the lower bound after sweeps of local improvement. ``optimum``: SPST against
+enumeration on drawn topologies. ``speed``: CPU seconds for drawn needs of a million
+vertices. ``parts``: devices of two parts swapped while t(S) falls.
 """
 
 from __future__ import annotations
@@ -18,19 +20,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.analysis.critical_path import critical_path
 from emu.problem import Placement, Problem
 from emu.scenario.scenario_file import load, loads
-from emu.simulation import makespan
+from emu.scheduling import RATE_POLICIES
+from emu.simulation import simulate
 from emu.systems.dgcl.job import dgcl_job, dgcl_realization
 from emu.systems.dgcl.planner import Needs, lower_bound, peer_to_peer, spst
 from emu.systems.dgcl.plans import needs_of_settings, read_topology
 from emu.systems.dgcl.section import DgclJobSection
+from tests.systems.dgcl.test_planner import optimum as by_enumeration
+from tests.systems.dgcl.test_planner import random_needs, random_topology
 from tools.runner import Study
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator
 
+    from emu.problem import Schedule
     from emu.scenario import Scenario
     from emu.systems.dgcl.planner import Plan, Topology
     from tools.runner import Work
@@ -39,7 +46,7 @@ TEXT = """\
 cluster: {cluster}
 job:
   system: dgcl
-  dataset: {{name: products-like, scale: {scale}}}
+  dataset: {graph}
   model: {{kind: gcn, hidden: 256, layers: 2}}
   epochs: 1
   partitioner: {partitioner}
@@ -60,7 +67,8 @@ CLUSTERS = {
     },
     "one NIC each": ("{machines: [{name: m, count: 8, nic: 10 Gbit/s}]}", "metis"),
 }
-RULES = ("oes", "maxmin", "sebf_madd")
+#: Rules of one job; ``portfolio`` is several of them.
+RULES = [n for n, r in RATE_POLICIES.items() if not r.by_job and n != "portfolio"]
 _ROW = 1024
 #: Devices, and (vertex, reader) pairs per vertex, of drawn needs.
 _DRAWN = (("dgx1", 0.7), ("dgx1", 2.1), ("dgx1", 4.2), ("two_dgx1", 9.0))
@@ -75,23 +83,26 @@ class Figure:
     found: str
 
 
-def scenario_of(name: str, scale: float) -> Scenario:
+def scenario_of(name: str, graph: str) -> Scenario:
     """Return the scenario of a cluster."""
     cluster, partitioner = CLUSTERS[name]
-    return loads(TEXT.format(cluster=cluster, scale=scale, partitioner=partitioner))
+    return loads(TEXT.format(cluster=cluster, graph=graph, partitioner=partitioner))
 
 
-def gather_seconds(scenario: Scenario, rule: str) -> float:
-    """Return how long the forward gather of a scenario takes in simulation."""
+def gather(scenario: Scenario, rule: str, plan: Plan | None = None) -> Schedule:
+    """Return the simulated forward gather of a scenario, or one along ``plan``."""
     section = scenario.job
     assert isinstance(section, DgclJobSection)  # noqa: S101 - for mypy
     config = section.config(scenario.build_context(opened=True))
     nothing = peer_to_peer(_none(), len(config.machines))
-    config = replace(config, backward=nothing)
+    plans = config.plans if plan is None else (plan,) * config.layers
+    config = replace(config, plans=plans, backward=(nothing,) * config.layers)
     job, cluster = dgcl_job(config), scenario.to_cluster()
     realization = dgcl_realization(config, {}, (0, _ROW), 0, 1)
-    places = tuple(cluster.index(task.pinned or "") for task in job.tasks)
-    return makespan(Problem(cluster, job, Placement(places)), realization, rule)
+    places = tuple(
+        cluster.index(task.pinned or config.machines[0]) for task in job.tasks
+    )
+    return simulate(Problem(cluster, job, Placement(places)), realization, rule)
 
 
 def _none() -> Needs:
@@ -102,31 +113,92 @@ def _none() -> Needs:
 def opened(scenario: Scenario) -> tuple[Needs, Topology]:
     """Return the needs and links of a scenario's job."""
     settings = scenario.to_job(opened=True).settings
-    return needs_of_settings(settings), read_topology(settings["topology"])
+    (needs,) = needs_of_settings(settings)
+    return needs, read_topology(settings["topology"])
 
 
-def gains(name: str, scale: float) -> list[Figure]:
-    """Return t(S), and simulated times over it, of both plans, and the bound."""
-    scenario = scenario_of(name, scale)
+def gains(name: str, graph: str) -> list[Figure]:
+    """Return t(S), and under every rule simulated times of both plans and of gates."""
+    scenario = scenario_of(name, graph)
     needs, topology = opened(scenario)
-    plans = {
-        "spst": spst(needs, topology, seed=0),
-        "peer_to_peer": peer_to_peer(needs, topology.devices),
-    }
-    cost = {kind: _ROW * plan.cost(topology) for kind, plan in plans.items()}
-    seconds = {
-        (kind, rule): gather_seconds(load(scenario, {"job.plan": kind}), rule)
-        for kind, rule in itertools.product(plans, RULES)
-    }
-    found = [f"t(S) {cost['peer_to_peer'] / cost['spst']:.3f}x"]
+    planned = spst(needs, topology, seed=0)
+    direct = peer_to_peer(needs, topology.devices)
+    cost = _ROW * planned.cost(topology)
+    gain = _ROW * direct.cost(topology) / cost
+    over = cost / (_ROW * lower_bound(needs, topology))
+    found = f"{gain:.3f}x; over the bound {over:.2f}; {planned.stages} stages"
+    rows = [Figure(f"gain {name}", f"t(S), {needs.pairs:,} pairs", found)]
     for rule in RULES:
-        gain = seconds["peer_to_peer", rule] / seconds["spst", rule]
-        over = seconds["spst", rule] / cost["spst"]
-        found.append(f"{rule} {gain:.3f}x (simulated over t(S) {over:.3f})")
-    bound = cost["spst"] / (_ROW * lower_bound(needs, topology))
-    found.append(f"t(S) over the bound {bound:.2f}")
-    busy = f"{needs.pairs:,} pairs, {plans['spst'].stages} stages"
-    return [Figure(f"gain {name}", busy, "; ".join(found))]
+        tree, straight, gated = (
+            gather(load(scenario, changes), rule)
+            for changes in (
+                {"job.plan": "spst"},
+                {"job.plan": "peer_to_peer"},
+                {"job.coordination": "central"},
+            )
+        )
+        gain = straight.makespan / tree.makespan
+        said = (
+            f"{gain:.3f}x; over t(S) {tree.makespan / cost:.3f}; gates "
+            f"{gated.makespan / tree.makespan:.3f}x"
+        )
+        if gain < 1:
+            said += f"; path {path_of(tree)}, straight {path_of(straight)}"
+        rows.append(Figure(f"gain {name}", rule, said))
+    return rows
+
+
+def path_of(schedule: Schedule) -> str:
+    """Return the links of most of the critical path, with their shares."""
+    sums = critical_path(schedule).sums(
+        lambda one: schedule.problem.links[one.port].name if one.port >= 0 else ""
+    )
+    most = sorted(sums.items(), key=lambda item: -item[1])[:3]
+    return ", ".join(f"{n or 'stages'} {t / schedule.makespan:.0%}" for n, t in most)
+
+
+def near(name: str, graph: str) -> list[Figure]:
+    """Return t(S) over the bound, and CPU seconds, of more and more sweeps."""
+    needs, topology = opened(scenario_of(name, graph))
+    bound = lower_bound(needs, topology)
+    rows = []
+    for sweeps in (0, 1, 2, 4, 8):
+        plan, seconds = timed(needs, topology, sweeps=sweeps)
+        found = f"{plan.cost(topology) / bound:.4f} of the bound, {seconds:.2f} s"
+        rows.append(Figure(f"near {name}", f"{sweeps} sweeps", found))
+    return rows
+
+
+def joined_directly(needs: Needs, topology: Topology) -> bool:
+    """Return True where a route leads from every owner to every reader."""
+    transfers = peer_to_peer(needs, topology.devices).transfers
+    return {(a, b) for _, a, b in transfers.tolist()} <= topology.routes.keys()
+
+
+def optimum(count: int) -> list[Figure]:
+    """Return the distance of plans of drawn topologies from the best by enumeration."""
+    draws = np.random.default_rng(0)
+    ratios: dict[str, list[float]] = {}
+    for number in range(count):
+        topology = random_topology(draws, 3 + number % 2, joined=0.8)
+        needs = random_needs(draws, topology.devices, 3)
+        best = by_enumeration(needs, topology)
+        for sweeps in (0, 3):
+            plan = spst(needs, topology, seed=number, sweeps=sweeps)
+            found = plan.cost(topology) / best
+            ratios.setdefault(f"spst, {sweeps} sweeps", []).append(found)
+        if joined_directly(needs, topology):
+            direct = peer_to_peer(needs, topology.devices).cost(topology) / best
+            ratios.setdefault("peer_to_peer", []).append(direct)
+    return [
+        Figure(
+            f"optimum {count}",
+            f"{what}, {len(some)} topologies",
+            f"optimal {np.mean(np.array(some) < 1 + 1e-9):.1%}, median "
+            f"{np.median(some):.3f}, worst {max(some):.3f}",
+        )
+        for what, some in ratios.items()
+    ]
 
 
 def drawn(devices: int, pairs: float, vertices: int) -> Needs:
@@ -153,7 +225,8 @@ def timed(needs: Needs, topology: Topology, **options: Any) -> tuple[Plan, float
 
 def speed(name: str, pairs: float) -> list[Figure]:
     """Return the CPU time of plans of a million vertices, also ten at a time."""
-    _, topology = opened(scenario_of(name, 0.001))
+    small = "{name: products-like, scale: 0.001}"
+    _, topology = opened(scenario_of(name, small))
     spst(drawn(topology.devices, 1.0, 100), topology, seed=0, group=10, sweeps=1)
     needs = drawn(topology.devices, pairs, 1_000_000)
     plan, seconds = timed(needs, topology)
@@ -169,9 +242,9 @@ def speed(name: str, pairs: float) -> list[Figure]:
     return [Figure(f"speed {name} {pairs}", what, found)]
 
 
-def parts(name: str, scale: float) -> list[Figure]:
+def parts(name: str, graph: str) -> list[Figure]:
     """Return what swapping the devices of two parts gains, by t(S) and simulated."""
-    scenario = scenario_of(name, scale)
+    scenario = scenario_of(name, graph)
     needs, topology = opened(scenario)
     order = [*range(topology.devices)]
     cost = first = spst(needs, topology, seed=0, group=10).cost(topology)
@@ -187,24 +260,27 @@ def parts(name: str, scale: float) -> list[Figure]:
                 order[a], order[b] = order[b], order[a]
     names = [name for name, _ in scenario.cluster.named()]
     placed = load(scenario, {"job.machines": [names[place] for place in order]})
-    gain = gather_seconds(scenario, "oes") / gather_seconds(placed, "oes")
+    gain = gather(scenario, "oes").makespan / gather(placed, "oes").makespan
     found_here = f"t(S) {1 - cost / first:.1%} less, simulated {1 - 1 / gain:.1%} less"
     return [Figure(f"parts {name}", f"devices of parts: {order}", found_here)]
 
 
 def options(parser: ArgumentParser) -> None:
-    """Add the size of the graph."""
-    parser.add_argument("--scale", type=float, default=0.04, help="share of products")
+    """Add the graph."""
+    made_up = "{name: products-like, scale: 0.04}"
+    parser.add_argument("--graph", default=made_up, help="as job.dataset states it")
 
 
 def work(options: Namespace) -> Iterator[Work[Figure]]:
     """Yield every line of the table."""
     for name in CLUSTERS:
-        yield f"gain {name}", partial(gains, name, options.scale)
+        yield f"gain {name}", partial(gains, name, options.graph)
+    for name in ("dgx1", "two_dgx1"):
+        yield f"near {name}", partial(near, name, options.graph)
+        yield f"parts {name}", partial(parts, name, options.graph)
+    yield "optimum 300", partial(optimum, 300)
     for name, pairs in _DRAWN:
         yield f"speed {name} {pairs}", partial(speed, name, pairs)
-    for name in ("dgx1", "two_dgx1"):
-        yield f"parts {name}", partial(parts, name, options.scale)
 
 
 def table(rows: list[Figure], _: Namespace) -> Iterator[str]:
@@ -214,4 +290,4 @@ def table(rows: list[Figure], _: Namespace) -> Iterator[str]:
         yield f"| {row.case} | {row.what} | {row.found} |"
 
 
-STUDY = Study(row=Figure, work=work, table=table, options=options, settled=("scale",))
+STUDY = Study(row=Figure, work=work, table=table, options=options, settled=("graph",))

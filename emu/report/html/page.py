@@ -27,6 +27,7 @@ from emu.report.explanation_tables import (
 from emu.report.facts import run_facts, setting
 from emu.report.html.chart_data import chart_data, training_data
 from emu.report.html.lab_page import lab_parts
+from emu.report.html.link_graph import link_graph
 from emu.report.html.markup import chart, figures, meter, section, table
 from emu.report.job_tables import load_words
 from emu.report.many_runs import schedules_of
@@ -362,6 +363,9 @@ def _body(
         parts += _causes(recorded, result, part)
     if data["training"]:
         parts.append(chart("training", "Training", _TRAINING))
+    if best is not None:
+        drawn = part("links", lambda: link_graph(best.problem.cluster, best))
+        parts.append(section("links", "Links and their load", drawn, note=_LINKS))
     if recorded is not None:
         cards = placement_cards(recorded.problem, best)
         parts.append(section("placement", "Placement", cards, note=_PLACEMENT))
@@ -461,6 +465,11 @@ _APART = (
 _PORTS = (
     "Allocated: what the scheduler assigned. Moved: the same, scaled flow by flow to "
     "the bytes and the end that were measured. Dashed: the capacity of the NIC."
+)
+_LINKS = (
+    "Discs: machines. Squares: what links meet at, such as switches. A link keeps to "
+    "the right of its direction; wide and red is the busiest, grey one of hardly any "
+    "use beside it, dashed one that nothing crossed. The pointer shows bytes and times."
 )
 _TRAINING = (
     "Line: mean over the tasks of an iteration, when the last of them reported. Dots: "

@@ -29,10 +29,16 @@ def _remarks(schedules: Mapping[str, Schedule]) -> Iterable[str]:
     return gather_lines(schedules)
 
 
-def _open(settings: Mapping[str, Any]) -> None:
-    from emu.systems.dgcl.plans import open_plan  # noqa: PLC0415 - numpy
+def _outlook(settings: Mapping[str, Any]) -> Iterable[str]:
+    from emu.systems.dgcl.remarks import plan_lines  # noqa: PLC0415 - numpy
 
-    open_plan(settings)
+    return plan_lines(settings)
+
+
+def _open(settings: Mapping[str, Any]) -> None:
+    from emu.systems.dgcl.plans import open_plans  # noqa: PLC0415 - numpy
+
+    open_plans(settings)
 
 
 def _trained(_job: Job, results: Results) -> NDArray[Any]:
@@ -49,4 +55,5 @@ DGCL = System(
     step_kinds=("gradient1", "layer1"),
     carries=CARRIES,
     remarks=_remarks,
+    outlook=_outlook,
 )

@@ -10,7 +10,6 @@ of the weights are summed round the ring ``w0.ring0``, ...
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -60,26 +59,40 @@ class DgclConfig:
     """Number of layers."""
     epochs: int
     """Iterations of the job."""
-    plan: Plan
-    """Plan of the forward gathers."""
-    backward: Plan
-    """Plan of the gradients, as `Plan.reversed` makes it."""
+    plans: tuple[Plan, ...]
+    """Plan of the forward gather before each layer."""
+    backward: tuple[Plan, ...]
+    """Plan of the gradients of each layer's inputs, as `Plan.reversed` makes it."""
     cache_features: bool = True
     """There is no gather before layer 1: each device keeps the rows it needs."""
     coordination: Literal["decentralized", "central"] = "decentralized"
     """``central``: a stage begins when everybody's stage before is over."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Handed to every node program as it is."""
+    host: str | None = None
+    """Machine that takes part in gathers alone, as the device after the last."""
 
     @property
     def gathers(self) -> Iterator[Gathering]:
         """The gathers of an epoch, forward then backward, in their order."""
         for layer in range(1 + self.cache_features, self.layers + 1):
             source = f"layer{layer - 1}" if layer > 1 else ""
-            yield Gathering("f", layer, self.plan, source, f"layer{layer}")
+            plan = self.plans[layer - 1]
+            yield Gathering("f", layer, plan, source, f"layer{layer}")
         for layer in range(self.layers, 1, -1):
             source = f"layer{layer}" if layer == self.layers else f"grad{layer}"
-            yield Gathering("b", layer, self.backward, source, f"grad{layer - 1}")
+            plan = self.backward[layer - 1]
+            yield Gathering("b", layer, plan, source, f"grad{layer - 1}")
+
+    def stages(self, gather: Gathering) -> Iterator[tuple[int, range]]:
+        """Yield rank and stages of all that take part in a gather.
+
+        A host begins with the stage that follows the first rows it gets.
+        """
+        for rank in range(len(self.machines)):
+            yield rank, range(gather.plan.stages + 1)
+        if self.host is not None:
+            yield len(self.machines), range(1, gather.plan.stages + 1)
 
 
 @dataclass(frozen=True)
@@ -130,6 +143,7 @@ def dgcl_realization(
     widths: Sequence[int],
     parameters: int,
     itemsize: float,
+    work: Mapping[str, float] | None = None,
 ) -> Realization:
     """Return seconds and real bytes of a job of `dgcl_job`.
 
@@ -144,9 +158,14 @@ def dgcl_realization(
         Of the whole model: all of them go round the ring.
     itemsize
         Bytes of a number, 4 in float32 and 8 in float64, over those of the emulation.
+    work
+        Task -> factor on its time; absent ones have 1.
     """
-    epochs = config.epochs
-    seconds = [[times.get(task.kind, 0.0)] * epochs for task in _tasks(config)]
+    epochs, work = config.epochs, work or {}
+    seconds = [
+        [times.get(task.kind, 0.0) * work.get(task.name, 1.0)] * epochs
+        for task in _tasks(config)
+    ]
     rows: list[list[float]] = []
     for edge in _edges(config):
         elements = 0
@@ -176,7 +195,7 @@ def _on(config: DgclConfig, rank: int, name: str, kind: str, **place: Any) -> Ta
     return Task(
         name,
         kind,
-        pinned=config.machines[rank],
+        pinned=(*config.machines, config.host)[rank],
         process=f"d{rank}",
         phase="" if kind in {"gather", "scatter"} else "training",
         program=PROGRAMS[kind],
@@ -196,8 +215,8 @@ def _device_tasks(config: DgclConfig, rank: int) -> Iterator[Task]:
 def _gather_tasks(config: DgclConfig, gather: Gathering) -> Iterator[Task]:
     kinds = {"f": ("gather", "gathered"), "b": ("scatter", "scattered")}
     begins, receives = kinds[gather.letter]
-    for rank in range(len(config.machines)):
-        for stage in range(gather.plan.stages + 1):
+    for rank, stages in config.stages(gather):
+        for stage in stages:
             name = gather.stage(rank, stage)
             yield _on(config, rank, name, begins, layer=gather.layer, stage=stage)
     for stage, sender, receiver in gather.plan.transfers.tolist():
@@ -245,20 +264,27 @@ def _transfer_edges(gather: Gathering) -> Iterator[NamedEdge]:
 
 def _order_edges(config: DgclConfig, gather: Gathering) -> Iterator[NamedEdge]:
     """Yield the order of the tasks of each device, and that of the gates."""
-    plan, ranks = gather.plan, range(len(config.machines))
-    for rank in ranks:
+    plan = gather.plan
+    for rank in range(len(config.machines)):
         if gather.before:
             yield NamedEdge(f"d{rank}.{gather.before}", gather.stage(rank, 0))
-        for stage in range(plan.stages):
-            ends = gather.stage(rank, stage), gather.stage(rank, stage + 1)
-            yield NamedEdge(*ends)
         end = gather.stage(rank, plan.stages)
         yield NamedEdge(end, f"d{rank}.{gather.after}")
+    for rank, stages in config.stages(gather):
+        for stage in stages[:-1]:
+            yield NamedEdge(gather.stage(rank, stage), gather.stage(rank, stage + 1))
     if config.coordination == "central":
-        for rank, stage in itertools.product(ranks, range(plan.stages)):
+        yield from _gate_edges(config, gather)
+
+
+def _gate_edges(config: DgclConfig, gather: Gathering) -> Iterator[NamedEdge]:
+    """Yield that a gate waits for everybody's stage, and everybody for the gate."""
+    for rank, stages in config.stages(gather):
+        for stage in range(gather.plan.stages):
             gate = gather.gate(stage + 1)
-            yield NamedEdge(gather.stage(rank, stage), gate, credit=True)
+            if stage in stages:
+                yield NamedEdge(gather.stage(rank, stage), gate, credit=True)
             yield NamedEdge(gate, gather.stage(rank, stage + 1), credit=True)
-        for stage, sender, receiver in plan.transfers.tolist():
-            received = gather.receive(stage, sender, receiver)
-            yield NamedEdge(received, gather.gate(stage + 1), credit=True)
+    for stage, sender, receiver in gather.plan.transfers.tolist():
+        received = gather.receive(stage, sender, receiver)
+        yield NamedEdge(received, gather.gate(stage + 1), credit=True)

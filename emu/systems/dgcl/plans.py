@@ -1,4 +1,4 @@
-"""The plan of a job: made for its parts and links, kept beside its data set."""
+"""The plans of a job: made for its parts and links, kept beside its data set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.errors import DataError
-from emu.graph_data import open_parts
+from emu.graph_data import open_layers
 from emu.graph_data.prepared import prepare_arrays, write_arrays
 from emu.systems.dgcl.planner import (
     Needs,
@@ -20,6 +20,7 @@ from emu.systems.dgcl.planner import (
     check_plan,
     peer_to_peer,
     spst,
+    swap,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from emu.problem import Cluster
 
 #: Of the planner: plans of another one are made again.
-_VERSION = 1
+_VERSION = 2
 
 
 def topology_settings(cluster: Cluster, machines: Sequence[str]) -> dict[str, Any]:
@@ -65,21 +66,49 @@ def read_topology(settings: Mapping[str, Any]) -> Topology:
     )
 
 
-def needs_of(graph: WholeGraph) -> Needs:
-    """Return the remote vertices of all parts."""
+def needs_of(graph: WholeGraph, boxes: Sequence[int] = ()) -> Needs:
+    """Return the remote vertices of all parts.
+
+    Parameters
+    ----------
+    boxes
+        Devices per box where each box has vertices that others have, too.
+    """
     parts = [graph.part(number) for number in range(graph.parts)]
-    return Needs.of_parts([part.remote for part in parts], [p.owners for p in parts])
+    box = np.repeat(np.arange(len(boxes)), boxes) if boxes else np.zeros(graph.parts)
+    islands = []
+    for island in np.unique(box):
+        some = [part for part, own in zip(parts, box, strict=True) if own == island]
+        islands.append(
+            Needs.of_parts(
+                [p.remote[: len(p.remote) if p in some else 0] for p in parts],
+                [p.owners[: len(p.owners) if p in some else 0] for p in parts],
+            )
+        )
+    return Needs.joined(islands)
 
 
-def needs_of_settings(settings: Mapping[str, Any]) -> Needs:
-    """Return the needs of the parts of a job, from ``Job.settings``.
+def needs_of_settings(settings: Mapping[str, Any]) -> list[Needs]:
+    """Return what a job's plans have to bring, from ``Job.settings``.
+
+    Returns
+    -------
+    needs
+        One for all layers, or with replicas one per layer.
 
     Raises
     ------
     DataError, ValueError
-        As `open_parts`.
+        As `open_layers`.
     """
-    return needs_of(open_parts(settings)[1])
+    _, graphs = open_layers(settings)
+    if boxes := settings.get("replicas"):
+        return [needs_of(graph, boxes) for graph in graphs]
+    needs = needs_of(graphs[0])
+    if settings["plan"]["kind"] == "swap" and len(needs):
+        local = [graphs[0].part(number).local for number in range(graphs[0].parts)]
+        needs = needs.swapped(local)
+    return [needs]
 
 
 def make_plan(needs: Needs, topology: Topology, stated: Mapping[str, Any]) -> Plan:
@@ -90,6 +119,8 @@ def make_plan(needs: Needs, topology: Topology, stated: Mapping[str, Any]) -> Pl
     PlanError
         When a device that needs a row cannot be reached.
     """
+    if stated["kind"] == "swap":
+        return swap(needs, topology.devices - 1)
     direct = peer_to_peer(needs, topology.devices)
     if stated["kind"] == "peer_to_peer":
         return direct
@@ -101,77 +132,86 @@ def make_plan(needs: Needs, topology: Topology, stated: Mapping[str, Any]) -> Pl
         group=stated["group"],
         sweeps=stated["sweeps"],
     )
-    if stated["kind"] == "spst":
+    if stated["kind"] != "best_of":
         return planned
     return min((direct, planned), key=lambda plan: plan.cost(topology))
 
 
-def open_plan(settings: Mapping[str, Any]) -> Plan:
-    """Return the plan of a job, made on first use and kept beside its data set.
+def open_plans(settings: Mapping[str, Any]) -> tuple[Plan, ...]:
+    """Return the plan of each layer, made on first use and kept beside the data set.
 
     Raises
     ------
     DataError
-        When the data set or the plan is damaged or cannot be written, or the plan is of
+        When the data set or a plan is damaged or cannot be written, or a plan is of
         another graph, parts, topology or version, or does not bring every row.
     PlanError
         As `make_plan`.
     """
-    dataset, graph = open_parts(settings)
+    dataset, graphs = open_layers(settings)
+    boxes, layers = settings.get("replicas", []), len(graphs)
     topology = read_topology(settings["topology"])
+    topology = topology.within(boxes) if boxes else topology
     stated = {
         "version": _VERSION,
         "topology": settings["topology"],
         "plan": settings["plan"],
+        **({"replicas": boxes, "layers": layers} if boxes else {}),
     }
     key = hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:16]
     facts = {"parts": dataset.folder.name, "key": key}
-    needs = functools.cache(lambda: needs_of(graph))
+    needs = functools.cache(lambda: needs_of_settings(settings))
     prepared = prepare_arrays(
         dataset.folder.with_name(f"{dataset.folder.name}-plan-{key}"),
-        lambda partial: write_plan(
-            partial, make_plan(needs(), topology, settings["plan"]), facts
+        lambda partial: write_plans(
+            partial,
+            [make_plan(one, topology, settings["plan"]) for one in needs()],
+            facts,
         ),
     )
     known = (prepared.folder, prepared.checksum)
     if known not in _CHECKED:
-        _CHECKED[known] = read_plan(prepared, facts, needs(), topology)
-    return _CHECKED[known]
+        _CHECKED[known] = read_plans(prepared, facts, needs(), topology)
+    found = _CHECKED[known]
+    return found if len(found) == layers else found * layers
 
 
 #: Plans that this process has checked, by folder and checksum.
-_CHECKED: dict[tuple[Path, int], Plan] = {}
+_CHECKED: dict[tuple[Path, int], tuple[Plan, ...]] = {}
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=32)
 def gradient_plan(plan: Plan, *, atomic: bool) -> Plan:
     """Return the plan of the gradients of a plan; see `Plan.reversed`."""
     return plan.reversed(atomic=atomic)
 
 
-def write_plan(folder: Path, plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
-    """Write a plan as `prepare_arrays` asks for it."""
-    arrays: dict[str, NDArray[Any]] = {
-        "transfers": plan.transfers,
-        "bounds": plan.bounds,
-        "rows": plan.rows,
-    }
-    write_arrays(folder, arrays)
+def write_plans(
+    folder: Path, plans: Sequence[Plan], facts: dict[str, Any]
+) -> dict[str, Any]:
+    """Write plans as `prepare_arrays` asks for it."""
+    for number, plan in enumerate(plans):
+        arrays: dict[str, NDArray[Any]] = {
+            "transfers": plan.transfers,
+            "bounds": plan.bounds,
+            "rows": plan.rows,
+        }
+        write_arrays(folder, {f"{name}_{number}": a for name, a in arrays.items()})
     return facts
 
 
-def read_plan(
+def read_plans(
     prepared: PreparedArrays,
     facts: Mapping[str, Any],
-    needs: Needs,
+    needs: Sequence[Needs],
     topology: Topology,
-) -> Plan:
-    """Return the plan in a folder, whose rows are mapped and not read.
+) -> tuple[Plan, ...]:
+    """Return the plans in a folder, whose rows are mapped and not read.
 
     Raises
     ------
     DataError
-        As `open_plan`.
+        As `open_plans`.
     """
     for name, expected in facts.items():
         if (found := prepared.facts.get(name)) != expected:
@@ -180,13 +220,16 @@ def read_plan(
                 "and it will be made again",
                 path=str(prepared.folder),
             )
-    names = ("transfers", "bounds", "rows")
-    plan = Plan(topology.devices, *(prepared.array(name) for name in names))
-    try:
-        check_plan(plan, needs, topology)
-    except PlanError as error:
-        raise DataError(
-            f"is no plan: {error}; delete the folder and it will be made again",
-            path=str(prepared.folder),
-        ) from error
-    return plan
+    plans = []
+    for number, wanted in enumerate(needs):
+        names = (f"transfers_{number}", f"bounds_{number}", f"rows_{number}")
+        plan = Plan(topology.devices, *(prepared.array(name) for name in names))
+        try:
+            check_plan(plan, wanted, topology)
+        except PlanError as error:
+            raise DataError(
+                f"is no plan: {error}; delete the folder and it will be made again",
+                path=str(prepared.folder),
+            ) from error
+        plans.append(plan)
+    return tuple(plans)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from emu.graph_data import open_layers
 from emu.systems.dgcl.job import CARRIES
-from emu.systems.dgcl.planner import Plan, peer_to_peer, spst
+from emu.systems.dgcl.planner import Plan, lower_bound, peer_to_peer, spst
 from emu.systems.dgcl.plans import (
     gradient_plan,
     needs_of_settings,
-    open_plan,
+    open_plans,
     read_topology,
 )
 from emu.units import format_duration
@@ -28,40 +29,64 @@ _WORDS = {"gather": "forward", "scatter": "backward"}
 
 
 def gather_lines(schedules: Mapping[str, Schedule]) -> Iterator[str]:
-    """Yield a line per gather: t(S), and the mean time in every schedule.
+    """Yield a line per gather: t(S), the mean time in every schedule, a bound on t(S).
 
     A gather of a schedule lasts from when the first device begins its first stage to
-    when the last one ends its last. Before them stands a line where planning cannot
-    pay.
+    when the last one ends its last. Before them stands what `plan_lines` yields.
     """
-    job = next(iter(schedules.values())).problem.job
-    settings = job.settings
-    plan, topology = open_plan(settings), read_topology(settings["topology"])
-    if plan_cannot_pay(settings, topology):
-        yield "no link is shared or slow: peer-to-peer is as good"
-    backward = gradient_plan(plan, atomic=settings["backward"] == "atomic")
-    plans = {"gather": plan, "scatter": backward}
-    layers = sorted(
-        {(t.kind, t.settings["layer"]) for t in job.tasks if t.kind in plans}
-    )
-    for kind, layer in layers:
+    first = next(iter(schedules.values()))
+    job, settings = first.problem.job, first.problem.job.settings
+    plans, topology = open_plans(settings), read_topology(settings["topology"])
+    needs, atomic = needs_of_settings(settings), settings["backward"] == "atomic"
+    if "emulated" not in schedules:  # else it was said before the run
+        yield from plan_lines(settings)
+    for kind, layer in sorted(
+        {(t.kind, t.settings["layer"]) for t in job.tasks if t.kind in _WORDS}
+    ):
+        plan, least = plans[layer - 1], ""
+        if not plan.stages:
+            continue
+        if kind == "scatter":
+            plan = gradient_plan(plan, atomic=atomic)
         said = [
             f"{how} {format_duration(_mean_time(schedule, kind, layer))}"
             for how, schedule in schedules.items()
         ]
-        first = next(iter(schedules.values()))
-        seconds = _row_bytes(first, kind, layer, plans[kind]) * (
-            plans[kind].cost(topology)
-        )
+        size = _row_bytes(first, kind, layer, plan)
+        if kind == "gather":
+            bound = lower_bound(needs[layer - 1 if len(needs) > 1 else 0], topology)
+            least = f"; no plan's t(S) is below {format_duration(size * bound)}"
         where = f"gather of layer {layer}, {_WORDS[kind]}"
-        yield f"{where}: t(S) {format_duration(seconds)}, {', '.join(said)}"
+        cost = format_duration(size * plan.cost(topology))
+        yield f"{where}: t(S) {cost}, {', '.join(said)}{least}"
 
 
-def plan_cannot_pay(settings: Mapping[str, object], topology: Topology) -> bool:
+def plan_lines(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what can be said of the plans of a job before it runs."""
+    if settings["replicas"]:
+        _, graphs = open_layers(settings)
+        parts = [graphs[0].part(number) for number in range(graphs[0].parts)]
+        kept = sum(len(part.local) + len(part.held) for part in parts)
+        factor = kept / graphs[0].vertices
+        yield f"devices keep {factor:.2f} times the vertices (replication factor)"
+    if settings["plan"]["kind"] not in {"swap", "replication"} and plan_cannot_pay(
+        settings, read_topology(settings["topology"])
+    ):
+        yield "no link is shared or slow: peer-to-peer is as good"
+
+
+def plan_cannot_pay(settings: Mapping[str, Any], topology: Topology) -> bool:
     """Return True where SPST finds no plan of a lower t(S) than peer-to-peer's."""
-    needs = needs_of_settings(settings)
-    direct = peer_to_peer(needs, topology.devices).cost(topology)
-    return direct <= _WORTH * spst(needs, topology, seed=0, group=10).cost(topology)
+    if boxes := settings["replicas"]:
+        topology = topology.within(boxes)
+    costs = [
+        (peer_to_peer(needs, topology.devices), spst(needs, topology, seed=0, group=10))
+        for needs in needs_of_settings(settings)
+    ]
+    direct, planned = (
+        sum(p.cost(topology) for p in some) for some in zip(*costs, strict=True)
+    )
+    return bool(direct <= _WORTH * planned)
 
 
 def _mean_time(schedule: Schedule, kind: str, layer: int) -> float:

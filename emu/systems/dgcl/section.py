@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.fields.quantities import Duration, Few, Seed, default_time
+from emu.fields.quantities import Duration, Few, Name, Seed, default_time
 from emu.fields.section import Section
-from emu.graph_data import open_for
+from emu.graph_data import open_for, open_layers
 from emu.systems.dgcl.job import DgclConfig, dgcl_job, dgcl_realization
 from emu.systems.dgcl.planner import Plan, PlanError
 from emu.systems.dgcl.planner.topology import MOST_DEVICES
-from emu.systems.dgcl.plans import gradient_plan, open_plan, topology_settings
+from emu.systems.dgcl.plans import gradient_plan, open_plans, topology_settings
 from emu.systems.training_section import NO_TIME, number_bytes
 from emu.systems.whole_graph_section import (
     TimePerLayer,
@@ -26,7 +26,7 @@ from emu.systems.whole_graph_section import (
 from emu.workloads.model_shapes import parameter_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from emu.fields.cluster_section import ClusterSection
     from emu.fields.section import Trail
@@ -70,9 +70,16 @@ class DgclJobSection(WholeGraphSection):
 
     system: Literal["dgcl"]
     """Kind of job."""
-    plan: Literal["spst", "peer_to_peer", "best_of"] = "spst"
+    plan: Literal[
+        "spst", "peer_to_peer", "best_of", "swap", "replication", "dgcl_r"
+    ] = "spst"
     """Way of rows: ``spst`` along trees of links; ``peer_to_peer`` straight from their
-    owner; ``best_of`` the one of less t(S)."""
+    owner; ``best_of`` the one of less t(S); ``swap`` all into the memory of a host, and
+    back where they are needed; ``replication`` none, each device computes all that its
+    own vertices need; ``dgcl_r`` that between ``boxes``, and trees within."""
+    host: Name = "host"
+    """Machine that ``swap`` leaves rows on, no device; ``topology: dgx1`` and
+    ``pcie_8`` have one then."""
     plan_seed: Seed | None = None
     """Seed of the order of the vertices; default is the scenario's."""
     plan_eps: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1e-4
@@ -90,12 +97,28 @@ class DgclJobSection(WholeGraphSection):
     cache_features: Annotated[bool, Field(strict=True)] = True
     """Keep features of remote vertices: no gather before layer 1."""
     times: DgclTimesSection = DgclTimesSection()
-    """Times of the tasks."""
+    """Times of the tasks; those of layers are of a device's own vertices, and replicas
+    take theirs by the number of their edges."""
+
+    @override
+    def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
+        """Return the machines that hold a part: by default all but the host."""
+        found = super().ranks(machines)
+        if self.plan != "swap" or self.machines is not None:
+            return found
+        return tuple(name for name in found if name != self.host)
+
+    def replicas(self, parts: int) -> list[int]:
+        """Return the devices of each box that has replicas; empty for none."""
+        if self.plan == "replication":
+            return [1] * parts
+        return list(self.boxes or ()) if self.plan == "dgcl_r" else []
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
         """Yield (where, what is wrong and what would be right) between its keys."""
         yield from super().problems(cluster)
+        yield from self._plan_problems([name for name, _ in cluster.named()])
         yield from self.layer_problems("forward", self.times.forward)
         yield from self.layer_problems("backward", self.times.backward)
         devices = len(self.ranks([name for name, _ in cluster.named()]))
@@ -105,6 +128,26 @@ class DgclJobSection(WholeGraphSection):
         if self.times.coordination and self.coordination != "central":
             problem = "found a time of gates, write coordination: central"
             yield ("job", "times", "coordination"), problem
+
+    def _plan_problems(self, machines: Sequence[str]) -> Problems:
+        """Yield what a kind of plan needs and does not find."""
+        if self.plan == "swap" and self.host not in machines:
+            problem = (
+                f"found swap without a machine {self.host!r} to leave rows on: name "
+                "one as job.host, or write cluster.topology: dgx1 or pcie_8"
+            )
+            yield ("job", "plan"), problem
+        elif self.plan == "swap" and self.host in (self.machines or ()):
+            yield ("job", "host"), f"{self.host!r} holds a part: name another machine"
+        if self.plan == "dgcl_r" and self.boxes is None:
+            problem = (
+                "found dgcl_r without boxes to replicate between: write partitioner: "
+                "hierarchical and boxes"
+            )
+            yield ("job", "plan"), problem
+        if self.plan == "replication" and not self.cache_features:
+            problem = "found false for replication, where no row travels: remove it"
+            yield ("job", "cache_features"), problem
 
     @override
     def slot_problems(self, cluster: ClusterSection) -> Problems:
@@ -159,6 +202,7 @@ class DgclJobSection(WholeGraphSection):
             When there is no plan.
         """
         ranks = self.ranks(context.machines)
+        host = self.host if self.plan == "swap" else None
         settings = self.whole_graph_settings(context) | {
             "plan": {
                 "kind": self.plan,
@@ -169,24 +213,29 @@ class DgclJobSection(WholeGraphSection):
             },
             "cache_features": self.cache_features,
             "backward": self.backward,
+            "replicas": self.replicas(len(ranks)),
         }
         none = np.empty(0, np.int64)
-        plan = Plan(len(ranks), none.reshape(0, 3).astype(np.int32), none[:1], none)
+        empty = Plan(len(ranks), none.reshape(0, 3).astype(np.int32), none[:1], none)
+        plans = (empty,) * self.model.layers
         if context.cluster is not None:
-            settings["topology"] = topology_settings(context.cluster, ranks)
+            ends = ranks if host is None else (*ranks, host)
+            settings["topology"] = topology_settings(context.cluster, ends)
             try:
-                plan = open_plan(settings)
+                plans = open_plans(settings)
             except PlanError as error:
                 raise ScenarioError(str(error), key="job.plan") from error
+        atomic = self.backward == "atomic"
         return DgclConfig(
             ranks,
             self.model.layers,
             self.epochs,
-            plan,
-            gradient_plan(plan, atomic=self.backward == "atomic"),
+            plans,
+            tuple(gradient_plan(plan, atomic=atomic) for plan in plans),
             self.cache_features,
             self.coordination,
             settings,
+            host,
         )
 
     @override
@@ -205,7 +254,28 @@ class DgclJobSection(WholeGraphSection):
             (length, *hidden),
             parameter_count(model, length, dataset.classes),
             number_bytes(job.settings) / context.byte_scale,
+            replica_work(job.settings),
         )
+
+
+def replica_work(settings: Mapping[str, Any]) -> dict[str, float]:
+    """Return task -> edges of all that it computes, over those of its own vertices.
+
+    Parameters
+    ----------
+    settings
+        ``Job.settings``. Without replicas there is nothing to return.
+    """
+    if not settings["replicas"]:
+        return {}
+    _, graphs = open_layers(settings)
+    found = {}
+    for rank in range(settings["parts"]):
+        edges = [int(graph.part(rank).forward.indptr[-1]) for graph in graphs]
+        for layer, count in enumerate(edges, 1):
+            for name in (f"d{rank}.layer{layer}", f"d{rank}.grad{layer}"):
+                found[name] = count / max(edges[-1], 1)
+    return found
 
 
 def _sum(

@@ -11,22 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from emu_nodes.dgcl.carrier import Host
 from emu_nodes.dgcl.device import Device
 from emu_nodes.program import sends, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from emu_nodes.dgcl.carrier import Carrier
     from emu_nodes.program import Payload, TaskSpec
 
 
-class _DeviceTask:
-    """State and methods that the tasks of a device share."""
+class _CarrierTask:
+    """State and methods that the tasks of a device, or of a host, share."""
 
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
         if "dgcl" not in process:
-            process["dgcl"] = Device(brief, process)
-        self._device: Device = process["dgcl"]
+            host = brief.settings["rank"] == brief.job_settings["parts"]
+            process["dgcl"] = Host(brief) if host else Device(brief, process)
+        self._carrier: Carrier = process["dgcl"]
         self._brief = brief
         self._layer: int = brief.settings["layer"] - 1  # the job counts from 1
         self._figures: dict[str, float] = {}
@@ -46,6 +49,15 @@ class _DeviceTask:
     def result(self) -> Payload:
         """Return nothing."""
         return {}
+
+
+class _DeviceTask(_CarrierTask):
+    """A task that computes."""
+
+    @property
+    def _device(self) -> Device:
+        assert isinstance(self._carrier, Device)  # noqa: S101 - for mypy
+        return self._carrier
 
 
 class Layer(_DeviceTask):
@@ -75,7 +87,7 @@ class Gradient(_DeviceTask):
         self._device.backward(self._layer, iteration)
 
 
-class _Stage(_DeviceTask):
+class _Stage(_CarrierTask):
     """Takes in what the stage before brought, and sends the rows of its own."""
 
     #: True where gradients go back along the plan.
@@ -86,7 +98,7 @@ class _Stage(_DeviceTask):
         """Return the rows of each receiver, whose task is called ``...FROMtoRANK``."""
         stage: int = self._brief.settings["stage"]
         of = self._layer, self.backward, iteration
-        self._device.enter(of, stage)
+        self._carrier.enter(of, stage)
         sent: dict[int, Payload] = {}
         for out in self._brief.outputs:
             if sends(out, iteration):
@@ -94,7 +106,7 @@ class _Stage(_DeviceTask):
                 sent[out.edge] = (
                     {}
                     if receiver is None
-                    else {"rows": self._device.send(of, stage, receiver)}
+                    else {"rows": self._carrier.send(of, stage, receiver)}
                 )
         return sent
 
@@ -109,7 +121,7 @@ class Scatter(_Stage):
     backward = True
 
 
-class Gathered(_DeviceTask):
+class Gathered(_CarrierTask):
     """Keeps what a peer's stage sent for the stage of this device that follows."""
 
     #: True where it is gradients.
@@ -121,7 +133,7 @@ class Gathered(_DeviceTask):
         (source,) = self._brief.inputs
         rows = tensor(inputs[source.edge], "rows", source)
         of = self._layer, self.backward, iteration
-        self._device.receive(of, place["stage"], place["sender"], rows)
+        self._carrier.receive(of, place["stage"], place["sender"], rows)
 
 
 class Scattered(Gathered):

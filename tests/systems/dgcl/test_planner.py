@@ -23,6 +23,7 @@ from emu.systems.dgcl.planner import (
     lower_bound,
     peer_to_peer,
     spst,
+    swap,
 )
 from emu.systems.dgcl.planner.plan import plan_of
 
@@ -245,6 +246,47 @@ def test_moved_parts_cost_what_moved_links_would() -> None:
     assert lower_bound(needs, renamed) == pytest.approx(
         lower_bound(needs.moved(device_of), topology)
     )
+
+
+def test_within_boxes_no_route_leads_out() -> None:
+    topology = random_topology(np.random.default_rng(2), 5)
+    within = topology.within([2, 3])
+
+    assert {*within.routes} == {
+        pair for pair in topology.routes if (pair[0] < 2) == (pair[1] < 2)
+    }
+    with pytest.raises(PlanError, match="from device 1 to device 4"):
+        spst(needs_of([(1, {0, 4})]), within, seed=0)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_swap_brings_every_row(seed: int) -> None:
+    draws = np.random.default_rng(seed)
+    devices = int(draws.integers(2, 6))
+    owner = draws.permutation(np.arange(40) % devices)
+    rows = random_needs(draws, devices, 40)
+    readers = rows.readers | 1 << rows.owners.astype(np.int64)
+    readers &= ~(np.int64(1) << owner)
+    wanted = np.flatnonzero(readers)
+    needs = Needs(wanted, owner[wanted].astype(np.int32), readers[wanted])
+    local = [np.flatnonzero(owner == device) for device in range(devices)]
+
+    every = needs.swapped(local)
+    plan = swap(every, devices)
+    check_plan(plan, every, random_topology(draws, devices + 1))
+    assert plan.counts.sum() == 40 + needs.pairs
+    for atomic in (True, False):
+        _check_gradients(plan, every, atomic=atomic)
+
+
+def test_islands_are_planned_together() -> None:
+    topology = random_topology(np.random.default_rng(4), 4).within([2, 2])
+    first, second = needs_of([(0, {1}), (1, {0})]), needs_of([(3, {2}), (2, {3})])
+    needs = Needs.joined([first, second])
+    plan = spst(needs, topology, seed=0)
+
+    check_plan(plan, needs, topology)
+    assert [key[1:3] for key in plan] == [(0, 1), (1, 0), (2, 3), (3, 2)]
 
 
 def test_a_device_out_of_reach_is_an_error() -> None:

@@ -8,7 +8,13 @@ Must not know: machines, jobs, files.
 
 from emu.systems.dgcl.planner.bound import lower_bound
 from emu.systems.dgcl.planner.needs import Needs
-from emu.systems.dgcl.planner.plan import Plan, PlanError, check_plan, peer_to_peer
+from emu.systems.dgcl.planner.plan import (
+    Plan,
+    PlanError,
+    check_plan,
+    peer_to_peer,
+    swap,
+)
 from emu.systems.dgcl.planner.spst import spst
 from emu.systems.dgcl.planner.topology import Topology
 
@@ -21,4 +27,5 @@ __all__ = [
     "lower_bound",
     "peer_to_peer",
     "spst",
+    "swap",
 ]

@@ -10,6 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from emu.systems.dgcl.planner.needs import Needs
     from emu.systems.dgcl.planner.topology import Topology
 
@@ -25,12 +27,24 @@ def lower_bound(needs: Needs, topology: Topology) -> float:
     neither do some links that together every route across the cut crosses.
     """
     found = 0.0
+    owners, readers, counts = _kinds(needs)
     for inside in _cuts(topology.devices):
-        leaving = (np.int64(1) << needs.owners.astype(np.int64)) & inside != 0
-        rows = np.count_nonzero(needs.readers[leaving] & ~inside)
+        leaving = (np.int64(1) << owners) & inside != 0
+        rows = int(counts[leaving & (readers & ~inside != 0)].sum())
         if rows:
             found = max(found, rows / _capacity(topology, inside))
     return found
+
+
+def _kinds(
+    needs: Needs,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return owners and readers of rows, equal ones once, and the number of each."""
+    order = np.lexsort((needs.readers, needs.owners))
+    owners, readers = needs.owners[order].astype(np.int64), needs.readers[order]
+    new = (np.diff(owners, prepend=-1) != 0) | (np.diff(readers, prepend=-1) != 0)
+    first = np.flatnonzero(new)
+    return owners[first], readers[first], np.diff(first, append=len(order))
 
 
 def _cuts(devices: int) -> Iterator[int]:

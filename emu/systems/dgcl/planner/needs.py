@@ -77,6 +77,26 @@ class Needs:
         readers = np.bitwise_or.reduceat(np.int64(1) << reader.astype(np.int64), first)
         return cls(vertices[first], held[first].astype(np.int32), readers)
 
+    @classmethod
+    def joined(cls, some: Sequence[Needs]) -> Needs:
+        """Return the needs of several islands of devices as one."""
+        vertices = np.concatenate([one.vertices for one in some])
+        order = np.argsort(vertices, kind="stable")
+        return cls(
+            vertices[order],
+            np.concatenate([one.owners for one in some])[order],
+            np.concatenate([one.readers for one in some])[order],
+        )
+
+    def swapped(self, local: Sequence[NDArray[np.int64]]) -> Needs:
+        """Return the needs where a host, device ``len(local)``, gets all local rows."""
+        vertices = np.concatenate(local)
+        order = np.argsort(vertices)
+        held = np.repeat(np.arange(len(local), dtype=np.int32), [*map(len, local)])
+        readers = np.full(len(vertices), np.int64(1) << len(local))
+        readers[np.searchsorted(vertices[order], self.vertices)] |= self.readers
+        return Needs(vertices[order], held[order], readers)
+
     def moved(self, device_of: Sequence[int]) -> Needs:
         """Return the needs with the part of device i on ``device_of[i]``."""
         readers = np.zeros_like(self.readers)

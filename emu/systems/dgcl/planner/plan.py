@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -145,6 +145,24 @@ def peer_to_peer(needs: Needs, devices: int) -> Plan:
             if (readers >> reader & 1).any()
         ]
     return plan_of(devices, found)
+
+
+def swap(needs: Needs, host: int) -> Plan:
+    """Return the plan of NeuGraph's swap: all rows to a host, and those needed back.
+
+    Parameters
+    ----------
+    needs
+        As `Needs.swapped` returns them.
+    """
+    up = peer_to_peer(replace(needs, readers=needs.readers & 1 << host), host + 1)
+    others = needs.readers & ~(1 << host)
+    down = [
+        (1, host, reader, needs.vertices[others >> reader & 1 == 1])
+        for reader in range(host)
+    ]
+    found = [(stage, *ends, rows) for stage, *ends, rows in (*up, *down) if len(rows)]
+    return plan_of(host + 1, found)
 
 
 def check_plan(plan: Plan, needs: Needs, topology: Topology) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -89,6 +89,14 @@ class Topology:
         for middle in range(self.devices):
             joined |= np.outer(joined[:, middle], joined[middle])
         return joined
+
+    def within(self, boxes: Sequence[int]) -> Topology:
+        """Return the topology without routes between boxes of consecutive devices."""
+        box = np.repeat(np.arange(len(boxes)), boxes)
+        kept = {
+            pair: to for pair, to in self.routes.items() if len({*box[[*pair]]}) < 2
+        }
+        return replace(self, routes=kept)
 
     def _pairs(self) -> itertools.product[tuple[int, int]]:
         return itertools.product(range(self.devices), range(self.devices))

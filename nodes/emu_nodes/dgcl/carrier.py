@@ -1,0 +1,102 @@
+"""Rows on their way through one machine: what it gets and sends, stage by stage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from typing_extensions import override
+
+from emu.graph_data import Adjacency, Part, open_layers
+from emu.systems.dgcl.plans import gradient_plan, open_plans
+from emu_nodes.dgcl.routing import Rows, Tables
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from emu_nodes.program import TaskSpec
+
+    #: (layer, backward, iteration): a pass along the plan.
+    Pass = tuple[int, bool, int]
+
+
+class Carrier:
+    """Rows of all passes, and what was received for them.
+
+    Parameters
+    ----------
+    brief
+        Of any of the machine's tasks.
+
+    Raises
+    ------
+    DataError
+        When the data set, its parts or the plans are missing or damaged.
+    """
+
+    def __init__(self, brief: TaskSpec) -> None:
+        settings = brief.job_settings
+        self.rank: int = brief.settings["rank"]
+        self.ranks: int = settings["parts"]
+        self._dataset, graphs = open_layers(settings)
+        holds = self.rank < self.ranks
+        self.parts = [g.part(self.rank) if holds else _nothing() for g in graphs]
+        self.layers = len(graphs)
+        self._hidden: int = settings["model"]["hidden"]
+        self._precision = np.dtype(settings["precision"])
+        atomic = settings["backward"] == "atomic"
+        self._plans = {
+            (layer, backward): gradient_plan(p, atomic=atomic) if backward else p
+            for layer, p in enumerate(open_plans(settings))
+            for backward in (False, True)
+        }
+        self._tables = {
+            (layer, backward): Tables(self.rank, self.parts[layer], plan)
+            for (layer, backward), plan in self._plans.items()
+        }
+        self._rows: dict[Pass, Rows] = {}
+        self._arrived: dict[tuple[Pass, int], dict[int, NDArray[Any]]] = {}
+
+    def _width(self, layer: int) -> int:
+        """Return the length of a layer's input rows."""
+        return self._hidden if layer else self._dataset.feature_length
+
+    def send(self, of: Pass, stage: int, receiver: int) -> NDArray[Any]:
+        """Return the rows that go to a receiver in a stage of a pass."""
+        return self._rows[of].outgoing(stage, receiver)
+
+    def receive(self, of: Pass, stage: int, sender: int, rows: NDArray[Any]) -> None:
+        """Keep what a sender's stage brought: this machine may be behind it."""
+        self._arrived.setdefault((of, stage), {})[sender] = rows.copy()
+
+    def enter(self, of: Pass, stage: int) -> None:
+        """Take in what the stage before has brought."""
+        if stage > 0:
+            arrived = self._arrived.pop((of, stage - 1), {})
+            self._rows[of].take_in(stage - 1, arrived, add=of[1])
+
+    def _begin(self, of: Pass, values: NDArray[Any]) -> None:
+        layer, backward, _ = of
+        self._rows[of] = Rows(self._tables[layer, backward], values)
+
+
+class Host(Carrier):
+    """A machine that has no vertices and keeps rows for others."""
+
+    @override
+    def enter(self, of: Pass, stage: int) -> None:
+        """Begin with nothing, and forget the rows after the last stage."""
+        layer, backward, _ = of
+        if of not in self._rows:
+            self._begin(of, np.zeros((0, self._width(layer)), self._precision))
+        super().enter(of, stage)
+        if stage == self._plans[layer, backward].stages:
+            del self._rows[of]
+
+
+def _nothing() -> Part:
+    none = np.empty(0, np.int64)
+    empty = Adjacency(
+        np.zeros(1, np.int64), none.astype(np.int32), none.astype(np.float64)
+    )
+    return Part(none, none, none.astype(np.int32), empty, empty)
