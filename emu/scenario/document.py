@@ -25,7 +25,7 @@ from emu.input_file import parse_json, read_text
 from emu.scenario.yaml_slips import what_to_write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from emu.fields.section import Trail
 
@@ -298,7 +298,9 @@ def _value(text: str, option: str) -> Any:
 
 
 def apply_overrides(
-    document: Document, overrides: Sequence[str] | Mapping[str, object]
+    document: Document,
+    overrides: Sequence[str] | Mapping[str, object],
+    chosen: Callable[[Trail], bool] = lambda _: True,
 ) -> None:
     """Write every override into ``document``.
 
@@ -310,6 +312,8 @@ def apply_overrides(
     ----------
     overrides
         ``key.key=value`` with values to be read as YAML, or keys and values.
+    chosen
+        Returns True for the places that are written now.
 
     Raises
     ------
@@ -318,6 +322,8 @@ def apply_overrides(
         keys are found later, as those of the file; the error then names the option.
     """
     for stated, value, option in _told(overrides):
+        if not chosen(stated):
+            continue
         trail = _numbered(document, stated)
         _write(document.data, trail, value, option)
         document.options[trail] = option

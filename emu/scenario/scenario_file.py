@@ -177,8 +177,9 @@ def load(
         a scenario that is loaded already.
     overrides
         ``{"cluster.machines[0].nic": "25 Gbit/s"}``, or a list of ``key.key=value`` as
-        ``--set`` takes them, values read as YAML; applied in order. None takes the key
-        away, so that its default holds.
+        ``--set`` takes them, values read as YAML; applied in order, those of single
+        machines, links and racks last. None takes the key away, so that its default
+        holds.
     timed
         Whether every kind of task needs a time or a profile.
 
@@ -330,10 +331,12 @@ def _changed(document: Document, overrides: Overrides, folder: Path) -> Document
     workload = document.data if is_workload(document.data) else None
     if workload is not None:
         document = workload_document(document)
-    apply_overrides(document, overrides)
+    apply_overrides(document, overrides, lambda trail: not _of_machines(trail))
     _drop_nulls(document.data)
     data = document.data
     expand_topology(document, folder)
+    apply_overrides(document, overrides, _of_machines)
+    _drop_nulls(data)
     if workload is not None:
         expect_listed_makespan(data, workload)
     if data.get("name") is None:
@@ -347,6 +350,11 @@ def _changed(document: Document, overrides: Overrides, folder: Path) -> Document
         _read_program(document, (*at, *_MODEL))
     document.resolve_path(("profile",), folder)
     return document
+
+
+def _of_machines(trail: Trail) -> bool:
+    """Return True for places in the lists that a topology stands for."""
+    return trail[0] == "cluster" and len(trail) > 2
 
 
 def _drop_nulls(data: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -18,20 +18,22 @@ from emu.systems.dgcl.planner import Plan, PlanError
 from emu.systems.dgcl.planner.topology import MOST_DEVICES
 from emu.systems.dgcl.plans import gradient_plan, open_plan, topology_settings
 from emu.systems.training_section import NO_TIME, number_bytes
+from emu.systems.translation import summed
 from emu.systems.whole_graph_section import (
     TimePerLayer,
     WholeGraphSection,
     layer_time,
+    written_time,
 )
 from emu.workloads.model_shapes import parameter_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from emu.fields.cluster_section import ClusterSection
     from emu.fields.section import Trail
     from emu.problem import Cluster, Job, Realization
-    from emu.systems.job_section import BuildContext, Problems, Times
+    from emu.systems.job_section import BuildContext, Edit, Problems, Times
 
 
 class DgclTimesSection(Section):
@@ -126,6 +128,36 @@ class DgclJobSection(WholeGraphSection):
         """True: times are of kinds of task."""
         return True
 
+    @override
+    def scaled_times(
+        self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
+    ) -> tuple[Edit, set[str]]:
+        """Return the times of whole kinds of task, scaled, and the tasks of these."""
+        kinds = {tasks[name] for name in wanted}
+        if wanted != {name for name, kind in tasks.items() if kind in kinds}:
+            return {}, set()
+        last, known = self.model.layers, {"gather", "scatter", "coordination"} & kinds
+        edit = {f"job.times.{kind}": scale(getattr(self.times, kind)) for kind in known}
+        if {"gathered", "scattered"} <= kinds:
+            known |= {"gathered", "scattered"}
+            edit["job.times.receive"] = scale(self.times.receive)
+        passes = {
+            "forward": {f"layer{number}": number for number in range(1, last + 1)},
+            "backward": {f"gradient{number}": number for number in range(1, last)}
+            | {f"layer{last}": last},
+        }
+        for key, layers in passes.items():
+            changed = {layers[kind] for kind in kinds & layers.keys()}
+            known |= kinds & layers.keys()
+            if changed:
+                edit[f"job.times.{key}"] = [
+                    (scale if number in changed else written_time)(
+                        layer_time(getattr(self.times, key), number - 1)
+                    )
+                    for number in range(1, last + 1)
+                ]
+        return edit, {name for name in wanted if tasks[name] in known}
+
     def _pass_times(self) -> Iterator[tuple[str, str, float | dict[str, float]]]:
         """Yield (key, kind of task, time) of those that are stated."""
         last = self.model.layers
@@ -141,7 +173,7 @@ class DgclJobSection(WholeGraphSection):
             both = [
                 layer_time(one, last - 1) for one in (times.forward, times.backward)
             ]
-            yield "forward", f"layer{last}", _sum(*both)
+            yield "forward", f"layer{last}", summed(*both)
 
     @override
     def build(self, context: BuildContext) -> Job:
@@ -206,20 +238,3 @@ class DgclJobSection(WholeGraphSection):
             parameter_count(model, length, dataset.classes),
             number_bytes(job.settings) / context.byte_scale,
         )
-
-
-def _sum(
-    forward: float | dict[str, float], backward: float | dict[str, float]
-) -> float | dict[str, float]:
-    """Return the time of both passes, on each device that either states."""
-    if not (isinstance(forward, dict) or isinstance(backward, dict)):
-        return forward + backward
-    stated = [time for time in (forward, backward) if isinstance(time, dict)]
-    devices = {device for time in stated for device in time}
-    return {
-        device: sum(
-            time.get(device, default_time(time)) if isinstance(time, dict) else time
-            for time in (forward, backward)
-        )
-        for device in devices
-    }
