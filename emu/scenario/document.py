@@ -156,7 +156,7 @@ def _read_json(file: str, text: str) -> Document:
 
 
 def _count(data: Any, file: str) -> None:
-    """Refuse what would take longer to check than anybody waits."""
+    """Refuse what would take too long to check."""
     level, values = [data], 0
     for _ in range(_DEEPEST):
         values += len(level)
@@ -321,7 +321,7 @@ def apply_overrides(
         When an override has no ``=``, or leads through something without keys. Unknown
         keys are found later, as those of the file; the error then names the option.
     """
-    for stated, value, option in _told(overrides):
+    for stated, value, option in _read_overrides(overrides):
         if not chosen(stated):
             continue
         trail = _numbered(document, stated)
@@ -345,7 +345,7 @@ def value_at(content: dict[str, Any], keys: str) -> Any:
     return place
 
 
-def _told(
+def _read_overrides(
     overrides: Sequence[str] | Mapping[str, object],
 ) -> Iterator[tuple[Trail, Any, str]]:
     """Yield where to write, what, and how the writer stated it."""
@@ -448,7 +448,7 @@ def _write(place: Any, trail: Trail, value: Any, option: str) -> None:
 
 
 def _missing(place: Any, step: str | int, above: str) -> str:
-    """Say that a value has no such place, and which it has."""
+    """Return that a value has no such place, and which it has."""
     if not isinstance(place, list):
         return f"{above} is {place!r}, it has no {step}"
     named = [str(name) for name in map(_name, place) if name]

@@ -104,10 +104,10 @@ class ScenarioEdits:
         if edit is None:
             return change
         edit |= self.standing(change.problem)
-        planned = self._planned(change.problem.job)
-        if change.kind != "network" or not planned:
+        planned = self._planned() if change.kind == "network" else []
+        if not planned:
             return replace(change, edit=edit)
-        if self._measured or planned > MOST_PLANNED:
+        if self._measured or sum(map(_vertices, planned)) > MOST_PLANNED:
             note = "other links were not tried: rows would take another plan's way"
             self.notes += [note] if note not in self.notes else []
             return change
@@ -115,13 +115,10 @@ class ScenarioEdits:
         problem, realization = found.problem, found.realization
         return replace(change, edit=edit, problem=problem, realization=realization)
 
-    def _planned(self, job: Job) -> int:
-        """Return the vertices of the graphs whose jobs follow from the links."""
-        return sum(
-            len(open_for(job.settings_of(prefix.removesuffix("/"))).owner)
-            for _, prefix, section in self._scenario.each_job()
-            if section.shaped_by_data
-        )
+    def _planned(self) -> list[Scenario]:
+        """Return the jobs that follow from the links, as scenarios of their own."""
+        alone = [part for _, part in self._scenario.parts()] or [self._scenario]
+        return [one for one in alone if one.job.shaped_by_data]
 
     def standing(self, problem: Problem) -> Edit:
         """Return where the tasks of ``problem`` stand as an edit."""
@@ -142,13 +139,12 @@ class ScenarioEdits:
         """Yield ``base`` with one more machine of every kind, and all placed anew.
 
         It is a copy in everything but its name: section, rack, routes. Nothing is
-        yielded where no task may move, nor where the scenario would have to say more:
-        the way between two machines without NICs.
+        yielded where no task may move and none is added, nor where the scenario would
+        have to state more: the way between two machines without NICs.
         """
-        tasks = base.problem.job.tasks
-        if all(task.pinned is not None for task in tasks):
-            return
-        if len(tasks) > MOST_TASKS:
+        job = base.problem.job
+        tasks = job.tasks
+        if len(tasks) > MOST_TASKS and not job.fixed:
             self.notes.append(
                 f"one more machine was not tried: to place {len(tasks)} tasks again "
                 "takes too long"
@@ -163,7 +159,7 @@ class ScenarioEdits:
             edit |= self._searched()
             try:
                 edited = load(self._scenario, edit | {"expect": None})
-                if not self._can_be_tried(edited, base.problem.job):
+                if not self._can_be_tried(edited, job):
                     return
                 found = prepare(edited)
             except (ScenarioError, PlacementError):
@@ -179,10 +175,16 @@ class ScenarioEdits:
 
     def _can_be_tried(self, edited: Scenario, job: Job) -> bool:
         """Return True where times and volumes of ``edited`` are known or soon found."""
+        if (vertices := sum(map(_vertices, self._planned()))) > MOST_PLANNED:
+            problem = f"to plan for {vertices:,} vertices again takes too long"
+            self.notes.append(f"one more machine was not tried: {problem}")
+            return False
         changed = build_job(edited)
+        if job.fixed and _names(changed) == _names(job):
+            return False
         measured = self._measured or self._scenario.profile is not None
         if measured and _names(changed) != _names(job):
-            problem = "it would have tasks that nobody measured"
+            problem = "it would have tasks without measured times"
             self.notes.append(f"one more machine was not tried: {problem}")
             return False
         for name in job.job_names:
@@ -329,6 +331,15 @@ class ScenarioEdits:
         tasks = change.problem.job.tasks
         wanted = {tasks[row].name for row in change.rows}
         edit: Edit = {}
+        stated: list[object] = []  # a time of 0 that a run took longer than is no key
+
+        def scale(time: Any) -> Any:
+            known = time.values() if isinstance(time, dict) else time
+            stated.extend(
+                filter(None, known if isinstance(time, dict | tuple) else [time])
+            )
+            return _scaled(DURATION, time, change.factor)
+
         for at, prefix, job in self._scenario.each_job():
             own = {
                 task.name.removeprefix(prefix): task.kind
@@ -336,12 +347,10 @@ class ScenarioEdits:
                 if task.name.startswith(prefix)
             }
             mine = {name for name in own if f"{prefix}{name}" in wanted}
-            found, covered = job.scaled_times(
-                own, mine, partial(_scaled, DURATION, factor=change.factor)
-            )
+            found, covered = job.scaled_times(own, mine, scale)
             edit |= {f"{at}{key}": value for key, value in found.items()}
             wanted -= {f"{prefix}{name}" for name in covered}
-        return None if wanted else edit
+        return edit if stated and not wanted else None
 
     def _bytes(self, change: Change) -> Edit | None:
         job = self._scenario.job
@@ -367,6 +376,10 @@ class ScenarioEdits:
 
 def _names(job: Job) -> tuple[list[str], tuple[str, ...]]:
     return [task.name for task in job.tasks], tuple(job.edge_names)
+
+
+def _vertices(scenario: Scenario) -> int:
+    return len(open_for(build_job(scenario).settings).owner)
 
 
 def _scaled(quantity: Quantity, stated: Any, factor: float) -> Any:

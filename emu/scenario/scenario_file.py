@@ -151,7 +151,7 @@ _KEPT = tuple(
 )  # fmt: skip
 #: Keys of a lab file; a scenario has others beside them.
 LAB_KEYS = ("cluster", "lab", "events")
-#: Errors of one file that are told; whoever has more mends these first.
+#: Errors of one file that are described; whoever has more mends these first.
 _MOST_ERRORS = 200
 
 #: What stands in for a section that is wrong, while the others are looked at.
@@ -221,7 +221,7 @@ def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
         try:
             file = LabFile.model_validate(data)
         except ValidationError as caught:
-            found += _told(caught, data, found)
+            found += _described(caught, data, found)
         else:
             found += [*name_errors(file), *event_errors(file.events, file.cluster)]
             if not found:
@@ -299,7 +299,7 @@ def _checked(
     try:
         scenario = Scenario.model_validate(data)
     except ValidationError as caught:
-        found += _told(caught, data, found)
+        found += _described(caught, data, found)
     wrong = {str(trail[0]) for trail, _ in found if trail}
     if "jobs" in wrong:
         wrong.add("job")
@@ -368,26 +368,26 @@ def _drop_nulls(data: Any) -> None:
             _drop_nulls(value)
 
 
-def _told(
+def _described(
     caught: ValidationError, data: object, misspelt: list[tuple[Trail, str]]
 ) -> list[tuple[Trail, str]]:
     """Return the validation errors in our words, without those that only follow."""
     known = {trail for trail, _ in misspelt}
-    told: dict[Trail, str] = {}
+    described: dict[Trail, str] = {}
     for error in caught.errors()[:_MOST_ERRORS]:
         trail = trail_of(error, data)
         # A list whose items are wrong is said to be too short as well.
         follows = error["type"] == "too_short" and bool(error["input"])
         if trail not in known and not follows:
-            told[trail] = either(told.get(trail, ""), describe(error))
+            described[trail] = either(described.get(trail, ""), describe(error))
     meant = {
         (*trail[:-1], key)
-        for trail, problem in told.items()
+        for trail, problem in described.items()
         if (key := meant_key(problem))
     }
     return [
         (trail, problem)
-        for trail, problem in told.items()
+        for trail, problem in described.items()
         if not problem.startswith(MISSING) or trail not in meant
     ]
 
