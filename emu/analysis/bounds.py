@@ -236,7 +236,11 @@ def placement_gap(
         When the bound is above the makespan of this very placement, and thus false.
     """
     reference = problem.reference(realization)
-    bound = placement_bound(problem.job, problem.cluster, reference, seconds=seconds)
+    if problem.job.fixed:
+        bound = bounds(problem, realization).combined  # of the one placement
+    else:
+        job, cluster = problem.job, problem.cluster
+        bound = placement_bound(job, cluster, reference, seconds=seconds)
     if bound > makespan * (1 + _ROUNDING):
         raise ArithmeticError(f"a bound of {bound} s is above {makespan} s")
     bound = min(bound, makespan)

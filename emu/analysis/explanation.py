@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
@@ -156,7 +156,7 @@ def _ranked(
 ) -> tuple[Improvement, ...]:
     changes = [*changes_of(base, chain)]
     if stated is not None:
-        changes = [replace(one, edit=stated.edit(one)) for one in changes]
+        changes = [stated.edited(one) for one in changes]
     return tuple(rank(base, [*changes, *more]))
 
 

@@ -88,8 +88,8 @@ class Stated(Protocol):
     def best(self, problem: Problem, reference: Realization) -> Placement:
         """Return the result of the scenario's best placement search."""
 
-    def edit(self, change: Change) -> dict[str, Any] | None:
-        """Return a change as keys and values of the scenario, None without keys."""
+    def edited(self, change: Change) -> Change:
+        """Return a change with its keys and values, and what follows from them."""
 
     def standing(self, problem: Problem) -> dict[str, Any]:
         """Return where the tasks stand, likewise."""

@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import asdict
 from enum import StrEnum
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -266,13 +267,20 @@ def _print(rows: list[KeptData]) -> None:
     from emu.graph_data.sources import data_folders  # noqa: PLC0415 - numpy
 
     table = plain_table("", "graph", "kind", ">vertices", ">edges", ">size", "origin")
-    for row in rows:
-        counts = ("" if n is None else f"{n:,}" for n in (row.vertices, row.edges))
-        table.add_row(row.name, row.kind, *counts, _megabytes(row.size), row.origin)
+    for (name, kind, origin, *known), group in groupby(rows, _alike):
+        counts = ("" if n is None else f"{n:,}" for n in known)
+        same = [*group]
+        of_all = f"{len(same)} x {origin}" if len(same) > 1 else origin
+        size = _megabytes(sum(row.size for row in same))
+        table.add_row(name, kind, *counts, size, of_all)
     if rows:
         terminal().print(table)
     typer.echo(f"looked in {' and '.join(map(str, data_folders()))}")
     typer.echo("products-like, reddit-like and papers100m-like need no files")
+
+
+def _alike(row: KeptData) -> tuple[str, str, str, int | None, int | None]:
+    return row.name, row.kind, row.origin, row.vertices, row.edges
 
 
 def _megabytes(size: int) -> str:

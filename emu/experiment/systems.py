@@ -53,13 +53,16 @@ def as_system(
         the profile is, or is of another job.
     """
     scenario = load(scenario, {**(overrides or {}), "expect": None})
-    for name in (scenario.job.system, system):
+    for name, file, key in (
+        (scenario.job.system, scenario.name, "job.system"),
+        (system, "", ""),
+    ):
         if name not in translated_systems():
             raise ScenarioError(
-                f"{name!r} is not among the systems that can be compared: "
-                f"{', '.join(translated_systems())}",
-                file=scenario.name,
-                key="job.system",
+                f"{name!r} is not among the systems that can be compared, those of "
+                f"mini-batches: {', '.join(translated_systems())}",
+                file=file,
+                key=key,
             )
     if scenario.job.system == system:
         return scenario

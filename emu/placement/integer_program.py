@@ -57,7 +57,8 @@ def minimise(
     """
     import highspy  # noqa: PLC0415 - other commands do without
 
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    # Not highspy.Highs: from 1.16 on it prints a banner before it can be asked not to.
+    solver = highspy._core._Highs()  # noqa: SLF001
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("parallel", "off")
     if nodes:

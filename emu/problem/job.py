@@ -216,6 +216,11 @@ class Job:
         """Names of the jobs that it is made of; of one job, an empty one."""
         return tuple(dict.fromkeys(task.job_name for task in self.tasks))
 
+    @property
+    def fixed(self) -> bool:
+        """True where every task is pinned, but for gates, which stand nowhere."""
+        return all(task.gate or task.pinned is not None for task in self.tasks)
+
     def settings_of(self, name: str) -> Mapping[str, Any]:
         """Return the settings of one of several jobs, or of the only one."""
         jobs: Mapping[str, Mapping[str, Any]] = self.settings.get("jobs", {})

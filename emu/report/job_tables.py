@@ -191,14 +191,17 @@ def model_rows(models: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str]
 
 def job_table(jobs: Iterable[JobTime]) -> Table:
     """Return a row per job."""
-    columns = (">released", ">ended", ">took", ">alone", ">slowdown", ">samples per s")
-    table = plain_table("Jobs", "job", *columns)
+    jobs = [*jobs]
+    sampled = any(one.samples_per_second is not None for one in jobs)
+    columns = (">released", ">ended", ">took", ">alone", ">slowdown")
+    samples = (">samples per s",) if sampled else ()
+    table = plain_table("Jobs", "job", *columns, *samples)
     for one in jobs:
         seconds = (one.release, one.end, one.seconds, one.alone)
         shown = [format_duration(value, 4) for value in seconds]
         speed = one.samples_per_second
-        samples = f"{speed:,.4g}" if speed is not None else ""
-        table.add_row(one.job, *shown, f"{one.slowdown:.3f}", samples)
+        cells = (f"{speed:,.4g}" if speed is not None else "",) if sampled else ()
+        table.add_row(one.job, *shown, f"{one.slowdown:.3f}", *cells)
     return table
 
 

@@ -25,7 +25,7 @@ from emu.input_file import parse_json, read_text
 from emu.scenario.yaml_slips import what_to_write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from emu.fields.section import Trail
 
@@ -174,7 +174,7 @@ def _read_json(file: str, text: str) -> Document:
 
 
 def _count(data: Any, file: str) -> None:
-    """Refuse what would take longer to check than anybody waits."""
+    """Refuse what would take too long to check."""
     level, values = [data], 0
     for _ in range(_DEEPEST):
         values += len(level)
@@ -316,7 +316,9 @@ def _value(text: str, option: str) -> Any:
 
 
 def apply_overrides(
-    document: Document, overrides: Sequence[str] | Mapping[str, object]
+    document: Document,
+    overrides: Sequence[str] | Mapping[str, object],
+    chosen: Callable[[Trail], bool] = lambda _: True,
 ) -> None:
     """Write every override into ``document``.
 
@@ -328,6 +330,8 @@ def apply_overrides(
     ----------
     overrides
         ``key.key=value`` with values to be read as YAML, or keys and values.
+    chosen
+        Returns True for the places that are written now.
 
     Raises
     ------
@@ -335,7 +339,9 @@ def apply_overrides(
         When an override has no ``=``, or leads through something without keys. Unknown
         keys are found later, as those of the file; the error then names the option.
     """
-    for stated, value, option in _told(overrides):
+    for stated, value, option in _read_overrides(overrides):
+        if not chosen(stated):
+            continue
         trail = _numbered(document, stated)
         _write(document.data, trail, value, option)
         document.options[trail] = option
@@ -357,7 +363,7 @@ def value_at(content: dict[str, Any], keys: str) -> Any:
     return place
 
 
-def _told(
+def _read_overrides(
     overrides: Sequence[str] | Mapping[str, object],
 ) -> Iterator[tuple[Trail, Any, str]]:
     """Yield where to write, what, and how the writer stated it."""
@@ -460,7 +466,7 @@ def _write(place: Any, trail: Trail, value: Any, option: str) -> None:
 
 
 def _missing(place: Any, step: str | int, above: str) -> str:
-    """Say that a value has no such place, and which it has."""
+    """Return that a value has no such place, and which it has."""
     if not isinstance(place, list):
         return f"{above} is {place!r}, it has no {step}"
     named = [str(name) for name in map(_name, place) if name]

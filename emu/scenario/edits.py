@@ -6,6 +6,7 @@ A simulation of the file with these keys and values gives the makespan reported.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,9 @@ MOST_TASKS = 100
 #: Vertices above which no graph is partitioned again: 122,000 take 12 s with what the
 #: samplers then sample.
 MOST_PARTED = 250_000
+#: Vertices above which no way along other links is planned: 245,000 take 0.5 s for
+#: each of some 30 changes.
+MOST_PLANNED = 100_000
 
 
 class ScenarioEdits:
@@ -50,6 +54,7 @@ class ScenarioEdits:
 
     def __init__(self, scenario: Scenario, *, measured: bool = False) -> None:
         self._scenario = scenario
+        self._cluster = scenario.stated_cluster
         self._measured = measured
         #: What was not tried, and why.
         self.notes: list[str] = []
@@ -80,11 +85,13 @@ class ScenarioEdits:
         """Return the content of flows between two kinds of task, a plural."""
         return content_of(self._scenario.job.system, kinds)
 
-    def edit(self, change: Change) -> Edit | None:
-        """Return a change, and where its tasks stand, as keys and values.
+    def edited(self, change: Change) -> Change:
+        """Return a change with its keys and values, and where its tasks stand.
 
-        None where the scenario has no such keys: single tasks and bytes of training,
-        times and bytes from a profile.
+        Without where the scenario has no such keys: single tasks and bytes of training,
+        times and bytes from a profile. Where tasks follow from the cluster, as those of
+        a plan along its links do, they are built anew for other links; those of a run
+        were not measured, so that such a change has no keys then.
         """
         write = {
             "network": self._network,
@@ -93,8 +100,25 @@ class ScenarioEdits:
             "policy": self._policy,
             "window": self._window,
         }[change.kind]
-        found = write(change)
-        return None if found is None else found | self.standing(change.problem)
+        edit = write(change)
+        if edit is None:
+            return change
+        edit |= self.standing(change.problem)
+        planned = self._planned() if change.kind == "network" else []
+        if not planned:
+            return replace(change, edit=edit)
+        if self._measured or sum(map(_vertices, planned)) > MOST_PLANNED:
+            note = "other links were not tried: rows would take another plan's way"
+            self.notes += [note] if note not in self.notes else []
+            return change
+        found = prepare(load(self._scenario, edit | {"expect": None}))
+        problem, realization = found.problem, found.realization
+        return replace(change, edit=edit, problem=problem, realization=realization)
+
+    def _planned(self) -> list[Scenario]:
+        """Return the jobs that follow from the links, as scenarios of their own."""
+        alone = [part for _, part in self._scenario.parts()] or [self._scenario]
+        return [one for one in alone if one.job.shaped_by_data]
 
     def standing(self, problem: Problem) -> Edit:
         """Return where the tasks of ``problem`` stand as an edit."""
@@ -115,20 +139,19 @@ class ScenarioEdits:
         """Yield ``base`` with one more machine of every kind, and all placed anew.
 
         It is a copy in everything but its name: section, rack, routes. Nothing is
-        yielded where no task may move, nor where the scenario would have to say more:
-        the way between two machines without NICs.
+        yielded where no task may move and none is added, nor where the scenario would
+        have to state more: the way between two machines without NICs.
         """
-        tasks = base.problem.job.tasks
-        if all(task.pinned is not None for task in tasks):
-            return
-        if len(tasks) > MOST_TASKS:
+        job = base.problem.job
+        tasks = job.tasks
+        if len(tasks) > MOST_TASKS and not job.fixed:
             self.notes.append(
                 f"one more machine was not tried: to place {len(tasks)} tasks again "
                 "takes too long"
             )
             return
         known = []
-        for name, position in self._scenario.cluster.named():
+        for name, position in self._cluster.named():
             edit, kind = self._one_more(name, position)
             if kind in known:
                 continue
@@ -136,7 +159,7 @@ class ScenarioEdits:
             edit |= self._searched()
             try:
                 edited = load(self._scenario, edit | {"expect": None})
-                if not self._can_be_tried(edited, base.problem.job):
+                if not self._can_be_tried(edited, job):
                     return
                 found = prepare(edited)
             except (ScenarioError, PlacementError):
@@ -152,10 +175,16 @@ class ScenarioEdits:
 
     def _can_be_tried(self, edited: Scenario, job: Job) -> bool:
         """Return True where times and volumes of ``edited`` are known or soon found."""
+        if (vertices := sum(map(_vertices, self._planned()))) > MOST_PLANNED:
+            problem = f"to plan for {vertices:,} vertices again takes too long"
+            self.notes.append(f"one more machine was not tried: {problem}")
+            return False
         changed = build_job(edited)
+        if job.fixed and _names(changed) == _names(job):
+            return False
         measured = self._measured or self._scenario.profile is not None
         if measured and _names(changed) != _names(job):
-            problem = "it would have tasks that nobody measured"
+            problem = "it would have tasks without measured times"
             self.notes.append(f"one more machine was not tried: {problem}")
             return False
         for name in job.job_names:
@@ -189,7 +218,7 @@ class ScenarioEdits:
 
     def _one_more(self, name: str, position: int) -> tuple[Edit, object]:
         """Return the edit, and what tells the machine from those of another kind."""
-        cluster = self._scenario.cluster
+        cluster = self._cluster
         names = [known for known, _ in cluster.named()]
         another = next(
             text
@@ -212,11 +241,13 @@ class ScenarioEdits:
         kind = section | {"name": ""}, [key for key, _ in beside]
         return edit, kind
 
-    def _network(self, change: Change) -> Edit:
-        cluster, factor = self._scenario.cluster, change.factor
+    def _network(self, change: Change) -> Edit | None:
+        cluster, factor = self._cluster, change.factor
         links = change.problem.links
         changed = {links[port].name for port in change.rows}
-        edit: Edit = {}
+        edit = self._links_of_jobs(changed, factor)
+        if edit is None:
+            return None
 
         def scaled(nic: Any, out: str, into: str) -> Any:
             outward = nic.outward * (factor if out in changed else 1.0)
@@ -240,17 +271,37 @@ class ScenarioEdits:
             if {up, down} & changed:
                 edit[f"cluster.racks[{i}].uplink"] = scaled(rack.uplink, up, down)
         for i, event in enumerate(self._scenario.events):
-            if event.nic is not None and event.machine in nics:
-                out, into = f"{event.machine} out", f"{event.machine} in"
+            out, into = f"{event.machine} out", f"{event.machine} in"
+            if event.nic is not None and {out, into} & changed:
                 edit[f"events[{i}].nic"] = scaled(event.nic, out, into)
             elif event.bandwidth is not None and event.link in changed:
                 rate = RATE.exact(event.bandwidth * factor)
                 edit[f"events[{i}].bandwidth"] = rate
         return edit
 
+    def _links_of_jobs(self, links: set[str], factor: float) -> Edit | None:
+        """Return keys of jobs for the links that they bring along; None without."""
+        left = links - self._stated_links()
+        edit: Edit = {}
+        scale = partial(_scaled, RATE, factor=factor)
+        for at, _, job in self._scenario.each_job():
+            found, covered = job.scaled_links(self._cluster, links, scale)
+            edit |= {f"{at}{key}": value for key, value in found.items()}
+            left -= covered
+        return None if left else edit
+
+    def _stated_links(self) -> set[str]:
+        """Return the names of the links that the scenario itself states."""
+        cluster = self._cluster
+        both = [f"{name} {way}" for name, _ in cluster.named() for way in ("out", "in")]
+        both += [
+            f"{rack.name} {way}" for rack in cluster.racks for way in ("up", "down")
+        ]
+        return {*both, *(link.name for link in cluster.links)}
+
     def _nics(self, nics: dict[str, Any]) -> Edit:
-        """Return the NICs of some machines; equal ones are told apart where needed."""
-        cluster = self._scenario.cluster
+        """Return the NICs of some machines; one of several equal ones by its name."""
+        cluster = self._cluster
         groups: dict[int, list[str]] = {}
         for name, position in cluster.named():
             groups.setdefault(position, []).append(name)
@@ -264,12 +315,14 @@ class ScenarioEdits:
                 for position, names in groups.items()
                 if names[0] in nics
             }
-        listed = []
+        if not {*"".join(nics)} & {*".[]"}:
+            return {f"cluster.machines.{name}.nic": nic for name, nic in nics.items()}
+        listed = []  # names that no key can hold
         for name, position in cluster.named():
             section = cluster.machines[position]
-            told = section.model_dump(mode="json", exclude_none=True)
-            told |= {"name": name, "count": 1}
-            listed.append(told | ({"nic": nics[name]} if name in nics else {}))
+            stated = section.model_dump(mode="json", exclude_none=True)
+            stated |= {"name": name, "count": 1}
+            listed.append(stated | ({"nic": nics[name]} if name in nics else {}))
         return {"cluster.machines": listed}
 
     def _compute(self, change: Change) -> Edit | None:
@@ -278,6 +331,15 @@ class ScenarioEdits:
         tasks = change.problem.job.tasks
         wanted = {tasks[row].name for row in change.rows}
         edit: Edit = {}
+        stated: list[object] = []  # a time of 0 that a run took longer than is no key
+
+        def scale(time: Any) -> Any:
+            known = time.values() if isinstance(time, dict) else time
+            stated.extend(
+                filter(None, known if isinstance(time, dict | tuple) else [time])
+            )
+            return _scaled(DURATION, time, change.factor)
+
         for at, prefix, job in self._scenario.each_job():
             own = {
                 task.name.removeprefix(prefix): task.kind
@@ -285,12 +347,10 @@ class ScenarioEdits:
                 if task.name.startswith(prefix)
             }
             mine = {name for name in own if f"{prefix}{name}" in wanted}
-            found, covered = job.scaled_times(
-                own, mine, partial(_scaled, DURATION, factor=change.factor)
-            )
+            found, covered = job.scaled_times(own, mine, scale)
             edit |= {f"{at}{key}": value for key, value in found.items()}
             wanted -= {f"{prefix}{name}" for name in covered}
-        return None if wanted else edit
+        return edit if stated and not wanted else None
 
     def _bytes(self, change: Change) -> Edit | None:
         job = self._scenario.job
@@ -316,6 +376,10 @@ class ScenarioEdits:
 
 def _names(job: Job) -> tuple[list[str], tuple[str, ...]]:
     return [task.name for task in job.tasks], tuple(job.edge_names)
+
+
+def _vertices(scenario: Scenario) -> int:
+    return len(open_for(build_job(scenario).settings).owner)
 
 
 def _scaled(quantity: Quantity, stated: Any, factor: float) -> Any:

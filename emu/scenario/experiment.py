@@ -72,12 +72,13 @@ class Experiment:
             jobs = self.scenario.jobs
             each = ", ".join(f"{one.name} by {one.placement.policy}" for one in jobs)
             policy = f"sequential: {each}"
+        fixed = problem.job.fixed
         return {
             "policy": policy,
             "seed": self.scenario.seed,
-            "candidates": found.candidates if found else 0,
-            "budget": found.budget if found else 0,
-            "optimal": bool(found and found.optimal),
+            "candidates": found.candidates if found and not fixed else 0,
+            "budget": found.budget if found and not fixed else 0,
+            "optimal": bool(fixed or (found and found.optimal)),
             "unclaimed": [*unclaimed(problem.job, problem.cluster)],
         }
 

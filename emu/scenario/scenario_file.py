@@ -152,7 +152,7 @@ _KEPT = tuple(
 )  # fmt: skip
 #: Keys of a lab file; a scenario has others beside them.
 LAB_KEYS = ("cluster", "lab", "events")
-#: Errors of one file that are told; whoever has more mends these first.
+#: Errors of one file that are described; whoever has more mends these first.
 _MOST_ERRORS = 200
 
 #: What stands in for a section that is wrong, while the others are looked at.
@@ -178,8 +178,9 @@ def load(
         a scenario that is loaded already.
     overrides
         ``{"cluster.machines[0].nic": "25 Gbit/s"}``, or a list of ``key.key=value`` as
-        ``--set`` takes them, values read as YAML; applied in order. None takes the key
-        away, so that its default holds.
+        ``--set`` takes them, values read as YAML; applied in order, those of single
+        machines, links and racks last. None takes the key away, so that its default
+        holds.
     timed
         Whether every kind of task needs a time or a profile.
 
@@ -221,7 +222,7 @@ def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
         try:
             file = LabFile.model_validate(data)
         except ValidationError as caught:
-            found += _told(caught, data, found)
+            found += _described(caught, data, found)
         else:
             found += [*name_errors(file), *event_errors(file.events, file.cluster)]
             if not found:
@@ -312,7 +313,7 @@ def _checked(
     try:
         scenario = Scenario.model_validate(data)
     except ValidationError as caught:
-        found += _told(caught, data, found)
+        found += _described(caught, data, found)
     wrong = {str(trail[0]) for trail, _ in found if trail}
     if "jobs" in wrong:
         wrong.add("job")
@@ -345,10 +346,12 @@ def _changed(document: Document, overrides: Overrides, folder: Path) -> Document
     workload = document.data if is_workload(document.data) else None
     if workload is not None:
         document = workload_document(document)
-    apply_overrides(document, overrides)
+    apply_overrides(document, overrides, lambda trail: not _of_machines(trail))
     _drop_nulls(document.data)
     data = document.data
     expand_topology(document, folder)
+    apply_overrides(document, overrides, _of_machines)
+    _drop_nulls(data)
     if workload is not None:
         expect_listed_makespan(data, workload)
     if data.get("name") is None:
@@ -365,6 +368,11 @@ def _changed(document: Document, overrides: Overrides, folder: Path) -> Document
     return document
 
 
+def _of_machines(trail: Trail) -> bool:
+    """Return True for places in the lists that a topology stands for."""
+    return trail[0] == "cluster" and len(trail) > 2
+
+
 def _drop_nulls(data: Any) -> None:
     """Remove keys without a value, so that ``--set key=null`` means the default."""
     if isinstance(data, dict):
@@ -376,26 +384,26 @@ def _drop_nulls(data: Any) -> None:
             _drop_nulls(value)
 
 
-def _told(
+def _described(
     caught: ValidationError, data: object, misspelt: list[tuple[Trail, str]]
 ) -> list[tuple[Trail, str]]:
     """Return the validation errors in our words, without those that only follow."""
     known = {trail for trail, _ in misspelt}
-    told: dict[Trail, str] = {}
+    described: dict[Trail, str] = {}
     for error in caught.errors()[:_MOST_ERRORS]:
         trail = trail_of(error, data)
         # A list whose items are wrong is said to be too short as well.
         follows = error["type"] == "too_short" and bool(error["input"])
         if trail not in known and not follows:
-            told[trail] = either(told.get(trail, ""), describe(error))
+            described[trail] = either(described.get(trail, ""), describe(error))
     meant = {
         (*trail[:-1], key)
-        for trail, problem in told.items()
+        for trail, problem in described.items()
         if (key := meant_key(problem))
     }
     return [
         (trail, problem)
-        for trail, problem in told.items()
+        for trail, problem in described.items()
         if not problem.startswith(MISSING) or trail not in meant
     ]
 

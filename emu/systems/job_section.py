@@ -171,6 +171,22 @@ class JobSection(Section):
         """
         return {}, set()
 
+    def scaled_links(
+        self, cluster: ClusterSection, links: set[str], scale: Callable[[Any], Any]
+    ) -> tuple[Edit, set[str]]:
+        """Return an edit that scales links of `with_machines`, and those it covers.
+
+        Parameters
+        ----------
+        cluster
+            As stated, without them.
+        links
+            Names of all links that are scaled.
+        scale
+            Returns a rate times a factor.
+        """
+        return {}, set()
+
     def scaled_volumes(self, rows: list[int], scale: Callable[[Any], Any]) -> Edit:
         """Return an edit that scales the volumes of edges; empty where none can."""
         return {}

@@ -214,4 +214,4 @@ def written(
 def _text(time: Time) -> Any:
     if isinstance(time, dict):
         return {device: _text(seconds) for device, seconds in time.items()}
-    return DURATION.exact(float(f"{time:.9g}"))  # 113.5 ms, not 0.11349999999999999 s
+    return DURATION.format(time, 9)

@@ -37,13 +37,15 @@ def _listed(found: Any) -> Any:
     return tuple(found) if isinstance(found, list | tuple) else (found,)
 
 
+def written_time(time: Any) -> Any:
+    """Return a time, or one per device, as a scenario states it."""
+    if isinstance(time, dict):
+        return {device: DURATION.exact(seconds) for device, seconds in time.items()}
+    return DURATION.exact(time)
+
+
 def _written(times: tuple[Any, ...]) -> Any:
-    exact = [
-        {device: DURATION.exact(one) for device, one in time.items()}
-        if isinstance(time, dict)
-        else DURATION.exact(time)
-        for time in times
-    ]
+    exact = [*map(written_time, times)]
     return exact[0] if len(exact) == 1 else exact
 
 

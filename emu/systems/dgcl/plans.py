@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import glob
 import hashlib
 import json
+import os
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
     from emu.graph_data.prepared import PreparedArrays
     from emu.problem import Cluster
 
+#: Plans that are kept of a data set's parts: every what-if of links makes one, and who
+#: misses one makes it again.
+MOST_KEPT = 32
 #: Of the planner: plans of another one are made again.
 _VERSION = 2
 
@@ -169,11 +175,25 @@ def open_plans(settings: Mapping[str, Any]) -> tuple[Plan, ...]:
             facts,
         ),
     )
+    os.utime(prepared.folder)  # the newest now: in use
+    _forget(dataset.folder, MOST_KEPT)
     known = (prepared.folder, prepared.checksum)
     if known not in _CHECKED:
         _CHECKED[known] = read_plans(prepared, facts, needs(), topology)
     found = _CHECKED[known]
     return found if len(found) == layers else found * layers
+
+
+def _forget(parts: Path, most: int) -> None:
+    """Remove all plans of a data set's parts but those ``most`` last used."""
+    made = {
+        folder: folder.stat().st_mtime
+        for folder in parts.parent.glob(f"{glob.escape(parts.name)}-plan-*")
+        if folder.is_dir() and not folder.suffix
+    }
+    for folder in sorted(made, key=lambda one: made[one])[:-most]:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.with_suffix(".lock").unlink(missing_ok=True)
 
 
 #: Plans that this process has checked, by folder and checksum.

@@ -18,20 +18,26 @@ from emu.systems.dgcl.planner import Plan, PlanError
 from emu.systems.dgcl.planner.topology import MOST_DEVICES
 from emu.systems.dgcl.plans import gradient_plan, open_plans, topology_settings
 from emu.systems.training_section import NO_TIME, number_bytes
+from emu.systems.translation import summed
 from emu.systems.whole_graph_section import (
     TimePerLayer,
     WholeGraphSection,
     layer_time,
+    written_time,
 )
 from emu.workloads.model_shapes import parameter_count
 
 if TYPE_CHECKING:
+<<<<<<< HEAD
     from collections.abc import Iterator, Mapping, Sequence
+=======
+    from collections.abc import Callable, Iterator, Mapping
+>>>>>>> answers
 
     from emu.fields.cluster_section import ClusterSection
     from emu.fields.section import Trail
     from emu.problem import Cluster, Job, Realization
-    from emu.systems.job_section import BuildContext, Problems, Times
+    from emu.systems.job_section import BuildContext, Edit, Problems, Times
 
 
 class DgclTimesSection(Section):
@@ -169,6 +175,36 @@ class DgclJobSection(WholeGraphSection):
         """True: times are of kinds of task."""
         return True
 
+    @override
+    def scaled_times(
+        self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
+    ) -> tuple[Edit, set[str]]:
+        """Return the times of whole kinds of task, scaled, and the tasks of these."""
+        kinds = {tasks[name] for name in wanted}
+        if wanted != {name for name, kind in tasks.items() if kind in kinds}:
+            return {}, set()
+        last, known = self.model.layers, {"gather", "scatter", "coordination"} & kinds
+        edit = {f"job.times.{kind}": scale(getattr(self.times, kind)) for kind in known}
+        if {"gathered", "scattered"} <= kinds:
+            known |= {"gathered", "scattered"}
+            edit["job.times.receive"] = scale(self.times.receive)
+        passes = {
+            "forward": {f"layer{number}": number for number in range(1, last + 1)},
+            "backward": {f"gradient{number}": number for number in range(1, last)}
+            | {f"layer{last}": last},
+        }
+        for key, layers in passes.items():
+            changed = {layers[kind] for kind in kinds & layers.keys()}
+            known |= kinds & layers.keys()
+            if changed:
+                edit[f"job.times.{key}"] = [
+                    (scale if number in changed else written_time)(
+                        layer_time(getattr(self.times, key), number - 1)
+                    )
+                    for number in range(1, last + 1)
+                ]
+        return edit, {name for name in wanted if tasks[name] in known}
+
     def _pass_times(self) -> Iterator[tuple[str, str, float | dict[str, float]]]:
         """Yield (key, kind of task, time) of those that are stated."""
         last = self.model.layers
@@ -184,7 +220,7 @@ class DgclJobSection(WholeGraphSection):
             both = [
                 layer_time(one, last - 1) for one in (times.forward, times.backward)
             ]
-            yield "forward", f"layer{last}", _sum(*both)
+            yield "forward", f"layer{last}", summed(*both)
 
     @override
     def build(self, context: BuildContext) -> Job:
@@ -256,6 +292,7 @@ class DgclJobSection(WholeGraphSection):
             number_bytes(job.settings) / context.byte_scale,
             replica_work(job.settings),
         )
+<<<<<<< HEAD
 
 
 def replica_work(settings: Mapping[str, Any]) -> dict[str, float]:
@@ -293,3 +330,5 @@ def _sum(
         )
         for device in devices
     }
+=======
+>>>>>>> answers

@@ -382,7 +382,7 @@ def _interval_edges(graph: _Graph, i: int) -> None:
         before = name
     graph.join(before, "done", credit=True)
     start = graph.entry[graph.steps[0].name]
-    graph.join("done", f"{start}_{i}", config.lag, credit=True)
+    graph.join("done", f"{start}_{i}", config.lag)
 
 
 def _lambda_edges(graph: _Graph, i: int, number: int, step: Step, before: str) -> str:

@@ -36,18 +36,19 @@ from emu.systems.training_section import NO_TIME, number_bytes
 from emu.systems.whole_graph_section import (
     WholeGraphModelSection,
     WholeGraphSection,
+    written_time,
 )
 from emu.units import SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from emu.fields.cluster_section import ClusterSection
     from emu.fields.section import Trail
     from emu.graph_data import Dataset
     from emu.graph_data.intervals import IntervalCounts
     from emu.problem import Cluster, Job, Realization
-    from emu.systems.job_section import BuildContext, Problems, Times
+    from emu.systems.job_section import BuildContext, Edit, Problems, Times
 
 #: Bandwidth of a lambda, and of all of a server: 200 Mbit/s each at 100 (paper, 6).
 _LAMBDA_NIC, _LAMBDA_UPLINK = "800 Mbit/s", "20 Gbit/s"
@@ -205,7 +206,7 @@ class DorylusJobSection(WholeGraphSection):
             else machine
             for machine, first in zip(cluster.machines, cluster.firsts(), strict=True)
         ]
-        if self.backend != "lambda":
+        if self.backend != "lambda" or _without_nic(cluster):
             return cluster.model_copy(update={"machines": tuple(machines)})
         lambdas = lambda_names(len(servers) * self.intervals)
         racks = [*cluster.racks]
@@ -213,7 +214,7 @@ class DorylusJobSection(WholeGraphSection):
         for number, server in enumerate(servers):
             first = number * self.intervals
             rack = RackSection.model_construct(
-                name=f"lambdas of {server}",
+                name=_rack_name(server),
                 machines=tuple(lambdas[first : first + self.intervals]),
                 uplink=_nic(self.lambda_uplink),
             )
@@ -266,11 +267,16 @@ class DorylusJobSection(WholeGraphSection):
             yield ("job", "staleness"), problem
         if self.backend != "lambda":
             yield from self._without_lambdas()
+        elif bare := _without_nic(cluster):
+            problem = (
+                f"lambdas are reached through NICs, {bare[0]} has none: state its nic, "
+                "or write backend: cpu"
+            )
+            yield ("job", "backend"), problem
 
     def _without_lambdas(self) -> Problems:
-        given = self.model_fields_set
         for key in ("lambdas", "launch", "slow_lambdas", "stream"):
-            if key in given and getattr(self, key) not in (None, 1):
+            if getattr(self, key) != type(self).model_fields[key].default:
                 problem = f"backend {self.backend} has no lambdas, remove this key"
                 yield ("job", key), problem
 
@@ -291,6 +297,50 @@ class DorylusJobSection(WholeGraphSection):
         for kind, time in self.times.by_kind().items():
             if isinstance(time, dict):
                 yield ("job", "times", kind), kind, time
+
+    @override
+    def scaled_times(
+        self, tasks: Mapping[str, str], wanted: set[str], scale: Callable[[Any], Any]
+    ) -> tuple[Edit, set[str]]:
+        """Return the times of whole kinds of task, scaled, and the tasks of these.
+
+        A backward time that follows from a forward one is written out beside it.
+        """
+        kinds, known = {tasks[name] for name in wanted}, self.times.by_kind()
+        if wanted != {name for name, kind in tasks.items() if kind in kinds}:
+            return {}, set()
+        edit: Edit = {}
+        if "launch" in kinds:
+            edit |= {f"job.launch.{key}": scale(time) for key, time in self.launch}
+        for kind in kinds & known.keys():
+            edit[f"job.times.{kind}"] = scale(known[kind])
+            back = f"{kind}_back"
+            if back in known and back not in kinds:
+                edit[f"job.times.{back}"] = written_time(known[back])
+        covered = {"launch", *known}
+        return edit, {name for name in wanted if tasks[name] in covered}
+
+    @override
+    def scaled_links(
+        self, cluster: ClusterSection, links: set[str], scale: Callable[[Any], Any]
+    ) -> tuple[Edit, set[str]]:
+        """Return the rates of all lambdas, or uplinks, scaled, and their links."""
+        if self.backend != "lambda":
+            return {}, set()
+        names = [name for name, _ in cluster.named()]
+        servers = self.ranks(names)
+        lambdas = {*lambda_names(len(servers) * self.intervals)} - {*names}
+        racks = {_rack_name(server) for server in servers}
+        racks -= {rack.name for rack in cluster.racks}
+        groups = {
+            "lambda_nic": {f"{one} {way}" for one in lambdas for way in ("out", "in")},
+            "lambda_uplink": {
+                f"{one} {way}" for one in racks for way in ("up", "down")
+            },
+        }
+        whole = {key: group for key, group in groups.items() if group <= links}
+        edit = {f"job.{key}": scale(getattr(self, key)) for key in whole}
+        return edit, set().union(*whole.values())
 
     @property
     @override
@@ -395,6 +445,15 @@ _LAMBDA = "lambda"
 def _nic(rate: float) -> Nic:
     """Return an interface of one rate in both directions."""
     return Nic.model_construct(inward=rate, outward=rate)
+
+
+def _without_nic(cluster: ClusterSection) -> list[str]:
+    """Return the names of the machines without a NIC."""
+    return [name for name, p in cluster.named() if not cluster.machines[p].nic.outward]
+
+
+def _rack_name(server: str) -> str:
+    return f"lambdas of {server}"
 
 
 def lambda_names(count: int) -> list[str]:

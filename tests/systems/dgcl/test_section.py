@@ -15,6 +15,7 @@ from emu.graph_data.prepared import PreparedArrays, prepare_arrays
 from emu.scenario import prepare
 from emu.scenario.realize import build_job, realize
 from emu.scenario.scenario_file import loads
+from emu.systems.dgcl import plans
 from emu.systems.dgcl.planner import Plan, check_plan
 from emu.systems.dgcl.planner.plan import plan_of
 from emu.systems.dgcl.plans import (
@@ -273,6 +274,17 @@ def test_a_line_where_planning_cannot_pay() -> None:
     told = [re.findall(r"(?:: t\(S\)|simulated|below) ([^,;]+)", s) for s in lines[1:]]
     assert [len(some) for some in told] == [3, 2]
     assert all(len({*some}) == 1 for some in told)  # the bound, too
+
+
+def test_the_oldest_plans_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "MOST_KEPT", 2)
+    order = [1000, 1001, 1000, 1002, 1003, 1000]
+    jobs = [build_job(scenario_of(f"plan_seed: {seed}")) for seed in order]
+
+    parts = open_parts(jobs[0].settings)[0].folder
+    kept = [one for one in parts.parent.glob(f"{parts.name}-plan-*") if one.is_dir()]
+    assert len(kept) == 2
+    assert jobs[0].edges == jobs[-1].edges
 
 
 def test_a_plan_is_listed_with_the_data_that_it_is_of() -> None:
