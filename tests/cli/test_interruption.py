@@ -233,10 +233,11 @@ def test_signal_that_it_was_started_to_ignore_is_ignored(
 ) -> None:
     """As by nohup, or by a shell without job control for what is in the background."""
     body = f"""
-    import os
+    import asyncio, os
     from emu.launch.signals import run_until_signalled
     async def work():
         os.kill(os.getpid(), {int(ignored)})
+        await asyncio.sleep(0.1)
     os.kill(os.getpid(), {int(ignored)})
     run_until_signalled(work(), lambda: "waiting")
     print("survived", file=sys.stderr)
