@@ -99,7 +99,7 @@ class ForkServer:
         except OSError as error:  # the kernel tells of its end a little later
             if self._following is not None:
                 await asyncio.wait([self._following], timeout=_LEAVE)
-            raise BrokenPipeError(self._lost or str(error)) from error
+            raise BrokenPipeError(str(self._lost) or str(error)) from error
 
     async def _follow(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, OSError):
