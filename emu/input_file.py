@@ -239,7 +239,7 @@ def map_member(file: BufferedReader) -> NDArray[Any]:
     """
     shape, fortran, dtype = read_array_header(file)
     order: Any = "F" if fortran else "C"
-    return np.memmap(file, dtype, "r", file.tell(), shape, order)
+    return np.asarray(np.memmap(file, dtype, "r", file.tell(), shape, order))
 
 
 def _members(

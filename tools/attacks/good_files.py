@@ -271,10 +271,9 @@ def prepared_files(folder: Path) -> Path:
     """Copy a prepared data set, and its whole graph in parts."""
     dataset = open_dataset("products-like", scale=0.001, partitioner="hash", parts=2)
     open_whole_graph(dataset, AGGREGATION)
-    for found in dataset.folder.parent.glob(f"{dataset.folder.name}*"):
-        if found.is_dir():
-            copy = dataset.folder.name, "set"
-            shutil.copytree(found, folder / found.name.replace(*copy))
+    for suffix in ("", "-whole-mean-loops"):
+        name = dataset.folder.name + suffix
+        shutil.copytree(dataset.folder.with_name(name), folder / f"set{suffix}")
     return folder
 
 
