@@ -9,10 +9,13 @@ from emu.interruption import one_line_at_a_signal  # noqa: E402
 
 def main() -> None:
     """Run the command that the arguments of this process name."""
-    with one_line_at_a_signal():
-        from emu.cli.app import main as run_command  # noqa: PLC0415
+    one_line_at_a_signal(_run)
 
-        run_command()
+
+def _run() -> None:
+    from emu.cli.app import main as run_command  # noqa: PLC0415
+
+    run_command()
 
 
 if __name__ == "__main__":

@@ -11,8 +11,10 @@ import contextlib
 import gzip
 import io
 import json
+import math
 import os
 import stat
+import tokenize
 import zipfile
 import zlib
 from typing import TYPE_CHECKING, Any
@@ -37,6 +39,8 @@ _MOST_VALUES = 5_000_000
 #: An archive may unpack to so many times its size; graphs do to 20 times.
 _MOST_INFLATION = 100
 _ALWAYS_ALLOWED = 1 << 24
+#: Of arrays: truth values, real numbers, texts and rows of them.
+_ARRAY_KINDS = "biufUSV"
 
 
 @contextlib.contextmanager
@@ -221,8 +225,21 @@ def map_array(path: Path) -> NDArray[Any]:
     DataError
         When it is no regular file.
     """
-    with open_input(path):
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    with open_input(path) as file:
+        return map_member(file)
+
+
+def map_member(file: BufferedReader) -> NDArray[Any]:
+    """Return the array whose npy file begins where ``file`` stands, mapped.
+
+    Raises
+    ------
+    ValueError
+        As `read_array_header`, and when the file is shorter.
+    """
+    shape, fortran, dtype = read_array_header(file)
+    order: Any = "F" if fortran else "C"
+    return np.asarray(np.memmap(file, dtype, "r", file.tell(), shape, order))
 
 
 def _members(
@@ -256,18 +273,32 @@ def _members(
 
 def _claimed_bytes(member: Any) -> int:
     """Return the length of an npy file in bytes, by its header."""
-    version = np.lib.format.read_magic(member)
+    shape, _, dtype = read_array_header(member)
+    return int(member.tell()) + math.prod(shape) * dtype.itemsize
+
+
+def read_array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, whether columns come first, and type of an npy file's array.
+
+    Raises
+    ------
+    ValueError
+        When it is damaged, or values are no numbers or texts; nothing is unpickled.
+    """
+    version = np.lib.format.read_magic(file)
     read_header = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
-    }[version]
-    shape, _, dtype = read_header(member)
-    if dtype.hasobject:
-        raise ValueError("it holds objects, which are never unpickled")
-    count = 1
-    for extent in shape:
-        count *= int(extent)
-    return int(member.tell()) + count * dtype.itemsize
+    }.get(version)
+    if read_header is None:
+        raise ValueError(f"it is of version {version} of npy, 1.0 and 2.0 are read")
+    try:
+        shape, fortran, dtype = read_header(file)
+    except (tokenize.TokenError, SyntaxError, RecursionError) as error:
+        raise ValueError(f"its header is damaged: {error}") from error
+    if dtype.kind not in _ARRAY_KINDS or min(shape, default=0) < 0:
+        raise ValueError(f"it holds values of type {dtype} in shape {shape}")
+    return shape, fortran, dtype
 
 
 def check_shape(content: Any, shape: Any, path: Path, at: str = "") -> None:

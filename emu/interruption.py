@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from emu.atomic_file import discard_begun_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Sequence
     from types import FrameType
 
 #: As shells have it: 128 + SIGINT.
@@ -46,6 +46,15 @@ class _Ending:
     def __init__(self) -> None:
         self.received = ""
         self._dropped = False
+
+    def listen(self) -> None:
+        sys.unraisablehook = self.unraisable
+        # Let none kill an interpreter that takes its handlers, then itself, down.
+        atexit.register(_ignore, (*_ENDING, signal.SIGALRM))
+        signal.signal(signal.SIGALRM, self.overdue)
+        for number in _ENDING:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self.interrupted)
 
     def interrupted(self, number: int, _frame: FrameType | None) -> None:
         if not self.received:
@@ -77,18 +86,26 @@ class _Ending:
         signal.setitimer(signal.ITIMER_REAL, _AGAIN)
 
 
-@contextlib.contextmanager
-def one_line_at_a_signal() -> Iterator[None]:
-    """End the process with one line and status 130 if a signal comes in the block."""
+def one_line_at_a_signal(command: Callable[[], None]) -> None:
+    """Run a command; at a signal, end the process with one line and status 130.
+
+    A signal that this process was started to ignore, as by nohup, is ignored. This is
+    no context manager: a signal between its handlers and the block, in the code of
+    contextlib, would end in a traceback.
+
+    Raises
+    ------
+    SystemExit
+        When a signal came.
+    """
     ending = _Ending()
     _told.clear()
-    for number in _ENDING:
-        signal.signal(number, ending.interrupted)
-    signal.signal(signal.SIGALRM, ending.overdue)
-    sys.unraisablehook = ending.unraisable
-    atexit.register(_over)
     try:
-        yield
+        try:
+            ending.listen()
+            command()
+        finally:
+            _ignore(_ENDING)  # it has ended: nothing is interrupted any more
     except KeyboardInterrupt as interruption:
         tell(str(interruption) or "interrupted")
         sys.exit(INTERRUPTED)
@@ -99,9 +116,8 @@ def one_line_at_a_signal() -> Iterator[None]:
         sys.exit(INTERRUPTED)
 
 
-def _over() -> None:
-    """Let no signal kill an interpreter that takes its handlers, then itself, down."""
-    for number in (*_ENDING, signal.SIGALRM):
+def _ignore(numbers: Sequence[signal.Signals]) -> None:
+    for number in numbers:
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -109,5 +125,5 @@ def tell(line: str) -> None:
     """Print the one line, unless it has been."""
     if not _told:
         _told.append(line)
-        with contextlib.suppress(OSError):  # nobody may be there to read it
+        with contextlib.suppress(OSError):  # standard error may be closed
             print(f"emu: {line}", file=sys.stderr, flush=True)  # noqa: T201

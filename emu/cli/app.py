@@ -20,7 +20,7 @@ from typing_extensions import override
 import emu
 from emu.cli.listing import COMMANDS, GROUPS
 from emu.errors import DataError, EmulatorError
-from emu.interruption import INTERRUPTED, one_line_at_a_signal, tell
+from emu.interruption import INTERRUPTED, tell
 from emu.names import for_terminal
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def options(
 
 def main() -> None:
     """Run the command that the arguments of this process name."""
-    with one_line_at_a_signal(), _told_of_a_full_device():
+    with _told_of_a_full_device():
         try:
             app()
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -76,7 +75,6 @@ def sweep(
     Writes points.jsonl (a line per finished point), points.csv and points.svg. The same
     command goes on after whatever ended it: what is finished is not done again.
     """
-    signal.signal(signal.SIGTERM, _interrupted)
     stated = overrides or []
     points = variations(file, stated, vary, seeds)
     directory = out or Path("sweeps") / load(file, [*stated, "expect=null"]).name
@@ -227,7 +225,3 @@ def _draw(rows: list[dict[str, Any]], varied: list[str], path: Path) -> None:
 
     with style(dark=False):
         save(sweep_figure(rows, varied), path)
-
-
-def _interrupted(*_: Any) -> None:
-    raise KeyboardInterrupt

@@ -131,7 +131,8 @@ class Deadlines:
     def doing(self, process: str) -> str:
         """Return the activities of the tasks of a process, for an error message.
 
-        Several tasks are all named, whatever each is doing.
+        The first of several tasks are named, whatever each is doing: a server of
+        Dorylus has dozens.
         """
         job = self._problem.job
         members = job.processes.get(process, ())
@@ -149,7 +150,7 @@ class Deadlines:
         doing = self._listed(at or [self._waiting(task) for task in members])
         if len(members) < 2:
             return doing
-        return f"tasks {', '.join(job.tasks[t].name for t in members)}: {doing}"
+        return f"tasks {_some([job.tasks[task].name for task in members])}: {doing}"
 
     def _awaited_by(self, task: int, n: int, members: Container[int]) -> str:
         """Return which tasks of other processes wait for an iteration, and for what."""
@@ -162,9 +163,7 @@ class Deadlines:
             and not edge.credit
             and job.sends(position, n)
         ]
-        more = len(waiting) - _AWAITED
-        said = ", ".join(waiting[:_AWAITED]) + (f" and {more} more" if more > 0 else "")
-        return f", awaited by {said}" if said else ""
+        return f", awaited by {_some(waiting)}" if waiting else ""
 
     def story(self) -> str:
         """Return the running tasks and the tasks that wait for flows, by iteration."""
@@ -193,8 +192,10 @@ class Deadlines:
         )
 
     def _last_seen(self, task: int) -> str:
-        name = self._problem.job.tasks[task].name
-        return f"{name} was last seen {self._seen.get(task, 'when the run began')}"
+        one, seen = self._problem.job.tasks[task], self._seen.get(task)
+        process = one.process_name
+        where = f" in process {process}" if process != one.name else ""
+        return f"{one.name}{where} was last seen {seen or 'when the run began'}"
 
     def _task_line(self, key: tuple[int, int], end: float) -> str:
         name = self._problem.job.tasks[key[0]].name
@@ -213,3 +214,9 @@ class Deadlines:
     def _listed(lines: list[str]) -> str:
         more = len(lines) - _LISTED
         return "; ".join(lines[:_LISTED]) + (f"; {more} more" if more > 0 else "")
+
+
+def _some(names: list[str]) -> str:
+    """Return the first of the names, and how many more there are."""
+    more = len(names) - _AWAITED
+    return ", ".join(names[:_AWAITED]) + (f" and {more} more" if more > 0 else "")

@@ -19,7 +19,7 @@ import numpy as np
 from isal import isal_zlib
 
 from emu.errors import DataError
-from emu.input_file import open_input, read_json
+from emu.input_file import map_array, open_input, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -122,9 +122,9 @@ class PreparedArrays:
         """
         path = self.folder / f"{name}.npy"
         try:
-            return np.asarray(np.lib.format.open_memmap(path, mode="r"))
-        except (OSError, ValueError) as error:
-            raise self._damage(path, str(error)) from error
+            return map_array(path)
+        except (OSError, ValueError, DataError) as error:
+            raise self._damage(path, getattr(error, "problem", str(error))) from error
 
 
 def write_header(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:

@@ -108,12 +108,15 @@ def build_structure(
     Raises
     ------
     DataError
-        When an edge names a vertex that does not exist; the error names the edge.
-    ValueError
-        When the lengths differ.
+        When ends are not two lists of one length, or an edge names a vertex that does
+        not exist; the error names the edge.
     """
-    if len(sources) != len(destinations):
-        raise ValueError(f"{len(sources)} sources, {len(destinations)} destinations")
+    if not sources.shape == destinations.shape == (sources.size,):
+        raise DataError(
+            f"edges have ends of shapes {sources.shape} and {destinations.shape}: two "
+            "lists of one length are needed",
+            path=origin,
+        )
     for ends in (sources, destinations):
         for start in range(0, len(ends), 1 << 24):
             part = np.asarray(ends[start : start + (1 << 24)])

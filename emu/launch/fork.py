@@ -90,10 +90,15 @@ class ForkServer:
             raise BrokenPipeError(self._lost or "the fork server was not started")
         self._ordered = True
         self._alive = {spec.process for spec in specs}
-        self._writer.write(packed({"preload": preload}))
-        for spec in specs:
-            self._writer.write(packed({"fork": spec.to_map()}))
-            await self._writer.drain()
+        try:
+            self._writer.write(packed({"preload": preload}))
+            for spec in specs:
+                self._writer.write(packed({"fork": spec.to_map()}))
+                await self._writer.drain()
+        except OSError as error:  # the kernel tells of its end a little later
+            if self._following is not None:
+                await asyncio.wait([self._following], timeout=_LEAVE)
+            raise BrokenPipeError(str(self._lost) or str(error)) from error
 
     async def _follow(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError, OSError):

@@ -38,6 +38,7 @@ def run_until_signalled(work: Coroutine[Any, Any, T], story: Callable[[], str]) 
 
     Ctrl-C, SIGTERM and a lost terminal all end it in the same orderly way; a second
     one changes nothing, because the end is under way and takes a few seconds at most.
+    One that this process was started to ignore, as by nohup, is ignored.
 
     Parameters
     ----------
@@ -62,6 +63,7 @@ def run_until_signalled(work: Coroutine[Any, Any, T], story: Callable[[], str]) 
         # Signals reach the main thread only; a notebook's run is in another one.
         ours = threading.current_thread() is threading.main_thread()
         handlers = {n: signal.getsignal(n) for n in _ENDING if ours}
+        handlers = {n: h for n, h in handlers.items() if h is not signal.SIG_IGN}
         try:
             for number in handlers:
                 loop.add_signal_handler(number, end, number, task)

@@ -11,6 +11,7 @@ from emu.analysis.traffic import OWNER, PACKET, Traffic, messages
 from emu.errors import DataError
 from emu.input_file import one_error, read_arrays
 from emu.problem import RateHistory, Realization
+from emu.runs.lab_file import MOST
 from emu.runs.run_directory import RunDirectory
 from emu.wire.frame_layout import FRAME_ROWS
 
@@ -207,7 +208,7 @@ def read_samples(run: Path) -> dict[str, NDArray[Any]]:
         if not samples or not fits or array.dtype.kind not in "iuf":
             problem = f"{name} has shape {array.shape} for {samples} samples"
             raise DataError(problem, path=str(path))
-        if not np.isfinite(array).all():
+        if not (np.abs(array.astype(np.float64)) < MOST).all():
             raise DataError(f"{name} holds what is no number", path=str(path))
     return arrays
 
@@ -247,11 +248,11 @@ def _check(traffic: Traffic) -> None:
     packets, owners, machines = traffic.packets, traffic.owners, len(traffic.machines)
     if len(set(traffic.machines)) != machines or traffic.nics.shape != (2, machines):
         raise ValueError(f"it holds NICs of shape {traffic.nics.shape}")
-    if not (np.isfinite(traffic.nics) & (traffic.nics > 0)).all():
+    if not ((traffic.nics < MOST) & (traffic.nics > 0)).all():
         raise ValueError("a NIC has no rate")
     if packets.ndim != 1 or owners.ndim != 1:
         raise ValueError("its packets are no rows")
-    if not (np.isfinite(packets["time"]) & (packets["time"] >= 0)).all():
+    if not ((packets["time"] < MOST) & (packets["time"] >= 0)).all():
         raise ValueError("a packet has no time")
     numbers = [*(packets[end] for end in ("source", "destination")), owners["machine"]]
     if any((row >= machines).any() for row in numbers):

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 FILE = "lab.json"
-_Number = Annotated[float, Field(allow_inf_nan=False)]
+#: Seconds, bytes or packets of a lab: beyond it their quotients are no numbers.
+MOST = 1e18
+_Number = Annotated[float, Field(gt=-MOST, lt=MOST, allow_inf_nan=False)]
 
 
 class _Program(TypedDict):
@@ -115,8 +117,9 @@ def read_lab(run: Path) -> dict[str, Any]:
         if unknown := sorted(names - machines):
             problem = f"{key}: names {unknown[0]!r}, which nics lacks"
             raise DataError(problem, path=str(path))
-    if lost := sorted(lab["traffic"].keys() - lab["tcp"].keys()):
-        raise DataError(f"tcp: lacks {lost[0]!r}", path=str(path))
+    for key in ("tcp", "dropped"):
+        if lost := sorted(lab["traffic"].keys() - lab[key].keys()):
+            raise DataError(f"{key}: lacks {lost[0]!r}", path=str(path))
     times = [lab["wall_seconds"], *(one["start"] for one in lab["programs"])]
     rates = [rate for ways in lab["nics"].values() for rate in ways.values()]
     if min(times) < 0 or min(rates, default=1.0) <= 0:

@@ -199,6 +199,8 @@ def _read_yaml(file: str, text: str) -> Document:
     except MarkedYAMLError as error:
         line, problem = what_to_write(error, text)
         raise ScenarioError(f"is not YAML: {problem}", file=file, line=line) from error
+    except TypeError:  # a mapping is the key of another
+        raise ScenarioError("has a key that is no text", file=file) from None
     except (YAMLError, RecursionError, ValueError) as error:
         problem = str(error).splitlines()[0] if str(error) else "cannot be parsed"
         raise ScenarioError(f"is not YAML: {problem}", file=file) from error

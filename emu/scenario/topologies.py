@@ -26,6 +26,7 @@ _NV1: Pairs = ((0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7))
 _RATES = {"nv2": 48.35, "nv1": 24.22, "pcie": 11.13, "qpi": 9.56, "ib": 6.37}
 #: Word -> number of boxes, and whether they have NVLinks.
 _BOXES = {"dgx1": (1, True), "two_dgx1": (2, True), "pcie_8": (1, False)}
+_KNOWN = f"{', '.join(_BOXES)}, or a file of links and routes"
 _KEYS = ("machines", "links", "routes", "racks")
 
 
@@ -46,6 +47,8 @@ def expand_topology(document: Document, folder: Path) -> None:
     if not isinstance(cluster, dict) or "topology" not in cluster:
         return
     at = ("cluster", "topology")
+    if not isinstance(cluster["topology"], str):
+        raise document.error(at, f"found {cluster['topology']!r:.40}, write {_KNOWN}")
     if cluster["topology"] not in _BOXES:
         document.resolve_path(at, folder)
     word = cluster.pop("topology")
@@ -59,9 +62,8 @@ def expand_topology(document: Document, folder: Path) -> None:
         if boxes == 1 and _swaps(document.data):
             _add_host(cluster)
         return
-    known = f"{', '.join(_BOXES)}, or a file of links and routes"
-    if not isinstance(word, str) or not Path(word).is_file():
-        raise document.error(at, f"found {word!r}, write {known}")
+    if not Path(word).is_file():
+        raise document.error(at, f"found {word!r}, write {_KNOWN}")
     stated = read_document(word).data
     if unknown := stated.keys() - {*_KEYS}:
         problem = f"{word} has a key {min(unknown)!r}, it can have {', '.join(_KEYS)}"

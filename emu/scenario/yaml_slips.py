@@ -89,7 +89,7 @@ def _places(lines: Sequence[str], near: Sequence[int]) -> list[int]:
 def _is_yaml(text: str) -> bool:
     try:
         return YAML(pure=True).load(text) is not None
-    except (YAMLError, ValueError, RecursionError):
+    except (YAMLError, TypeError, ValueError, RecursionError):
         return False
 
 

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.leftovers import Leftovers
 
 ROOT = Path(__file__).parents[2]
@@ -23,6 +25,14 @@ SEARCH = ["place", "golden", "--set", "placement.policy=etp", "--set", "expect=n
 SEARCH += ["--set", "placement.iterations=10000000", "--set", "job.iterations=600000"]
 SEARCH += ["--set", "placement.simulated_iterations=600000"]
 SLOW = "import time, sys\nfrom emu.interruption import one_line_at_a_signal\n"
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Undo what a script's shell does to what it starts in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def caught(pid: int, number: signal.Signals) -> bool:
@@ -76,7 +86,7 @@ def test_signal_at_start_up_and_in_the_search(
 
 def script(tmp_path: Path, body: str) -> list[str]:
     path = tmp_path / "script.py"
-    path.write_text(f"{SLOW}with one_line_at_a_signal():\n{body}")
+    path.write_text(f"{SLOW}def command():\n{body}\none_line_at_a_signal(command)\n")
     return [str(path)]
 
 
@@ -213,6 +223,70 @@ def test_closed_descriptors_are_not_those_of_the_next_file(
     assert ended.returncode == (0 if program == "emu" else 5)
     assert ended.stderr.count("\n") <= 1
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "ignored", [signal.SIGINT, signal.SIGHUP], ids=["SIGINT", "SIGHUP"]
+)
+def test_signal_that_it_was_started_to_ignore_is_ignored(
+    ignored: signal.Signals, tmp_path: Path
+) -> None:
+    """As by nohup, or by a shell without job control for what is in the background."""
+    body = f"""
+    import asyncio, os
+    from emu.launch.signals import run_until_signalled
+    async def work():
+        os.kill(os.getpid(), {int(ignored)})
+        await asyncio.sleep(0.1)
+    os.kill(os.getpid(), {int(ignored)})
+    run_until_signalled(work(), lambda: "waiting")
+    print("survived", file=sys.stderr)
+    time.sleep(60)
+"""
+    path = script(tmp_path, body)[0]
+    start = f"import runpy, signal; signal.signal({int(ignored)}, signal.SIG_IGN)"
+    other = signal.SIGTERM
+    ended = interrupt(
+        ["-c", f"{start}; runpy.run_path({path!r})"], other, 1.0, tmp_path
+    )
+
+    assert ended == (130, "survived\nemu: interrupted by SIGTERM\n")
+
+
+@pytest.mark.parametrize("moment", ["listen", "command", "main"])
+def test_a_signal_on_the_way_in_or_out_gives_one_line(
+    moment: str, tmp_path: Path
+) -> None:
+    """While handlers are set, as the command ends, and when all is over."""
+    body = f"""
+    pass
+from emu import interruption
+def main():
+    one_line_at_a_signal(command)
+code = {{
+    "listen": interruption._Ending.listen.__code__,
+    "command": command.__code__,
+    "main": main.__code__,
+}}["{moment}"]
+import os, signal
+def at(frame, event, _):
+    if frame.f_code is code and event == "return":
+        sys.setprofile(None)
+        os.kill(os.getpid(), signal.SIGINT)
+sys.setprofile(at)
+main()
+raise SystemExit
+"""
+    ended = subprocess.run(
+        [sys.executable, *script(tmp_path, body)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    over = moment == "main"
+    assert ended.returncode == (0 if over else 130)
+    assert ended.stderr == ("" if over else "emu: interrupted by SIGINT\n")
 
 
 def test_signals_at_any_moment_of_the_start_give_one_line(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -123,6 +124,31 @@ def test_process_is_told_by_task_and_iteration() -> None:
     )
     assert deadlines.doing("s1") == "receiving g0->s1 of iteration 0"
     assert deadlines.doing("w0") == "task w0 before iteration 0"
+
+
+@pytest.mark.parametrize(
+    ("count", "named"),
+    [(2, "g0, g1"), (3, "g0, g1, s0"), (6, "g0, g1, s0 and 3 more")],
+)
+def test_of_a_process_with_many_tasks_some_are_named(count: int, named: str) -> None:
+    """A server of Dorylus was killed in a line of 900 characters."""
+    problem, realization = two_machine_example(2)
+    names = {task.name: "server0" for task in problem.job.tasks[:count]}
+    tasks = [
+        replace(task, process=names.get(task.name, task.process))
+        for task in problem.job.tasks
+    ]
+    problem = replace(problem, job=replace(problem.job, tasks=tuple(tasks)))
+    outlet = PerfectProcesses(problem, realization)
+    run, _, deadlines = driver_of(
+        problem, realization, "oes", outlet, patience=PATIENCE
+    )
+
+    assert deadlines.doing("server0").startswith(f"tasks {named}: task g0 before")
+    run.begin()
+    checked(deadlines, 1.1)
+    with pytest.raises(DeadlineExceeded, match="g0 in process server0 was last seen"):
+        checked(deadlines, 1.2 + PATIENCE)
 
 
 def test_process_that_has_done_all_is_told_so() -> None:

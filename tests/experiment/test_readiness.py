@@ -42,7 +42,7 @@ def test_torch_that_cannot_be_imported(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if kind == "blocked":
-        monkeypatch.setattr("sys.meta_path", [Blocks()])
+        monkeypatch.setattr("sys.meta_path", [Blocks(), *sys.meta_path])
     else:
         broken(tmp_path, kind)
         monkeypatch.syspath_prepend(tmp_path)

@@ -13,7 +13,7 @@ from emu.errors import DataError
 from emu.graph_data.partitioning import _silence
 from emu.graph_data.readers.dgl_binary import read_graph, read_tensors
 from emu.graph_data.readers.dgl_file import read_dgl, read_partitions
-from tools.attacks.fuzz import mutated
+from tools.attacks.mutations import mutated
 
 if TYPE_CHECKING:
     from collections.abc import Callable

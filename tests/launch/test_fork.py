@@ -170,6 +170,20 @@ async def test_death_of_the_server_is_named_and_takes_everybody_along(
         assert ends.lost == ["the fork server was killed by SIGKILL"]
 
 
+async def test_server_that_dies_as_it_is_asked_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two of six that were killed before the first fork were a lost connection."""
+    async with forking(monkeypatch) as ends:
+        (server,) = psutil.Process().children()
+        server.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            while server.status() != psutil.STATUS_ZOMBIE:
+                time.sleep(0.001)  # noqa: ASYNC251 -- the loop must not see it yet
+        with pytest.raises(OSError, match="the fork server was killed by SIGKILL"):
+            await ends.server.fork([process_spec("sleep")], [])
+
+
 async def test_server_that_is_stopped_is_ended_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from emu.errors import DataError, ScenarioError
+from emu.graph_data.raw_graph import build_structure
 from emu.graph_data.readers.npz_file import npz_source
 from emu.graph_data.readers.ogb_folder import ogb_source
 from emu.input_file import read_arrays
@@ -25,12 +26,15 @@ from emu.runs.array_files import read_realization
 from emu.scenario import find_errors
 from emu.scenario.scenario_file import load_lab
 from emu.testing import two_machine_example
-from tools.attacks.fuzz import library_loaders, loaders
+from tools.attacks.loaders import library_loaders, loaders
 
 ROOT = Path(__file__).parents[2]
 FILES = {"npz": 1500, "profile": 1500, "workload": 400, "run": 200, "scenario": 40}
 FILES |= {"trace": 400, "lab": 400, "sweep": 400, "text": 600, "torch": 200, "dgl": 400}
+FILES |= {"topology": 300, "ogb": 300, "packed_ogb": 300, "prepared": 200, "plan": 400}
+FILES |= {"hosts": 200}
 LIBRARIES = ("torch", "dgl")
+KINDS_OF_LABELS = ("<i8", ">i4", "u1", "<u8", "<f4", "<f8", "<U3")
 
 
 @pytest.mark.parametrize("name", list(FILES))
@@ -40,6 +44,8 @@ def test_mutated_files_are_read_or_refused(name: str, tmp_path: Path) -> None:
         pytest.importorskip(name)
     known = library_loaders if name in LIBRARIES else loaders
     loader, rng = known(tmp_path)[name], np.random.default_rng(19)
+    for path in loader.good:  # damage to what is refused anyway would show nothing
+        loader.read(path)
     outcomes = {loader.try_one(rng) for _ in range(FILES[name])}
 
     assert "read" in outcomes
@@ -126,6 +132,30 @@ def ogb(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("kind", KINDS_OF_LABELS)
+def test_labels_of_any_kind_are_read(kind: str, tmp_path: Path) -> None:
+    """Unsigned ones ended in an OverflowError."""
+    good = loaders(tmp_path)["npz"].folder / "graph.npz"
+    with np.load(good) as file:
+        arrays = {name: file[name] for name in file.files}
+    expected = npz_source(good, seed=0).load()
+    np.savez(
+        good, allow_pickle=False, **{**arrays, "labels": arrays["labels"].astype(kind)}
+    )
+    found = npz_source(good, seed=0).load()
+
+    assert found.classes == expected.classes == 3
+    np.testing.assert_array_equal(found.labels, expected.labels)
+
+
+@pytest.mark.parametrize("ends", [(8, 4), (4, 8), (2, 4)])
+def test_edges_with_one_end_are_refused(ends: tuple[int, int]) -> None:
+    """The compiled loop would read beyond the shorter list."""
+    sources, destinations = (np.zeros(count, np.int64) for count in ends)
+    with pytest.raises(DataError, match="two lists of one length"):
+        build_structure(sources, destinations, vertices=3, origin="x")
+
+
 def test_text_that_inflates_takes_no_memory(tmp_path: Path) -> None:
     folder = ogb(tmp_path)
     with gzip.open(folder / "raw/node-feat.csv.gz", "wb", compresslevel=1) as file:
@@ -140,6 +170,9 @@ def test_text_that_inflates_takes_no_memory(tmp_path: Path) -> None:
     [
         ("raw/node-label", "0\n2000000000\n", "2000000001 classes of 2 vertices"),
         ("raw/edge", "0,1,2\n", "a line is not src,dst"),
+        ("raw/node-label", "0\n1.5\n", "vertex 1 of 2 has label 1.5"),
+        ("raw/node-label", "0\n1e30\n", "vertex 1 of 2 has label 1e\\+30"),
+        ("raw/node-label", "0\n-7\n", "vertex 1 of 2 has label -7"),
     ],
 )
 def test_graph_that_cannot_be_is_one_error(
@@ -159,6 +192,21 @@ def test_packed_member_that_lies_takes_no_memory(tmp_path: Path) -> None:
     np.savez_compressed(folder / "raw/node-label.npz", node_label=np.zeros((2, 1)))
 
     assert taken(lambda: ogb_source(folder).load()) < 1 << 24
+
+
+@pytest.mark.parametrize(
+    "topology",
+    ["{dgx1: 1}", "[dgx1]", "7", "null", "no_such_box", "pipe", "sub", "{{a: b}: c}"],
+)
+def test_topology_that_is_none_is_one_error(topology: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "sub").mkdir()
+    path = tmp_path / "a.yaml"
+    path.write_text(f"cluster: {{topology: {topology}}}\njob: {{system: custom}}\n")
+    with pytest.raises(ScenarioError) as caught:
+        raise find_errors(path)[0]
+
+    assert "damaged" not in str(caught.value)
 
 
 def test_lab_file_of_any_shape_is_one_error(tmp_path: Path) -> None:
@@ -203,6 +251,11 @@ def test_pipe_is_no_file(tmp_path: Path) -> None:
         read_realization(problem.job, pipe)
     with pytest.raises(DataError, match="no regular file"):
         npz_source(pipe, seed=0)
+    folder = ogb(tmp_path / "ogb")
+    os.mkfifo(folder / "raw/data.npz")
+    os.mkfifo(folder / "raw/node-label.npz")
+    with pytest.raises(DataError, match="no regular file"):
+        ogb_source(folder).load()
     scenario = tmp_path / "pipe.yaml"
     os.mkfifo(scenario)
     with pytest.raises(ScenarioError, match="no regular file"):

@@ -30,7 +30,7 @@ import psutil
 from emu.wire import Kind, encode_message
 from emu.wire.encoding import encode_data
 from tools.attacks.chaos import settings
-from tools.attacks.fuzz import mutated
+from tools.attacks.mutations import mutated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

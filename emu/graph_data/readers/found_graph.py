@@ -145,7 +145,7 @@ class FoundGraph:
                 f"vertex {first} has label {labels[first]}, classes count from 0 "
                 "and -1 stands for none"
             )
-        classes = int(labels.max(initial=-1)) + 1
+        classes = int(labels.max()) + 1 if len(labels) else 0
         if not classes:
             raise self._wrong("no vertex has a label")
         return labels.astype(np.int32), classes

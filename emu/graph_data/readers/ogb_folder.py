@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import struct
+import warnings
 import zipfile
 import zlib
 from typing import TYPE_CHECKING, Any
@@ -18,13 +19,14 @@ import numpy as np
 from emu.errors import DataError
 from emu.graph_data.raw_graph import RawGraph, Source, build_structure
 from emu.graph_data.readers.named_arrays import left_out
-from emu.input_file import one_error, open_gzip, open_input, read_arrays
+from emu.input_file import map_member, one_error, open_gzip, open_input, read_arrays
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+_MOST_CLASSES = 2**31 - 1
 _LOCAL_HEADER = struct.Struct("<26xHH")  # lengths of name and extra field, at 26
 
 
@@ -104,7 +106,7 @@ def _read_text(raw: Path) -> _Parts:
         raise DataError("a line is not src,dst", path=str(raw / "edge.csv.gz"))
     features = _table(raw / "node-feat.csv.gz", np.float32)
     labels = _table(raw / "node-label.csv.gz", np.float64)
-    return edges.T, features, _integer_labels(labels)
+    return edges.T, features, _classes(labels, raw)
 
 
 def _read_packed(raw: Path) -> _Parts:
@@ -112,18 +114,28 @@ def _read_packed(raw: Path) -> _Parts:
     return (
         _member(raw / "data.npz", "edge_index"),
         _member(raw / "data.npz", "node_feat"),
-        _integer_labels(np.asarray(labels)),
+        _classes(np.asarray(labels), raw),
     )
 
 
-def _integer_labels(labels: NDArray[Any]) -> NDArray[np.int32]:
+def _classes(labels: NDArray[Any], raw: Path) -> NDArray[np.int32]:
     flat = labels.reshape(-1).astype(np.float64)
-    return np.where(np.isnan(flat), -1, flat).astype(np.int32)
+    flat = np.where(np.isnan(flat), -1, flat)
+    wrong = (flat < -1) | (flat >= _MOST_CLASSES) | (np.trunc(flat) != flat)
+    if wrong.any():
+        vertex = int(np.argmax(wrong))
+        problem = f"vertex {vertex} of {len(flat)} has label {flat[vertex]:g}, classes "
+        raise DataError(problem + "count from 0", path=str(raw))
+    return flat.astype(np.int32)
 
 
 def _table(path: Path, dtype: Any) -> NDArray[Any]:
     try:
-        with open_gzip(path) as packed, io.TextIOWrapper(packed, "ascii") as lines:
+        with (
+            warnings.catch_warnings(action="ignore"),  # it may be empty
+            open_gzip(path) as packed,
+            io.TextIOWrapper(packed, "ascii") as lines,
+        ):
             return np.loadtxt(lines, dtype=dtype, delimiter=",", ndmin=2)
     except (OSError, ValueError, EOFError, zlib.error) as error:
         said = getattr(error, "strerror", None) or error
@@ -148,29 +160,16 @@ def _split(folder: Path, part: str, vertices: int) -> NDArray[np.int64]:
 def _member(path: Path, name: str) -> NDArray[Any]:
     """Map a stored npz member; read a deflated one. np.load maps neither."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            info = archive.getinfo(f"{name}.npy")
-        if info.compress_type != zipfile.ZIP_STORED:
-            return read_arrays(path, [name])[name]
         with open_input(path) as file:
+            with zipfile.ZipFile(file) as archive:
+                info = archive.getinfo(f"{name}.npy")
+            if info.compress_type != zipfile.ZIP_STORED:
+                return read_arrays(path, [name])[name]
             file.seek(info.header_offset)
             lengths = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
             file.seek(sum(lengths), 1)
-            return _mapped(file, path)
+            return map_member(file)
     except KeyError as error:
         raise DataError(f"holds no {name}", path=str(path)) from error
     except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"is damaged: {error}", path=str(path)) from error
-
-
-def _mapped(file: Any, path: Path) -> NDArray[Any]:
-    version = np.lib.format.read_magic(file)
-    read_header = (
-        np.lib.format.read_array_header_1_0
-        if version == (1, 0)
-        else np.lib.format.read_array_header_2_0
-    )
-    shape, fortran, dtype = read_header(file)
-    if dtype.hasobject:
-        raise ValueError("object arrays are not read")
-    return np.memmap(path, dtype, "r", file.tell(), shape, "F" if fortran else "C")

@@ -35,7 +35,7 @@ _COMMENTS = ("#", "%")
 def _opened_bytes(path: Path) -> Iterator[BinaryIO]:
     with open_input(path) as file:  # no pipe, no folder
         packed = file.read(2) == b"\x1f\x8b"
-    with open_gzip(path) if packed else path.open("rb") as content:
+    with open_gzip(path) if packed else open_input(path) as content:
         yield cast("BinaryIO", content)
 
 

@@ -120,6 +120,10 @@ def _tasks(
 ) -> tuple[list[dict[str, Any]], NDArray[np.int64]]:
     """Return the programs, with one unknown per machine, and the owner of each port."""
     names = traffic.machines
+    for run in runs:
+        if run["machine"] not in names:
+            problem = f"names {run['machine']!r}, which traffic.npz lacks"
+            raise DataError(f"programs: {problem}", path="lab.json")
     tasks = [
         {
             "name": run["program"],

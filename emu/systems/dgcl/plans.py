@@ -245,6 +245,7 @@ def read_plans(
         names = (f"transfers_{number}", f"bounds_{number}", f"rows_{number}")
         plan = Plan(topology.devices, *(prepared.array(name) for name in names))
         try:
+            _check_tables(plan)
             check_plan(plan, wanted, topology)
         except PlanError as error:
             raise DataError(
@@ -253,3 +254,20 @@ def read_plans(
             ) from error
         plans.append(plan)
     return tuple(plans)
+
+
+def _check_tables(plan: Plan) -> None:
+    """Check that arrays are those of a plan, whatever they say."""
+    kinds = [array.dtype for array in (plan.transfers, plan.bounds, plan.rows)]
+    if kinds != [np.int32, np.int64, np.int64]:
+        raise PlanError(f"its arrays are of types {', '.join(map(str, kinds))}")
+    shapes = [array.shape for array in (plan.transfers, plan.bounds, plan.rows)]
+    if shapes != [(plan.bounds.size - 1, 3), (plan.bounds.size,), (plan.rows.size,)]:
+        raise PlanError(f"its arrays have shapes {', '.join(map(str, shapes))}")
+    ends = plan.bounds[[0, -1]].tolist()
+    if ends != [0, len(plan.rows)] or (np.diff(plan.bounds) < 0).any():
+        raise PlanError("bounds do not divide its rows")
+    stages = plan.transfers[:, 0]
+    ends = stages[[0, -1]].tolist() if stages.size else [0, 0]
+    if (np.diff(stages) < 0).any() or not 0 <= ends[0] <= ends[1] < plan.devices:
+        raise PlanError("stages are not ascending, or one is beyond any tree's depth")

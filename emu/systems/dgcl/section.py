@@ -28,11 +28,7 @@ from emu.systems.whole_graph_section import (
 from emu.workloads.model_shapes import parameter_count
 
 if TYPE_CHECKING:
-<<<<<<< HEAD
-    from collections.abc import Iterator, Mapping, Sequence
-=======
-    from collections.abc import Callable, Iterator, Mapping
->>>>>>> answers
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from emu.fields.cluster_section import ClusterSection
     from emu.fields.section import Trail
@@ -292,7 +288,6 @@ class DgclJobSection(WholeGraphSection):
             number_bytes(job.settings) / context.byte_scale,
             replica_work(job.settings),
         )
-<<<<<<< HEAD
 
 
 def replica_work(settings: Mapping[str, Any]) -> dict[str, float]:
@@ -313,22 +308,3 @@ def replica_work(settings: Mapping[str, Any]) -> dict[str, float]:
             for name in (f"d{rank}.layer{layer}", f"d{rank}.grad{layer}"):
                 found[name] = count / max(edges[-1], 1)
     return found
-
-
-def _sum(
-    forward: float | dict[str, float], backward: float | dict[str, float]
-) -> float | dict[str, float]:
-    """Return the time of both passes, on each device that either states."""
-    if not (isinstance(forward, dict) or isinstance(backward, dict)):
-        return forward + backward
-    stated = [time for time in (forward, backward) if isinstance(time, dict)]
-    devices = {device for time in stated for device in time}
-    return {
-        device: sum(
-            time.get(device, default_time(time)) if isinstance(time, dict) else time
-            for time in (forward, backward)
-        )
-        for device in devices
-    }
-=======
->>>>>>> answers
