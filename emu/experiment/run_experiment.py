@@ -322,8 +322,9 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
     frames = {"sent": run.sent, "received": run.received, "told": run.arrivals}
     directory.write_arrays("frames.npz", **frames)
     directory.write_lines("training.csv", training_lines(run))
-    content = result.content | {"records": directory.digests()}
-    directory.write_json("result.json", content)
+    # Into the content itself, so that --json prints what the file holds.
+    result.content["records"] = directory.digests()
+    directory.write_json("result.json", result.content)
 
 
 def reports(run: EmulatedRun) -> dict[str, NDArray[Any]]:

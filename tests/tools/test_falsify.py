@@ -24,7 +24,8 @@ def test_a_fault_can_be_planted(name: str, tmp_path: Path) -> None:
     plant(fault, tmp_path)
 
     planted = target.read_text(encoding="utf-8")
-    ast.parse(planted)
+    if target.suffix == ".py":
+        ast.parse(planted)
     assert planted != (ROOT / fault.file).read_text(encoding="utf-8")
 
 
