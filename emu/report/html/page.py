@@ -41,7 +41,7 @@ from emu.report.run_tables import (
 from emu.report.terminal import plain_table
 from emu.runs.recorded_run import load_run
 from emu.runs.result import port_rows
-from emu.units import format_rate
+from emu.units import format_duration, format_rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,13 +105,14 @@ def chain_table(run: RecordedRun) -> str:
             for one, made in zip(sums, schedules.values(), strict=True)
         ]
         shown.add_row(cause, *spent)
-    total = (f"{math.fsum(one.values()):.4f} s" for one in sums)
+    total = (format_duration(math.fsum(one.values())) for one in sums)
     shown.add_row("sum = makespan", *total)
     return table(shown)
 
 
 def _seconds(spent: float, makespan: float) -> str:
-    return f"{spent:.4f} s ({spent / makespan if makespan else 0.0:.1%})"
+    share = spent / makespan if makespan else 0.0
+    return f"{format_duration(spent)} ({share:.1%})"
 
 
 def story(schedule: Schedule) -> str:

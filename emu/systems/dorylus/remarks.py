@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 def read_lines(schedules: Mapping[str, Schedule]) -> Iterator[str]:
     """Yield a line per schedule: ages of what gathers read, live versions."""
     for how, schedule in schedules.items():
-        line = f"{how}: at most {live_versions(schedule)} versions of a layer's weights"
+        line = (
+            f"{how}: versions of a layer's weights at a time: {live_versions(schedule)}"
+        )
         ages = ages_of_reads(schedule)
         if len(ages):
             line += (
                 f", {np.mean(ages == 0):.0%} of the values that gathers read are of "
-                f"their epoch, the oldest {ages.max()} epochs older"
+                f"their epoch, the oldest {ages.max()} before it"
             )
         yield line
 
