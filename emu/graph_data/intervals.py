@@ -29,6 +29,9 @@ class IntervalCounts:
     ghosts: NDArray[np.int64]
     """Vertices of each interval with an edge into each part, 0 for its own; shape
     (intervals of all parts, parts)."""
+    sources: NDArray[np.int64]
+    """Vertices of each part with an edge into each interval, 0 for its own part;
+    likewise."""
 
 
 def cut_intervals(
@@ -101,6 +104,26 @@ def interval_counts(
     needed[np.arange(structure.vertices), part] = False
     ghosts = np.zeros((count, parts), np.int64)
     np.add.at(ghosts, interval, needed)
+    sources = np.zeros((count, parts), np.int64)
     degree = np.diff(structure.indptr)
+    order = np.argsort(interval, kind="stable")
+    bounds = np.searchsorted(interval[order], np.arange(count + 1))
+    for i in range(count):
+        mine = order[bounds[i] : bounds[i + 1]]
+        entries = _entries(structure.indptr[mine], degree[mine])
+        around = np.unique(structure.indices[entries])
+        sources[i] = np.bincount(part[around], minlength=parts)
+        sources[i, i // each] = 0
     edges = np.bincount(interval, weights=degree, minlength=count).astype(np.int64)
-    return IntervalCounts(np.bincount(interval, minlength=count), edges, ghosts)
+    return IntervalCounts(
+        np.bincount(interval, minlength=count), edges, ghosts, sources
+    )
+
+
+def _entries(first: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the positions of all entries of some rows of a sparse matrix."""
+    starts = np.cumsum(counts) - counts
+    found: NDArray[np.int64] = np.arange(int(counts.sum())) + np.repeat(
+        first - starts, counts
+    )
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -31,6 +30,7 @@ from emu.systems.dorylus.volumes import (
     DorylusTimes,
     SlowLambdas,
     dorylus_realization,
+    weight_bytes,
 )
 from emu.systems.training_section import NO_TIME, number_bytes
 from emu.systems.whole_graph_section import (
@@ -54,10 +54,11 @@ _LAMBDA_NIC, _LAMBDA_UPLINK = "800 Mbit/s", "20 Gbit/s"
 
 
 class DorylusModelSection(WholeGraphModelSection):
-    """A graph convolutional network (Kipf and Welling, ICLR 2017), without biases."""
+    """A GCN (Kipf and Welling, ICLR 2017) or GAT of one head, without biases."""
 
-    kind: Literal["gcn"] = "gcn"
-    """``gcn``: every layer is act(A H W)."""
+    kind: Literal["gcn", "gat"] = "gcn"  # type: ignore[assignment]
+    """``gcn``: every layer is act(A H W); ``gat``: A is the attention of each edge
+    (Velickovic et al., ICLR 2018), loops among them."""
     layers: Annotated[int, Field(strict=True, ge=1, le=16)] = 2
     """Number of layers."""
     activation: Literal["relu", "tanh"] = "tanh"
@@ -65,15 +66,17 @@ class DorylusModelSection(WholeGraphModelSection):
 
     @override
     def settings(self) -> dict[str, Any]:
-        """Return the model as ``Job.settings`` hold it: a GCN without biases."""
-        return {**super().settings(), "kind": "plain_gcn"}
+        """Return the model as ``Job.settings`` hold it: one without biases."""
+        found = {**super().settings(), "kind": f"plain_{self.kind}"}
+        return found | ({"norm": "sum"} if self.kind == "gat" else {})
 
 
 class DorylusTimesSection(Section):
     """Seconds of one task of mean size of each kind.
 
-    A gather's time is in proportion to its edges, an apply's to its vertices, a
-    scatter's to its ghosts. Backward tasks take as long as forward ones by default.
+    Times of gathers and of applies on edges are in proportion to edges, an apply's to
+    vertices, a scatter's to its ghosts. Backward tasks take as long as forward ones by
+    default.
     """
 
     gather: DurationPerDevice | None = None
@@ -82,10 +85,14 @@ class DorylusTimesSection(Section):
     """Compute of a lambda, AV."""
     scatter: DurationPerDevice | None = None
     """Send its rows to other servers, SC."""
+    edge_apply: DurationPerDevice | None = None
+    """Compute of a lambda on the edges of an interval, AE, of ``gat`` alone."""
     gather_back: DurationPerDevice | None = None
     """Sum their gradients."""
     apply_back: DurationPerDevice | None = None
     """Backward pass of a lambda."""
+    edge_apply_back: DurationPerDevice | None = None
+    """Backward pass of that."""
     scatter_back: DurationPerDevice | None = None
     """Send its gradients."""
     call: DurationPerDevice = 0.0
@@ -104,7 +111,7 @@ class DorylusTimesSection(Section):
     def by_kind(self) -> dict[str, float | dict[str, float]]:
         """Return kind -> time, of those that are stated or follow from others."""
         known = {kind: time for kind, time in self if time is not None}
-        for kind in ("gather", "apply", "scatter"):
+        for kind in ("gather", "apply", "scatter", "edge_apply"):
             if kind in known:
                 known.setdefault(f"{kind}_back", known[kind])
         return known
@@ -177,7 +184,8 @@ class DorylusJobSection(WholeGraphSection):
     first_epoch: Literal["sync", "free"] = "sync"
     """Its gathers wait for its values, or not."""
     fuse: Annotated[bool, Field(strict=True)] = True
-    """Last forward and first backward pass in one lambda."""
+    """Last forward and first backward pass in one lambda; in ``gat`` a gather stands
+    between them."""
     rematerialize: Annotated[bool, Field(strict=True)] = False
     """Compute activations again, to pull fewer bytes."""
     stream: Literal[1, 2] = 1
@@ -231,6 +239,11 @@ class DorylusJobSection(WholeGraphSection):
         return cluster.model_copy(update=update)
 
     @property
+    def attends(self) -> bool:
+        """True for a GAT."""
+        return self.model.kind == "gat"
+
+    @property
     def quota(self) -> int:
         """Lambdas of a server at a time."""
         return self.lambdas or min(self.intervals, 100)
@@ -266,6 +279,19 @@ class DorylusJobSection(WholeGraphSection):
             yield ("job", "staleness"), problem
         if self.backend != "lambda":
             yield from self._without_lambdas()
+        if self.attends:
+            yield from self._with_attention()
+
+    def _with_attention(self) -> Problems:
+        if self.model.norm is not None:
+            problem = f"found {self.model.norm} for gat, which attends: remove this key"
+            yield ("job", "model", "norm"), problem
+        if self.rematerialize:
+            problem = "gat always computes activations again: remove this key"
+            yield ("job", "rematerialize"), problem
+        if self.stream > 1:
+            problem = f"found {self.stream}, lambdas of gat have one part: write 1"
+            yield ("job", "stream"), problem
 
     def _without_lambdas(self) -> Problems:
         given = self.model_fields_set
@@ -283,6 +309,8 @@ class DorylusJobSection(WholeGraphSection):
 
     def _needed(self) -> set[str]:
         kinds = {"gather", "apply"}
+        if self.attends:
+            return kinds | {"scatter", "edge_apply"}
         return kinds | ({"scatter"} if self.model.layers > 1 else set())
 
     @override
@@ -315,6 +343,7 @@ class DorylusJobSection(WholeGraphSection):
             lambdas=tuple(lambda_names(count)) if self.backend == "lambda" else (),
             epochs=self.epochs,
             layers=self.model.layers,
+            attention=self.attends,
             mode=self.mode,
             staleness=self.staleness,
             first_epoch_sync=self.first_epoch == "sync",
@@ -375,7 +404,7 @@ class DorylusJobSection(WholeGraphSection):
         ScenarioError
             When one has not that much.
         """
-        one = itemsize * sum(a * b for a, b in itertools.pairwise(widths))
+        one = sum(map(sum, weight_bytes(config, widths, itemsize)))
         needed = (self.staleness + 2) * one
         for name in config.parameter_servers:
             machine = cluster.machines[cluster.index(name)]
