@@ -12,7 +12,7 @@ from tests.nodes.test_dorylus_programs import replay, run
 
 GAT = (
     "job.dataset.scale=0.0005",
-    "job.epochs=6",
+    "job.epochs=4",
     "job.model={kind: gat, hidden: 6}",
     "job.times={gather: 8 ms, apply: 20 ms, scatter: 2 ms, edge_apply: 15 ms}",
 )
@@ -22,11 +22,10 @@ def attend(*changes: str) -> tuple[Any, Any, Any, Any]:
     return run(*GAT, *changes)
 
 
-@pytest.mark.parametrize("mode", ["pipe", "no_pipe"])
 @pytest.mark.parametrize(
     "change",
     [
-        "job.optimizer={name: sgd, lr: 0.5}",
+        "job.mode=no_pipe",
         "job.optimizer={name: adam, lr: 0.05}",
         "job.partitioner=hash",
         "job.intervals=5",
@@ -34,14 +33,13 @@ def attend(*changes: str) -> tuple[Any, Any, Any, Any]:
         "job.lambdas=1",
         "job.parameter_servers=[ps, g0]",
         "job.model={kind: gat, hidden: 6, layers: 3, activation: relu}",
-        "job.model={kind: gat, hidden: 6, layers: 1}",
         "job.launch={cold: 30 ms, warm: 3 ms}",
     ],
 )
-def test_with_barriers_it_equals_one_process(mode: str, change: str) -> None:
-    """The reference trains the whole graph by autograd: 1e-12 after 6 epochs."""
-    found, _, weights, _ = attend(f"job.mode={mode}", change)
-    expected, losses = reference_training(found.problem.job.settings, 6)
+def test_with_barriers_it_equals_one_process(change: str) -> None:
+    """The reference trains the whole graph by autograd: 1e-12 after 4 epochs."""
+    found, _, weights, _ = attend("job.mode=pipe", change)
+    expected, losses = reference_training(found.problem.job.settings, 4)
     assert np.abs(weights - expected).max() <= 1e-12
     assert losses[-1] < losses[0]
 
@@ -53,16 +51,15 @@ def test_without_lambdas_it_equals_one_process(backend: str, mode: str) -> None:
     found, schedule, weights, _ = attend(*plain)
     expected, _ = replay(found, schedule)
     if mode == "pipe":
-        expected, _ = reference_training(found.problem.job.settings, 6)
+        expected, _ = reference_training(found.problem.job.settings, 4)
     assert np.abs(weights - expected).max() <= 1e-12
 
 
-@pytest.mark.parametrize("staleness", [0, 1, 2])
+@pytest.mark.parametrize("staleness", [0, 2])
 @pytest.mark.parametrize(
     "change",
     [
         "job.optimizer={name: adam, lr: 0.05}",
-        "job.lambdas=1",
         "job.model={kind: gat, hidden: 6, layers: 3}",
         "job.parameter_servers=[ps, g0]",
         "job.first_epoch=free",
@@ -75,17 +72,10 @@ def test_async_equals_one_process_with_its_reads(staleness: int, change: str) ->
     assert np.abs(weights - expected).max() <= 1e-12
 
 
-def test_one_receiver_per_server_equals_one_process_with_its_reads() -> None:
-    found, schedule, weights, _ = attend("job.intervals=22", "job.staleness=1")
-    assert "in0_0" in {task.name for task in found.problem.job.tasks}
-    expected, _ = replay(found, schedule)
-    assert np.abs(weights - expected).max() <= 1e-12
-
-
 def test_a_replay_of_pipe_is_the_reference() -> None:
     found, schedule, _, _ = attend("job.mode=pipe")
     weights, losses = replay(found, schedule)
-    expected, other = reference_training(found.problem.job.settings, 6)
+    expected, other = reference_training(found.problem.job.settings, 4)
     assert np.abs(weights - expected).max() <= 1e-12
     np.testing.assert_allclose(losses, other, rtol=1e-12)
 
@@ -95,7 +85,7 @@ def test_staleness_changes_the_weights() -> None:
     _, _, pipe, _ = attend("job.mode=pipe")
     _, _, stale, _ = attend("job.staleness=0")
     assert np.abs(pipe - stale).max() > 1e-6
-    one = ("job.machines=[g0]", "job.intervals=1", "job.epochs=4")
+    one = ("job.machines=[g0]", "job.intervals=1")
     found, _, alone, _ = attend("job.staleness=0", *one)
     expected, _ = reference_training(found.problem.job.settings, 4)
     assert np.abs(alone - expected).max() <= 1e-12
@@ -107,12 +97,11 @@ def test_staleness_changes_the_weights() -> None:
         "job.precision=float32",
         "job.parameter_servers=[ps, g0]",
         "job.model={kind: gat, hidden: 6, layers: 3}",
-        "job.intervals=22",
         "job.partitioner=hash",
     ],
 )
 def test_payloads_are_as_long_as_the_formulas_say(change: str) -> None:
-    found, _, _, payloads = attend(change, "job.epochs=3")
+    found, _, _, payloads = attend(change, "job.epochs=2")
     job, expected = found.problem.job, found.realization.volumes
     for (edge, n), payload in payloads.items():
         ends = job.edges[edge].source, job.edges[edge].destination

@@ -74,20 +74,20 @@ def drawn(pairs: list[tuple[int, int]], owner: list[int]) -> _Drawn:
 
 
 def config_of(
-    data: _Drawn, kind: str, intervals: int, staleness: int = -1, layers: int = 2
+    data: _Drawn, kind: str, intervals: int, staleness: int = -1, **more: Any
 ) -> DorylusConfig:
     """Return a job on a data set, ``pipe`` where no staleness is stated."""
-    asynchronous = staleness >= 0
+    asynchronous, layers = staleness >= 0, more.get("layers", 2)
     return DorylusConfig(
         servers=tuple(f"g{k}" for k in range(data.parts)),
         intervals=intervals,
         parameter_servers=("p",),
         lambdas=tuple(f"l{k}" for k in range(data.parts * intervals)),
         epochs=EPOCHS,
-        layers=layers,
         attention=kind == "gat",
         mode="async" if asynchronous else "pipe",
         staleness=max(staleness, 0),
+        **more,
         settings={
             "model": {
                 "kind": f"plain_{kind}",
@@ -184,6 +184,15 @@ def dense_training(data: _Drawn, config: DorylusConfig) -> Any:
     return flat.detach().numpy()
 
 
+SHAPES = st.fixed_dictionaries(
+    {
+        "layers": st.integers(1, 3),
+        "launches": st.booleans(),
+        "one_receiver": st.booleans(),
+    }
+)
+
+
 @st.composite
 def datasets(draw: st.DrawFn) -> tuple[_Drawn, int]:
     """Draw a graph in parts, with isolated vertices, and a number of intervals."""
@@ -198,14 +207,14 @@ def datasets(draw: st.DrawFn) -> tuple[_Drawn, int]:
 @given(
     found=datasets(),
     kind=st.sampled_from(["gcn", "gat"]),
-    layers=st.integers(1, 3),
+    more=SHAPES,
     seed=st.integers(0, 99),
 )
 def test_drawn_graphs_equal_a_dense_matrix(
-    found: tuple[_Drawn, int], kind: str, layers: int, seed: int
+    found: tuple[_Drawn, int], kind: str, more: dict[str, Any], seed: int
 ) -> None:
     data, intervals = found
-    config = config_of(data, kind, intervals, layers=layers)
+    config = config_of(data, kind, intervals, **more)
     weights, followed = trained(config, data, simulated(config, seed))
     expected = dense_training(data, config)
     assert np.abs(weights - expected).max() <= 1e-12
@@ -217,13 +226,21 @@ def test_drawn_graphs_equal_a_dense_matrix(
     found=datasets(),
     kind=st.sampled_from(["gcn", "gat"]),
     staleness=st.integers(0, 2),
+    more=SHAPES,
+    first_epoch_sync=st.booleans(),
     seed=st.integers(0, 99),
 )
 def test_stale_reads_of_drawn_graphs_equal_one_process_with_them(
-    found: tuple[_Drawn, int], kind: str, staleness: int, seed: int
+    found: tuple[_Drawn, int],
+    kind: str,
+    staleness: int,
+    more: dict[str, Any],
+    first_epoch_sync: bool,  # noqa: FBT001
+    seed: int,
 ) -> None:
     data, intervals = found
-    config = config_of(data, kind, intervals, staleness)
+    more = {**more, "first_epoch_sync": first_epoch_sync}
+    config = config_of(data, kind, intervals, staleness, **more)
     weights, followed = trained(config, data, simulated(config, seed))
     assert np.abs(weights - followed).max() <= 1e-12
 

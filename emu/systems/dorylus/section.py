@@ -281,6 +281,11 @@ class DorylusJobSection(WholeGraphSection):
             yield from self._without_lambdas()
         if self.attends:
             yield from self._with_attention()
+            return
+        for key in ("edge_apply", "edge_apply_back"):
+            if getattr(self.times, key) is not None:
+                problem = "gcn computes nothing on edges: remove this key"
+                yield ("job", "times", key), problem
 
     def _with_attention(self) -> Problems:
         if self.model.norm is not None:
