@@ -110,7 +110,9 @@ def initial_weights(settings: Mapping[str, Any], dataset: Dataset) -> list[Array
     parts = [*split_parts(flat, parameter_shapes(settings, dataset)).values()]
     each = len(PARTS[settings["model"]["kind"]])
     return [
-        np.concatenate([parts[first].T, *parts[first + 1 : first + each]])
+        np.ascontiguousarray(
+            np.concatenate([parts[first].T, *parts[first + 1 : first + each]])
+        )
         for first in range(0, len(parts), each)
     ]
 

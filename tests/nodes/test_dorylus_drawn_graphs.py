@@ -263,7 +263,7 @@ def test_intervals_without_ghosts(
     """Vertices 0 to 3 and 4 to 7 on two servers, two to an interval."""
     data = drawn(pairs, [0, 0, 0, 0, 1, 1, 1, 1])
     cut = cut_intervals(data.structure, data.owner, 2, 2, "contiguous")
-    counts = interval_counts(data.structure, cut, 2, 2)
+    counts = interval_counts(data.structure, cut, 2, 2, sources=True)
     for i in lone:
         assert not counts.ghosts[i].any()
         assert not counts.sources[i].any()

@@ -75,7 +75,7 @@ def test_intervals_against_brute_force(how: Any, seed: int) -> None:
     structure, pairs = _drawn(seed)
     owner = (np.arange(structure.vertices) * 7 % 3).astype(np.int32)
     interval = cut_intervals(structure, owner, 3, 4, how)
-    counts = interval_counts(structure, interval, 3, 4)
+    counts = interval_counts(structure, interval, 3, 4, sources=True)
     assert (interval // 4 == owner).all()
     for part in range(3):
         sizes = counts.vertices[4 * part : 4 * part + 4]

@@ -380,7 +380,9 @@ class DorylusJobSection(WholeGraphSection):
         """Return times and bytes of ``job`` by the intervals of its data set."""
         dataset = open_for(job.settings)
         config = self.config(context)
-        counts = counted_intervals(dataset, self.intervals, self.interval_cut)
+        counts = counted_intervals(
+            dataset, self.intervals, self.interval_cut, sources=self.attends
+        )
         hidden = [self.model.hidden] * (self.model.layers - 1)
         widths = (dataset.feature_length, *hidden, dataset.classes)
         itemsize = number_bytes(job.settings)
@@ -437,9 +439,13 @@ def lambda_names(count: int) -> list[str]:
 
 
 def counted_intervals(
-    dataset: Dataset, intervals: int, how: Literal["contiguous", "balanced"]
+    dataset: Dataset,
+    intervals: int,
+    how: Literal["contiguous", "balanced"],
+    *,
+    sources: bool = False,
 ) -> IntervalCounts:
-    """Return the sizes of the intervals of a data set's parts.
+    """Return the sizes of the intervals of a data set's parts, as `interval_counts`.
 
     Raises
     ------
@@ -451,4 +457,4 @@ def counted_intervals(
         cut = cut_intervals(structure, dataset.owner, dataset.parts, intervals, how)
     except ValueError as error:
         raise ScenarioError(f"{error}: write fewer", key="job.intervals") from error
-    return interval_counts(structure, cut, dataset.parts, intervals)
+    return interval_counts(structure, cut, dataset.parts, intervals, sources=sources)
