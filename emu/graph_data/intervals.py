@@ -5,6 +5,7 @@ Dorylus cuts every server's vertices into intervals of equal counts (OSDI 2021, 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -29,6 +30,9 @@ class IntervalCounts:
     ghosts: NDArray[np.int64]
     """Vertices of each interval with an edge into each part, 0 for its own; shape
     (intervals of all parts, parts)."""
+    sources: NDArray[np.int64]
+    """Vertices of each part with an edge into each interval, 0 for its own part; of
+    such a shape where they are counted, else empty."""
 
 
 def cut_intervals(
@@ -78,7 +82,12 @@ def cut_intervals(
 
 
 def interval_counts(
-    structure: Structure, interval: NDArray[np.int32], parts: int, each: int
+    structure: Structure,
+    interval: NDArray[np.int32],
+    parts: int,
+    each: int,
+    *,
+    sources: bool = False,
 ) -> IntervalCounts:
     """Return the sizes of intervals.
 
@@ -88,6 +97,8 @@ def interval_counts(
         Symmetric: the ghosts of the backward pass are those of the forward pass.
     interval
         From `cut_intervals`.
+    sources
+        Count them too, which takes six times as long.
     """
     count = parts * each
     part = interval // each
@@ -103,4 +114,26 @@ def interval_counts(
     np.add.at(ghosts, interval, needed)
     degree = np.diff(structure.indptr)
     edges = np.bincount(interval, weights=degree, minlength=count).astype(np.int64)
-    return IntervalCounts(np.bincount(interval, minlength=count), edges, ghosts)
+    vertices = np.bincount(interval, minlength=count)
+    pushed = np.zeros((0, parts), np.int64)
+    if sources:
+        pushed = _source_counts(structure, interval, parts, each)
+    return IntervalCounts(vertices, edges, ghosts, pushed)
+
+
+def _source_counts(
+    structure: Structure, interval: NDArray[np.int32], parts: int, each: int
+) -> NDArray[np.int64]:
+    """Return `IntervalCounts.sources`."""
+    found = np.zeros((parts * each, parts), np.int64)
+    order = np.argsort(interval, kind="stable")
+    bounds = np.searchsorted(interval[order], np.arange(len(found) + 1))
+    for i, (begin, end) in enumerate(itertools.pairwise(bounds)):
+        around = [
+            structure.indices[structure.indptr[v] : structure.indptr[v + 1]]
+            for v in order[begin:end]
+        ]
+        sources = np.unique(np.concatenate(around))
+        found[i] = np.bincount(interval[sources] // each, minlength=parts)
+        found[i, i // each] = 0
+    return found

@@ -36,6 +36,7 @@ _WITH_LOOPS = {
     "plain_gcn": True,
     "gin": True,
     "gat": True,
+    "plain_gat": True,
     "sage": False,
     "commnet": False,
 }

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from emu.training.parameters import initial_parameters, parameter_shapes, split_parts
+from emu.workloads import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -101,12 +102,32 @@ def training_targets(
 
 
 def initial_weights(settings: Mapping[str, Any], dataset: Dataset) -> list[Array]:
-    """Return the first weights of every layer, shape (inputs, outputs)."""
+    """Return the first weights of every layer, shape (inputs, outputs).
+
+    Those of a GAT have two rows more, the attention of sources and of destinations.
+    """
     flat = initial_parameters(settings, dataset)
-    parts = split_parts(flat, parameter_shapes(settings, dataset))
-    return [np.ascontiguousarray(part.T) for part in parts.values()]
+    parts = [*split_parts(flat, parameter_shapes(settings, dataset)).values()]
+    each = len(PARTS[settings["model"]["kind"]])
+    return [
+        np.ascontiguousarray(
+            np.concatenate([parts[first].T, *parts[first + 1 : first + each]])
+        )
+        for first in range(0, len(parts), each)
+    ]
 
 
-def flat_weights(weights: Sequence[Array]) -> Array:
-    """Return the weights of all layers as one vector, as `parameter_shapes` has it."""
-    return np.concatenate([one.T.ravel() for one in weights])
+def flat_weights(weights: Sequence[Array], kind: str = "plain_gcn") -> Array:
+    """Return the weights of all layers as one vector, as `parameter_shapes` has it.
+
+    Parameters
+    ----------
+    kind
+        Of the model in ``Job.settings``.
+    """
+    below = len(PARTS[kind]) - 1  # rows of attention
+    pieces = []
+    for one in weights:
+        rows = len(one) - below
+        pieces += [one[:rows].T.ravel(), one[rows:].ravel()]
+    return np.concatenate(pieces)

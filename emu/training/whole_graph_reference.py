@@ -79,12 +79,45 @@ class WholeGraphModel:
         if kind in {"gcn", "plain_gcn"}:
             weighed = hidden @ parts["weight"].T
             return torch.sparse.mm(self.matrix, weighed) + parts.get("bias", 0.0)
+        if kind == "plain_gat":
+            rows = hidden @ parts["weight"].T
+            names = "attention_source", "attention_destination"
+            vectors = torch.cat([parts[name] for name in names])
+            return attended(self.matrix, rows, rows, vectors)
         if kind == "gin":
             total = torch.sparse.mm(self.matrix, hidden)
             inner = (total @ parts["weight_1"].T + parts["bias_1"]).relu()
             return inner @ parts["weight_2"].T + parts["bias_2"]
         around = torch.sparse.mm(self.matrix, hidden @ parts["neighbours"].T)
         return around + hidden @ parts["own"].T + parts.get("bias", 0.0)
+
+
+def attended(
+    edges: Tensor, sources: Tensor, destinations: Tensor, vectors: Tensor
+) -> Tensor:
+    """Return each destination's mean of its sources' rows, weighed by attention.
+
+    One head of Velickovic et al. (ICLR 2018), equations 1 to 4.
+
+    Parameters
+    ----------
+    edges
+        Coalesced, rows by destination; its values play no role.
+    sources, destinations
+        Rows z of both ends, shape (vertices, width).
+    vectors
+        Attention of sources and of destinations, shape (2, width).
+    """
+    import torch
+    from torch.nn.functional import leaky_relu
+
+    to, of = edges.indices()
+    scores = (sources @ vectors[0])[of] + (destinations @ vectors[1])[to]
+    weighed = torch.sparse_coo_tensor(
+        edges.indices(), leaky_relu(scores, 0.2), edges.shape, check_invariants=True
+    )
+    attention = torch.sparse.softmax(weighed.coalesce(), 1)
+    return torch.sparse.mm(attention, sources)
 
 
 def _matrix(model: Mapping[str, Any], dataset: Dataset, dtype: Any) -> Tensor:
@@ -94,7 +127,7 @@ def _matrix(model: Mapping[str, Any], dataset: Dataset, dtype: Any) -> Tensor:
     count, structure = dataset.vertices, dataset.structure
     to = np.repeat(np.arange(count), np.diff(structure.indptr))
     of = structure.indices.astype(np.int64)
-    if model["kind"] in {"gcn", "plain_gcn", "gin"}:
+    if model["kind"] in {"gcn", "plain_gcn", "plain_gat", "gin"}:
         to, of = (np.concatenate([ends, np.arange(count)]) for ends in (to, of))
     degree = np.bincount(to, minlength=count).astype(np.float64)
     if model["norm"] == "symmetric":

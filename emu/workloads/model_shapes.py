@@ -130,6 +130,10 @@ def _plain_gcn(before: int, after: int, _heads: int) -> tuple[Shape, ...]:
     return ((after, before),)
 
 
+def _plain_gat(before: int, after: int, _heads: int) -> tuple[Shape, ...]:
+    return (after, before), (1, after), (1, after)
+
+
 def _commnet(before: int, after: int, _heads: int) -> tuple[Shape, ...]:
     return (after, before), (after, before)
 
@@ -142,6 +146,7 @@ PARTS = {
     "gin": ("weight_1", "bias_1", "weight_2", "bias_2"),
     "commnet": ("neighbours", "own"),
     "plain_gcn": ("weight",),
+    "plain_gat": ("weight", "attention_source", "attention_destination"),
 }
 _SHAPES = {
     "sage": _sage,
@@ -150,4 +155,5 @@ _SHAPES = {
     "gin": _gin,
     "commnet": _commnet,
     "plain_gcn": _plain_gcn,
+    "plain_gat": _plain_gat,
 }

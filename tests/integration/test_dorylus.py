@@ -106,8 +106,9 @@ def test_pipe_over_sockets_equals_one_process(tmp_path: Path) -> None:
         (),
         ("job.staleness=1", "job.launch={cold: 20 ms, warm: 4 ms}", "job.stream=2"),
         ("job.staleness=2", "job.parameter_servers=[ps, g0]", "job.fuse=false"),
+        ("job.model.kind=gat", "job.times.edge_apply=15 ms"),
     ],
-    ids=["S 0", "S 1, launches", "S 2, two parameter servers"],
+    ids=["S 0", "S 1, launches", "S 2, two parameter servers", "GAT"],
 )
 def test_async_over_sockets_equals_one_process_with_the_recorded_reads(
     tmp_path: Path, changes: tuple[str, ...]

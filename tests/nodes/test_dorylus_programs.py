@@ -81,6 +81,8 @@ def drive(schedule: Schedule) -> tuple[dict[str, Any], dict[tuple[int, int], Any
         if reads:
             program.read(reads)
         for edge_number, payload in program.run(n, inputs).items():
+            # What frames ask for, within a process or not.
+            assert all(array.flags.c_contiguous for array in payload.values())
             payloads[edge_number, n] = payload
     return programs, payloads
 

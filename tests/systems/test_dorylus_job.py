@@ -85,7 +85,7 @@ def _times(job: Job, seed: int) -> Realization:
 
 
 CONFIGS = st.builds(
-    lambda g, n, p, mode, s, **more: DorylusConfig(
+    lambda g, n, p, mode, s, attention, **more: DorylusConfig(
         servers=tuple(f"g{k}" for k in range(g)),
         intervals=n,
         parameter_servers=tuple(f"p{k}" for k in range(p)),
@@ -93,13 +93,15 @@ CONFIGS = st.builds(
         epochs=4,
         mode=mode,
         staleness=s if mode == "async" else 0,
-        **more,
+        attention=attention,
+        **more | ({"stream": 1, "rematerialize": False} if attention else {}),
     ),
     st.integers(1, 3),
     st.integers(1, 3),
     st.integers(1, 2),
     st.sampled_from(["no_pipe", "pipe", "async"]),
     st.integers(0, 2),
+    st.booleans(),
     layers=st.integers(1, 3),
     fuse=st.booleans(),
     rematerialize=st.booleans(),
@@ -119,7 +121,10 @@ def test_epochs_apart_and_what_is_read(
     problem = _problem(config, quota)
     job = problem.job
     schedule = simulate(problem, _times(job, seed), "maxmin")
-    first = [j for j, t in enumerate(job.tasks) if t.name.startswith("ga0_")]
+    first = [
+        min(j for j, t in enumerate(job.tasks) if t.settings.get("interval") == i)
+        for i in range(config.count)
+    ]
     begins = np.where(  # a launch that waits for its slot has entered its epoch
         np.isnan(schedule.task_start[first]), 0, schedule.task_start[first]
     )
@@ -240,6 +245,8 @@ def test_from_64_intervals_on_a_server_receives_by_one_task() -> None:
         ({"staleness": -1, "mode": "async"}, "staleness -1"),
         ({"lambdas": ("l0",)}, "1 lambdas for 4 intervals"),
         ({"stream": 3}, "1 or 2 parts"),
+        ({"attention": True, "stream": 2}, "attention neither streams"),
+        ({"attention": True, "rematerialize": True}, "nor rematerializes"),
     ],
 )
 def test_impossible_shapes(change: dict[str, Any], problem: str) -> None:

@@ -75,7 +75,7 @@ def test_intervals_against_brute_force(how: Any, seed: int) -> None:
     structure, pairs = _drawn(seed)
     owner = (np.arange(structure.vertices) * 7 % 3).astype(np.int32)
     interval = cut_intervals(structure, owner, 3, 4, how)
-    counts = interval_counts(structure, interval, 3, 4)
+    counts = interval_counts(structure, interval, 3, 4, sources=True)
     assert (interval // 4 == owner).all()
     for part in range(3):
         sizes = counts.vertices[4 * part : 4 * part + 4]
@@ -85,6 +85,8 @@ def test_intervals_against_brute_force(how: Any, seed: int) -> None:
         ghosts = {u for u, v in mine if owner[v] == part != owner[u]}
         assert counts.ghosts[i, part] == len(ghosts)
         assert counts.edges[i] == len(mine)
+        sources = {v for _, v in mine if owner[v] == part != i // 4}
+        assert counts.sources[i, part] == len(sources)
 
 
 def test_balanced_intervals_have_similar_numbers_of_edges() -> None:
@@ -145,6 +147,83 @@ def test_bytes_by_hand(fuse: bool, remat: bool) -> None:  # noqa: FBT001
         assert _edge(found, name) == size, name
 
 
+@pytest.mark.parametrize("parameter_servers", [1, 2])
+def test_bytes_of_attention_by_hand(parameter_servers: int) -> None:
+    """With b = 4, f = (100, 8, c); v vertices, e edges with v loops."""
+    servers = ["[ps]", "[ps, g0]"][parameter_servers - 1]
+    found = _prepared(
+        "job.model.kind=gat",
+        "job.times.edge_apply=15 ms",
+        f"job.parameter_servers={servers}",
+        "job.machines=[g0, g1]",
+    )
+    from emu.graph_data import open_for
+
+    dataset = open_for(found.problem.job.settings)
+    structure, owner, b = dataset.structure, dataset.owner, 4
+    cut = cut_intervals(structure, owner, 2, 3, "contiguous")
+    mine = np.flatnonzero(cut == 4)
+    around = [
+        structure.indices[structure.indptr[u] : structure.indptr[u + 1]] for u in mine
+    ]
+    v, e = len(mine), sum(map(len, around)) + len(mine)
+    sources = {int(u) for ends in around for u in ends if owner[u] == 0}
+    ghosts = sum(bool((owner[ends] == 0).any()) for ends in around)
+    f, h, c = 100, 8, dataset.classes
+    expected = {
+        "call0_4->av0_4": b * v * f,
+        "av0_4->back0_4": b * v * h,
+        "sc0_4->in0_4_0": ghosts * (4 + b * h),
+        "call1_4->ae0_4": e * (2 * b * h + 4),
+        "ae0_4->back1_4": b * e,
+        "call3_4->ae1_4": e * (2 * b * c + 4),
+        "call4_4->dae1_4": e * (2 * b * c + 4) + 2 * b * v * c,
+        "dae1_4->back4_4": b * c * (e + v),
+        "dsc1_4->din1_4_0": len(sources) * (4 + b * c),
+        "call5_4->dav1_4": b * v * (h + c),
+        "dav1_4->back5_4": b * v * h,
+        "call6_4->dae0_4": e * (2 * b * h + 4) + b * v * h,
+        "dsc0_4->din0_4_0": len(sources) * (4 + b * h),
+        "call7_4->dav0_4": b * v * (f + h),
+        "dav0_4->back7_4": 0,
+        "av0_4->stash_ae0_4": 8,
+        "stash_ae0_4->ae0_4": 2 * b * h,
+        "stash_dae1_4->dae1_4": 2 * b * c,
+        "stash1_4->dav1_4": b * h * c,
+    }
+    if parameter_servers == 1:
+        expected |= {
+            "wu0->av0_4": b * f * h,
+            "dav0_4->wu0": b * f * h,
+            "dae1_4->wu1": 2 * b * c,
+        }
+    else:
+        expected |= {
+            "wu1_0->av1_4": b * h * c,
+            "dae0_4->sum0_0": 2 * b * h,
+            "sum0_0->wu0_1": b * h * (f + 2),
+        }
+    for name, size in expected.items():
+        assert _edge(found, name) == size, name
+
+
+def test_times_of_attention_follow_edges() -> None:
+    found = _prepared(
+        "job.model.kind=gat",
+        "job.times={gather: 8 ms, apply: 20 ms, scatter: 2 ms, edge_apply: 15 ms, "
+        "edge_apply_back: 30 ms}",
+    )
+    job, times = found.problem.job, found.realization.times
+    mean = {
+        kind: times[[t.kind == kind for t in job.tasks]].mean()
+        for kind in ("apply", "edge_apply", "edge_apply_back")
+    }
+    assert mean == pytest.approx(
+        {"apply": 0.02, "edge_apply": 0.015, "edge_apply_back": 0.03}
+    )
+    assert np.ptp(times[[t.kind == "edge_apply" for t in job.tasks]]) > 1e-4
+
+
 def test_two_streams_send_as_much_in_two_flows() -> None:
     one, two = _prepared(), _prepared("job.stream=2")
     both = _edge(two, "call0_4->av0_4.first") + _edge(two, "call0_4->av0_4")
@@ -185,6 +264,13 @@ def test_a_launch_overlaps_the_task_before_it() -> None:
         ("job={backend: cpu, stream: 2}", "job"),
         ("job.epochs=0", "epochs"),
         (
+            "job.model.kind=gat",
+            "job.times.edge_apply: .*neither this time nor a profile",
+        ),
+        ("job.model={kind: gat, hidden: 8, norm: mean}", "found mean for gat"),
+        ("job.model.kind=gin", "kind"),
+        ("job.times.edge_apply=1 ms", "gcn computes nothing on edges"),
+        (
             "cluster.machines[1].memory=8 kB",
             "2 versions of the weights are .* more than the memory of ps",
         ),
@@ -193,3 +279,16 @@ def test_a_launch_overlaps_the_task_before_it() -> None:
 def test_bad_input(change: str, problem: str) -> None:
     with pytest.raises(ScenarioError, match=problem):
         _prepared(change)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("job.stream=2", "job.stream: found 2, lambdas of gat have one part"),
+        ("job.rematerialize=true", "gat always computes activations again"),
+        ("job.times.edge_apply=-1 ms", "job.times.edge_apply"),
+    ],
+)
+def test_bad_input_of_attention(change: str, problem: str) -> None:
+    with pytest.raises(ScenarioError, match=problem):
+        _prepared("job.model.kind=gat", "job.times.edge_apply=1 ms", change)

@@ -39,7 +39,8 @@ def _trained(job: Job, results: Results) -> NDArray[Any]:
     layers = range(job.settings["model"]["layers"])
     names = {task.name for task in job.tasks}
     holders = [f"wu{n}" if f"wu{n}" in names else f"wu{n}_0" for n in layers]
-    return flat_weights([results[name]["weights"] for name in holders])
+    kind = job.settings["model"]["kind"]
+    return flat_weights([results[name]["weights"] for name in holders], kind)
 
 
 def _remarks(schedules: Mapping[str, Schedule]) -> Iterable[str]:

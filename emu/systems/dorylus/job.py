@@ -13,6 +13,10 @@ thread (``begin{k}_i``).
 Ghost rows of interval i arrive on server g at ``in_i_g`` and ``din_i_g``; with one
 receiver per server at ``in_g`` and ``din_g``. ``wu{l}`` updates the weights of layer l;
 several parameter servers q sum in ``sum{l}_q``, exchange and update in ``wu{l}_q``.
+A GAT has ``av``, ``sc``, ``ae`` and ``ga`` per layer, and backwards ``dae``, ``dsc``,
+``dga`` and ``dav``: ``ae`` and ``dae`` on the edges into an interval; the first task of
+``ae`` reads the ghosts.
+
 Gates: ``done`` ends an epoch, ``full_g`` and ``dfull_g`` the first one in server g,
 ``stage{s}`` a stage without pipeline.
 
@@ -29,6 +33,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from emu.problem import Edge, Job, Task
+from emu.systems.dorylus.steps import Step, attention_steps, convolution_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,11 +62,31 @@ PROGRAMS = {
         "gradient_sum": "GradientSum",
         "weight_update": "WeightUpdate",
     }.items()
+} | {
+    f"attention {kind}": f"emu_nodes.dorylus.attention:{program}"
+    for kind, program in {
+        "launch": "Launch",
+        "call": "Call",
+        "gather": "Gather",
+        "scatter": "Scatter",
+        "scatter_back": "ScatterBack",
+        "gather_back": "GatherBack",
+        "apply": "Apply",
+        "apply_back": "ApplyBack",
+        "edge_apply": "EdgeApply",
+        "edge_apply_back": "EdgeApplyBack",
+    }.items()
 }
 #: Content of flows by the kinds of their ends.
 CARRIES = {
     ("call", "apply"): "gathered rows",
     ("call", "apply_back"): "gathered rows and gradients",
+    ("call", "edge_apply"): "rows of edges",
+    ("call", "edge_apply_back"): "rows of edges and gradients",
+    ("edge_apply", "answer"): "attention",
+    ("edge_apply_back", "answer"): "gradients of edges",
+    ("stash", "edge_apply"): "stashed weights",
+    ("stash", "edge_apply_back"): "stashed weights",
     ("apply", "answer"): "activations",
     ("apply_back", "answer"): "gradients of rows",
     ("apply", "stash"): "versions of weights",
@@ -71,7 +96,7 @@ CARRIES = {
     ("weight_update", "apply"): "weights",
 } | {
     (source, to): "gradients"
-    for source in ("apply", "apply_back", "gradient_sum")
+    for source in ("apply", "apply_back", "edge_apply_back", "gradient_sum")
     for to in ("gradient_sum", "weight_update")
 }
 
@@ -102,6 +127,8 @@ class DorylusConfig:
     """Machine of every interval's lambda; empty: tensor tasks run on the servers."""
     epochs: int
     layers: int = 2
+    attention: bool = False
+    """A GAT, whose edges have tensor tasks of their own; else a GCN."""
     mode: Mode = "pipe"
     """``no_pipe``: a barrier after every task; ``pipe``: one at every gather;
     ``async``: bounded by ``staleness``."""
@@ -137,6 +164,8 @@ class DorylusConfig:
             raise ValueError(f"{len(self.lambdas)} lambdas for {self.count} intervals")
         if self.stream not in {1, 2}:
             raise ValueError(f"a lambda streams in 1 or 2 parts, not {self.stream}")
+        if self.attention and (self.stream > 1 or self.rematerialize):
+            raise ValueError("attention neither streams nor rematerializes")
 
     @property
     def count(self) -> int:
@@ -159,50 +188,11 @@ class DorylusConfig:
         return range(server * self.intervals, (server + 1) * self.intervals)
 
 
-@dataclass(frozen=True)
-class Step:
-    """One task of an interval in an epoch, without its number."""
-
-    name: str
-    kind: str
-    layer: int
-    """Layer whose weights it applies, or whose gather it is or feeds."""
-
-    @property
-    def tensor(self) -> bool:
-        """True where a lambda runs it."""
-        return self.kind.startswith("apply")
-
-    def needs_weights(self, *, rematerialize: bool) -> bool:
-        """Return True where a backward pass needs the weights of its forward pass.
-
-        That of layer 0 only multiplies what was gathered with its gradient.
-        """
-        return self.kind == "apply_back" and (self.layer > 0 or rematerialize)
-
-
 def steps_of(config: DorylusConfig) -> list[Step]:
-    """Return the tasks of an interval in their order (specs, 5a)."""
-    last = config.layers - 1
-    found: list[Step] = []
-    for layer in range(config.layers):
-        if layer:
-            found.append(Step("sc" + _tag(config, layer), "scatter", layer))
-        found.append(Step(f"ga{layer}", "gather", layer))
-        found.append(Step(f"av{layer}", "apply", layer))
-    if not config.fuse:
-        found.append(Step(f"dav{last}", "apply_back", last))
-    for layer in reversed(range(last)):
-        tag = _tag(config, layer + 1)
-        found.append(Step(f"dsc{tag}", "scatter_back", layer + 1))
-        found.append(Step(f"dga{tag}", "gather_back", layer + 1))
-        found.append(Step("dav" + _tag(config, layer), "apply_back", layer))
-    return found
-
-
-def _tag(config: DorylusConfig, layer: int) -> str:
-    """Return a layer for a name, of two layers nothing: the second alone scatters."""
-    return "" if config.layers == 2 else str(layer)
+    """Return the tasks of an interval in their order."""
+    if config.attention:
+        return attention_steps(config.layers)
+    return convolution_steps(config.layers, fuse=config.fuse)
 
 
 class _Graph:
@@ -217,14 +207,21 @@ class _Graph:
         tensors = 0
         self.entry: dict[str, str] = {}
         for place, step in enumerate(self.steps):
-            launches = _launches_at(config, self.steps, place)
-            self.entry[step.name] = f"begin{tensors}" if launches else step.name
+            self.entry[step.name] = step.name
+            if _launches_at(config, self.steps, place):
+                self.entry[step.name] = f"begin{tensors}"
+            elif step.tensor and config.lambdas:
+                first = "launch" if config.launches else "call"
+                self.entry[step.name] = f"{first}{tensors}"
             tensors += step.tensor
 
     def add(self, template: Task, name: str, kind: str, **changes: Any) -> None:
         """Add a task that stands where ``template`` does."""
         self._position[name] = len(self.tasks)
-        program = PROGRAMS.get(kind, template.program)
+        of_kind = PROGRAMS.get(kind, template.program)
+        program = of_kind
+        if self.config.attention:
+            program = PROGRAMS.get(f"attention {kind}", of_kind)
         changes["settings"] = {**template.settings, **changes.get("settings", {})}
         self.tasks.append(
             replace(template, name=name, kind=kind, program=program, **changes)
@@ -357,7 +354,10 @@ def _launches_at(config: DorylusConfig, steps: Sequence[Step], place: int) -> bo
     """Return True where a lambda is launched when this graph task starts."""
     if not (config.launches and config.lambdas) or steps[place].tensor:
         return False
-    return place + 1 < len(steps) and steps[place + 1].tensor
+    # That of edges has its slot once it has its rows: held while other intervals have
+    # none, it would keep them from sending those.
+    following = steps[place + 1] if place + 1 < len(steps) else steps[place]
+    return following.tensor and following.kind != "edge_apply"
 
 
 def _interval_edges(graph: _Graph, i: int) -> None:
@@ -391,12 +391,11 @@ def _lambda_edges(graph: _Graph, i: int, number: int, step: Step, before: str) -
     call, back = f"call{number}_{i}", f"back{number}_{i}"
     if config.launches:
         launch = f"launch{number}_{i}"
-        if before.startswith("back"):
-            graph.join(before, launch)
-        else:
-            graph.join(before, call)
+        if before:
+            ready = before.startswith("back") or step.kind == "edge_apply"
+            graph.join(before, launch if ready else call)
         graph.join(launch, call)
-    else:
+    elif before:
         graph.join(before, call)
     if config.stream > 1:
         channel = f"{name} pulls"
@@ -423,13 +422,13 @@ def _weight_edges(graph: _Graph, i: int, step: Step, asks: str) -> None:
     server = i % len(config.parameter_servers)
     first = f"{name}.first" if config.stream > 1 and config.lambdas else name
     fused = config.fuse and step.layer == config.layers - 1
-    if step.kind == "apply_back" or fused:
+    if step.kind.endswith("apply_back") or (fused and not config.attention):
         graph.join(name, graph.sums[step.layer][server])
     if step.kind == "apply":
         update, latest = graph.updates[step.layer][server], config.mode == "async"
         graph.join(update, first, config.lag, latest=latest)
     elif step.needs_weights(rematerialize=config.rematerialize):
-        stash = f"stash{step.layer}_{i}"
+        stash = _stash(step, i)
         graph.join(f"av{step.layer}_{i}", stash)
         graph.join(asks, stash)
         graph.join(stash, first)
@@ -452,8 +451,13 @@ def _parameter_tasks(graph: _Graph) -> None:
         if step.needs_weights(rematerialize=config.rematerialize):
             for i in range(config.count):
                 here = graph.on_parameter_server(i % many)
-                own = {"layer": step.layer, "interval": i}
-                graph.add(here, f"stash{step.layer}_{i}", "stash", settings=own)
+                what = {"layer": step.layer, "interval": i, "for": step.kind}
+                graph.add(here, _stash(step, i), "stash", settings=what)
+
+
+def _stash(step: Step, i: int) -> str:
+    """Return the name of the task that sends an interval the weights it has used."""
+    return f"stash_{step.name}_{i}" if step.of_edges else f"stash{step.layer}_{i}"
 
 
 def _parameter_edges(graph: _Graph) -> None:

@@ -46,7 +46,7 @@ def ages_of_reads(schedule: Schedule) -> NDArray[np.int64]:
 def _gathers(job: Job, edge: int) -> bool:
     to = job.tasks[job.edges[edge].destination].kind
     source = job.tasks[job.edges[edge].source].kind
-    return to.startswith(("gather", "begin")) and source != "barrier"
+    return to != "ghosts" and source in {"ghosts", "scatter", "scatter_back"}
 
 
 def live_versions(schedule: Schedule) -> int:

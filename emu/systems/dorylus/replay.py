@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from typing_extensions import override
 
 from emu.graph_data import open_for
 from emu.graph_data.intervals import cut_intervals
@@ -25,7 +26,7 @@ from emu.training.interval_layers import (
     training_targets,
 )
 from emu.training.optimizers import make_optimizer
-from emu.training.whole_graph_reference import WholeGraphModel
+from emu.training.whole_graph_reference import WholeGraphModel, attended
 
 T = TypeVar("T")
 
@@ -57,11 +58,12 @@ class ReadLog:
             self._into.setdefault(edge.destination, []).append(number)
         steps = steps_of(config)
         self._gathers = {step.name: step for step in steps}
-        self._entry = {
-            (task.settings["step"], task.settings["interval"]): position
-            for position, task in enumerate(self._job.tasks)
-            if task.kind == "begin"
-        }
+        # The first task of a step: what reads for a gather, or for the edges of a GAT.
+        self._entry: dict[tuple[str, int], int] = {}
+        for position, task in enumerate(self._job.tasks):
+            if "step" in task.settings:
+                key = task.settings["step"], task.settings["interval"]
+                self._entry.setdefault(key, position)
 
     def _epoch(self, edge: int, epoch: int) -> int:
         """Return what an edge brought to an epoch of its destination."""
@@ -82,8 +84,7 @@ class ReadLog:
 
     def rows(self, gather: str, interval: int, epoch: int) -> Iterator[tuple[int, int]]:
         """Yield (interval, epoch) of the rows that a gather sums, none of epoch -1."""
-        name = f"{gather}_{interval}"
-        task = self._entry.get((gather, interval), self._job.index(name))
+        task = self._entry[gather, interval]
         found: dict[int, int] = {interval: epoch}
         for edge in self._into[task]:
             source = self._job.edges[edge].source
@@ -216,12 +217,15 @@ class Replay:
             step = len(self._weights[layer]) - 1
             total = np.zeros_like(self._held[layer])
             for i in range(self._config.count):
-                total += self.gathered(layer, i, step).T @ self.of_scores(
-                    layer, i, step
-                )
+                total += self._gradient(layer, i, step)
             self._optimizers[layer].step(total.reshape(-1))
             self._weights[layer].append(self._held[layer].copy())
         return self._weights[layer][epoch + 1]
+
+    def _gradient(self, layer: int, i: int, n: int) -> Array:
+        """Return an interval's gradient of the weights of a layer."""
+        found: Array = self.gathered(layer, i, n).T @ self.of_scores(layer, i, n)
+        return found
 
     def _loss(self, i: int, n: int) -> Loss:
         last = self._config.layers - 1
@@ -263,7 +267,7 @@ class Replay:
         """Return all weights after an epoch, flat; asked for epoch by epoch."""
         found = [self.weights(layer, epoch) for layer in range(self._config.layers)]
         self._forget(epoch - 2 * self._config.staleness - 3)
-        return flat_weights(found)
+        return flat_weights(found, self._settings["model"]["kind"])
 
     def _forget(self, epoch: int) -> None:
         """Drop the values of an epoch that no later one reads."""
@@ -271,6 +275,81 @@ class Replay:
         for key in old:
             if key[0] != "ah" or len(key) == 4:
                 del self._known[key]
+
+
+class AttentionReplay(Replay):
+    """Values of a training run of a GAT, by autograd within an interval's attention."""
+
+    def _input(self, layer: int, i: int, n: int) -> Array:
+        """Return the rows that a layer multiplies with its weights."""
+        if not layer:
+            return self._features[self._rows[i]]
+        return activate(self._activation, self.scores(layer - 1, i, n))
+
+    def _z(self, layer: int, i: int, n: int) -> Array:
+        def product() -> Array:
+            found: Array = self._input(layer, i, n) @ self._used(layer, i, n)[:-2]
+            return found
+
+        return self._once(("z", layer, i, n), product)
+
+    def _attended(self, layer: int, i: int, n: int) -> tuple[Any, Any, Any]:
+        """Return what GA sums, and what it follows from: rows and attention."""
+        import torch
+
+        def attend() -> tuple[Any, Any, Any]:
+            width = self._z(layer, i, n).shape[1]
+            read = np.zeros((self._dataset.vertices, width), self._dtype)
+            for number, epoch in self._log.rows(f"ae{layer}", i, n):
+                read[self._rows[number]] = self._z(layer, number, epoch)
+            rows = torch.tensor(read, requires_grad=True)
+            vectors = torch.tensor(self._used(layer, i, n)[-2:], requires_grad=True)
+            chosen = torch.from_numpy(self._rows[i])
+            edges = self._matrix.index_select(0, chosen).coalesce()
+            return attended(edges, rows, rows[chosen], vectors), rows, vectors
+
+        return self._once(("attended", layer, i, n), attend)
+
+    @override
+    def scores(self, layer: int, i: int, n: int) -> Array:
+        """Return the sums of a layer's rows by attention."""
+        found: Array = self._attended(layer, i, n)[0].detach().numpy()
+        return found
+
+    def _pushed(self, layer: int, i: int, n: int) -> tuple[Array, Array]:
+        """Return the gradients of all rows, and of the attention, from an interval."""
+        import torch
+
+        def back() -> tuple[Array, Array]:
+            out, *ends = self._attended(layer, i, n)
+            gradient = torch.from_numpy(self.of_scores(layer, i, n))
+            rows, vectors = torch.autograd.grad(out, ends, gradient)
+            return rows.numpy(), vectors.numpy()
+
+        return self._once(("pushed", layer, i, n), back)
+
+    def _of_z(self, layer: int, i: int, n: int) -> Array:
+        def total() -> Array:
+            found: Array = np.zeros_like(self._z(layer, i, n))
+            for number, epoch in self._log.rows(f"dga{layer}", i, n):
+                found += self._pushed(layer, number, epoch)[0][self._rows[i]]
+            return found
+
+        return self._once(("dz", layer, i, n), total)
+
+    @override
+    def of_scores(self, layer: int, i: int, n: int) -> Array:
+        """Return the gradient of the sums of a layer."""
+        if layer == self._config.layers - 1:
+            gradient: Array = self._loss(i, n).gradient
+            return gradient
+        of_rows = self._of_z(layer + 1, i, n) @ self._used(layer + 1, i, n)[:-2].T
+        return of_rows * activation_slope(self._activation, self.scores(layer, i, n))
+
+    @override
+    def _gradient(self, layer: int, i: int, n: int) -> Array:
+        of_weights = self._input(layer, i, n).T @ self._of_z(layer, i, n)
+        return np.concatenate([of_weights, self._pushed(layer, i, n)[1]])
 
 
 def replayed_training(
@@ -296,7 +375,8 @@ def replayed_training(
     DataError, ValueError
         As `Replay`.
     """
-    replay, losses = Replay(config, schedule), []
+    made = AttentionReplay if config.attention else Replay
+    replay, losses = made(config, schedule), []
     flat: Array = np.zeros(0)
     for epoch in range(config.epochs):
         losses.append(replay.loss(epoch))

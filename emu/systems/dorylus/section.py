@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -31,6 +30,7 @@ from emu.systems.dorylus.volumes import (
     DorylusTimes,
     SlowLambdas,
     dorylus_realization,
+    weight_bytes,
 )
 from emu.systems.training_section import NO_TIME, number_bytes
 from emu.systems.whole_graph_section import (
@@ -55,10 +55,11 @@ _LAMBDA_NIC, _LAMBDA_UPLINK = "800 Mbit/s", "20 Gbit/s"
 
 
 class DorylusModelSection(WholeGraphModelSection):
-    """A graph convolutional network (Kipf and Welling, ICLR 2017), without biases."""
+    """A GCN (Kipf and Welling, ICLR 2017) or GAT of one head, without biases."""
 
-    kind: Literal["gcn"] = "gcn"
-    """``gcn``: every layer is act(A H W)."""
+    kind: Literal["gcn", "gat"] = "gcn"  # type: ignore[assignment]
+    """``gcn``: every layer is act(A H W); ``gat``: A is the attention of each edge
+    (Velickovic et al., ICLR 2018), loops among them."""
     layers: Annotated[int, Field(strict=True, ge=1, le=16)] = 2
     """Number of layers."""
     activation: Literal["relu", "tanh"] = "tanh"
@@ -66,15 +67,17 @@ class DorylusModelSection(WholeGraphModelSection):
 
     @override
     def settings(self) -> dict[str, Any]:
-        """Return the model as ``Job.settings`` hold it: a GCN without biases."""
-        return {**super().settings(), "kind": "plain_gcn"}
+        """Return the model as ``Job.settings`` hold it: one without biases."""
+        found = {**super().settings(), "kind": f"plain_{self.kind}"}
+        return found | ({"norm": "sum"} if self.kind == "gat" else {})
 
 
 class DorylusTimesSection(Section):
     """Seconds of one task of mean size of each kind.
 
-    A gather's time is in proportion to its edges, an apply's to its vertices, a
-    scatter's to its ghosts. Backward tasks take as long as forward ones by default.
+    Times of gathers and of applies on edges are in proportion to edges, an apply's to
+    vertices, a scatter's to its ghosts. Backward tasks take as long as forward ones by
+    default.
     """
 
     gather: DurationPerDevice | None = None
@@ -83,10 +86,14 @@ class DorylusTimesSection(Section):
     """Compute of a lambda, AV."""
     scatter: DurationPerDevice | None = None
     """Send its rows to other servers, SC."""
+    edge_apply: DurationPerDevice | None = None
+    """Compute of a lambda on the edges of an interval, AE, of ``gat`` alone."""
     gather_back: DurationPerDevice | None = None
     """Sum their gradients."""
     apply_back: DurationPerDevice | None = None
     """Backward pass of a lambda."""
+    edge_apply_back: DurationPerDevice | None = None
+    """Backward pass of that."""
     scatter_back: DurationPerDevice | None = None
     """Send its gradients."""
     call: DurationPerDevice = 0.0
@@ -105,7 +112,7 @@ class DorylusTimesSection(Section):
     def by_kind(self) -> dict[str, float | dict[str, float]]:
         """Return kind -> time, of those that are stated or follow from others."""
         known = {kind: time for kind, time in self if time is not None}
-        for kind in ("gather", "apply", "scatter"):
+        for kind in ("gather", "apply", "scatter", "edge_apply"):
             if kind in known:
                 known.setdefault(f"{kind}_back", known[kind])
         return known
@@ -178,7 +185,8 @@ class DorylusJobSection(WholeGraphSection):
     first_epoch: Literal["sync", "free"] = "sync"
     """Its gathers wait for its values, or not."""
     fuse: Annotated[bool, Field(strict=True)] = True
-    """Last forward and first backward pass in one lambda."""
+    """Last forward and first backward pass in one lambda; in ``gat`` a gather stands
+    between them."""
     rematerialize: Annotated[bool, Field(strict=True)] = False
     """Compute activations again, to pull fewer bytes."""
     stream: Literal[1, 2] = 1
@@ -232,6 +240,11 @@ class DorylusJobSection(WholeGraphSection):
         return cluster.model_copy(update=update)
 
     @property
+    def attends(self) -> bool:
+        """True for a GAT."""
+        return self.model.kind == "gat"
+
+    @property
     def quota(self) -> int:
         """Lambdas of a server at a time."""
         return self.lambdas or min(self.intervals, 100)
@@ -273,6 +286,24 @@ class DorylusJobSection(WholeGraphSection):
                 "or write backend: cpu"
             )
             yield ("job", "backend"), problem
+        if self.attends:
+            yield from self._with_attention()
+            return
+        for key in ("edge_apply", "edge_apply_back"):
+            if getattr(self.times, key) is not None:
+                problem = "gcn computes nothing on edges: remove this key"
+                yield ("job", "times", key), problem
+
+    def _with_attention(self) -> Problems:
+        if self.model.norm is not None:
+            problem = f"found {self.model.norm} for gat, which attends: remove this key"
+            yield ("job", "model", "norm"), problem
+        if self.rematerialize:
+            problem = "gat always computes activations again: remove this key"
+            yield ("job", "rematerialize"), problem
+        if self.stream > 1:
+            problem = f"found {self.stream}, lambdas of gat have one part: write 1"
+            yield ("job", "stream"), problem
 
     def _without_lambdas(self) -> Problems:
         for key in ("lambdas", "launch", "slow_lambdas", "stream"):
@@ -289,6 +320,8 @@ class DorylusJobSection(WholeGraphSection):
 
     def _needed(self) -> set[str]:
         kinds = {"gather", "apply"}
+        if self.attends:
+            return kinds | {"scatter", "edge_apply"}
         return kinds | ({"scatter"} if self.model.layers > 1 else set())
 
     @override
@@ -365,6 +398,7 @@ class DorylusJobSection(WholeGraphSection):
             lambdas=tuple(lambda_names(count)) if self.backend == "lambda" else (),
             epochs=self.epochs,
             layers=self.model.layers,
+            attention=self.attends,
             mode=self.mode,
             staleness=self.staleness,
             first_epoch_sync=self.first_epoch == "sync",
@@ -396,7 +430,9 @@ class DorylusJobSection(WholeGraphSection):
         """Return times and bytes of ``job`` by the intervals of its data set."""
         dataset = open_for(job.settings)
         config = self.config(context)
-        counts = counted_intervals(dataset, self.intervals, self.interval_cut)
+        counts = counted_intervals(
+            dataset, self.intervals, self.interval_cut, sources=self.attends
+        )
         hidden = [self.model.hidden] * (self.model.layers - 1)
         widths = (dataset.feature_length, *hidden, dataset.classes)
         itemsize = number_bytes(job.settings)
@@ -425,7 +461,7 @@ class DorylusJobSection(WholeGraphSection):
         ScenarioError
             When one has not that much.
         """
-        one = itemsize * sum(a * b for a, b in itertools.pairwise(widths))
+        one = sum(map(sum, weight_bytes(config, widths, itemsize)))
         needed = (self.staleness + 2) * one
         for name in config.parameter_servers:
             machine = cluster.machines[cluster.index(name)]
@@ -462,9 +498,13 @@ def lambda_names(count: int) -> list[str]:
 
 
 def counted_intervals(
-    dataset: Dataset, intervals: int, how: Literal["contiguous", "balanced"]
+    dataset: Dataset,
+    intervals: int,
+    how: Literal["contiguous", "balanced"],
+    *,
+    sources: bool = False,
 ) -> IntervalCounts:
-    """Return the sizes of the intervals of a data set's parts.
+    """Return the sizes of the intervals of a data set's parts, as `interval_counts`.
 
     Raises
     ------
@@ -476,4 +516,4 @@ def counted_intervals(
         cut = cut_intervals(structure, dataset.owner, dataset.parts, intervals, how)
     except ValueError as error:
         raise ScenarioError(f"{error}: write fewer", key="job.intervals") from error
-    return interval_counts(structure, cut, dataset.parts, intervals)
+    return interval_counts(structure, cut, dataset.parts, intervals, sources=sources)

@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.problem import Realization
+from emu.systems.dorylus.job import PARAMETER_KINDS
+from emu.systems.dorylus.steps import EDGE_TENSORS, TENSORS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from emu.graph_data.intervals import IntervalCounts
-    from emu.problem import Job
+    from emu.problem import Job, Task
     from emu.systems.dorylus.job import DorylusConfig
 
 #: Bytes of a vertex's number before each ghost row, and of a version of weights.
 GHOST_ID, VERSION = 4, 8
+#: Bytes of the number of an edge's destination within its interval.
+EDGE_END = 4
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ def step_bytes(
     Parameters
     ----------
     name
-        Kind and layer of the tensor task, ``apply 0`` or ``apply_back 0``.
+        Kind and layer of the tensor task, ``apply 0`` or ``apply_back 0``, of a GCN.
     widths
         f_0 .. f_L: features, hidden layers, classes.
     """
@@ -81,6 +85,44 @@ def step_bytes(
         return b * before, twice * b * after
     pulled = before + (after if config.rematerialize else 2 * after)
     return b * pulled, b * before if layer else 0
+
+
+def attention_bytes(
+    name: str,
+    config: DorylusConfig,
+    widths: tuple[int, ...],
+    itemsize: int,
+    sizes: tuple[int, int],
+) -> tuple[int, int]:
+    """Return the bytes that a lambda of a GAT pulls, and those that it returns.
+
+    For each edge u -> v, loops among them, AE pulls the rows of u and v and the number
+    of v (4 bytes), and returns the attention of the edge. Backwards it pulls the
+    gradients of its vertices as well (of the last layer their scores and targets), and
+    returns a gradient per edge, of u, and one per vertex.
+
+    Parameters
+    ----------
+    name, widths
+        As in `step_bytes`.
+    sizes
+        Vertices and edges of the interval, loops among these.
+    """
+    kind, number = name.split()
+    layer, b = int(number), itemsize
+    before, after = widths[layer], widths[layer + 1]
+    vertices, edges = sizes
+    if kind == "apply":
+        return b * vertices * before, b * vertices * after
+    if kind == "apply_back":
+        returned = b * vertices * before if layer else 0
+        return b * vertices * (before + after), returned
+    pulled = edges * (2 * b * after + EDGE_END)
+    if kind == "edge_apply":
+        return pulled, b * edges
+    last = layer == config.layers - 1
+    pulled += b * vertices * after * (2 if last else 1)
+    return pulled, b * after * (edges + vertices)
 
 
 def dorylus_volumes(
@@ -99,37 +141,55 @@ def dorylus_volumes(
     """
     volumes = np.zeros(len(job.edges))
     tasks = job.tasks
-    per_vertex = {
-        step: step_bytes(step, config, widths, itemsize)
-        for step in {
-            f"{task.kind} {task.settings['layer']}"
-            for task in tasks
-            if task.kind in {"apply", "apply_back"}
-        }
-    }
-    weights = [itemsize * a * b for a, b in itertools.pairwise(widths)]
+
+    def of_lambda(task: Task) -> tuple[int, int]:
+        step, i = f"{task.kind} {task.settings['layer']}", task.settings["interval"]
+        if config.attention:
+            loops = int(counts.vertices[i])
+            sizes = loops, int(counts.edges[i]) + loops
+            return attention_bytes(step, config, widths, itemsize, sizes)
+        pulled, returned = step_bytes(step, config, widths, itemsize)
+        rows = _rows(task.settings, config, counts)
+        return pulled * rows, returned * rows
+
+    weights = weight_bytes(config, widths, itemsize)
     for e, edge in enumerate(job.edges):
         source, to = tasks[edge.source], tasks[edge.destination]
         if source.process_name == to.process_name or edge.credit:
             continue
         kinds = source.kind, to.kind
-        if kinds[0] == "call" and kinds[1] != "stash":
-            step = f"{kinds[1]} {to.settings['layer']}"
-            volumes[e] = per_vertex[step][0] * _rows(to.settings, config, counts)
+        if kinds[0] == "call" and kinds[1] in TENSORS:
+            volumes[e] = of_lambda(to)[0]
         elif kinds[1] == "answer":
-            step = f"{kinds[0]} {source.settings['layer']}"
-            volumes[e] = per_vertex[step][1] * _rows(source.settings, config, counts)
+            volumes[e] = of_lambda(source)[1]
         elif kinds[1] == "ghosts":
             i, g = source.settings["interval"], to.settings["server"]
-            layer = to.settings["layer"]
-            volumes[e] = counts.ghosts[i, g] * (GHOST_ID + itemsize * widths[layer])
-        elif kinds == ("apply", "stash"):
-            volumes[e] = VERSION
-        elif kinds[1] in {"gradient_sum", "weight_update"}:
-            volumes[e] = weights[to.settings["layer"]]
-        elif kinds[0] in {"weight_update", "stash"}:
-            volumes[e] = weights[source.settings["layer"]]
+            pushed = config.attention and kinds[0] == "scatter_back"
+            rows = (counts.sources if pushed else counts.ghosts)[i, g]
+            width = widths[to.settings["layer"] + config.attention]
+            volumes[e] = rows * (GHOST_ID + itemsize * width)
+        elif {*kinds} & {*PARAMETER_KINDS}:
+            volumes[e] = _parameter_bytes(kinds, weights[to.settings["layer"]])
     return volumes
+
+
+def _parameter_bytes(kinds: tuple[str, str], weights: tuple[int, int]) -> int:
+    """Return what goes to or from a parameter server, of a layer's `weight_bytes`."""
+    if kinds == ("apply", "stash"):
+        return VERSION
+    if kinds[0] == "gradient_sum":
+        return sum(weights)
+    return 0 if kinds[0] == "call" else weights[bool({*kinds} & {*EDGE_TENSORS})]
+
+
+def weight_bytes(
+    config: DorylusConfig, widths: Sequence[int], itemsize: int
+) -> list[tuple[int, int]]:
+    """Return the bytes of every layer's weights, and of its attention's two vectors."""
+    return [
+        (itemsize * a * b, 2 * itemsize * b if config.attention else 0)
+        for a, b in itertools.pairwise(widths)
+    ]
 
 
 def _rows(
@@ -147,8 +207,9 @@ def dorylus_times(
 ) -> NDArray[np.float64]:
     """Return seconds of every (task, epoch), shape (tasks, epochs).
 
-    A gather takes a time in proportion to its edges, an apply to its vertices, a
-    scatter to its ghosts: "scatter time grows with ghosts, not edges" (paper, 7.5).
+    A gather takes a time in proportion to its edges, an apply of edges likewise with a
+    loop per vertex, an apply to its vertices, a scatter to its ghosts: "scatter time
+    grows with ghosts, not edges" (paper, 7.5).
 
     Raises
     ------
@@ -158,10 +219,11 @@ def dorylus_times(
     sizes = {
         "gather": _relative(counts.edges),
         "apply": _relative(counts.vertices),
+        "edge_apply": _relative(counts.edges + counts.vertices),
         "scatter": _relative(counts.ghosts.sum(axis=1)),
     }
     found = np.zeros((len(job.tasks), job.iterations))
-    tensors = [j for j, task in enumerate(job.tasks) if task.kind.startswith("apply")]
+    tensors = [j for j, task in enumerate(job.tasks) if task.kind in TENSORS]
     for j, task in enumerate(job.tasks):
         if task.gate or task.kind == "begin":
             continue

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
 from emu.graph_data import open_for
+from emu.systems.dorylus.steps import EDGE_TENSORS, TENSORS
 from emu.training.interval_layers import (
     activate,
     activation_slope,
@@ -20,6 +21,8 @@ from emu.training.interval_layers import (
     initial_weights,
 )
 from emu.training.optimizers import make_optimizer
+from emu.workloads import PARTS
+from emu_nodes.dorylus.attention_server import AttentionServer
 from emu_nodes.dorylus.graph_server import ROWS, GraphServer
 from emu_nodes.program import sends, tensor
 
@@ -75,19 +78,6 @@ class Nothing:
             if edge.peer_kind in kinds and edge.edge in inputs:
                 yield edge, inputs[edge.edge]
 
-
-class _OnServer(Nothing):
-    """A task of a graph server."""
-
-    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
-        super().__init__(brief, process)
-        if "server" not in process:
-            server = brief.settings["server"]
-            process["server"] = GraphServer(brief.job_settings, server)
-        self.server: GraphServer = process["server"]
-        self.interval: int = brief.settings.get("interval", -1)
-        self.layer: int = brief.settings.get("layer", -1)
-
     def rows(self, inputs: Mapping[int, Payload]) -> list[Payload]:
         """Return what came for a gather, its own interval's rows of this epoch last.
 
@@ -98,7 +88,28 @@ class _OnServer(Nothing):
         return ghosts + [payload for _, payload in self.input_of(kinds, inputs)]
 
 
-class Begin(_OnServer):
+def attention_rows(brief: TaskSpec) -> int:
+    """Return how many rows of attention stand below the weights of a layer."""
+    kind: str = brief.job_settings["model"]["kind"]
+    return len(PARTS[kind]) - 1
+
+
+class OnServer(Nothing):
+    """A task of a graph server."""
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        super().__init__(brief, process)
+        if "server" not in process:
+            server = brief.settings["server"]
+            attends = attention_rows(brief) > 0
+            made = AttentionServer if attends else GraphServer
+            process["server"] = made(brief.job_settings, server)
+        self.server: GraphServer = process["server"]
+        self.interval: int = brief.settings.get("interval", -1)
+        self.layer: int = brief.settings.get("layer", -1)
+
+
+class Begin(OnServer):
     """Read what the gather after it sums, when its lambda is launched."""
 
     @override
@@ -112,7 +123,7 @@ class Begin(_OnServer):
         return made if output.peer_kind.startswith("gather") else {}
 
 
-class Gather(_OnServer):
+class Gather(OnServer):
     """Sum the neighbours of an interval: A H."""
 
     backward = False
@@ -141,13 +152,13 @@ class GatherBack(Gather):
     backward = True
 
 
-class Scatter(_OnServer):
+class Scatter(OnServer):
     """Send the rows of an interval, or their gradients, to who gathers them."""
 
     def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
         super().__init__(brief, process)
-        self._own = brief.settings["server"]
-        self._value = "gradient" if brief.kind == "scatter_back" else "h"
+        self._own: int = brief.settings["server"]
+        self.value = "gradient" if brief.kind == "scatter_back" else "h"
         self._to = {
             one.edge: int(one.peer.rpartition("_")[2])
             for one in brief.outputs
@@ -159,14 +170,18 @@ class Scatter(_OnServer):
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return all rows within the server, elsewhere those that are needed."""
-        rows = self.server.kept(self.interval, iteration, self._value)
-        server = self._to.get(output.edge, self._own)
+        rows = self.server.kept(self.interval, iteration, self.value)
+        server = self.server_of(output)
         if server != self._own:
             return self.server.ghosts(self.interval, server, rows)
         return {f"{ROWS}{self.interval}": rows}
 
+    def server_of(self, output: EdgeSpec) -> int:
+        """Return the server that an edge leads to."""
+        return self._to.get(output.edge, self._own)
 
-class Ghosts(_OnServer):
+
+class Ghosts(OnServer):
     """Hand on the rows that came from other servers."""
 
     @override
@@ -179,13 +194,13 @@ class Ghosts(_OnServer):
         }
 
 
-class Call(_OnServer):
+class Call(OnServer):
     """Send a lambda what it pulls."""
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return the rows, or those of the lambda's part of them."""
-        if not output.peer_kind.startswith("apply"):
+        if output.peer_kind not in TENSORS:
             return {}
         step = output.peer_kind, self.layer
         pulled = self.server.pulled(step, self.interval, iteration)
@@ -196,13 +211,13 @@ class Call(_OnServer):
         return {k: a[:half] if first else a[half:] for k, a in pulled.items()}
 
 
-class Answer(_OnServer):
+class Answer(OnServer):
     """Take what a lambda returns."""
 
     @override
     def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         """Keep it for the tasks that follow."""
-        parts = [*self.input_of(("apply", "apply_back"), inputs)]
+        parts = [*self.input_of(TENSORS, inputs)]
         whole = {
             name: np.concatenate([tensor(part, name, sender) for sender, part in parts])
             for name in parts[0][1]
@@ -403,7 +418,12 @@ class Stash(Nothing):
                 f"{sender.peer} used version {version} of the weights, held are "
                 f"{sorted(held)}"
             )
-        return {"weights": held[version]}
+        weights, below = held[version], attention_rows(self.brief)
+        rows, of_edges = (
+            len(weights) - below,
+            self.brief.settings["for"] in EDGE_TENSORS,
+        )
+        return {"weights": weights[rows:] if of_edges else weights[:rows]}
 
 
 class GradientSum(Nothing):
@@ -434,7 +454,8 @@ class WeightUpdate(Nothing):
         self._held[iteration] = self._weights.copy()
         for version in sorted(self._held)[: -self._most]:
             del self._held[version]
-        return {"weights": self._held[iteration]}
+        rows = len(self._weights) - attention_rows(self.brief)
+        return {"weights": self._held[iteration][:rows]}
 
     @override
     def result(self) -> Payload:
@@ -453,12 +474,18 @@ def versions(process: dict[str, Any], brief: TaskSpec) -> list[dict[int, NDArray
 
 
 def summed(brief: TaskSpec, inputs: Mapping[int, Payload]) -> NDArray[Any]:
-    """Return the sum of the gradients that came, in the order of the in-edges."""
-    total: NDArray[Any] | None = None
+    """Return the sum of the gradients that came, in the order of the in-edges.
+
+    Those of attention stand below those of the weights.
+    """
+    totals: dict[bool, NDArray[Any]] = {}
     for sender in brief.inputs:
         if sender.edge in inputs and "gradient" in inputs[sender.edge]:
             came = tensor(inputs[sender.edge], "gradient", sender)
+            of_edges = sender.peer_kind in EDGE_TENSORS
+            total = totals.get(of_edges)
             total = came.copy() if total is None else total + came
-    if total is None:
+            totals[of_edges] = total
+    if not totals:
         raise NodeMisbehaved(f"{brief.name} has no gradient to sum")
-    return total
+    return np.concatenate([totals[key] for key in sorted(totals)])

@@ -1,0 +1,87 @@
+"""Tasks of an interval in an epoch, in their order (specs, 5a)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Kinds of task that a lambda runs.
+EDGE_TENSORS = ("edge_apply", "edge_apply_back")
+TENSORS = ("apply", "apply_back", *EDGE_TENSORS)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One task of an interval in an epoch, without its number."""
+
+    name: str
+    kind: str
+    layer: int
+    """Layer whose weights it applies, or whose gather it is or feeds."""
+
+    @property
+    def tensor(self) -> bool:
+        """True where a lambda runs it."""
+        return self.kind in TENSORS
+
+    @property
+    def of_edges(self) -> bool:
+        """True where it computes on the edges of its interval."""
+        return self.kind in EDGE_TENSORS
+
+    def needs_weights(self, *, rematerialize: bool) -> bool:
+        """Return True where it needs the weights of the forward pass before it.
+
+        The backward pass of layer 0 only multiplies rows with their gradient.
+        """
+        if self.kind == "apply_back":
+            return self.layer > 0 or rematerialize
+        return self.of_edges
+
+
+def convolution_steps(layers: int, *, fuse: bool) -> list[Step]:
+    """Return the steps of a GCN; with ``fuse`` the last apply goes straight back."""
+
+    def tag(layer: int) -> str:
+        # Of two layers nothing: the second alone scatters.
+        return "" if layers == 2 else str(layer)
+
+    last = layers - 1
+    found: list[Step] = []
+    for layer in range(layers):
+        if layer:
+            found.append(Step("sc" + tag(layer), "scatter", layer))
+        found.append(Step(f"ga{layer}", "gather", layer))
+        found.append(Step(f"av{layer}", "apply", layer))
+    if not fuse:
+        found.append(Step(f"dav{last}", "apply_back", last))
+    for layer in reversed(range(last)):
+        back = layer + 1
+        found.append(Step("dsc" + tag(back), "scatter_back", back))
+        found.append(Step("dga" + tag(back), "gather_back", back))
+        found.append(Step("dav" + tag(layer), "apply_back", layer))
+    return found
+
+
+def attention_steps(layers: int) -> list[Step]:
+    """Return the steps of a GAT: AV first, then SC, AE, GA, as in the released code.
+
+    Backwards the edges come first: their gradients go to the sources (dSC), which add
+    them up (dGA).
+    """
+    forward = ("av", "apply"), ("sc", "scatter"), ("ae", "edge_apply"), ("ga", "gather")
+    found = [
+        Step(f"{name}{layer}", kind, layer)
+        for layer in range(layers)
+        for name, kind in forward
+    ]
+    back = [
+        ("dae", "edge_apply_back"),
+        ("dsc", "scatter_back"),
+        ("dga", "gather_back"),
+        ("dav", "apply_back"),
+    ]
+    return found + [
+        Step(f"{name}{layer}", kind, layer)
+        for layer in reversed(range(layers))
+        for name, kind in back
+    ]

@@ -1,0 +1,196 @@
+"""Programs of Dorylus for a GAT: AV, SC, AE and GA of a layer, and their way back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from emu.training.interval_attention import Ends
+from emu.training.interval_layers import activate, activation_slope, cross_entropy
+from emu_nodes.dorylus import programs
+from emu_nodes.dorylus.attention_server import ATTENTION, OUT, READ, Z
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from emu_nodes.dorylus.attention_server import AttentionServer
+    from emu_nodes.program import EdgeSpec, Payload, TaskSpec
+
+
+def take_rows(
+    task: programs.Nothing,
+    server: AttentionServer,
+    iteration: int,
+    inputs: Mapping[int, Payload],
+) -> None:
+    """Keep the rows that a layer's edges read, where they come to this task."""
+    rows = [payload for payload in task.rows(inputs) if payload]
+    own = task.brief.settings
+    if rows:
+        read = {f"{READ}{own['layer']}": server.assembled(rows)}
+        server.keep(own["interval"], iteration, **read)
+
+
+class _OnServer(programs.OnServer):
+    """A task of a graph server."""
+
+    server: AttentionServer
+
+
+class Launch(_OnServer):
+    """Launch a lambda; that of edges has the rows that came until then."""
+
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+        """Keep the rows that came."""
+        take_rows(self, self.server, iteration, inputs)
+        return {}
+
+
+class Call(_OnServer, programs.Call):
+    """Send a lambda what it pulls."""
+
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+        """Keep the rows that came, where no launch has read them."""
+        take_rows(self, self.server, iteration, inputs)
+        return {}
+
+
+class Gather(_OnServer):
+    """Sum the rows that an interval has read, by attention."""
+
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+        """Keep the sums; return nothing."""
+        read, attention = (
+            self.server.kept(self.interval, iteration, f"{name}{self.layer}")
+            for name in (READ, ATTENTION)
+        )
+        out = self.server.edges(self.interval).weighed(attention, read)
+        self.server.keep(self.interval, iteration, **{f"{OUT}{self.layer}": out})
+        return {}
+
+
+class GatherBack(_OnServer):
+    """Add up the gradients of an interval's rows."""
+
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+        """Keep the sums; return nothing."""
+        found = self.server.gathered(self.interval, self.rows(inputs))
+        self.server.keep(self.interval, iteration, gathered=found)
+        return {}
+
+
+class Scatter(_OnServer, programs.Scatter):
+    """Send the rows of an interval to who has edges from them."""
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        super().__init__(brief, process)
+        self.value = f"{Z}{self.layer}"
+
+
+class ScatterBack(_OnServer, programs.Scatter):
+    """Send the gradients of the sources of an interval's edges to their owners."""
+
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+        """Sum them by source; return nothing."""
+        self.server.push(self.interval, iteration)
+        return {}
+
+    @override
+    def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
+        """Return those of a server's vertices."""
+        return self.server.pushed(self.interval, iteration, self.server_of(output))
+
+
+class Apply(programs.Apply):
+    """Multiply the activations of what was summed with the weights."""
+
+    @property
+    @override
+    def fused(self) -> bool:
+        """False: the loss follows from a gather after it."""
+        return False
+
+    @override
+    def compute(
+        self, pulled: Payload, weights: NDArray[Any]
+    ) -> tuple[Payload, NDArray[Any] | None, float]:
+        """Return z."""
+        rows, width = pulled["rows"], pulled["rows"].shape[1]
+        if self.layer:
+            rows = activate(self.activation, rows)
+        return {Z: rows @ weights[:width]}, None, 0.0
+
+
+class ApplyBack(programs.ApplyBack):
+    """Backward pass of that, with the weights of the forward pass."""
+
+    @property
+    @override
+    def computes_loss(self) -> bool:
+        """False: the last layer's edges do."""
+        return False
+
+    @override
+    def compute(
+        self, pulled: Payload, weights: NDArray[Any]
+    ) -> tuple[Payload, NDArray[Any] | None, float]:
+        """Return the gradient of what was summed, but of features; of the weights."""
+        rows, of_z = pulled["rows"], pulled["gradient"]
+        if not self.layer:
+            return {}, rows.T @ of_z, 0.0
+        slope = activation_slope(self.activation, rows)
+        gradient = activate(self.activation, rows).T @ of_z
+        return {"gradient": of_z @ weights.T * slope}, gradient, 0.0
+
+
+class EdgeApply(programs.ApplyBack):
+    """Compute the attention of an interval's edges."""
+
+    @property
+    @override
+    def computes_loss(self) -> bool:
+        """False."""
+        return False
+
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+        """Return the answer; on a server keep the rows that came first."""
+        if "server" in self.process:
+            take_rows(self, self.process["server"], iteration, inputs)
+        return super().work(iteration, inputs)
+
+    @override
+    def compute(
+        self, pulled: Payload, weights: NDArray[Any]
+    ) -> tuple[Payload, NDArray[Any] | None, float]:
+        """Return the attention."""
+        return {ATTENTION: _ends(pulled, weights).attention()}, None, 0.0
+
+
+class EdgeApplyBack(programs.ApplyBack):
+    """Compute the gradients of the ends of an interval's edges."""
+
+    @override
+    def compute(
+        self, pulled: Payload, weights: NDArray[Any]
+    ) -> tuple[Payload, NDArray[Any] | None, float]:
+        """Return them, that of the attention's vectors, and the last layer's loss."""
+        gradient, value = pulled.get("gradient"), 0.0
+        if gradient is None:
+            loss = cross_entropy(pulled["scores"], pulled["targets"])
+            gradient, value = loss.gradient, loss.value
+        sources, destinations, vectors = _ends(pulled, weights).backward(gradient)
+        answer = {"of_sources": sources, "of_own": destinations}
+        return answer, vectors, value
+
+
+def _ends(pulled: Payload, vectors: NDArray[Any]) -> Ends:
+    return Ends(pulled["sources"], pulled["destinations"], pulled["ends"], vectors)
