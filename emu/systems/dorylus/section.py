@@ -278,6 +278,10 @@ class DorylusJobSection(WholeGraphSection):
         if self.staleness and self.mode != "async":
             problem = f"found {self.staleness} with mode {self.mode}, write mode: async"
             yield ("job", "staleness"), problem
+        yield from self._backend_problems(cluster)
+        yield from self._model_problems()
+
+    def _backend_problems(self, cluster: ClusterSection) -> Problems:
         if self.backend != "lambda":
             yield from self._without_lambdas()
         elif bare := _without_nic(cluster):
@@ -286,6 +290,8 @@ class DorylusJobSection(WholeGraphSection):
                 "or write backend: cpu"
             )
             yield ("job", "backend"), problem
+
+    def _model_problems(self) -> Problems:
         if self.attends:
             yield from self._with_attention()
             return
