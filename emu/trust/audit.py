@@ -13,7 +13,12 @@ import numpy as np
 
 from emu.analysis.link_load import excess_loads, fluid_bytes, pieces, worst_interval
 from emu.trust import audit_stated
-from emu.trust.resource_audit import channel_faults, newest_reads, slot_faults
+from emu.trust.resource_audit import (
+    channel_faults,
+    newest_reads,
+    quota_faults,
+    slot_faults,
+)
 from emu.trust.violation import (
     AuditReport,
     Findings,
@@ -122,6 +127,7 @@ def audit(
         "(15)": tuple(audit_stated.makespan_of(schedule, makespan, tolerance)),
         "slots": ((len(problem.pools), [*slot_faults(schedule, tolerance)]),),
         "channels": ((len(job.channels), [*channel_faults(schedule, tolerance)]),),
+        "quotas": (quota_faults(schedule, tolerance),),
         "reads": (newest_reads(schedule, tolerance),),
     }
     found: list[Violation] = []

@@ -60,6 +60,16 @@ def test_changes_of_capacities_settled_at_any_time_equal_simulated_ones(
     assert_equal(*drawn, policy, np.random.default_rng(seed))
 
 
+@given(
+    drawn=problems(own=True, slots=True, latest=True, tuned=True),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_quotas_tuned_at_any_time_equal_simulated_ones(
+    drawn: tuple[Problem, Realization], seed: int
+) -> None:
+    assert_equal(*drawn, "maxmin", np.random.default_rng(seed))
+
+
 def assert_equal(
     problem: Problem,
     realization: Realization,
@@ -76,6 +86,10 @@ def assert_equal(
     )
     if schedule.reads is not None:
         np.testing.assert_array_equal(coordinator.scheduler.reads.log, schedule.reads)
+    quotas = coordinator.scheduler.quotas
+    assert (quotas is None) == (schedule.quotas is None)
+    if quotas is not None and schedule.quotas is not None:
+        np.testing.assert_array_equal(quotas, schedule.quotas)
     flows = ~np.isnan(coordinator.flow_end)
     np.testing.assert_allclose(
         coordinator.flow_end[flows], schedule.flow_end[flows], rtol=1e-9, atol=1e-9

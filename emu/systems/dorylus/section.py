@@ -26,6 +26,8 @@ from emu.fields.section import Section
 from emu.fields.suggestion import nearest
 from emu.graph_data import open_for
 from emu.graph_data.intervals import cut_intervals, interval_counts
+from emu.problem import Tuner
+from emu.problem.tuner import LEAST_PERIOD
 from emu.systems.dorylus.job import LAMBDAS, THREADS, DorylusConfig, dorylus_job
 from emu.systems.dorylus.volumes import (
     DorylusTimes,
@@ -134,6 +136,17 @@ class SlowLambdasSection(Section):
     """``exponential``: 1 plus an exponential variable of mean factor - 1."""
 
 
+class TunerSection(Section):
+    """Autotuner of ``lambdas: auto``, from min(intervals, 100) on.
+
+    Each period, by the slope of a server's queue for threads over five periods: where
+    it is positive the quota falls by a tenth, where negative it rises by one.
+    """
+
+    period: Annotated[Duration, Field(ge=LEAST_PERIOD)] = 1.0
+    """Time between two looks at the queue; the paper states none."""
+
+
 class DorylusJobSection(WholeGraphSection):
     """Dorylus: whole-graph training by graph servers and lambdas.
 
@@ -159,8 +172,10 @@ class DorylusJobSection(WholeGraphSection):
     """Graph tasks at a time, of each server."""
     backend: Literal["lambda", "cpu", "gpu"] = "lambda"
     """Where tensor tasks run: a lambda per interval, threads or GPUs of servers."""
-    lambdas: Few | None = None
-    """Quota of each server; default is min(intervals, 100)."""
+    lambdas: Few | Literal["auto"] | None = None
+    """Quota of each server, ``auto``: tuned; default is min(intervals, 100)."""
+    tuner: TunerSection = TunerSection()
+    """How it is tuned."""
     lambda_nic: Rate = Field(default=_LAMBDA_NIC, validate_default=True)
     """Bandwidth of each."""
     lambda_uplink: Rate = Field(default=_LAMBDA_UPLINK, validate_default=True)
@@ -232,8 +247,27 @@ class DorylusJobSection(WholeGraphSection):
 
     @property
     def quota(self) -> int:
-        """Lambdas of a server at a time."""
-        return self.lambdas or min(self.intervals, 100)
+        """Lambdas of a server at a time, at first where they are tuned."""
+        if isinstance(self.lambdas, int):
+            return self.lambdas
+        return min(self.intervals, 100)
+
+    @override
+    def tuners(self, cluster: Cluster) -> tuple[Tuner, ...]:
+        """Return one per server where the quota of lambdas is tuned."""
+        if self.lambdas != "auto":
+            return ()
+        servers = self.ranks([machine.name for machine in cluster.machines])
+        return tuple(
+            Tuner(
+                cluster.index(server),
+                LAMBDAS,
+                THREADS,
+                self.intervals,
+                self.tuner.period,
+            )
+            for server in servers
+        )
 
     @override
     def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
@@ -266,10 +300,12 @@ class DorylusJobSection(WholeGraphSection):
             yield ("job", "staleness"), problem
         if self.backend != "lambda":
             yield from self._without_lambdas()
+        elif "tuner" in self.model_fields_set and self.lambdas != "auto":
+            yield ("job", "tuner"), "the quota is not tuned, write lambdas: auto"
 
     def _without_lambdas(self) -> Problems:
         given = self.model_fields_set
-        for key in ("lambdas", "launch", "slow_lambdas", "stream"):
+        for key in ("lambdas", "tuner", "launch", "slow_lambdas", "stream"):
             if key in given and getattr(self, key) not in (None, 1):
                 problem = f"backend {self.backend} has no lambdas, remove this key"
                 yield ("job", key), problem
