@@ -63,7 +63,7 @@ class Cluster:
 
     @property
     def tuned_names(self) -> tuple[str, ...]:
-        """What each tuner tunes: ``lambdas of m0``."""
+        """Names of the tuned pools: ``lambdas of m0``."""
         return tuple(
             f"{tuner.pool} of {self.machines[tuner.machine].name}"
             for tuner in self.tuners

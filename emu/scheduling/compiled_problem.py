@@ -17,7 +17,9 @@ from emu.problem.slots import slot_names, slots_on
 from emu.problem.slowness import slowness
 
 if TYPE_CHECKING:
-    from emu.problem import Cluster, Job
+    from collections.abc import Sequence
+
+    from emu.problem import Cluster, Job, Tuner
     from emu.scheduling.policies import Policy
 
 Floats = NDArray[np.float64]
@@ -53,14 +55,10 @@ def topological(job: Job) -> Ints:
     return np.array([*order, *around], dtype=np.int64)
 
 
-def _pool_numbers(job: Job, cluster: Cluster) -> dict[str, int]:
+def pools_by_name(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints, Tuners]:
+    """Return ``taken, freed, slots, tuners`` of `JobArrays`."""
     tuned = [name for t in cluster.tuners for name in (t.pool, t.watched)]
-    return {name: i for i, name in enumerate(sorted({*slot_names(job), *tuned}))}
-
-
-def pools_by_name(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints]:
-    """Return ``taken, freed, slots`` of `JobArrays`."""
-    names = _pool_numbers(job, cluster)
+    names = {name: i for i, name in enumerate(sorted({*slot_names(job), *tuned}))}
     taken = [names.get(task.takes, -1) for task in job.tasks]
     freed = [names.get(task.gives_back, -1) for task in job.tasks]
     slots = np.full((len(cluster.machines), len(names)), -1, dtype=np.int64)
@@ -68,7 +66,8 @@ def pools_by_name(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints]:
         for name, number in slots_on(machine, job).items():
             if name in names:
                 slots[m, names[name]] = number
-    return np.array(taken, np.int64), np.array(freed, np.int64), slots
+    tuners = _tuners(cluster.tuners, names)
+    return np.array(taken, np.int64), np.array(freed, np.int64), slots, tuners
 
 
 def channels_of(job: Job) -> Ints:
@@ -106,9 +105,7 @@ class Tuners(NamedTuple):
     path: Ints
 
 
-def tuners_of(job: Job, cluster: Cluster) -> Tuners:
-    """Return the tuners of ``cluster``."""
-    tuners, names = cluster.tuners, _pool_numbers(job, cluster)
+def _tuners(tuners: Sequence[Tuner], names: dict[str, int]) -> Tuners:
     path = np.zeros((max((len(t.path) for t in tuners), default=0), len(tuners)), int)
     for column, tuner in enumerate(tuners):
         path[: len(tuner.path), column] = tuner.path
@@ -193,10 +190,10 @@ class JobArrays(NamedTuple):
         Names of pools as numbers: the one that every task takes a slot of, and gives
         one back to, -1 for none; and the slots of every machine, -1 for unlimited,
         shape (machines, names).
-    slowness
-        Factors on reference times, shape (tasks, machines); no rows where all are 1.
     tuners
         Pools whose quota changes.
+    slowness
+        Factors on reference times, shape (tasks, machines); no rows where all are 1.
     """
 
     iterations: int
@@ -223,8 +220,8 @@ class JobArrays(NamedTuple):
     taken: Ints
     freed: Ints
     slots: Ints
-    slowness: Floats
     tuners: Tuners
+    slowness: Floats
 
 
 class Layout:
@@ -271,6 +268,7 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
     destination = np.array([edge.destination for edge in job.edges], dtype=np.int64)
     links = cluster.links
     latest = np.array([edge.latest for edge in job.edges], dtype=np.bool_)
+    taken, freed, slots, tuners = pools_by_name(job, cluster)
     return JobArrays(
         job.iterations,
         policy.code,
@@ -297,9 +295,11 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
         ),
         links.capacities,
         links.steps.rows,
-        *pools_by_name(job, cluster),
+        taken,
+        freed,
+        slots,
+        tuners,
         slowness(job, cluster),
-        tuners_of(job, cluster),
     )
 
 
@@ -421,7 +421,8 @@ def _check(job: JobArrays) -> None:
     _starts("in_start", job.in_start, sizes["tasks"], job.in_edge)
     _check_routes(job.routes, machines, len(job.capacity))
     _check_numbers(job, machines)
-    _check_tuners(job.tuners, job.slots)
+    if job.tuners.path.shape[-1]:
+        _check_tuners(job.tuners, job.slots)
 
 
 def _check_routes(routes: Routes, machines: int, ports: int) -> None:

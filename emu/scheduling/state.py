@@ -101,7 +101,7 @@ class State:
 
     @property
     def looks(self) -> int:
-        """How often quotas were looked at, the most of any tuner."""
+        """Number of looks at quotas, the most of any tuner."""
         return int(self._tunings.max(initial=0))
 
     @property

@@ -96,17 +96,23 @@ def came_to_wait(schedule: Schedule) -> NDArray[np.float64]:
     return came
 
 
-def slot_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
-    """Yield every misuse of a slot.
+def slot_faults(schedule: Schedule, tolerance: float) -> Findings:
+    """Return every misuse of a slot.
 
-    No more tasks hold slots than there are, and no task gets one before a task of the
-    same pool that came earlier.
+    No more tasks hold slots than there are, no task gets one before a task of the same
+    pool that came earlier, and quotas change as tuners may change them.
 
     Parameters
     ----------
     tolerance
         Seconds by which a time may be off.
     """
+    found = [*_misused(schedule, tolerance), *_mistuned(schedule, tolerance)]
+    looks = 0 if schedule.quotas is None else schedule.quotas.size
+    return len(schedule.problem.pools) + looks, found
+
+
+def _misused(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
     came = came_to_wait(schedule) if schedule.problem.pools else np.empty((0, 0))
     for pool in schedule.problem.pools:
         machine = schedule.problem.cluster.machines[pool.machine].name
@@ -118,17 +124,12 @@ def slot_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
         yield from _overtaken(schedule, pool, came, tolerance)
 
 
-def quota_faults(schedule: Schedule, tolerance: float) -> Findings:
-    """Return every look that a tuner missed, and every step that its rule never takes.
+def _mistuned(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
+    """Yield every look that a tuner missed, and every step that its rule never takes.
 
-    What waited then, so whether the quota was to rise or fall, is not computed again.
-
-    Parameters
-    ----------
-    tolerance
-        Seconds by which a time may be off.
+    Whether a quota was to rise or to fall, by what waited then, is not computed again.
     """
-    cluster, found = schedule.problem.cluster, []
+    cluster = schedule.problem.cluster
     paths = cluster.paths_of(schedule.quotas)
     for tuner, path, name in zip(
         cluster.tuners, paths, cluster.tuned_names, strict=True
@@ -137,7 +138,7 @@ def quota_faults(schedule: Schedule, tolerance: float) -> Findings:
         if len(path) < due:
             sentence = f"the quota of {name} was looked at {len(path)} of {due} times"
             off = float(due - len(path))
-            found.append(Violation("quotas", name, off, "looks", sentence))
+            yield Violation("slots", name, off, "looks", sentence)
         before = cluster.machines[tuner.machine].slots[tuner.pool]
         for number, quota in enumerate(path):
             if quota not in tuner.steps(before):
@@ -146,9 +147,8 @@ def quota_faults(schedule: Schedule, tolerance: float) -> Findings:
                     f"the quota of {name} went from {before} to {quota} at {at:g} s"
                 )
                 off = float(abs(quota - before))
-                found.append(Violation("quotas", name, off, "slots", sentence))
+                yield Violation("slots", name, off, "slots", sentence)
             before = quota
-    return sum(map(len, paths)), found
 
 
 def _most_over(

@@ -6,7 +6,7 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from typing_extensions import override
 
 from emu.errors import ScenarioError
@@ -39,7 +39,7 @@ from emu.systems.whole_graph_section import (
     WholeGraphModelSection,
     WholeGraphSection,
 )
-from emu.units import SIZE
+from emu.units import DURATION, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -136,6 +136,13 @@ class SlowLambdasSection(Section):
     """``exponential``: 1 plus an exponential variable of mean factor - 1."""
 
 
+def _long_enough(period: float) -> float:
+    if period < LEAST_PERIOD:
+        found, least = DURATION.exact(period), DURATION.exact(LEAST_PERIOD)
+        raise ValueError(f"found {found}, write {least} or more")
+    return period
+
+
 class TunerSection(Section):
     """Autotuner of ``lambdas: auto``, from min(intervals, 100) on.
 
@@ -143,7 +150,7 @@ class TunerSection(Section):
     it is positive the quota falls by a tenth, where negative it rises by one.
     """
 
-    period: Annotated[Duration, Field(ge=LEAST_PERIOD)] = 1.0
+    period: Annotated[Duration, AfterValidator(_long_enough)] = 1.0
     """Time between two looks at the queue; the paper states none."""
 
 
@@ -175,7 +182,7 @@ class DorylusJobSection(WholeGraphSection):
     lambdas: Few | Literal["auto"] | None = None
     """Quota of each server, ``auto``: tuned; default is min(intervals, 100)."""
     tuner: TunerSection = TunerSection()
-    """How it is tuned."""
+    """Its tuning."""
     lambda_nic: Rate = Field(default=_LAMBDA_NIC, validate_default=True)
     """Bandwidth of each."""
     lambda_uplink: Rate = Field(default=_LAMBDA_UPLINK, validate_default=True)
@@ -258,15 +265,16 @@ class DorylusJobSection(WholeGraphSection):
         if self.lambdas != "auto":
             return ()
         servers = self.ranks([machine.name for machine in cluster.machines])
+        slots = {
+            place: machine.slots[LAMBDAS]
+            for place, machine in enumerate(cluster.machines)
+            if machine.name in servers and LAMBDAS in machine.slots
+        }
         return tuple(
             Tuner(
-                cluster.index(server),
-                LAMBDAS,
-                THREADS,
-                self.intervals,
-                self.tuner.period,
+                place, LAMBDAS, THREADS, max(first, self.intervals), self.tuner.period
             )
-            for server in servers
+            for place, first in slots.items()
         )
 
     @override
@@ -300,13 +308,13 @@ class DorylusJobSection(WholeGraphSection):
             yield ("job", "staleness"), problem
         if self.backend != "lambda":
             yield from self._without_lambdas()
-        elif "tuner" in self.model_fields_set and self.lambdas != "auto":
+        elif self.tuner != TunerSection() and self.lambdas != "auto":
             yield ("job", "tuner"), "the quota is not tuned, write lambdas: auto"
 
     def _without_lambdas(self) -> Problems:
-        given = self.model_fields_set
+        fields = type(self).model_fields
         for key in ("lambdas", "tuner", "launch", "slow_lambdas", "stream"):
-            if key in given and getattr(self, key) not in (None, 1):
+            if getattr(self, key) != fields[key].default:
                 problem = f"backend {self.backend} has no lambdas, remove this key"
                 yield ("job", key), problem
 
