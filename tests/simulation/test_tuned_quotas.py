@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from emu.analysis.bounds import bounds
 from emu.problem import (
     Cluster,
     Edge,
@@ -120,6 +121,17 @@ def test_the_most_slots_bound_from_below() -> None:
     problem, _ = example(TUNER)
     found = {p.name: p.most for p in pools_of(problem.cluster, problem.job, (0,) * 20)}
     assert found == {"a": 5, "b": 1}
+
+
+def test_a_bound_counts_with_the_largest_quota() -> None:
+    problem, realization = example(TUNER)
+    machine = replace(MACHINE, slots={"a": 1, "b": 1})
+    cluster = replace(problem.cluster, machines=(machine,))
+    grown = cluster.following(np.full((200, 1), 5))
+    schedule = simulate(replace(problem, cluster=grown), realization)
+
+    bound = bounds(replace(problem, cluster=cluster), realization)
+    assert bound.combined <= schedule.makespan
 
 
 def _broken(schedule: Schedule, *path: int) -> list[str]:

@@ -212,7 +212,7 @@ def test_tuned_quotas_of_lambdas() -> None:
         ("job.epochs=0", "epochs"),
         ("job.lambdas=many", "lambdas"),
         ("job.lambdas=auto; job.backend=gpu", "backend gpu has no lambdas"),
-        ("job.lambdas=auto; job.tuner.period=0 s", "found 0 s, write 1 ms or more"),
+        ("job.lambdas=auto; job.tuner.period=0 s", "found 0.0 s, write 1 ms or more"),
         ("job.lambdas=auto; job.tuner.period=-1 s", "period: a time cannot be neg"),
         ("job.tuner={period: 2 s}", "not tuned, write lambdas: auto"),
         (
