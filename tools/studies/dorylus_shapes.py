@@ -31,6 +31,8 @@ MODES = {"no_pipe": ("no_pipe", 0), "pipe": ("pipe", 0)} | {
     f"S={s}": ("async", s) for s in range(2)
 }
 QUOTAS = (1, 2, 3, 4, 6, 8)
+#: In place of a quota where it is tuned.
+TUNED = 0
 THREADS = (1, 2, 4, 8)
 SERVERS = (4, 8, 16)
 #: Epochs of comparisons by epoch.
@@ -45,12 +47,14 @@ class Point:
     group: str
     mode: str
     at: int
-    """Quota, threads or servers, by group."""
+    """Quota, 0 where it is tuned; threads or servers, by group."""
     epochs: int
     seconds: float
     servers: float
     lambdas: float
     parameter_servers: float
+    quota: float
+    """Mean quota of a server, over its looks where it is tuned."""
 
     @property
     def dollars(self) -> float:
@@ -82,6 +86,7 @@ def simulated(group: str, mode: str, at: int, changes: dict[str, Any]) -> Point:
         cost.servers,
         cost.lambdas,
         cost.parameter_servers,
+        at if schedule.quotas is None else float(schedule.quotas.mean()),
     )
 
 
@@ -121,8 +126,10 @@ def quotas(options: Namespace, mode: str) -> list[Point]:
     stated = {"job.epochs": options.most, "until": until}
     most = simulated("quota", mode, QUOTAS[-1], stated)
     return [most] + [
-        simulated("quota", mode, at, {"job.epochs": most.epochs, "job.lambdas": at})
-        for at in QUOTAS[:-1]
+        simulated(
+            "quota", mode, at, {"job.epochs": most.epochs, "job.lambdas": at or "auto"}
+        )
+        for at in (*QUOTAS[:-1], TUNED)
     ]
 
 
@@ -142,13 +149,19 @@ def draw(points: Sequence[Point], accuracy: float, options: Namespace) -> None:
         figure = new_figure(3.0)
         time, money, both = figure.subplots(1, 3)
         for mode, colour in zip(modes, palette(len(modes)), strict=True):
-            own = sorted((p for p in points if p.mode == mode), key=lambda p: p.at)
+            every = sorted((p for p in points if p.mode == mode), key=lambda p: p.at)
+            own = [p for p in every if p.at != TUNED]
             label = f"{mode}: {own[0].epochs} epochs"
             at = [p.at for p in own]
             seconds, dollars = [p.seconds for p in own], [p.dollars for p in own]
             time.plot(at, seconds, color=colour, marker="o", label=label)
             money.plot(at, dollars, color=colour, marker="o")
             both.plot(seconds, dollars, color=colour, marker="o", ls="")
+            for p in every[: len(every) - len(own)]:
+                star = {"color": colour, "marker": "*", "ms": 9.0}
+                time.plot(p.quota, p.seconds, **star)
+                money.plot(p.quota, p.dollars, **star)
+                both.plot(p.seconds, p.dollars, **star)
             for point in own:
                 both.annotate(
                     str(point.at),
@@ -170,7 +183,7 @@ def draw(points: Sequence[Point], accuracy: float, options: Namespace) -> None:
             axes.set_ylim(bottom=0)
         time.set_ylabel(f"time to {accuracy:.0%} (s)")
         money.set_ylabel("cost ($)")
-        both.set_xlabel("time (s); numbers are quotas")
+        both.set_xlabel("time (s); numbers are quotas, a star is tuned")
         both.set_ylabel("cost ($)")
         both.legend(loc="lower right")
         handles = time.get_legend_handles_labels()
@@ -214,6 +227,16 @@ def table(rows: list[Point], options: Namespace) -> Iterator[str]:
         )
         yield f"\nfastest {fast.case}; cheapest {cheap.case}; most value {best.case}"
         yield f"Pareto front: {', '.join(point.case for point in pareto(points))}"
+        for tuned in (point for point in points if point.at == TUNED):
+            own = [p for p in points if p.mode == tuned.mode and p.at != TUNED]
+            swift = min(own, key=lambda p: p.seconds)
+            dear = max(own, key=lambda p: p.value)
+            yield (
+                f"tuned {tuned.mode}: {tuned.quota:.1f} lambdas on average, "
+                f"{tuned.seconds / swift.seconds:.2f} of the time of the best quota by "
+                f"time, {swift.at}; {tuned.value / dear.value:.2f} of the value of the "
+                f"best by value, {dear.at}"
+            )
     for row in rows:
         yield (
             f"{row.case:22} {row.epochs:4} epochs {row.seconds:9.3f} s "
