@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator, Sequence
 
+    from matplotlib.axes import Axes
+
     from tools.runner import Work
 
 SCENARIO = "scenarios/dorylus_amazon.yaml"
@@ -142,6 +144,29 @@ def pareto(points: Sequence[Point]) -> list[Point]:
     return front
 
 
+def star(axes: tuple[Axes, Axes, Axes], point: Point, colour: str) -> None:
+    """Mark in the three pictures where a tuned job is."""
+    places = (
+        (point.quota, point.seconds),
+        (point.quota, point.dollars),
+        (point.seconds, point.dollars),
+    )
+    for picture, (x, y) in zip(axes, places, strict=True):
+        picture.plot(x, y, color=colour, marker="*", ms=9.0)
+
+
+def annotate(axes: Axes, points: Sequence[Point]) -> None:
+    """Write the quota beside every point."""
+    for point in points:
+        axes.annotate(
+            str(point.at),
+            (point.seconds, point.dollars),
+            textcoords="offset points",
+            xytext=(3, -9),
+            fontsize=6,
+        )
+
+
 def draw(points: Sequence[Point], accuracy: float, options: Namespace) -> None:
     """Draw makespan and cost against the quota, and one against the other."""
     modes = dict.fromkeys(point.mode for point in points)
@@ -157,19 +182,9 @@ def draw(points: Sequence[Point], accuracy: float, options: Namespace) -> None:
             time.plot(at, seconds, color=colour, marker="o", label=label)
             money.plot(at, dollars, color=colour, marker="o")
             both.plot(seconds, dollars, color=colour, marker="o", ls="")
-            for p in every[: len(every) - len(own)]:
-                star = {"color": colour, "marker": "*", "ms": 9.0}
-                time.plot(p.quota, p.seconds, **star)
-                money.plot(p.quota, p.dollars, **star)
-                both.plot(p.seconds, p.dollars, **star)
-            for point in own:
-                both.annotate(
-                    str(point.at),
-                    (point.seconds, point.dollars),
-                    textcoords="offset points",
-                    xytext=(3, -9),
-                    fontsize=6,
-                )
+            for point in every[: len(every) - len(own)]:
+                star((time, money, both), point, colour)
+            annotate(both, own)
         front = pareto(points)
         both.plot(
             [p.seconds for p in front],
