@@ -167,6 +167,12 @@ def annotate(axes: Axes, points: Sequence[Point]) -> None:
         )
 
 
+def draw_front(axes: Axes, front: Sequence[Point]) -> None:
+    """Join the points of the Pareto front."""
+    seconds, dollars = [p.seconds for p in front], [p.dollars for p in front]
+    axes.plot(seconds, dollars, color="grey", ls="--", label="Pareto front")
+
+
 def draw(points: Sequence[Point], accuracy: float, options: Namespace) -> None:
     """Draw makespan and cost against the quota, and one against the other."""
     modes = dict.fromkeys(point.mode for point in points)
@@ -185,25 +191,32 @@ def draw(points: Sequence[Point], accuracy: float, options: Namespace) -> None:
             for point in every[: len(every) - len(own)]:
                 star((time, money, both), point, colour)
             annotate(both, own)
-        front = pareto(points)
-        both.plot(
-            [p.seconds for p in front],
-            [p.dollars for p in front],
-            color="grey",
-            ls="--",
-            label="Pareto front",
-        )
+        draw_front(both, pareto(points))
         for axes in (time, money):
             axes.set_xlabel("quota of lambdas per server")
             axes.set_ylim(bottom=0)
         time.set_ylabel(f"time to {accuracy:.0%} (s)")
         money.set_ylabel("cost ($)")
-        both.set_xlabel("time (s); numbers are quotas, a star is tuned")
+        both.set_xlabel("time (s); by quota, star: tuned")
         both.set_ylabel("cost ($)")
         both.legend(loc="lower right")
         handles = time.get_legend_handles_labels()
         figure.legend(*handles, loc="outside upper left", ncols=len(modes))
         save(figure, options.out / "tradeoff.png")
+
+
+def tuned_lines(points: Sequence[Point]) -> Iterator[str]:
+    """Yield every tuned job beside the best quotas."""
+    for tuned in (point for point in points if point.at == TUNED):
+        own = [p for p in points if p.mode == tuned.mode and p.at != TUNED]
+        swift = min(own, key=lambda p: p.seconds)
+        dear = max(own, key=lambda p: p.value)
+        yield (
+            f"tuned {tuned.mode}: {tuned.quota:.1f} lambdas on average, "
+            f"{tuned.seconds / swift.seconds:.2f} of the time of the best quota by "
+            f"time, {swift.at}; {tuned.value / dear.value:.2f} of the value of the "
+            f"best by value, {dear.at}"
+        )
 
 
 def table(rows: list[Point], options: Namespace) -> Iterator[str]:
@@ -242,16 +255,7 @@ def table(rows: list[Point], options: Namespace) -> Iterator[str]:
         )
         yield f"\nfastest {fast.case}; cheapest {cheap.case}; most value {best.case}"
         yield f"Pareto front: {', '.join(point.case for point in pareto(points))}"
-        for tuned in (point for point in points if point.at == TUNED):
-            own = [p for p in points if p.mode == tuned.mode and p.at != TUNED]
-            swift = min(own, key=lambda p: p.seconds)
-            dear = max(own, key=lambda p: p.value)
-            yield (
-                f"tuned {tuned.mode}: {tuned.quota:.1f} lambdas on average, "
-                f"{tuned.seconds / swift.seconds:.2f} of the time of the best quota by "
-                f"time, {swift.at}; {tuned.value / dear.value:.2f} of the value of the "
-                f"best by value, {dear.at}"
-            )
+        yield from tuned_lines(points)
     for row in rows:
         yield (
             f"{row.case:22} {row.epochs:4} epochs {row.seconds:9.3f} s "
