@@ -102,9 +102,9 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
             combined, binding = least, f"channel {channel}"
     for pool in problem.pools:
         held = sum(float(times[j, : problem.job.rounds[j]].sum()) for j in pool.takers)
-        if held / pool.slots > combined:
+        if held / pool.most > combined:
             machine = problem.cluster.machines[pool.machine].name
-            combined, binding = held / pool.slots, f"{pool.name} of {machine}"
+            combined, binding = held / pool.most, f"{pool.name} of {machine}"
     busiest = max(range(len(loads)), key=loads.__getitem__, default=None)
     return Bounds(
         nic_load=0.0 if busiest is None else float(loads[busiest]),

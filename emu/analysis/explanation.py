@@ -124,7 +124,8 @@ def explain(
         is built in it.
     """
     chain = critical_path(schedule)
-    replayed = simulate(schedule.problem, realization, policy) if emulated else None
+    followed = schedule.problem.following(schedule)
+    replayed = simulate(followed, realization, policy) if emulated else None
     improvements: tuple[Improvement, ...] = ()
     then: tuple[Improvement, ...] = ()
     moves = NO_MOVES

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.problem import Problem
-    from emu.scheduling import Decisions
+    from emu.scheduling import Decisions, Scheduler
     from emu.wire.messages import FlowEnded, Frames, ResultPart, TaskEnded
 
 Arrays: TypeAlias = "dict[str, NDArray[Any]]"
@@ -176,19 +176,12 @@ class Recorder:
 
     Parameters
     ----------
-    volumes
-        Bytes that were announced of every flow, shape (edges, iterations): those of
-        the scheduler, which go on changing.
-    reads
-        What edges that read the newest have read, likewise; no rows where none does.
+    scheduler
+        What it decides is recorded; it keeps the bytes that were announced, what edges
+        that read the newest have read, and the quotas.
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        volumes: NDArray[np.float64],
-        reads: NDArray[np.int64],
-    ) -> None:
+    def __init__(self, problem: Problem, scheduler: Scheduler) -> None:
         job = problem.job
         self._problem = problem
         tasks, edges, iterations = len(job.tasks), len(job.edges), job.iterations
@@ -197,7 +190,8 @@ class Recorder:
         self._activated = np.full((edges, iterations), np.nan)
         self.arrivals = np.full((edges, iterations), np.nan)
         self._ended = np.full((edges, iterations), np.nan)
-        self._volumes, self._reads = volumes, reads
+        self._scheduler = scheduler
+        self._volumes, self._reads = scheduler.volumes, scheduler.reads.log
         self.task_settled = np.full((tasks, iterations), np.nan)
         self._flow_settled = np.full((edges, iterations), np.nan)
         # The arrays of each instant were 1 kB per event of a run.
@@ -283,6 +277,7 @@ class Recorder:
             flow_bytes=np.where(sent, self._volumes, np.nan),
             rates=self.rates(),
             reads=self._reads if self._reads.size else None,
+            quotas=self._scheduler.quotas,
         )
 
     def _flow_times(

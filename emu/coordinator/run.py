@@ -154,7 +154,7 @@ class Coordinator:
             None if settings.compute == "real" else expected.times,
             expected.times,
         )
-        self._recorder = Recorder(problem, scheduler.volumes, scheduler.reads.log)
+        self._recorder = Recorder(problem, scheduler)
         self._deadlines = Deadlines(problem, scheduler, settings.deadline)
         self._membership = Membership(
             settings, log, doing=self._deadlines.doing, story=self._deadlines.story

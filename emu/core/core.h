@@ -26,6 +26,16 @@ typedef struct {
 
 enum { ROUTE_OUT = -1, ROUTE_IN = -2 };
 
+/* Pools whose quota follows the queue of another one, see `emu.problem.Tuner`. */
+typedef struct {
+    int64_t count, rows;       /* tuners; of `path` */
+    const int64_t *tuned, *watched; /* per tuner: pools, at machine * names + name */
+    const int64_t *most;       /* the largest quota */
+    const double *period;      /* seconds */
+    const int64_t *path;       /* (rows, count): quotas to set at the first looks, 0: as
+                                  the rule says */
+} Tuners;
+
 /* A job and a cluster, any placement; see `emu.scheduling.compiled_problem`. */
 typedef struct {
     int64_t tasks, edges, machines, ports;
@@ -51,6 +61,7 @@ typedef struct {
     const int64_t *taken, *freed; /* per task: name of a pool, -1 for none */
     const int64_t *slots;      /* (machines, names), -1 for unlimited */
     const double *slowness;    /* (tasks, machines), or NULL where all are 1 */
+    Tuners tuners;
 } JobArrays;
 
 /* A placed job. Owner of the arrays: whoever gave the room to `lay_out`; what is as in
@@ -82,6 +93,7 @@ typedef struct {
     bool *last;                /* per task that starts when nothing else happens at an
                                   instant any more: it takes a slot or reads the newest;
                                   NULL where none does */
+    Tuners tuners;
 } Layout;
 
 /* When everything happened, seconds, as in `emu.problem.Schedule`: (tasks or edges,
@@ -92,6 +104,8 @@ typedef struct {
     int64_t *reads;            /* per edge and iteration of its destination: which
                                   iteration of the source that one read, -1 for none,
                                   until it starts, and where it does not read the newest */
+    int64_t *quotas;           /* (tuning_room, tuners): quotas from every look on */
+    int64_t tuning_room;
 } Log;
 
 /* Policies by `Policy.code`, see emu/scheduling/policies.py, which explains them. */
@@ -183,6 +197,8 @@ typedef struct {
     int64_t *served, *arrived; /* per edge, one more than the newest flow whose fluid has
                                   ended, and whose last byte is there: it ends when both */
     int64_t *free;             /* slots left of every pool */
+    int64_t *quota, *tunings;  /* per tuner: its slots of now, and how often it looked */
+    int64_t *samples;          /* (tuners, SAMPLES): the queue at its last looks */
     int64_t *queued;           /* tasks that wait for one, or for the end of the instant */
     double *came;              /* when every task came to wait */
     /* Lists, their lengths in `length`: tasks that may start and edges whose next flow
@@ -293,7 +309,7 @@ typedef struct {
 typedef struct {
     int64_t taken, count;      /* ends taken in by now; instants found */
     double now;                /* time of the last instant */
-    double next;               /* of the next end of a fluid or a gate, or change */
+    double next;               /* of the next end of a fluid or a gate, change or look */
     double ahead;              /* rest of it */
 } Passage;
 

@@ -98,6 +98,8 @@ static int64_t decide(const Layout *layout, State *state, const double *volumes,
             more = grant_slots(layout, state, now);
             start_gates(layout, state, gates, now);
         }
+        if (!more)
+            more = tune(layout, state, now * (1.0 + TIE));
     }
     set_rates(layout, state, now);
     return changed_segments(layout, state, board, now);
@@ -160,17 +162,27 @@ static double least_end(const Layout *layout, const State *state, const double *
     return ahead;
 }
 
+/* When a capacity changes next or a quota may; the latter only until all tasks ended. */
+static double next_stated(const Layout *layout, const State *state)
+{
+    double change = next_change(layout, state);
+    for (int64_t task = 0; layout->tuners.count > 0 && task < layout->tasks; task++)
+        if (state->ended[task] < layout->rounds[task])
+            return smaller(change, next_tuning(layout, state));
+    return change;
+}
+
 /* The time of the next internal event, which no process reports. */
 static double next_internal(const Layout *layout, State *state)
 {
     double next = smaller(next_end(layout, state), next_gate(state));
-    return smaller(next, next_change(layout, state));
+    return smaller(next, next_stated(layout, state));
 }
 
 /* Take in ends from passage->taken on, each at its time, while there is room.
  *
- * Ends, of fluids and gates too, and changes of capacities are taken in by `until`, and
- * before passage->ahead as long as nothing unknown can come before them: every fluid that
+ * Ends, of fluids and gates too, changes of capacities and looks at quotas are taken in
+ * by `until`, and before passage->ahead as long as nothing unknown can come before them: every fluid that
  * ended has arrived, and no task began that may have ended by then. An end older than
  * passage->now counts as now; what has one time is of one instant, and a flow that arrives
  * before its fluid's end makes none. With a negative passage->taken the schedule begins.
@@ -194,7 +206,7 @@ int64_t pass_instants(const Layout *layout, State *state, const double *volumes,
         if (begins) {
             begins = false;
         } else {
-            double change = next_change(layout, state);
+            double change = next_stated(layout, state);
             double at = smaller(smaller(smaller(end, reported), next_gate(state)), change);
             if (at == INFINITY
                 || !(at <= until

@@ -50,8 +50,8 @@ static double checked(const Layout *layout, const State *state, double makespan)
  * going on (gates, local handoffs, tasks of no length), so rates are set only once it is
  * empty. Turns and slots go after all its ends, whichever came first in the arrays: who is
  * served must not depend on the order in a file. Fluids end before capacities change,
- * since what ended now had the old ones; and a change to come is looked at last, so that
- * it never keeps a finished job going. */
+ * since what ended now had the old ones; and changes and tunings to come are looked at
+ * last, so that they never keep a finished job going. */
 double run(const Layout *layout, State *state, const double *times, const double *volumes,
            double limit, double step, RateRecord *recorder)
 {
@@ -72,6 +72,8 @@ double run(const Layout *layout, State *state, const double *times, const double
                 running = start_tasks(layout, state, times, running, now);
                 continue;
             }
+            if (tune(layout, state, instant))
+                continue;
             set_rates(layout, state, now);
             record(layout, state, recorder, now);
             double flow_end = next_end(layout, state);
@@ -79,6 +81,7 @@ double run(const Layout *layout, State *state, const double *times, const double
             if (now == INFINITY)
                 return checked(layout, state, makespan);
             now = smaller(now, next_change(layout, state));
+            now = smaller(now, next_tuning(layout, state));
             if (step > 0.0)
                 now = step * ceil(now / step * (1.0 - TIE));
             if (now > limit)

@@ -67,6 +67,7 @@ static void copy_job(const JobArrays *job, Layout *layout)
     layout->order = job->order;
     layout->capacity = job->capacity;
     layout->changes = job->changes;
+    layout->tuners = job->tuners;
 }
 
 /* Find the group of every edge.
@@ -155,7 +156,7 @@ static void set_pools(const JobArrays *job, const int64_t *machine_of, Layout *l
     if (job->names == 0)
         return;
     int64_t *takes = (int64_t *)layout->takes, *frees = (int64_t *)layout->frees;
-    bool limited = false;
+    bool limited = job->tuners.count > 0;
     for (int64_t task = 0; task < job->tasks; task++) {
         int64_t first = machine_of[task] * job->names, name = job->taken[task];
         takes[task] = frees[task] = -1;

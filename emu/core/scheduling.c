@@ -18,5 +18,6 @@
 #include "rates.c"
 #include "rate_changes.c"
 #include "dependencies.c"
+#include "tuning.c"
 #include "event_batch.c"
 #include "events.c"

@@ -1,5 +1,7 @@
 /* State that changes while a schedule runs, before anything has started. */
 
+enum { SAMPLES = 5 }; /* of the queue that a tuner watches */
+
 /* Take what the rule of a layout uses; the rest stays NULL. */
 static void take_scratch(const Layout *layout, Room *room, Scratch *scratch)
 {
@@ -100,6 +102,9 @@ static void take_progress(const Layout *layout, Room *room, State *state)
     state->served = integers(room, edges);
     state->arrived = integers(room, edges);
     state->free = integers(room, layout->pools);
+    state->quota = integers(room, layout->tuners.count);
+    state->tunings = integers(room, layout->tuners.count);
+    state->samples = integers(room, layout->tuners.count * SAMPLES);
     state->queued = integers(room, tasks);
     state->came = numbers(room, tasks);
     state->woken = integers(room, tasks);
@@ -116,6 +121,8 @@ static void take_progress(const Layout *layout, Room *room, State *state)
         state->allowed[edge] = layout->lag[edge];
     for (int64_t pool = 0; pool < layout->pools; pool++)
         state->free[pool] = layout->pool_slots[pool];
+    for (int64_t tuner = 0; tuner < layout->tuners.count; tuner++)
+        state->quota[tuner] = layout->pool_slots[layout->tuners.tuned[tuner]];
 }
 
 static void take_fluids(const Layout *layout, Room *room, State *state)

@@ -11,14 +11,13 @@ import numpy as np
 
 from emu.coordinator.run import emulate
 from emu.errors import ScenarioError
-from emu.experiment.run_experiment import emulation_settings
+from emu.experiment.run_experiment import emulation_settings, replay
 from emu.experiment.scale_search import ScaleSearch, ScaleTrial
 from emu.launch.host_report import usable_cores
 from emu.problem import Problem, Realization
 from emu.scenario import Experiment, build_job, open_data, prepare, realize
 from emu.scenario.run_sections import AUTO
 from emu.scratch import scratch_folder
-from emu.simulation import simulate
 from emu.trust.lateness import flow_completion
 from emu.trust.perturbed_replay import host_effect, sensitivity
 
@@ -161,11 +160,9 @@ def try_out(experiment: Experiment, allow: tuple[str, ...] = ()) -> ScaleTrial:
             log=folder / "agent.log",
         )
     cost = time.monotonic() - began
-    replayed = simulate(
-        experiment.problem, run.realization, policy, profile=experiment.expected
-    )
+    replayed = replay(experiment, run, policy)
     effect = host_effect(
-        experiment.problem,
+        experiment.problem.following(run.schedule),
         policy,
         experiment.expected,
         emulated=run.schedule.makespan,

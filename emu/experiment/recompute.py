@@ -9,14 +9,19 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from emu.coordinator.outcome import EmulatedRun
 from emu.errors import DataError, EmulatorError, ScenarioError
-from emu.experiment.run_experiment import emulation_settings, manifest, result_of
+from emu.experiment.run_experiment import (
+    emulation_settings,
+    manifest,
+    replay,
+    result_of,
+)
 from emu.experiment.scale_search import ScaleChoice
 from emu.experiment.training_results import learnt
 from emu.input_file import one_error, parse_json, read_json, read_text
@@ -27,7 +32,6 @@ from emu.runs.problem_json import problem_to_json
 from emu.runs.run_directory import RunDirectory
 from emu.runs.scenario_text import apart, read_scenario
 from emu.scenario import Scenario, prepare
-from emu.simulation import simulate
 from emu.trust.agreement import agreement, disagreement
 from emu.trust.headline import headline_faults
 
@@ -167,11 +171,8 @@ def _results(
 ) -> dict[str, Findings]:
     """Return where result.json and simulated.json differ from the records."""
     emulated = recorded_outcome(run, experiment)
-    policy, expected = experiment.chosen_policy(), experiment.expected
-    replayed = replace(
-        simulate(experiment.problem, emulated.realization, policy, profile=expected),
-        reads=emulated.schedule.reads,
-    )
+    policy = experiment.chosen_policy()
+    replayed = replay(experiment, emulated, policy)
     predicted = experiment.simulate()
     trained = (run.path / WEIGHTS).exists()
     weights = read_weights(run.path) if trained else {}
@@ -223,7 +224,7 @@ def recorded_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     problem, measured = experiment.problem, run.measured
     if measured is None:
         raise DataError("is missing", path=str(run.path / "realization.npz"))
-    arrays = read_reports(problem.job, run.path / REPORTS)
+    arrays = read_reports(problem, run.path / REPORTS)
     sent, received, arrivals = read_frames(run.path / "frames.npz")
     processes = read_json(run.path / "processes.json")
     names = [*processes["statistics"]]
@@ -266,6 +267,7 @@ def _reported(
         flow_bytes=np.where(np.isnan(arrays["flow_ready"]), np.nan, measured.volumes),
         rates=rates,
         reads=arrays["reads"] if arrays["reads"].size else None,
+        quotas=arrays.get("quotas"),
     )
 
 

@@ -72,7 +72,7 @@ def judgement(
     # On kernel NICs what passes before the first bytes is of emu, not of the network.
     own = max(budget[DelayCause.FIRST_BYTES], 0.0) / max(replayed.makespan, 1e-12)
     effect = host_effect(
-        problem,
+        problem.following(run.schedule),
         policy,
         experiment.expected,
         emulated=held,
@@ -227,15 +227,22 @@ def carry_out(
         )
     else:
         run = emulate(problem, policy, settings, expected, log=log, observer=observer)
-    replayed = replace(  # what is read changes no time: it reads what the run did
-        simulate(problem, run.realization, policy, profile=experiment.expected),
-        reads=run.schedule.reads,
-    )
+    replayed = replay(experiment, run, policy)
     training, weights = learnt(experiment, run, policy)
     simulated = predicted, replayed
     result = result_of(experiment, settings, run, simulated, training, choice)
     write_down(directory, result, weights)
     return result
+
+
+def replay(experiment: Experiment, run: EmulatedRun, policy: str) -> Schedule:
+    """Return the simulation of what was measured, with the quotas of the run.
+
+    It reads what the run did: what is read changes no time.
+    """
+    problem = experiment.problem.following(run.schedule)
+    again = simulate(problem, run.realization, policy, profile=experiment.expected)
+    return replace(again, reads=run.schedule.reads)
 
 
 def result_of(
@@ -343,6 +350,7 @@ def reports(run: EmulatedRun) -> dict[str, NDArray[Any]]:
         "flow_end": schedule.flow_end,
         "reads": reads,
         "sends": np.frombuffer(logs, "<f8"),
+        **({} if schedule.quotas is None else {"quotas": schedule.quotas}),
     }
 
 

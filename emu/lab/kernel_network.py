@@ -441,5 +441,5 @@ def _unshaped(problem: Problem) -> Problem:
         )
         for machine in problem.cluster.machines
     ]
-    cluster = Cluster(tuple(fast))
+    cluster = Cluster(tuple(fast), tuners=problem.cluster.tuners)
     return Problem(cluster, problem.job, problem.placement)

@@ -14,6 +14,7 @@ from emu.problem.placement import Placement, Problem
 from emu.problem.profile import Profile, Realization
 from emu.problem.schedule import RateHistory, Schedule
 from emu.problem.slots import Pool
+from emu.problem.tuner import Tuner
 
 __all__ = [
     "CapacityChange",
@@ -32,4 +33,5 @@ __all__ = [
     "Route",
     "Schedule",
     "Task",
+    "Tuner",
 ]

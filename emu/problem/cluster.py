@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from emu.problem.capacity_changes import CapacityChange
     from emu.problem.machine import Machine
+    from emu.problem.tuner import Tuner
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Cluster:
     Raises
     ------
     ValueError
-        When there is no machine or a name occurs twice, or as `Links`.
+        When there is no machine or a name occurs twice, a tuner is of a machine that
+        is not there, of a pool without slots or one that another tunes, or as `Links`.
     """
 
     machines: tuple[Machine, ...]
@@ -36,6 +38,8 @@ class Cluster:
     """Routes that are not simply from NIC to NIC."""
     changes: tuple[CapacityChange, ...] = ()
     """Capacities that become others while a job runs, in any order."""
+    tuners: tuple[Tuner, ...] = ()
+    """Pools whose slots change while a job runs."""
 
     def __post_init__(self) -> None:
         if not self.machines:
@@ -44,6 +48,44 @@ class Cluster:
             if count > 1:
                 raise ValueError(f"machine {name} occurs twice")
         _ = self.links  # checks them
+        self._check_tuners()
+
+    def _check_tuners(self) -> None:
+        tuned = Counter((tuner.machine, tuner.pool) for tuner in self.tuners)
+        for (machine, pool), count in tuned.items():
+            if not 0 <= machine < len(self.machines):
+                raise ValueError(f"a tuner is of machine number {machine}")
+            name, slots = self.machines[machine].name, self.machines[machine].slots
+            if count > 1:
+                raise ValueError(f"pool {pool} of {name} has {count} tuners")
+            if pool not in slots:
+                raise ValueError(f"pool {pool} of {name} is tuned: it needs slots")
+
+    @property
+    def tuned_names(self) -> tuple[str, ...]:
+        """Names of the tuned pools: ``lambdas of m0``."""
+        return tuple(
+            f"{tuner.pool} of {self.machines[tuner.machine].name}"
+            for tuner in self.tuners
+        )
+
+    def following(self, quotas: NDArray[np.int64] | None) -> Cluster:
+        """Return the cluster whose tuners do what those of a schedule did.
+
+        Parameters
+        ----------
+        quotas
+            `Schedule.quotas`; beyond them tuners go by their rule.
+        """
+        paths = self.paths_of(quotas)
+        tuners = zip(self.tuners, paths, strict=True)
+        return replace(self, tuners=tuple(replace(t, path=path) for t, path in tuners))
+
+    def paths_of(self, quotas: NDArray[np.int64] | None) -> list[tuple[int, ...]]:
+        """Return the quotas that each tuner has set."""
+        if quotas is None:
+            return [() for _ in self.tuners]
+        return [tuple(q for q in column if q > 0) for column in quotas.T.tolist()]
 
     @cached_property
     def links(self) -> Links:

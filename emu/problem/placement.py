@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from emu.problem.cluster import Cluster
     from emu.problem.job import Job
     from emu.problem.links import Links
+    from emu.problem.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,10 @@ class Problem:
         for task, machine in zip(self.job.tasks, machines, strict=True):
             if not 0 <= machine < len(self.cluster.machines):
                 raise ValueError(f"task {task.name} is on machine number {machine}")
+
+    def following(self, schedule: Schedule) -> Problem:
+        """Return the problem whose tuners do what those of ``schedule`` did."""
+        return replace(self, cluster=self.cluster.following(schedule.quotas))
 
     @property
     def links(self) -> Links:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from emu.problem import Problem
+    from emu.problem import Pool, Problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +67,10 @@ class Schedule:
         Iteration of the source that every iteration of the destination read, -1 where
         none had arrived, int64, shape (edges, iterations); of edges that read the
         newest, -1 on others. None where the job has no such edge.
+    quotas
+        Slots of each tuned pool from every look on, int64, shape (looks, tuners), in
+        the order of ``Cluster.tuners``; 0 where one looked less often. None where none
+        is tuned.
     """
 
     problem: Problem
@@ -78,6 +82,7 @@ class Schedule:
     flow_bytes: NDArray[np.float64]
     rates: RateHistory | None = None
     reads: NDArray[np.int64] | None = None
+    quotas: NDArray[np.int64] | None = None
 
     @override
     def __repr__(self) -> str:
@@ -153,7 +158,8 @@ class Schedule:
         [{"edge", "from", "to", "iteration", "ready", "start", "end", "bytes"}]}``;
         flows are those between two machines, ``edge`` is their edge by name,
         ``iteration`` is that of the source. Where edges read the newest, ``reads``
-        has a row for each by name: see `Schedule.reads`.
+        has a row for each by name: see `Schedule.reads`; and ``quotas`` has the quotas
+        of each tuned pool, ``lambdas of m0``.
         """
         job = self.problem.job
         tasks = [
@@ -190,7 +196,24 @@ class Schedule:
             )
         ]
         reads = {} if self.reads is None else {"reads": self._reads()}
-        return {"makespan": self.makespan, "tasks": tasks, "flows": flows, **reads}
+        quotas = {} if self.quotas is None else {"quotas": self._quotas()}
+        rows = {"tasks": tasks, "flows": flows, **reads, **quotas}
+        return {"makespan": self.makespan, **rows}
+
+    def slots_of(self, pool: Pool) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Return the times, the first of them 0, from which each quota holds."""
+        cluster = self.problem.cluster
+        paths = zip(cluster.tuners, cluster.paths_of(self.quotas), strict=True)
+        for tuner, path in paths:
+            if (tuner.machine, tuner.pool) == (pool.machine, pool.name):
+                times = tuner.period * np.arange(len(path) + 1.0)
+                return times, np.array([pool.slots, *path])
+        return np.zeros(1), np.array([pool.slots])
+
+    def _quotas(self) -> dict[str, list[int]]:
+        paths = self.problem.cluster.paths_of(self.quotas)
+        names = self.problem.cluster.tuned_names
+        return {name: [*path] for name, path in zip(names, paths, strict=True)}
 
     def _reads(self) -> dict[str, list[int]]:
         job = self.problem.job

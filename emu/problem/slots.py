@@ -27,11 +27,13 @@ class Pool:
     name: str
     """Name of the pool, such as ``gpu``."""
     slots: int
-    """Number of slots, at least 1."""
+    """Number of slots, at least 1; where it is tuned at the start."""
     takers: tuple[int, ...]
     freers: tuple[int, ...]
     """Tasks of this machine that take a slot before they start, and that give one back
     when they end."""
+    most: int
+    """Number of slots at most, other than ``slots`` where it is tuned."""
 
 
 def slots_on(machine: Machine, job: Job) -> dict[str, int]:
@@ -45,6 +47,7 @@ def pools_of(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> tuple[Poo
     A pool that a machine lacks is unlimited there, as resources are.
     """
     found = []
+    tuned = {(t.machine, t.pool): t.most for t in cluster.tuners}
     sharing: dict[int, list[int]] = {}
     for j, task in enumerate(job.tasks):
         if task.takes or task.gives_back:
@@ -55,7 +58,8 @@ def pools_of(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> tuple[Poo
             takers = tuple(j for j in here if job.tasks[j].takes == name)
             freers = tuple(j for j in here if job.tasks[j].gives_back == name)
             if takers or freers:
-                found.append(Pool(m, name, slots, takers, freers))
+                most = max(slots, tuned.get((m, name), slots))
+                found.append(Pool(m, name, slots, takers, freers, most))
     return tuple(found)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.problem import Job
+    from emu.problem import Job, Problem
 
 
 def write_realization(run: Path, realization: Realization) -> None:
@@ -91,7 +91,8 @@ def write_reports(run: Path, **arrays: NDArray[Any]) -> None:
         By (task, iteration) ``task_start`` and ``task_end``, run seconds ``late``, CPU
         seconds ``cpu``, times ``perturbed`` by what was late; by (edge, iteration)
         ``flow_ready``, ``flow_start``, ``flow_end`` and the iteration in ``reads``;
-        ``sends``: rows of `emu.network.SendLog`.
+        ``sends``: rows of `emu.network.SendLog`; ``quotas`` of the schedule where
+        some are tuned.
 
     Raises
     ------
@@ -101,27 +102,32 @@ def write_reports(run: Path, **arrays: NDArray[Any]) -> None:
     RunDirectory(run).write_arrays(REPORTS, **arrays)
 
 
-def read_reports(job: Job, path: Path) -> dict[str, NDArray[Any]]:
+def read_reports(problem: Problem, path: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of `write_reports`.
 
     Raises
     ------
     DataError
-        When the file is missing, cut short, or not of ``job``.
+        When the file is missing, cut short, or not of ``problem``.
     """
-    arrays = read_arrays(path, (*_OF_TASKS, *_OF_FLOWS, "reads", "sends"))
+    job, tuners = problem.job, len(problem.cluster.tuners)
+    names = (*_OF_TASKS, *_OF_FLOWS, "reads", "sends", *(["quotas"] if tuners else []))
+    arrays = read_arrays(path, names)
     tasks = len(job.tasks), job.iterations
     edges = len(job.edges), job.iterations
     shapes = dict.fromkeys(_OF_TASKS, tasks) | dict.fromkeys(_OF_FLOWS, edges)
     for name, shape in shapes.items():
         array = arrays[name]
         if array.shape != shape or array.dtype != np.float64:
-            problem = f"{name} has shape {array.shape}, not {shape}"
-            raise DataError(problem, path=str(path))
+            text = f"{name} has shape {array.shape}, not {shape}"
+            raise DataError(text, path=str(path))
     reads, sends = arrays["reads"], arrays["sends"]
     fits = reads.size == 0 or reads.shape == edges
     if not fits or reads.dtype != np.int64 or sends.dtype != np.float64:
         raise DataError("holds no iterations that were read", path=str(path))
+    quotas = arrays.get("quotas", np.empty((0, tuners), np.int64))
+    if quotas.dtype != np.int64 or quotas.shape[1:] != (tuners,) or (quotas < 0).any():
+        raise DataError(f"holds no quotas of {tuners} tuners", path=str(path))
     return arrays
 
 

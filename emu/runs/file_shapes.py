@@ -74,6 +74,16 @@ class ChangeShape(TypedDict):
     capacity: _Amount
 
 
+class TunerShape(TypedDict):
+    """Fields of `emu.problem.Tuner`."""
+
+    machine: _Count
+    pool: _Name
+    watched: _Name
+    most: _Count
+    period: _Scale
+
+
 class ProblemShape(TypedDict):
     """problem.json; what fits together, the classes of `emu.problem` check."""
 
@@ -84,6 +94,7 @@ class ProblemShape(TypedDict):
     links: list[LinkShape]
     routes: list[RouteShape]
     changes: list[ChangeShape]
+    tuners: NotRequired[list[TunerShape]]
     placement: list[_Count]
 
 

@@ -25,6 +25,7 @@ from emu.problem import (
     Route,
     Schedule,
     Task,
+    Tuner,
 )
 from emu.runs.file_shapes import (
     ChangeShape,
@@ -34,6 +35,7 @@ from emu.runs.file_shapes import (
     ProblemShape,
     RouteShape,
     TaskShape,
+    TunerShape,
 )
 
 if TYPE_CHECKING:
@@ -54,12 +56,14 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
     Rows hold the fields of `emu.problem` that `emu.runs.file_shapes` names.
     """
     job, cluster = problem.job, problem.cluster
+    tuners = _rows(cluster.tuners, TunerShape)
     return {
         "version": VERSION,
         "machines": _rows(cluster.machines, MachineShape),
         "links": _rows(cluster.shared_links, LinkShape),
         "routes": _rows(cluster.routes, RouteShape),
         "changes": _rows(cluster.changes, ChangeShape),
+        **({"tuners": tuners} if tuners else {}),
         "iterations": job.iterations,
         "tasks": _rows(job.tasks, TaskShape),
         "edges": _rows(job.edges, EdgeShape),
@@ -97,6 +101,7 @@ def problem_from_json(data: Any, path: str) -> Problem:
             _read(data["links"], Link, LinkShape),
             _read(data["routes"], Route, RouteShape),
             _read(data["changes"], CapacityChange, ChangeShape),
+            _read(data.get("tuners", []), Tuner, TunerShape),
         )
         tasks = _read(data["tasks"], Task, TaskShape)
         job = Job(tasks, _read(data["edges"], Edge, EdgeShape), data["iterations"])
@@ -132,7 +137,9 @@ def schedule_from_json(problem: Problem, data: dict[str, Any], path: str) -> Sch
     """
     try:
         made = schedule_of(problem, data)
-        return replace(made, reads=_reads(problem.job, data.get("reads", {})))
+        reads = _reads(problem.job, data.get("reads", {}))
+        quotas = _quotas(problem, data.get("quotas", {}))
+        return replace(made, reads=reads, quotas=quotas)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise DataError(
             f"not a schedule of this problem: {error}", path=path
@@ -191,6 +198,17 @@ def _reads(job: Job, rows: dict[str, list[int]]) -> NDArray[np.int64] | None:
     for e, edge in latest.items():
         reads[e, : job.rounds[edge.destination]] = rows[job.edge_names[e]]
     return reads if latest else None
+
+
+def _quotas(problem: Problem, rows: dict[str, list[int]]) -> NDArray[np.int64] | None:
+    """Return `Schedule.quotas` of the rows of ``quotas``."""
+    paths = [rows[name] for name in problem.cluster.tuned_names]
+    quotas = np.zeros((max(map(len, paths), default=0), len(paths)), np.int64)
+    for column, path in enumerate(paths):
+        if any(type(quota) is not int or quota < 1 for quota in path):
+            raise ValueError(f"a quota is no number of slots: {path}")
+        quotas[: len(path), column] = path
+    return quotas if paths else None
 
 
 def _remote_edge(problem: Problem, row: dict[str, Any]) -> int:

@@ -272,7 +272,8 @@ def with_simulated_rates(run: RecordedRun) -> Schedule:
     made = run.simulated
     if made is None:
         raise DataError("; ".join(run.missing), path=str(run.path))
-    again = simulate(run.problem, realization_of(made), run.policy, record_rates=True)
+    problem = run.problem.following(made)
+    again = simulate(problem, realization_of(made), run.policy, record_rates=True)
     alike = np.isclose(again.makespan, made.makespan, rtol=1e-9, atol=0.0)
     if again.rates is None or not alike:
         return made

@@ -190,7 +190,10 @@ class Scenario(Section):
     def to_cluster(self) -> Cluster:
         """Return the machines, with what events make of their links."""
         changes = tuple(change for event in self.events for change in event.changes())
-        return replace(self.cluster.build(), changes=changes)
+        cluster = self.cluster.build()
+        sections = [section for _, _, section in self.each_job()]
+        tuners = tuple(tuner for job in sections for tuner in job.tuners(cluster))
+        return replace(cluster, changes=changes, tuners=tuners)
 
     def to_job(
         self, *, train_vertices: int = 0, pins: bool = True, opened: bool = False

@@ -17,7 +17,9 @@ from emu.problem.slots import slot_names, slots_on
 from emu.problem.slowness import slowness
 
 if TYPE_CHECKING:
-    from emu.problem import Cluster, Job
+    from collections.abc import Sequence
+
+    from emu.problem import Cluster, Job, Tuner
     from emu.scheduling.policies import Policy
 
 Floats = NDArray[np.float64]
@@ -53,9 +55,10 @@ def topological(job: Job) -> Ints:
     return np.array([*order, *around], dtype=np.int64)
 
 
-def pools_by_name(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints]:
-    """Return ``taken, freed, slots`` of `JobArrays`."""
-    names = {name: i for i, name in enumerate(slot_names(job))}
+def pools_by_name(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints, Tuners]:
+    """Return ``taken, freed, slots, tuners`` of `JobArrays`."""
+    tuned = [name for t in cluster.tuners for name in (t.pool, t.watched)]
+    names = {name: i for i, name in enumerate(sorted({*slot_names(job), *tuned}))}
     taken = [names.get(task.takes, -1) for task in job.tasks]
     freed = [names.get(task.gives_back, -1) for task in job.tasks]
     slots = np.full((len(cluster.machines), len(names)), -1, dtype=np.int64)
@@ -63,7 +66,8 @@ def pools_by_name(job: Job, cluster: Cluster) -> tuple[Ints, Ints, Ints]:
         for name, number in slots_on(machine, job).items():
             if name in names:
                 slots[m, names[name]] = number
-    return np.array(taken, np.int64), np.array(freed, np.int64), slots
+    tuners = _tuners(cluster.tuners, names)
+    return np.array(taken, np.int64), np.array(freed, np.int64), slots, tuners
 
 
 def channels_of(job: Job) -> Ints:
@@ -78,6 +82,45 @@ def owners_of(job: Job) -> Ints:
     places = {name: place for place, name in enumerate(job.job_names)}
     sources = (job.tasks[edge.source] for edge in job.edges)
     return np.array([places[task.job_name] for task in sources], dtype=np.int64)
+
+
+class Tuners(NamedTuple):
+    """The tuners of a cluster, as in `emu.problem.Tuner`.
+
+    Parameters
+    ----------
+    tuned, watched
+        The pool that each tunes, and that it looks at: machine times names plus name.
+    most, period
+        Its largest quota; seconds.
+    path
+        Quotas to set at its first looks, 0 for those of the rule, shape (looks,
+        tuners).
+    """
+
+    tuned: Ints
+    watched: Ints
+    most: Ints
+    period: Floats
+    path: Ints
+
+
+def _tuners(tuners: Sequence[Tuner], names: dict[str, int]) -> Tuners:
+    path = np.zeros((max((len(t.path) for t in tuners), default=0), len(tuners)), int)
+    for column, tuner in enumerate(tuners):
+        path[: len(tuner.path), column] = tuner.path
+
+    def pools(name: str) -> Ints:
+        places = [t.machine * len(names) + names[getattr(t, name)] for t in tuners]
+        return np.array(places, np.int64)
+
+    return Tuners(
+        pools("pool"),
+        pools("watched"),
+        np.array([tuner.most for tuner in tuners], np.int64),
+        np.array([tuner.period for tuner in tuners], np.float64),
+        path.astype(np.int64),
+    )
 
 
 # Routes as flat arrays: the ports that flows between two machines cross.
@@ -147,6 +190,8 @@ class JobArrays(NamedTuple):
         Names of pools as numbers: the one that every task takes a slot of, and gives
         one back to, -1 for none; and the slots of every machine, -1 for unlimited,
         shape (machines, names).
+    tuners
+        Pools whose quota changes.
     slowness
         Factors on reference times, shape (tasks, machines); no rows where all are 1.
     """
@@ -175,6 +220,7 @@ class JobArrays(NamedTuple):
     taken: Ints
     freed: Ints
     slots: Ints
+    tuners: Tuners
     slowness: Floats
 
 
@@ -222,6 +268,7 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
     destination = np.array([edge.destination for edge in job.edges], dtype=np.int64)
     links = cluster.links
     latest = np.array([edge.latest for edge in job.edges], dtype=np.bool_)
+    taken, freed, slots, tuners = pools_by_name(job, cluster)
     return JobArrays(
         job.iterations,
         policy.code,
@@ -248,7 +295,10 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
         ),
         links.capacities,
         links.steps.rows,
-        *pools_by_name(job, cluster),
+        taken,
+        freed,
+        slots,
+        tuners,
         slowness(job, cluster),
     )
 
@@ -286,10 +336,11 @@ class BoundJob:
         }
         routes["zones"] = len(arrays.routes.route_of)
         routes["longest"] = int(np.diff(arrays.routes.route_start).max())
+        tuners = arrays.tuners._asdict()
+        tuners["rows"], tuners["count"] = arrays.tuners.path.shape
         self.arrays = arrays
-        self.c = structure(
-            "JobArrays", **{**arrays._asdict(), "routes": routes}, **counts
-        )
+        parts = {"routes": routes, "tuners": tuners}
+        self.c = structure("JobArrays", **{**arrays._asdict(), **parts}, **counts)
 
 
 def bound_job(arrays: JobArrays) -> BoundJob:
@@ -370,6 +421,8 @@ def _check(job: JobArrays) -> None:
     _starts("in_start", job.in_start, sizes["tasks"], job.in_edge)
     _check_routes(job.routes, machines, len(job.capacity))
     _check_numbers(job, machines)
+    if job.tuners.path.shape[-1]:
+        _check_tuners(job.tuners, job.slots)
 
 
 def _check_routes(routes: Routes, machines: int, ports: int) -> None:
@@ -391,6 +444,15 @@ def _check_numbers(job: JobArrays, machines: int) -> None:
     _within("port that changes", job.changes[:, 1], 0, len(job.capacity))
     if job.slowness.shape not in {(0, machines), (len(job.rounds), machines)}:
         raise ValueError(f"slowness must be of every task on {machines} machines")
+
+
+def _check_tuners(tuners: Tuners, slots: Ints) -> None:
+    if {len(column) for column in tuners[:-1]} != {tuners.path.shape[-1]}:
+        raise ValueError("tuners must have a pool to tune and one to watch each")
+    _within("tuned pool", tuners.tuned, 0, slots.size)
+    _within("watched pool", tuners.watched, 0, slots.size)
+    if (slots.ravel()[tuners.tuned] < 1).any() or not (tuners.period > 0).all():
+        raise ValueError("a tuned pool must have slots, and a tuner a period")
 
 
 def _within(name: str, entries: NDArray[Any], least: int, end: int) -> None:

@@ -12,7 +12,7 @@ from emu.core import lib, pointer, structure
 from emu.errors import SchedulingError
 from emu.problem import Profile
 from emu.scheduling.compiled_problem import job_arrays, lay_out, plain
-from emu.scheduling.event_batch import FULL, IMPOSSIBLE, Ends, gates_of, room_for
+from emu.scheduling.event_batch import FULL, IMPOSSIBLE, ROOM, Ends, gates_of, room_for
 from emu.scheduling.policies import rate_policy
 from emu.scheduling.rates import check_rows, expectation
 from emu.scheduling.state import State, new_rate_changes
@@ -329,6 +329,7 @@ class Scheduler:
         found: list[Decisions] = []
         how = FULL
         while how == FULL:
+            self._state.keep_room(ROOM)
             how = lib.pass_instants(
                 self._layout.c, self._state.c, volumes, least, self._passed,
                 self._lines, ends, until, self._found, passage,
@@ -394,6 +395,11 @@ class Scheduler:
         ahead = state.rate[group] * max(0.0, time - state.since[group])
         served = state.service[group] + ahead - state.base[edge]
         return min(float(served), float(self.volumes[edge, iteration]))
+
+    @property
+    def quotas(self) -> Ints | None:
+        """The quotas that tuners have set, see `emu.problem.Schedule`."""
+        return self._state.quotas
 
     @property
     def finished(self) -> bool:

@@ -19,7 +19,8 @@ class Log(NamedTuple):
     A column per iteration, or none where nothing is kept; ``flow_ready`` is kept for
     ``fifo`` in any case. So is ``reads``: per edge and iteration of its destination,
     which iteration of the source that one read, -1 for none, until it starts, and where
-    the edge does not read the newest; no rows where none does.
+    the edge does not read the newest; no rows where none does. ``quotas`` are those of
+    `emu.problem.Schedule` as far as there is room; 0 until then.
     """
 
     task_start: Floats
@@ -28,9 +29,10 @@ class Log(NamedTuple):
     flow_start: Floats
     flow_end: Floats
     reads: Ints
+    quotas: Ints
 
 
-def _new_log(layout: Layout, *, logged: bool) -> Log:
+def _new_log(layout: Layout, looks: int, *, logged: bool) -> Log:
     job = layout.job.arrays
     tasks, edges, columns = len(job.rounds), len(job.source), job.iterations
 
@@ -44,6 +46,7 @@ def _new_log(layout: Layout, *, logged: bool) -> Log:
         flow_start=times(edges, kept=logged),
         flow_end=times(edges, kept=logged),
         reads=np.full((job.latest.size, columns), -1),
+        quotas=np.zeros((looks, len(job.tuners.tuned)), np.int64),
     )
 
 
@@ -59,6 +62,8 @@ class State:
         seconds (`emu.scheduling.rates.expectation`); empty where no policy needs it.
     logged
         True to keep when everything happened.
+    looks
+        Looks at quotas that there is room for.
 
     Attributes
     ----------
@@ -66,11 +71,13 @@ class State:
         The structure, which says what its fields are (core.h).
     """
 
-    def __init__(self, layout: Layout, after: Floats, *, logged: bool) -> None:
+    def __init__(
+        self, layout: Layout, after: Floats, *, logged: bool, looks: int = 0
+    ) -> None:
         memory = new_room(lib.room_of_state(layout.c))
-        self.log = _new_log(layout, logged=logged)
+        self.log = _new_log(layout, looks, logged=logged)
         self.c = state = ffi.new("State *")
-        log = structure("Log", **self.log._asdict())
+        log = structure("Log", **self.log._asdict(), tuning_room=looks)
         self._kept = memory, layout, after, log
         lib.new_state(layout.c, pointer(after), log[0], room_in(memory), state)
         tasks, edges, groups = layout.c.tasks, layout.c.edges, layout.c.groups
@@ -89,7 +96,27 @@ class State:
         self.since = floats(state.since, groups)
         self.rate = floats(state.rate, groups)
         self.base = floats(state.base, edges)
+        self._tunings = ints(state.tunings, layout.c.tuners.count)
         self._queued = ints(state.queued, tasks), ints(state.length, lib.LENGTHS)
+
+    @property
+    def looks(self) -> int:
+        """Number of looks at quotas, the most of any tuner."""
+        return int(self._tunings.max(initial=0))
+
+    @property
+    def quotas(self) -> Ints | None:
+        """The quotas of all looks, None where none is tuned."""
+        return self.log.quotas[: self.looks] if self._tunings.size else None
+
+    def keep_room(self, looks: int) -> None:
+        """Have room for ``looks`` more looks at quotas."""
+        needed = self.looks + looks
+        if self._tunings.size and needed > len(self.log.quotas):
+            more = np.zeros((2 * needed, self._tunings.size), np.int64)
+            more[: len(self.log.quotas)] = self.log.quotas
+            self.log = self.log._replace(quotas=more)
+            self.c.log.quotas, self.c.log.tuning_room = pointer(more), len(more)
 
     @property
     def queued(self) -> list[int]:

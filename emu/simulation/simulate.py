@@ -61,9 +61,14 @@ def simulate(
     """
     recorder = _Recorder(len(problem.job.edges)) if record_rates else None
     _, state = _run(problem, realization, policy, profile, step, recorder)
-    if recorder is not None:  # the first run counted the rows, the second keeps them
-        recorder = _Recorder(len(problem.job.edges), recorder.c.rows)
-        _, state = _run(problem, realization, policy, profile, step, recorder)
+    if recorder is not None or state.looks > _LOOKS:
+        # The first run counted the rows, the second keeps them.
+        if recorder is not None:
+            recorder = _Recorder(len(problem.job.edges), recorder.c.rows)
+        looks = state.looks
+        _, state = _run(
+            problem, realization, policy, profile, step, recorder, looks=looks
+        )
     return Schedule(
         problem=problem,
         task_start=state.log.task_start,
@@ -76,6 +81,7 @@ def simulate(
         ),
         rates=None if recorder is None else recorder.history,
         reads=state.log.reads if state.log.reads.size else None,
+        quotas=state.quotas,
     )
 
 
@@ -151,6 +157,8 @@ class _Recorder:
         self.c = structure("RateRecord", counts=True, room=room, board=board, **rows)
 
 
+#: Looks at quotas that the first run keeps: 32 kB for 4 tuners.
+_LOOKS = 1024
 #: Of a rate history.
 _COLUMNS = ("time", "edge", "iteration", "rate")
 
@@ -164,6 +172,7 @@ def _run(
     recorder: _Recorder | None = None,
     *,
     logged: bool = True,
+    looks: int = _LOOKS,
 ) -> tuple[float, State]:
     job = problem.job
     realization.check_shapes(job)
@@ -178,7 +187,7 @@ def _run(
     arrays = job_arrays(job, problem.cluster, rule)
     layout = lay_out(arrays, np.array(problem.placement.machine_of, dtype=np.int64))
     after = expectation(layout, plain(profile.times), plain(profile.volumes))
-    state = State(layout, after, logged=logged)
+    state = State(layout, after, logged=logged, looks=looks)
     times, volumes = plain(realization.times), plain(realization.volumes)
     end = lib.run(
         layout.c, state.c, pointer(times), pointer(volumes), math.inf, step,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from emu.fields.cluster_section import ClusterSection
     from emu.fields.section import Resources, Trail
-    from emu.problem import Cluster, Job, Realization, Task
+    from emu.problem import Cluster, Job, Realization, Task, Tuner
 
     Problems = Iterator[tuple[Trail, str]]
     Times = Mapping[str, float]
@@ -110,6 +110,10 @@ class JobSection(Section):
     def with_machines(self, cluster: ClusterSection) -> ClusterSection:
         """Return the cluster with the machines that the job brings along."""
         return cluster
+
+    def tuners(self, cluster: Cluster) -> tuple[Tuner, ...]:
+        """Return the pools of slots that the job tunes while it runs."""
+        return ()
 
     def problems(self, cluster: ClusterSection) -> Problems:
         """Yield (where, what is wrong and what would be right) between its keys."""

@@ -24,6 +24,7 @@ from emu.problem import (
     Realization,
     Route,
     Task,
+    Tuner,
 )
 
 _RATES = np.array([1.0, 2.0, 5.0, 10.0])
@@ -43,6 +44,7 @@ def random_problem(
     latest: bool = False,
     jobs: bool = False,
     changes: bool = False,
+    tuned: bool = False,
 ) -> tuple[Problem, Realization]:
     """Return a random problem of up to 4 machines, 8 tasks and 6 iterations.
 
@@ -64,8 +66,10 @@ def random_problem(
         Whether there are two jobs.
     changes
         Whether capacities change.
+    tuned
+        Whether quotas of slots are tuned; of use with ``slots``.
     """
-    machines, tasks = int(rng.integers(1, 5)), int(rng.integers(1, 9))
+    machines, tasks = int(rng.integers(1, 3 if tuned else 5)), int(rng.integers(1, 9))
     iterations = int(rng.integers(1, 7))
     edges = []
     for source in range(tasks):
@@ -95,6 +99,7 @@ def random_problem(
     cluster = _cluster(machines, rng, slots=slots)
     cluster = _with_links(cluster, rng) if links else cluster
     cluster = _with_changes(cluster, rng) if changes else cluster
+    cluster = _with_tuners(cluster, rng) if tuned else cluster
     placement = Placement(tuple(map(int, rng.integers(0, machines, tasks))))
     shapes = (tasks, iterations), (len(edges), iterations)
     if ties:
@@ -157,6 +162,20 @@ def _with_changes(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     return replace(cluster, changes=changes)
 
 
+def _with_tuners(cluster: Cluster, rng: np.random.Generator) -> Cluster:
+    """Return the cluster with two limited pools per machine, of which one is tuned."""
+    machines, tuners = [], []
+    for m, machine in enumerate(cluster.machines):
+        pool, watched = rng.permutation(["gpu", "cpu"]).tolist()
+        slots = {pool: int(rng.integers(1, 4)), watched: 1}
+        machines.append(replace(machine, slots=slots))
+        watched = watched if rng.random() < 0.5 else pool
+        most, period = int(rng.integers(2, 7)), float(rng.choice([0.125, 0.25, 0.3]))
+        if rng.random() < 0.8:
+            tuners.append(Tuner(m, pool, watched, max(most, slots[pool]), period))
+    return replace(cluster, machines=tuple(machines), tuners=tuple(tuners))
+
+
 def problems(
     *,
     links: bool = False,
@@ -166,6 +185,7 @@ def problems(
     latest: bool = False,
     jobs: bool = False,
     changes: bool = False,
+    tuned: bool = False,
 ) -> st.SearchStrategy[tuple[Problem, Realization]]:
     """Return a strategy for `random_problem`."""
     return st.builds(
@@ -179,6 +199,7 @@ def problems(
             latest=latest,
             jobs=jobs,
             changes=changes,
+            tuned=tuned,
         ),
         st.integers(0, 2**32 - 1),
         st.booleans(),

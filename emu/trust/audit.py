@@ -94,7 +94,7 @@ def audit(
     """
     if not (tolerance >= 0 and relative >= 0):
         raise ValueError(f"tolerances {tolerance} and {relative} must not be negative")
-    rates, problem, job = schedule.rates, schedule.problem, schedule.problem.job
+    rates, job = schedule.rates, schedule.problem.job
     schedule = audit_stated.sound(schedule)  # what is no rate is named, and left out
     auditor = _Auditor(schedule, tolerance, relative, at_once, unpaced)
     auditor.check_shapes(times, least_times, volumes)
@@ -120,7 +120,7 @@ def audit(
         ),
         "(13),(14)": tuple(auditor.port_capacity()),
         "(15)": tuple(audit_stated.makespan_of(schedule, makespan, tolerance)),
-        "slots": ((len(problem.pools), [*slot_faults(schedule, tolerance)]),),
+        "slots": (slot_faults(schedule, tolerance),),
         "channels": ((len(job.channels), [*channel_faults(schedule, tolerance)]),),
         "reads": (newest_reads(schedule, tolerance),),
     }

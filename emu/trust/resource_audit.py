@@ -96,30 +96,68 @@ def came_to_wait(schedule: Schedule) -> NDArray[np.float64]:
     return came
 
 
-def slot_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
-    """Yield every misuse of a slot.
+def slot_faults(schedule: Schedule, tolerance: float) -> Findings:
+    """Return every misuse of a slot.
 
-    No more tasks hold slots than there are, and no task gets one before a task of the
-    same pool that came earlier.
+    No more tasks hold slots than there are, no task gets one before a task of the same
+    pool that came earlier, and quotas change as tuners may change them.
 
     Parameters
     ----------
     tolerance
         Seconds by which a time may be off.
     """
+    found = [*_misused(schedule, tolerance), *_mistuned(schedule, tolerance)]
+    looks = 0 if schedule.quotas is None else schedule.quotas.size
+    return len(schedule.problem.pools) + looks, found
+
+
+def _misused(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
     came = came_to_wait(schedule) if schedule.problem.pools else np.empty((0, 0))
     for pool in schedule.problem.pools:
         machine = schedule.problem.cluster.machines[pool.machine].name
         name = f"{pool.name} of {machine}"
-        most, time = _most_held(schedule, pool, tolerance)
-        if most > pool.slots:
-            sentence = f"pool {name} of {pool.slots} slots is overdrawn at {time:g} s"
-            yield Violation("slots", name, most - pool.slots, "slots", sentence)
+        over, slots, time = _most_over(schedule, pool, tolerance)
+        if over > 0:
+            sentence = f"pool {name} of {slots} slots is overdrawn at {time:g} s"
+            yield Violation("slots", name, over, "slots", sentence)
         yield from _overtaken(schedule, pool, came, tolerance)
 
 
-def _most_held(schedule: Schedule, pool: Pool, tolerance: float) -> tuple[int, float]:
-    """Return the most slots held at a time, and when that was."""
+def _mistuned(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
+    """Yield every look that a tuner missed, and every step that its rule never takes.
+
+    Whether a quota was to rise or to fall, by what waited then, is not computed again.
+    """
+    cluster = schedule.problem.cluster
+    paths = cluster.paths_of(schedule.quotas)
+    for tuner, path, name in zip(
+        cluster.tuners, paths, cluster.tuned_names, strict=True
+    ):
+        due = int((schedule.makespan * (1 - 1e-12) - tolerance) / tuner.period)
+        if len(path) < due:
+            sentence = f"the quota of {name} was looked at {len(path)} of {due} times"
+            off = float(due - len(path))
+            yield Violation("slots", name, off, "looks", sentence)
+        before = cluster.machines[tuner.machine].slots[tuner.pool]
+        for number, quota in enumerate(path):
+            if quota not in tuner.steps(before):
+                at = tuner.period * (number + 1)
+                sentence = (
+                    f"the quota of {name} went from {before} to {quota} at {at:g} s"
+                )
+                off = float(abs(quota - before))
+                yield Violation("slots", name, off, "slots", sentence)
+            before = quota
+
+
+def _most_over(
+    schedule: Schedule, pool: Pool, tolerance: float
+) -> tuple[int, int, float]:
+    """Return the most slots taken beyond the quota, that quota, and when it was.
+
+    Slots that are held when the quota falls are beyond it by right.
+    """
     taken = schedule.task_start[list(pool.takers)].ravel()
     freed = schedule.task_end[list(pool.freers)].ravel() - tolerance
     times = np.concatenate([taken, freed])
@@ -127,9 +165,17 @@ def _most_held(schedule: Schedule, pool: Pool, tolerance: float) -> tuple[int, f
     there = ~np.isnan(times)
     times, change = times[there], change[there]
     order = np.lexsort((change, times))
-    held = np.cumsum(change[order])
-    at = int(held.argmax()) if held.size else 0
-    return (int(held[at]), float(times[order][at])) if held.size else (0, 0.0)
+    held, times, takes = np.cumsum(change[order]), times[order], change[order] > 0
+    if not takes.any():
+        return 0, pool.slots, 0.0
+    held, times = held[takes], times[takes]
+    since, quotas = schedule.slots_of(pool)
+    slack = tolerance + 1e-12 * times
+    first = np.maximum(np.searchsorted(since, times - slack, side="right") - 1, 0)
+    last = np.searchsorted(since, times + slack, side="right")
+    slots = [int(quotas[a:b].max()) for a, b in zip(first, last, strict=True)]
+    at = int((held - slots).argmax())
+    return int(held[at]) - slots[at], slots[at], float(times[at])
 
 
 def _overtaken(

@@ -8,7 +8,7 @@ import tracemalloc
 import numpy as np
 
 from emu.coordinator.outcome import Recorder
-from emu.scheduling import Decisions, RateSegments
+from emu.scheduling import Decisions, RateSegments, Scheduler
 from emu.testing import two_machine_example
 
 FLOWS = 2
@@ -24,9 +24,7 @@ def instant(n: int) -> Decisions:
 
 def recorder() -> Recorder:
     problem, _ = two_machine_example(3)
-    return Recorder(
-        problem, np.ones((len(problem.job.edges), 3)), np.empty((0, 3), int)
-    )
+    return Recorder(problem, Scheduler(problem, "oes"))
 
 
 def test_an_event_costs_what_its_rates_take() -> None:

@@ -201,7 +201,7 @@ def driver_of(
     profile = Profile(realization.times, realization.volumes)
     least = realization.times if timed else None
     scheduler = Scheduler(problem, policy, profile, least, realization.times)
-    recorder = Recorder(problem, scheduler.volumes, scheduler.reads.log)
+    recorder = Recorder(problem, scheduler)
     deadlines = Deadlines(problem, scheduler, patience)
     return (
         SchedulerDriver(scheduler, recorder, deadlines, outlet),

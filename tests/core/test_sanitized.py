@@ -22,7 +22,8 @@ from tests.scheduling.virtual_coordinator import VirtualCoordinator
 
 for seed in range(200):
     rng = np.random.default_rng(seed)
-    more = dict.fromkeys(("slots", "channels", "latest", "changes"), seed % 2 == 1)
+    kinds = "slots", "channels", "latest", "changes", "tuned"
+    more = dict.fromkeys(kinds, seed % 2 == 1)
     drawn = random_problem(rng, ties=True, links=True, own=True, jobs=True, **more)
     problem, realization = drawn
     machine_of = np.array(problem.placement.machine_of)

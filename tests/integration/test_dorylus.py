@@ -10,9 +10,11 @@ import pytest
 
 from emu.coordinator import emulate
 from emu.errors import NodeLost
+from emu.experiment.recompute import audit_whole
 from emu.experiment.run_experiment import emulation_settings
 from emu.experiment.training_results import evaluate_run
 from emu.runs.array_files import read_weights
+from emu.runs.audit_inputs import read_to_audit
 from emu.runs.recorded_run import load_run
 from emu.runs.retraining import training_audit
 from emu.scenario import prepare
@@ -125,6 +127,24 @@ def test_async_over_sockets_equals_one_process_with_the_recorded_reads(
     assert recorded.reads is not None
     if np.array_equal(replay.reads, recorded.reads):
         assert np.abs(found - _alone(experiment, replay)).max() <= 1e-12
+
+
+@pytest.mark.untimed
+def test_tuned_quotas_over_sockets_are_those_of_the_replay(tmp_path: Path) -> None:
+    tuned = ("job.lambdas=auto", "job.tuner.period=40 ms", "job.epochs=12")
+    run = _carried(tmp_path, *tuned)
+    ran, replayed = run.outcome.run.schedule, run.outcome.replayed
+    assert ran.quotas is not None
+    assert replayed.quotas is not None
+    both = min(len(ran.quotas), len(replayed.quotas))
+    np.testing.assert_array_equal(ran.quotas[:both], replayed.quotas[:both])
+    assert {*np.unique(ran.quotas).tolist()} <= {1, 2, 3}
+    recorded = load_run(run.path).emulated
+    assert recorded is not None
+    np.testing.assert_array_equal(recorded.quotas, ran.quotas)
+    subject = read_to_audit(run.path)
+    report, _ = audit_whole(subject, subject.tolerance, 1e-6)
+    assert not report.violations
 
 
 def _killed(folder: Path, leftovers: Leftovers, moment: str, number: int) -> str:

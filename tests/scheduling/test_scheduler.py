@@ -22,6 +22,7 @@ from emu.problem import (
     Problem,
     Profile,
     Task,
+    Tuner,
 )
 from emu.scheduling import (
     RATE_POLICIES,
@@ -60,6 +61,48 @@ def test_changes_of_capacities_settled_at_any_time_equal_simulated_ones(
     assert_equal(*drawn, policy, np.random.default_rng(seed))
 
 
+@given(
+    drawn=problems(own=True, slots=True, latest=True, tuned=True),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_quotas_tuned_at_any_time_equal_simulated_ones(
+    drawn: tuple[Problem, Realization], seed: int
+) -> None:
+    assert_equal(*drawn, "maxmin", np.random.default_rng(seed))
+
+
+def tuned(period: float) -> Reporting:
+    """One task of 8 s, and a pool whose quota nobody waits for."""
+    machine = Machine("m0", 1.0, 1.0, slots={"gpu": 3})
+    cluster = Cluster((machine,), tuners=(Tuner(0, "gpu", "gpu", 4, period),))
+    problem = Problem(cluster, Job((Task("a", "a"),), (), 1), Placement((0,)))
+    reporting = Reporting(problem, "oes")
+    reporting.scheduler.begin()
+    return reporting
+
+
+def test_no_quota_is_looked_at_once_all_has_ended() -> None:
+    reporting = tuned(period=3.0)
+    reporting.task_ended(0, 0, {}, 8.0)
+    assert reporting.scheduler.next_end == 3.0
+    decisions = reporting.settle(100.0)
+
+    assert [decided.time for decided in decisions] == [3.0, 6.0, 8.0]
+    assert reporting.scheduler.next_end == math.inf
+    assert reporting.scheduler.quotas is not None
+    assert reporting.scheduler.quotas.tolist() == [[3], [3]]
+
+
+def test_quotas_of_a_long_run_are_kept() -> None:
+    reporting = tuned(period=1 / 64)
+    for time in np.arange(0.0, 8.0, 0.7):
+        reporting.settle(float(time))
+    reporting.end_task(0, 0, {}, 8.0)
+
+    assert reporting.scheduler.quotas is not None
+    assert reporting.scheduler.quotas.tolist() == [[3]] * 512
+
+
 def assert_equal(
     problem: Problem,
     realization: Realization,
@@ -76,6 +119,10 @@ def assert_equal(
     )
     if schedule.reads is not None:
         np.testing.assert_array_equal(coordinator.scheduler.reads.log, schedule.reads)
+    quotas = coordinator.scheduler.quotas
+    assert (quotas is None) == (schedule.quotas is None)
+    if quotas is not None and schedule.quotas is not None:
+        np.testing.assert_array_equal(quotas, schedule.quotas)
     flows = ~np.isnan(coordinator.flow_end)
     np.testing.assert_allclose(
         coordinator.flow_end[flows], schedule.flow_end[flows], rtol=1e-9, atol=1e-9

@@ -99,6 +99,10 @@ class VirtualCoordinator:
         if first == math.inf:
             return self.scheduler.next_end
         changes = {change.time for change in self.problem.cluster.changes}
+        changes |= {
+            tuner.period * (int(self.now / tuner.period * (1 + 1e-9)) + 1)
+            for tuner in self.problem.cluster.tuners
+        }
         coming = [time for time in changes if self.now < time < first * (1 - 1e-12)]
         if coming:
             return min(coming)

@@ -9,6 +9,8 @@ active flows has changed, or a link that one of them crosses.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil, floor, inf
 from typing import TYPE_CHECKING
 
 from emu.trust.guards.evidence import stated_capacities, stated_hops
@@ -42,6 +44,8 @@ class Outcome:
     came: dict[Event, float] = field(default_factory=dict)
     turns: list[Event] = field(default_factory=list)
     reads: dict[Event, int] = field(default_factory=dict)
+    waited: dict[int, list[int]] = field(default_factory=dict)
+    quotas: dict[int, list[int]] = field(default_factory=dict)
 
 
 def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
@@ -56,6 +60,7 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
             _one_step(problem, realization, out, active, path_after, now)
             or _some_get_their_turn(problem, out)
             or _some_get_slots(problem, out, now)
+            or _a_quota_is_looked_at(problem, out, now)
         ):
             pass
         if len(out.task_end) == sum(own(problem, j) for j in range(len(job.tasks))):
@@ -79,7 +84,8 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
             if event not in out.task_end
         ]
         ends += [now + f.left / f.rate for f in flows if f.rate > 0]
-        later = min([*ends, *(time for time in changes if time > now)])
+        assert ends, "nothing would ever end"
+        later = min(*ends, *_looks(problem, out), *(t for t in changes if t > now), inf)
         for flow in flows:
             flow.left -= flow.rate * (later - now)
         now = later
@@ -173,7 +179,7 @@ def _something_starts(problem: Problem, out: Outcome, now: float) -> bool:
             continue
         newest = [e for e, edge in enumerate(job.edges) if edge.destination == j]
         newest = [e for e in newest if job.edges[e].latest]
-        if slots_of(problem, j, job.tasks[j].takes) is None and not newest:
+        if slots_of(problem, out, j, job.tasks[j].takes) is None and not newest:
             out.task_start[j, n] = now
         else:
             out.came[j, n] = now
@@ -212,10 +218,48 @@ def _some_get_their_turn(problem: Problem, out: Outcome) -> bool:
     return called
 
 
-def slots_of(problem: Problem, task: int, pool: str) -> int | None:
+def slots_of(problem: Problem, out: Outcome, task: int, pool: str) -> int | None:
     """Return how many slots the pool has on a task's machine, None for no limit."""
-    machine = problem.cluster.machines[problem.placement.machine_of[task]]
-    return machine.slots.get(pool)
+    machine = problem.placement.machine_of[task]
+    for t, tuner in enumerate(problem.cluster.tuners):
+        if (tuner.machine, tuner.pool) == (machine, pool) and out.quotas.get(t):
+            return out.quotas[t][-1]
+    return problem.cluster.machines[machine].slots.get(pool)
+
+
+def _looks(problem: Problem, out: Outcome) -> list[float]:
+    """Return when each quota is looked at next."""
+    return [
+        tuner.period * (len(out.quotas.get(t, ())) + 1)
+        for t, tuner in enumerate(problem.cluster.tuners)
+    ]
+
+
+def _a_quota_is_looked_at(problem: Problem, out: Outcome, now: float) -> bool:
+    """Change the quotas that are due by the slopes of their last five queues."""
+    job, machine_of = problem.job, problem.placement.machine_of
+    due = [t for t, at in enumerate(_looks(problem, out)) if at <= now * (1 + 1e-12)]
+    for t in due:
+        tuner = problem.cluster.tuners[t]
+        waited = out.waited.setdefault(t, [])
+        waited.append(
+            sum(
+                job.tasks[j].takes == tuner.watched and machine_of[j] == tuner.machine
+                for j, n in out.came
+                if (j, n) not in out.task_start
+            )
+        )
+        quotas = out.quotas.setdefault(t, [])
+        start = problem.cluster.machines[tuner.machine].slots[tuner.pool]
+        quota, last = quotas[-1] if quotas else start, waited[-5:]
+        mean = Fraction(sum(last), len(last))
+        rise = sum((x - 2) * (y - mean) for x, y in enumerate(last))
+        if len(last) == 5 and rise > 0:
+            quota = max(1, floor(Fraction(9, 10) * quota))
+        elif len(last) == 5 and rise < 0:
+            quota = min(tuner.most, ceil(Fraction(11, 10) * quota))
+        quotas.append(quota)
+    return bool(due)
 
 
 def _some_get_slots(problem: Problem, out: Outcome, now: float) -> bool:
@@ -225,7 +269,7 @@ def _some_get_slots(problem: Problem, out: Outcome, now: float) -> bool:
     granted = False
     for j, n in sorted(waiting, key=lambda event: (out.came[event], event[::-1])):
         pool = job.tasks[j].takes
-        slots = slots_of(problem, j, pool)
+        slots = slots_of(problem, out, j, pool)
 
         def here(task: int, name: str, j: int = j, pool: str = pool) -> bool:
             return name == pool and machine_of[task] == machine_of[j]

@@ -46,6 +46,9 @@ def assert_equal(
             err_msg=f"{name} under {policy}",
         )
     assert makespan(problem, realization, policy) == schedule.makespan
+    if schedule.quotas is not None:
+        looks = [list(path) for path in problem.cluster.paths_of(schedule.quotas)]
+        assert looks == [expected.quotas.get(t, []) for t in range(len(looks))]
     if schedule.reads is None:
         return
     reads = np.full(schedule.reads.shape, -1)
@@ -82,6 +85,14 @@ def test_random_problems_whose_capacities_change(
 @pytest.mark.parametrize("policy", ["oes", "maxmin", "fifo", "sebf_madd"])
 @given(drawn=problems(links=True, own=True, slots=True, latest=True))
 def test_random_problems_with_slots_and_latest_reads(
+    oracle: ModuleType, policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    assert_equal(oracle, *drawn, policy)
+
+
+@pytest.mark.parametrize("policy", ["oes", "maxmin"])
+@given(drawn=problems(own=True, slots=True, latest=True, tuned=True))
+def test_random_problems_with_tuned_quotas(
     oracle: ModuleType, policy: str, drawn: tuple[Problem, Realization]
 ) -> None:
     assert_equal(oracle, *drawn, policy)
@@ -128,5 +139,6 @@ def test_hundreds_of_jobs(oracle: ModuleType, policy: str) -> None:
             latest=seed % 4 == 0,
             jobs=seed % 2 == 0,
             changes=seed % 3 == 1,
+            tuned=seed % 7 == 0,
         )
         assert_equal(oracle, problem, realization, policy)

@@ -13,7 +13,9 @@ from emu.graph_data.intervals import cut_intervals, interval_counts
 from emu.graph_data.sampling import Structure
 from emu.scenario import load, prepare
 from emu.scenario.scenario_file import loads
+from emu.systems.dorylus.remarks import read_lines
 from emu.systems.dorylus.volumes import SlowLambdas
+from emu.trust.audit import audit
 
 if TYPE_CHECKING:
     from emu.scenario import Experiment
@@ -38,6 +40,9 @@ def _prepared(*changes: str) -> Experiment:
     return prepare(loads(FILE, changes))
 
 
+TUNED = ("job.lambdas=auto", "job.tuner.period=20 ms", "job.epochs=20")
+
+
 def _edge(experiment: Experiment, name: str) -> float:
     edge = experiment.problem.job.edge_positions[name]
     return float(experiment.realization.volumes[edge, 0])
@@ -57,6 +62,7 @@ def test_lambdas_stand_behind_the_uplink_of_their_server() -> None:
     assert len(again.to_cluster().machines) == 3 + 8
     assert again.to_cluster().machines[1].slots == {"threads": 1, "lambdas": 2}
     assert load(scenario) == scenario
+    assert load(loads(FILE, ["job.backend=cpu"])).to_cluster().tuners == ()
 
 
 def _drawn(seed: int) -> tuple[Structure, np.ndarray]:
@@ -250,6 +256,26 @@ def test_a_launch_overlaps_the_task_before_it() -> None:
     assert shown > without + 0.4
 
 
+def test_tuned_quotas_of_lambdas() -> None:
+    found = _prepared(*TUNED)
+    cluster, schedule = found.problem.cluster, found.simulate()
+    assert [tuner.machine for tuner in cluster.tuners] == [0, 1]
+    assert {(t.pool, t.watched, t.most, t.period) for t in cluster.tuners} == {
+        ("lambdas", "threads", 3, 0.02)
+    }
+    assert schedule.quotas is not None
+    assert {*schedule.quotas.ravel().tolist()} == {1, 2, 3}
+    assert audit(schedule).passed
+    lines = [*read_lines({"simulated": schedule})]
+    least, last = schedule.quotas[:, 0].min(), schedule.quotas[-1, 0]
+    assert lines[1].startswith(
+        f"simulated: lambdas of g0 tuned from 3 to {least} to 3,"
+    )
+    assert lines[1].endswith(f"{last} at last")
+    assert found.scenario.to_json() == loads(FILE, TUNED).to_json()
+    assert _prepared("job.lambdas=3").problem.cluster.tuners == ()
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -263,6 +289,11 @@ def test_a_launch_overlaps_the_task_before_it() -> None:
         ("job.times.gather=null", "neither this time nor a profile"),
         ("job={backend: cpu, stream: 2}", "job"),
         ("job.epochs=0", "epochs"),
+        ("job.lambdas=many", "lambdas"),
+        ("job.lambdas=auto; job.backend=gpu", "backend gpu has no lambdas"),
+        ("job.lambdas=auto; job.tuner.period=0 s", "found 0.0 s, write 1 ms or more"),
+        ("job.lambdas=auto; job.tuner.period=-1 s", "period: a time cannot be neg"),
+        ("job.tuner={period: 2 s}", "not tuned, write lambdas: auto"),
         (
             "job.model.kind=gat",
             "job.times.edge_apply: .*neither this time nor a profile",
@@ -278,7 +309,7 @@ def test_a_launch_overlaps_the_task_before_it() -> None:
 )
 def test_bad_input(change: str, problem: str) -> None:
     with pytest.raises(ScenarioError, match=problem):
-        _prepared(change)
+        _prepared(*change.split("; "))
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator, Sequence
 
+    from matplotlib.axes import Axes
+
     from tools.runner import Work
 
 SCENARIO = "scenarios/dorylus_amazon.yaml"
@@ -31,6 +33,8 @@ MODES = {"no_pipe": ("no_pipe", 0), "pipe": ("pipe", 0)} | {
     f"S={s}": ("async", s) for s in range(2)
 }
 QUOTAS = (1, 2, 3, 4, 6, 8)
+#: In place of a quota where it is tuned.
+TUNED = 0
 THREADS = (1, 2, 4, 8)
 SERVERS = (4, 8, 16)
 #: Epochs of comparisons by epoch.
@@ -45,12 +49,14 @@ class Point:
     group: str
     mode: str
     at: int
-    """Quota, threads or servers, by group."""
+    """Quota, 0 where it is tuned; threads or servers, by group."""
     epochs: int
     seconds: float
     servers: float
     lambdas: float
     parameter_servers: float
+    quota: float
+    """Mean quota of a server, over its looks where it is tuned."""
 
     @property
     def dollars(self) -> float:
@@ -82,6 +88,7 @@ def simulated(group: str, mode: str, at: int, changes: dict[str, Any]) -> Point:
         cost.servers,
         cost.lambdas,
         cost.parameter_servers,
+        at if schedule.quotas is None else float(schedule.quotas.mean()),
     )
 
 
@@ -121,8 +128,10 @@ def quotas(options: Namespace, mode: str) -> list[Point]:
     stated = {"job.epochs": options.most, "until": until}
     most = simulated("quota", mode, QUOTAS[-1], stated)
     return [most] + [
-        simulated("quota", mode, at, {"job.epochs": most.epochs, "job.lambdas": at})
-        for at in QUOTAS[:-1]
+        simulated(
+            "quota", mode, at, {"job.epochs": most.epochs, "job.lambdas": at or "auto"}
+        )
+        for at in (*QUOTAS[:-1], TUNED)
     ]
 
 
@@ -135,6 +144,35 @@ def pareto(points: Sequence[Point]) -> list[Point]:
     return front
 
 
+def star(axes: tuple[Axes, Axes, Axes], point: Point, colour: str) -> None:
+    """Mark in the three pictures where a tuned job is."""
+    places = (
+        (point.quota, point.seconds),
+        (point.quota, point.dollars),
+        (point.seconds, point.dollars),
+    )
+    for picture, (x, y) in zip(axes, places, strict=True):
+        picture.plot(x, y, color=colour, marker="*", ms=9.0)
+
+
+def annotate(axes: Axes, points: Sequence[Point]) -> None:
+    """Write the quota beside every point."""
+    for point in points:
+        axes.annotate(
+            str(point.at),
+            (point.seconds, point.dollars),
+            textcoords="offset points",
+            xytext=(3, -9),
+            fontsize=6,
+        )
+
+
+def draw_front(axes: Axes, front: Sequence[Point]) -> None:
+    """Join the points of the Pareto front."""
+    seconds, dollars = [p.seconds for p in front], [p.dollars for p in front]
+    axes.plot(seconds, dollars, color="grey", ls="--", label="Pareto front")
+
+
 def draw(points: Sequence[Point], accuracy: float, options: Namespace) -> None:
     """Draw makespan and cost against the quota, and one against the other."""
     modes = dict.fromkeys(point.mode for point in points)
@@ -142,40 +180,43 @@ def draw(points: Sequence[Point], accuracy: float, options: Namespace) -> None:
         figure = new_figure(3.0)
         time, money, both = figure.subplots(1, 3)
         for mode, colour in zip(modes, palette(len(modes)), strict=True):
-            own = sorted((p for p in points if p.mode == mode), key=lambda p: p.at)
+            every = sorted((p for p in points if p.mode == mode), key=lambda p: p.at)
+            own = [p for p in every if p.at != TUNED]
             label = f"{mode}: {own[0].epochs} epochs"
             at = [p.at for p in own]
             seconds, dollars = [p.seconds for p in own], [p.dollars for p in own]
             time.plot(at, seconds, color=colour, marker="o", label=label)
             money.plot(at, dollars, color=colour, marker="o")
             both.plot(seconds, dollars, color=colour, marker="o", ls="")
-            for point in own:
-                both.annotate(
-                    str(point.at),
-                    (point.seconds, point.dollars),
-                    textcoords="offset points",
-                    xytext=(3, -9),
-                    fontsize=6,
-                )
-        front = pareto(points)
-        both.plot(
-            [p.seconds for p in front],
-            [p.dollars for p in front],
-            color="grey",
-            ls="--",
-            label="Pareto front",
-        )
+            for point in every[: len(every) - len(own)]:
+                star((time, money, both), point, colour)
+            annotate(both, own)
+        draw_front(both, pareto(points))
         for axes in (time, money):
             axes.set_xlabel("quota of lambdas per server")
             axes.set_ylim(bottom=0)
         time.set_ylabel(f"time to {accuracy:.0%} (s)")
         money.set_ylabel("cost ($)")
-        both.set_xlabel("time (s); numbers are quotas")
+        both.set_xlabel("time (s); by quota, star: tuned")
         both.set_ylabel("cost ($)")
         both.legend(loc="lower right")
         handles = time.get_legend_handles_labels()
         figure.legend(*handles, loc="outside upper left", ncols=len(modes))
         save(figure, options.out / "tradeoff.png")
+
+
+def tuned_lines(points: Sequence[Point]) -> Iterator[str]:
+    """Yield every tuned job beside the best quotas."""
+    for tuned in (point for point in points if point.at == TUNED):
+        own = [p for p in points if p.mode == tuned.mode and p.at != TUNED]
+        swift = min(own, key=lambda p: p.seconds)
+        dear = max(own, key=lambda p: p.value)
+        yield (
+            f"tuned {tuned.mode}: {tuned.quota:.1f} lambdas on average, "
+            f"{tuned.seconds / swift.seconds:.2f} of the time of the best quota by "
+            f"time, {swift.at}; {tuned.value / dear.value:.2f} of the value of the "
+            f"best by value, {dear.at}"
+        )
 
 
 def table(rows: list[Point], options: Namespace) -> Iterator[str]:
@@ -214,6 +255,7 @@ def table(rows: list[Point], options: Namespace) -> Iterator[str]:
         )
         yield f"\nfastest {fast.case}; cheapest {cheap.case}; most value {best.case}"
         yield f"Pareto front: {', '.join(point.case for point in pareto(points))}"
+        yield from tuned_lines(points)
     for row in rows:
         yield (
             f"{row.case:22} {row.epochs:4} epochs {row.seconds:9.3f} s "

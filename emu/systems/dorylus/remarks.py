@@ -1,4 +1,4 @@
-"""Lines on a Dorylus schedule: how old its reads are, versions of weights in use."""
+"""Lines on a Dorylus schedule: ages of its reads, versions of weights, quotas."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def read_lines(schedules: Mapping[str, Schedule]) -> Iterator[str]:
-    """Yield a line per schedule: ages of what gathers read, live versions."""
+    """Yield lines per schedule: ages of what gathers read, live versions, quotas."""
     for how, schedule in schedules.items():
         line = (
             f"{how}: versions of a layer's weights at a time: {live_versions(schedule)}"
@@ -27,6 +27,25 @@ def read_lines(schedules: Mapping[str, Schedule]) -> Iterator[str]:
                 f"their epoch, the oldest {ages.max()} before it"
             )
         yield line
+        yield from (f"{how}: {went}" for went in quota_lines(schedule))
+
+
+def quota_lines(schedule: Schedule) -> Iterator[str]:
+    """Yield where each tuner went, its quotas weighed by the time that they held."""
+    cluster, end = schedule.problem.cluster, schedule.makespan
+    names = dict(zip(cluster.tuners, cluster.tuned_names, strict=True))
+    for tuner, name in names.items():
+        pool = next(
+            pool
+            for pool in schedule.problem.pools
+            if (pool.machine, pool.name) == (tuner.machine, tuner.pool)
+        )
+        since, quotas = schedule.slots_of(pool)
+        held = np.diff(np.minimum(np.append(since, end), end))
+        yield (
+            f"{name} tuned from {quotas[0]} to {quotas.min()} to {quotas.max()}, "
+            f"{quotas @ held / end:.1f} on average, {quotas[-1]} at last"
+        )
 
 
 def ages_of_reads(schedule: Schedule) -> NDArray[np.int64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from typing_extensions import override
 
 from emu.errors import ScenarioError
@@ -25,6 +25,8 @@ from emu.fields.section import Section
 from emu.fields.suggestion import nearest
 from emu.graph_data import open_for
 from emu.graph_data.intervals import cut_intervals, interval_counts
+from emu.problem import Tuner
+from emu.problem.tuner import LEAST_PERIOD
 from emu.systems.dorylus.job import LAMBDAS, THREADS, DorylusConfig, dorylus_job
 from emu.systems.dorylus.volumes import (
     DorylusTimes,
@@ -38,7 +40,7 @@ from emu.systems.whole_graph_section import (
     WholeGraphSection,
     written_time,
 )
-from emu.units import SIZE
+from emu.units import DURATION, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -142,6 +144,24 @@ class SlowLambdasSection(Section):
     """``exponential``: 1 plus an exponential variable of mean factor - 1."""
 
 
+def _long_enough(period: float) -> float:
+    if period < LEAST_PERIOD:
+        found, least = DURATION.exact(period), DURATION.exact(LEAST_PERIOD)
+        raise ValueError(f"found {found}, write {least} or more")
+    return period
+
+
+class TunerSection(Section):
+    """Autotuner of ``lambdas: auto``, from min(intervals, 100) on.
+
+    Each period, by the slope of a server's queue for threads over five periods: where
+    it is positive the quota falls by a tenth, where negative it rises by one.
+    """
+
+    period: Annotated[Duration, AfterValidator(_long_enough)] = 1.0
+    """Time between two looks at the queue; the paper states none."""
+
+
 class DorylusJobSection(WholeGraphSection):
     """Dorylus: whole-graph training by graph servers and lambdas.
 
@@ -167,8 +187,10 @@ class DorylusJobSection(WholeGraphSection):
     """Graph tasks at a time, of each server."""
     backend: Literal["lambda", "cpu", "gpu"] = "lambda"
     """Where tensor tasks run: a lambda per interval, threads or GPUs of servers."""
-    lambdas: Few | None = None
-    """Quota of each server; default is min(intervals, 100)."""
+    lambdas: Few | Literal["auto"] | None = None
+    """Quota of each server, ``auto``: tuned; default is min(intervals, 100)."""
+    tuner: TunerSection = TunerSection()
+    """Its tuning."""
     lambda_nic: Rate = Field(default=_LAMBDA_NIC, validate_default=True)
     """Bandwidth of each."""
     lambda_uplink: Rate = Field(default=_LAMBDA_UPLINK, validate_default=True)
@@ -246,8 +268,28 @@ class DorylusJobSection(WholeGraphSection):
 
     @property
     def quota(self) -> int:
-        """Lambdas of a server at a time."""
-        return self.lambdas or min(self.intervals, 100)
+        """Lambdas of a server at a time, at first where they are tuned."""
+        if isinstance(self.lambdas, int):
+            return self.lambdas
+        return min(self.intervals, 100)
+
+    @override
+    def tuners(self, cluster: Cluster) -> tuple[Tuner, ...]:
+        """Return one per server where the quota of lambdas is tuned."""
+        if self.lambdas != "auto":
+            return ()
+        servers = self.ranks([machine.name for machine in cluster.machines])
+        slots = {
+            place: machine.slots[LAMBDAS]
+            for place, machine in enumerate(cluster.machines)
+            if machine.name in servers and LAMBDAS in machine.slots
+        }
+        return tuple(
+            Tuner(
+                place, LAMBDAS, THREADS, max(first, self.intervals), self.tuner.period
+            )
+            for place, first in slots.items()
+        )
 
     @override
     def ranks(self, machines: Sequence[str]) -> tuple[str, ...]:
@@ -290,6 +332,8 @@ class DorylusJobSection(WholeGraphSection):
                 "or write backend: cpu"
             )
             yield ("job", "backend"), problem
+        elif self.tuner != TunerSection() and self.lambdas != "auto":
+            yield ("job", "tuner"), "the quota is not tuned, write lambdas: auto"
 
     def _model_problems(self) -> Problems:
         if self.attends:
@@ -312,8 +356,9 @@ class DorylusJobSection(WholeGraphSection):
             yield ("job", "stream"), problem
 
     def _without_lambdas(self) -> Problems:
-        for key in ("lambdas", "launch", "slow_lambdas", "stream"):
-            if getattr(self, key) != type(self).model_fields[key].default:
+        fields = type(self).model_fields
+        for key in ("lambdas", "tuner", "launch", "slow_lambdas", "stream"):
+            if getattr(self, key) != fields[key].default:
                 problem = f"backend {self.backend} has no lambdas, remove this key"
                 yield ("job", key), problem
 
