@@ -11,12 +11,12 @@ from emu.analysis.traffic import OWNER, PACKET, Traffic, messages
 from emu.errors import DataError
 from emu.input_file import one_error, read_arrays
 from emu.problem import RateHistory, Realization
-from emu.runs.lab_file import MOST
+from emu.runs.file_shapes import MOST
 from emu.runs.run_directory import RunDirectory
 from emu.wire.frame_layout import FRAME_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -40,6 +40,21 @@ def write_realization(run: Path, realization: Realization) -> None:
     )
 
 
+def _read(path: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
+    """Return arrays of a run; NaN stands for what did not happen.
+
+    Raises
+    ------
+    DataError
+        As `read_arrays`, and when a number is so large that sums of such are none.
+    """
+    arrays = read_arrays(path, names)
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and (np.abs(array) >= MOST).any():
+            raise DataError(f"{name} holds what is no number", path=str(path))
+    return arrays
+
+
 def read_realization(job: Job, path: Path) -> Realization:
     """Return the content of realization.npz.
 
@@ -48,7 +63,7 @@ def read_realization(job: Job, path: Path) -> Realization:
     DataError
         When it is missing, cut short, or not of ``job``.
     """
-    arrays = read_arrays(path, ("times", "volumes"))
+    arrays = _read(path, ("times", "volumes"))
     try:
         realization = Realization(arrays["times"], arrays["volumes"])
         realization.check_shapes(job)
@@ -69,7 +84,7 @@ def read_frames(
     DataError
         When the file is missing, cut short, or holds other rows.
     """
-    arrays = read_arrays(path, ("sent", "received", "told"))
+    arrays = _read(path, ("sent", "received", "told"))
     sent, received, told = (arrays[name] for name in ("sent", "received", "told"))
     if not sent.dtype == received.dtype == FRAME_ROWS:
         raise DataError("holds no rows of frames", path=str(path))
@@ -112,7 +127,7 @@ def read_reports(problem: Problem, path: Path) -> dict[str, NDArray[Any]]:
     """
     job, tuners = problem.job, len(problem.cluster.tuners)
     names = (*_OF_TASKS, *_OF_FLOWS, "reads", "sends", *(["quotas"] if tuners else []))
-    arrays = read_arrays(path, names)
+    arrays = _read(path, names)
     tasks = len(job.tasks), job.iterations
     edges = len(job.edges), job.iterations
     shapes = dict.fromkeys(_OF_TASKS, tasks) | dict.fromkeys(_OF_FLOWS, edges)
@@ -139,7 +154,7 @@ def read_rates(job: Job, path: Path) -> RateHistory:
     DataError
         When it is missing, cut short, or names flows that ``job`` does not have.
     """
-    arrays = read_arrays(path, ("time", "edge", "iteration", "rate"))
+    arrays = _read(path, ("time", "edge", "iteration", "rate"))
     try:
         rates = RateHistory(
             time=arrays["time"].astype(np.float64),

@@ -7,10 +7,12 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
+#: Seconds, bytes or bytes per second: beyond it products of two are soon no numbers.
+MOST = 1e18
 _Count = Annotated[int, Field(ge=0, lt=1 << 62)]
-_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-_Number = Annotated[float, Field(allow_inf_nan=False)]
-_Scale = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Amount = Annotated[float, Field(ge=0, lt=MOST, allow_inf_nan=False)]
+_Number = Annotated[float, Field(gt=-MOST, lt=MOST, allow_inf_nan=False)]
+_Scale = Annotated[float, Field(gt=0, lt=MOST, allow_inf_nan=False)]
 _Name = Annotated[str, Field(min_length=1)]
 
 

@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 
 from emu.errors import DataError
 from emu.input_file import check_shape, open_input, read_json
+from emu.runs.file_shapes import MOST
 from emu.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 
 FILE = "lab.json"
-#: Seconds, bytes or packets of a lab: beyond it their quotients are no numbers.
-MOST = 1e18
 _Number = Annotated[float, Field(gt=-MOST, lt=MOST, allow_inf_nan=False)]
 
 

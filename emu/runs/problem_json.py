@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from emu.problem import (
     Tuner,
 )
 from emu.runs.file_shapes import (
+    MOST,
     ChangeShape,
     EdgeShape,
     LinkShape,
@@ -237,7 +237,7 @@ def _filled(
             raise ValueError(f"a row occurs twice: {row}")
         seen.add(place)
         for array, key in zip(arrays, keys, strict=True):
-            if type(row[key]) not in (int, float) or not math.isfinite(row[key]):
+            if type(row[key]) not in (int, float) or not abs(row[key]) < MOST:
                 raise ValueError(f"{key} is {row[key]!r} in {row}")
             array[place] = row[key]
     return arrays

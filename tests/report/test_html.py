@@ -23,7 +23,7 @@ from emu.report.explanation_tables import moves_line
 from emu.report.html import page as sections
 from emu.report.html import report_page, write_report
 from emu.report.html.chart_data import moved_rates, thinned, training_data
-from emu.report.lane_packing import pack_lanes
+from emu.report.lane_packing import pack_lanes, packed
 from emu.runs.recorded_run import load_run, with_rates
 from emu.units import format_duration
 from tests.browser import Browser, needs_browser
@@ -329,3 +329,10 @@ def test_story_and_cards_count_the_same_transfers() -> None:
     assert f"{share:.0%} of the time the job waited for transfers" in sections.story(
         schedule
     )
+
+
+def test_a_time_beyond_single_precision_is_drawn_as_without_end() -> None:
+    """A damaged run had one of 1e300 s; the warning of the cast ended its report."""
+    found = np.frombuffer(base64.b64decode(packed([1.5, 1e300], "f4")), "<f4")
+
+    assert found.tolist() == [1.5, np.inf]
