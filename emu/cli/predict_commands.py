@@ -108,15 +108,15 @@ def simulate(
         console.print(line)
     for line in remarks_on({"simulated": schedule}):
         console.print(line, highlight=False)
-    told: dict[str, Any] = {"pace": speed, "models": models}
+    more: dict[str, Any] = {"pace": speed, "models": models}
     if cost := cost_of(experiment.scenario, schedule):
-        told["cost"] = cost.to_json()
-        console.print("cost", ", ".join(cost_row(told["cost"])), highlight=False)
-    told["placing"] = experiment.placing
-    told |= _training(experiment, schedule, console, train=train)
+        more["cost"] = cost.to_json()
+        console.print("cost", ", ".join(cost_row(more["cost"])), highlight=False)
+    more["placing"] = experiment.placing
+    more |= _training(experiment, schedule, console, train=train)
     if jobs:
-        told["jobs"] = [one.to_json() for one in jobs]
-    emit(json_target, result_of(experiment.scenario, schedule) | gap | told)
+        more["jobs"] = [one.to_json() for one in jobs]
+    emit(json_target, result_of(experiment.scenario, schedule) | gap | more)
     expect = experiment.scenario.expect
     figures = simulated_figures(schedule, experiment.realization)
     judge_simulated(unchecked(expect), missed(expect, figures))
@@ -138,18 +138,18 @@ def _training(
 
     Where ``train``, with losses and accuracy over the time of the schedule.
     """
-    told = {}
+    more = {}
     if until := experiment.until:
         length = experiment.scenario.job.length
-        told["until"] = until.model_dump(mode="json")
+        more["until"] = until.model_dump(mode="json")
         console.print(f"until {until.accuracy:.1%} of {until.split} vertices: {length}")
     if not train:
-        return told
+        return more
     curve = virtual_training(experiment.scenario, schedule)
     console.print(training_table(curve["training"]))
     splits = ", ".join(f"{k} {v:.2%}" for k, v in curve["accuracy"].items())
     console.print(f"accuracy at the end: {splits}", highlight=False)
-    return told | curve
+    return more | curve
 
 
 #: Share of a makespan that rounding moves from which on it is worth a line.

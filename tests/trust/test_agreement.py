@@ -1,4 +1,4 @@
-"""What a file says, compared with what it should say."""
+"""Comparison of what a file says with what it should say."""
 
 from __future__ import annotations
 
