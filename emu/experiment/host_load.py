@@ -1,7 +1,7 @@
 """Load on this host while nothing of a run goes on: it makes measured times longer.
 
 CPU time does not count what others do, but their work shares caches, memory and the
-clock rate: a profile taken beside them was 50 % too long, and nobody was told.
+clock rate: a profile taken beside them was 50 % too long, without a word of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from emu.launch.host_report import usable_cores
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Shares above which load is told, and above which nothing is measured.
+#: Shares above which load is a warning, and above which nothing is measured.
 WARNED, REFUSED = 0.05, 0.20
 #: Wall seconds of a measurement.
 _LENGTH = 0.25
@@ -52,15 +52,15 @@ class HostLoad:
         return HostLoad(**{name: max(mine[name], theirs[name]) for name in mine})
 
     def causes(self) -> list[str]:
-        """Return what is above the limit that is told, the worst first."""
-        told = [
+        """Return what is above the limit of warnings, the worst first."""
+        shares = [
             (self.others, "other programs had {:.0%} of the cores"),
             (self.waits, "work waited for a core {:.0%} of the time"),
             (self.steal, "the hypervisor kept {:.0%} of the cores' time"),
             (self.clock, "the same work took {:.0%} longer than at its best"),
         ]
-        told.sort(key=lambda one: -one[0])
-        return [text.format(share) for share, text in told if share > WARNED]
+        shares.sort(key=lambda one: -one[0])
+        return [text.format(share) for share, text in shares if share > WARNED]
 
 
 def host_load(length: float = _LENGTH) -> HostLoad:

@@ -1,6 +1,6 @@
 """A run computed again: scenario text, problem, simulations, result.json, verdict.
 
-An audit believes no file that follows from another one. It starts from the text of the
+An audit trusts no file that follows from another one. It starts from the text of the
 scenario, and from what processes reported; everything else is made again, and compared.
 """
 

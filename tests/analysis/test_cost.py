@@ -62,7 +62,7 @@ def test_table_4(row: tuple[Any, ...]) -> None:
 
 
 def test_what_servers_do_not_explain_of_table_4() -> None:
-    """Of the cost of Dorylus, 13 to 59 % is lambdas and parameter servers."""
+    """Lambdas and parameter servers are 13 to 59 % of the cost of Dorylus."""
     beyond = [
         1 - machine_cost(n, HOURLY[instance], dorylus[0]) / dorylus[1]
         for _, instance, n, dorylus, *_ in TABLE_4

@@ -1,4 +1,4 @@
-"""What is handed to C is checked in Python first: C looks nothing up a second time."""
+"""Checks in Python of what is handed to C, which looks nothing up a second time."""
 
 from __future__ import annotations
 
