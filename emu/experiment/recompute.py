@@ -28,6 +28,7 @@ from emu.input_file import one_error, parse_json, read_json, read_text
 from emu.problem import Realization, Schedule
 from emu.runs.array_files import NAME as WEIGHTS
 from emu.runs.array_files import REPORTS, read_frames, read_reports, read_weights
+from emu.runs.audit_inputs import unchecked_windows
 from emu.runs.problem_json import problem_to_json
 from emu.runs.run_directory import RunDirectory
 from emu.runs.scenario_text import apart, read_scenario
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
 
 #: Keys of manifest.json that nothing else states.
 _OWN = ("started", "python", "system", "versions", "source", "scenario", "auto_scale")
-_BELIEVED = (
-    "believed where it agrees with its digest: when the run started and on which "
+_BY_DIGEST = (
+    "held against its digest alone: when the run started and on which "
     "versions, and what processes counted that no guard can compare"
 )
 
@@ -111,11 +112,13 @@ def recomputed(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
         When records are damaged.
     """
     checks = {"records": _digests(run)}
-    silent = [_BELIEVED]
+    silent = [_BY_DIGEST]
     scenario, found = _scenario(run, stated, silent)
     checks["scenario"] = (1, [disagreement("scenario", words) for words in found])
     if scenario is None:
         return Recomputed(checks, tuple(silent))
+    if unchecked_windows(scenario):
+        silent.append("no credit window is checked where iterations are cycles")
     try:
         experiment = prepare(scenario)
     except EmulatorError as error:

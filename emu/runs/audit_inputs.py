@@ -282,6 +282,13 @@ def stated_windows(scenario: Scenario) -> tuple[tuple[str, int], ...]:
     )
 
 
+def unchecked_windows(scenario: Scenario) -> bool:
+    """Return True where a job has a credit window that `stated_windows` leaves out."""
+    windows = [job.credit_window for *_, job in scenario.each_job()]
+    limited = sum(isinstance(window, int) for window in windows)
+    return limited > len(stated_windows(scenario))
+
+
 def stated_volumes(
     scenario: Scenario, realization: Realization, byte_scale: float
 ) -> Floats | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from emu.runs.audit_inputs import unchecked_windows
 from emu.scenario import Experiment, load, prepare
 from emu.simulation import simulate
 from emu.trust.guards.evidence import Evidence
@@ -58,3 +59,14 @@ def test_a_window_off_by_one_is_named(most: int) -> None:
     assert not [*window(evidence(experiment(most), stated=most))]
     (found,) = window(evidence(experiment(most + 1), stated=most))
     assert f"the credit window is {most}" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "unchecked"),
+    [("p3_products", True), ("golden", False), ("demo", False)],
+)
+def test_an_audit_names_windows_that_it_does_not_check(
+    name: str, *, unchecked: bool
+) -> None:
+    """Those of P3's cycles, each of which works on several mini-batches."""
+    assert unchecked_windows(load(name)) == unchecked
