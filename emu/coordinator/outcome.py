@@ -13,7 +13,6 @@ from isal import isal_zlib
 from emu.analysis.link_load import fluid_ends
 from emu.errors import NodeMisbehaved
 from emu.problem import RateHistory, Realization, Schedule
-from emu.trust.resource_audit import lines
 from emu.wire.frame_layout import FRAME_ROWS
 
 if TYPE_CHECKING:
@@ -191,9 +190,7 @@ class Recorder:
         self.arrivals = np.full((edges, iterations), np.nan)
         self._ended = np.full((edges, iterations), np.nan)
         self._scheduler = scheduler
-        self._volumes, self._reads = scheduler.volumes, scheduler.reads.log
-        self.task_settled = np.full((tasks, iterations), np.nan)
-        self._flow_settled = np.full((edges, iterations), np.nan)
+        self._volumes, self._log = scheduler.volumes, scheduler.log
         # The arrays of each instant were 1 kB per event of a run.
         self._columns = {name: array(code) for name, code in _COLUMNS.items()}
         self._packed: dict[str, list[bytes]] = {name: [] for name in _COLUMNS}
@@ -205,7 +202,6 @@ class Recorder:
         for gate, iteration, start in decisions.gates:
             self.task_start[gate, iteration] = start
             self.task_end[gate, iteration] = decisions.time
-            self.task_settled[gate, iteration] = decisions.time
         for edge, iteration in decisions.flows:
             self._activated[edge, iteration] = decisions.time
         for name, column in self._columns.items():
@@ -215,19 +211,17 @@ class Recorder:
                 self._packed[name].append(isal_zlib.compress(column.tobytes(), 1))
                 del column[:]
 
-    def task_ended(self, message: TaskEnded, settled: float) -> None:
-        """Note the end of a task, and when the scheduler settled it."""
+    def task_ended(self, message: TaskEnded) -> None:
+        """Note the end of a task."""
         self.task_end[message.task, message.iteration] = message.end
-        self.task_settled[message.task, message.iteration] = settled
 
     def flow_arrived(self, message: FlowEnded) -> None:
         """Note when a flow's last byte arrived."""
         self.arrivals[message.edge, message.iteration] = message.time
 
-    def flow_ended(self, message: FlowEnded, settled: float) -> None:
-        """Note when a flow ended, and when the scheduler settled it."""
+    def flow_ended(self, message: FlowEnded) -> None:
+        """Note when a flow ended."""
         self._ended[message.edge, message.iteration] = message.time
-        self._flow_settled[message.edge, message.iteration] = settled
 
     def realization(self) -> Realization:
         """Return the measured times and volumes, to replay in a simulation."""
@@ -242,21 +236,21 @@ class Recorder:
         run, so these make it repeat the run, but for flows that waited for the late
         arrival of the one before on their edge.
         """
-        schedule, job = self.schedule(), self._problem.job
-        shaped = ~np.isnan(self._flow_settled)
-        there = np.fmin(fluid_ends(schedule), self._flow_settled)
-        could = np.zeros_like(self.task_settled)
-        could[:, 1:] = self.task_settled[:, :-1]
+        schedule, job, log = self.schedule(), self._problem.job, self._log
+        shaped = ~np.isnan(self._ended)
+        there = np.fmin(fluid_ends(schedule), log.flow_end)
+        could = np.zeros_like(log.task_end)
+        could[:, 1:] = log.task_end[:, :-1]
         for e, edge in enumerate(job.edges):
             count = job.flow_counts[e]
-            handed = self.task_settled[edge.source, :count]
+            handed = log.task_end[edge.source, :count]
             ends = np.where(shaped[e, :count], there[e, :count], handed)
             into = could[edge.destination, edge.lag : edge.lag + count]
             np.maximum(into, ends, out=into)
         for pool in schedule.problem.pools:  # the wait for a slot is no work
             takers = list(pool.takers)
             could[takers] = np.fmax(could[takers], self.task_start[takers])
-        times = np.nan_to_num(self.task_settled - could)
+        times = np.nan_to_num(log.task_end - could)
         return Realization(np.maximum(times, 0.0), self._volumes)
 
     def schedule(self) -> Schedule:
@@ -276,8 +270,10 @@ class Recorder:
             flow_end=end,
             flow_bytes=np.where(sent, self._volumes, np.nan),
             rates=self.rates(),
-            reads=self._reads if self._reads.size else None,
+            reads=self._log.reads if self._log.reads.size else None,
             quotas=self._scheduler.quotas,
+            task_settled=self._log.task_end,
+            flow_settled=self._log.flow_end,
         )
 
     def _flow_times(
@@ -290,18 +286,12 @@ class Recorder:
             free = 0.0
             for n in range(job.flow_counts[e]):
                 ready[e, n] = self.task_end[edge.source, n]
-                start[e, n] = max(ready[e, n], free)
-                end[e, n] = start[e, n]
+                start[e, n] = end[e, n] = max(ready[e, n], free)
                 if self._problem.hops[e] and self._volumes[e, n] > 0:
-                    start[e, n] = self._activated[e, n]
-                    end[e, n] = self._ended[e, n]
+                    start[e, n], end[e, n] = self._activated[e, n], self._ended[e, n]
+                elif self._problem.hops[e] and edge.channel:  # its turn, of no length
+                    start[e, n] = end[e, n] = self._log.flow_end[e, n]
                 free = end[e, n]
-        for _, edges, iterations in lines(self._problem, ready):
-            free = 0.0
-            for at in zip(edges.tolist(), iterations.tolist(), strict=True):
-                if not self._volumes[at] > 0:
-                    start[at] = end[at] = max(end[at], free)
-                free = max(free, end[at])
         return ready, start, end
 
     def rates(self) -> RateHistory:

@@ -74,7 +74,6 @@ class SchedulerDriver:
     ) -> None:
         self._scheduler, self._recorder = scheduler, recorder
         self._deadlines, self._outlet = deadlines, outlet
-        self._now = 0.0
         self._passed = -math.inf  # the last end that had passed when it was reported
         self._reported: list[TaskEnded | FlowEnded] = []  # and not taken in yet
         self._arrived: dict[int, FlowEnded] = {}  # by edge, before the fluid's end
@@ -165,7 +164,7 @@ class SchedulerDriver:
     def _note(self, event: TaskEnded | FlowEnded) -> None:
         """Note what the scheduler has taken in; what is late counts from now."""
         if isinstance(event, TaskEnded):
-            self._recorder.task_ended(event, max(self._now, event.end))
+            self._recorder.task_ended(event)
             self._deadlines.task_ended(event)
             self._outlet.task_ended(event)
             return
@@ -188,7 +187,7 @@ class SchedulerDriver:
 
     def _end_flow(self, event: FlowEnded, served: float) -> None:
         ended = dataclasses.replace(event, time=max(event.time, served))
-        self._recorder.flow_ended(ended, max(self._now, ended.time))
+        self._recorder.flow_ended(ended)
         self._deadlines.flow_ended(ended)
         self._outlet.flow_ended(ended)
 
@@ -210,7 +209,6 @@ class SchedulerDriver:
                 self._outlet.decided(decisions)
             if len(decisions.news):
                 news.append(decisions.news)
-            self._now = max(self._now, decisions.time)
             for gate, iteration, start in decisions.gates:
                 ended = _gate_ended(gate, iteration, start, decisions.time)
                 self._deadlines.task_ended(ended)

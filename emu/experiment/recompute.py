@@ -27,7 +27,13 @@ from emu.experiment.training_results import learnt
 from emu.input_file import one_error, parse_json, read_json, read_text
 from emu.problem import Realization, Schedule
 from emu.runs.array_files import NAME as WEIGHTS
-from emu.runs.array_files import REPORTS, read_frames, read_reports, read_weights
+from emu.runs.array_files import (
+    REPORTS,
+    SCHEDULED,
+    read_frames,
+    read_reports,
+    read_weights,
+)
 from emu.runs.audit_inputs import unchecked_windows
 from emu.runs.problem_json import problem_to_json
 from emu.runs.run_directory import RunDirectory
@@ -263,14 +269,12 @@ def _reported(
     rates: RateHistory | None,
 ) -> Schedule:
     """Return the schedule of reports.npz."""
-    columns = ("task_start", "task_end", "flow_ready", "flow_start", "flow_end")
     return Schedule(
         problem,
-        **{name: arrays[name] for name in columns},
+        **{name: arrays.get(name) for name in SCHEDULED},  # type: ignore[arg-type]
         flow_bytes=np.where(np.isnan(arrays["flow_ready"]), np.nan, measured.volumes),
         rates=rates,
         reads=arrays["reads"] if arrays["reads"].size else None,
-        quotas=arrays.get("quotas"),
     )
 
 

@@ -21,7 +21,12 @@ from emu.experiment.training_results import by_mini_batch, learnt
 from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
 from emu.machines import Sharing
 from emu.network import pace_at
-from emu.runs.array_files import write_realization, write_reports, write_weights
+from emu.runs.array_files import (
+    SCHEDULED,
+    write_realization,
+    write_reports,
+    write_weights,
+)
 from emu.runs.audit_inputs import gathered, stated_volumes, stated_windows
 from emu.runs.result import VERSION
 from emu.runs.scenario_text import write_scenario
@@ -338,19 +343,16 @@ def reports(run: EmulatedRun) -> dict[str, NDArray[Any]]:
     """Return the arrays of reports.npz: what result.json is computed again from."""
     schedule = run.schedule
     logs = b"".join(counted["flows"] for counted in run.statistics.values())
-    reads = np.empty((0, 0), np.int64) if schedule.reads is None else schedule.reads
+    columns = {name: getattr(schedule, name) for name in SCHEDULED}
     return {
-        "task_start": schedule.task_start,
-        "task_end": schedule.task_end,
+        **{name: column for name, column in columns.items() if column is not None},
+        "reads": np.empty((0, 0), np.int64)
+        if schedule.reads is None
+        else schedule.reads,
         "late": run.late,
         "cpu": run.cpu,
         "perturbed": run.perturbed.times,
-        "flow_ready": schedule.flow_ready,
-        "flow_start": schedule.flow_start,
-        "flow_end": schedule.flow_end,
-        "reads": reads,
         "sends": np.frombuffer(logs, "<f8"),
-        **({} if schedule.quotas is None else {"quotas": schedule.quotas}),
     }
 
 

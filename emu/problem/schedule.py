@@ -71,6 +71,10 @@ class Schedule:
         Slots of each tuned pool from every look on, int64, shape (looks, tuners), in
         the order of ``Cluster.tuners``; 0 where one looked less often. None where none
         is tuned.
+    task_settled, flow_settled
+        Seconds at which the scheduler of an emulated run took each end in: it is
+        reported, so later than the end itself, and what was decided in between did not
+        know of it. Shapes as above; None where decisions know every end at once.
     """
 
     problem: Problem
@@ -83,6 +87,8 @@ class Schedule:
     rates: RateHistory | None = None
     reads: NDArray[np.int64] | None = None
     quotas: NDArray[np.int64] | None = None
+    task_settled: NDArray[np.float64] | None = None
+    flow_settled: NDArray[np.float64] | None = None
 
     @override
     def __repr__(self) -> str:

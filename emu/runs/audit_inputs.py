@@ -12,7 +12,7 @@ from emu.errors import DataError, ScenarioError
 from emu.input_file import check_shape, one_error, read_json
 from emu.network import pace_at
 from emu.problem import Problem
-from emu.runs.array_files import read_frames
+from emu.runs.array_files import REPORTS, read_frames, read_reports
 from emu.runs.file_shapes import ProcessesShape
 from emu.runs.recorded_run import load_run
 from emu.runs.result import read_result
@@ -180,15 +180,13 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     DataError
         When a part of the run is missing or torn.
     """
-    schedule = run.emulated
-    torn = [s for s in run.missing if s.startswith(_COMPARED) and "is missing" not in s]
-    if schedule is None or torn:
-        raise DataError("; ".join(run.missing), path=str(run.path))
+    schedule, unknown = _emulated(run)
     emulation = run.manifest.get("emulation", {})
     time_scale = float(emulation.get("time_scale", 1.0))
     byte_scale = float(emulation.get("byte_scale", 1.0))
     own = stated or _noted(run)
     realization, silent = _realized(own, schedule, str(run.path))
+    silent += unknown
     least = volumes = None
     if realization is not None and emulation.get("compute") != "real":
         least = realization.times
@@ -220,6 +218,23 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         run=run,
         silent=tuple(silent),
     )
+
+
+def _emulated(run: RecordedRun) -> tuple[Schedule, list[str]]:
+    """Return the schedule, with when its scheduler took each end in if a file says so.
+
+    And a sentence where none does.
+    """
+    schedule, path = run.emulated, run.path / REPORTS
+    torn = [s for s in run.missing if s.startswith(_COMPARED) and "is missing" not in s]
+    if schedule is None or torn:
+        raise DataError("; ".join(run.missing), path=str(run.path))
+    if not path.exists():
+        said = f"{REPORTS} is missing: every end is taken to have been known at once"
+        return schedule, [said]
+    arrays = read_reports(run.problem, path)
+    task, flow = arrays["task_settled"], arrays["flow_settled"]
+    return replace(schedule, task_settled=task, flow_settled=flow), []
 
 
 def _noted(run: RecordedRun) -> Scenario | None:

@@ -209,7 +209,9 @@ class Scheduler:
         self._layout = lay_out(arrays, np.array(problem.placement.machine_of, np.int64))
         times_seen, volumes_seen = plain(profile.times), plain(profile.volumes)
         after = expectation(self._layout, times_seen, volumes_seen)
-        self._state = State(self._layout, after, logged=False)
+        self._state = State(self._layout, after, logged=True)
+        #: When it took everything in, seconds; for reading.
+        self.log = self._state.log
         self.reads = NewestReads(job, self._state.log.reads)
         #: Bytes that were announced, shape (edges, iterations); for reading.
         self.volumes = np.full(shape, 0.0)  # its memory is taken now, not as it goes

@@ -31,7 +31,8 @@ def _waited_for_an_arrival(recorder: Recorder) -> bool:
     schedule = recorder.schedule()
     due, begun = fluid_ends(schedule)[:, :-1], schedule.flow_start[:, 1:]
     source = [edge.source for edge in schedule.problem.job.edges]
-    settled = recorder.task_settled[source, 1:]
+    assert schedule.task_settled is not None
+    settled = schedule.task_settled[source, 1:]
     return bool(((begun > due + 1e-9) & (begun > settled + 1e-9)).any())
 
 

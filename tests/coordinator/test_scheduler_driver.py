@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
-from hypothesis import event, given
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from emu.errors import DeadlineExceeded, NodeMisbehaved
@@ -26,10 +26,12 @@ from emu.problem import (
 )
 from emu.simulation import simulate
 from emu.testing import two_machine_example
+from emu.testing.strategies import random_problem
 from emu.trust.audit import audit
 from emu.trust.resource_audit import newest_reads
 from emu.wire.messages import FlowEnded, TaskEnded
 from tests.coordinator.virtual import (
+    LateProcesses,
     PerfectProcesses,
     PromptProcesses,
     drive,
@@ -113,6 +115,21 @@ def test_what_is_sure_is_settled_ahead_and_gives_the_same_schedule(
         np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9, err_msg=field)
     assert newest_reads(schedule, 1e-9)[1] == []
     event(f"tasks told ahead: {min(prompt.ahead, 1)}")
+
+
+@example(381, "oes")  # judged by the ends, these two break reads, channels and slots
+@example(588, "oes")
+@given(st.integers(0, 2**32), st.sampled_from(RULES))
+def test_decisions_are_judged_by_what_was_known_of_a_late_run(
+    seed: int, policy: str
+) -> None:
+    rng = np.random.default_rng(seed)
+    drawn = random_problem(rng, slots=True, channels=True, latest=True)
+    late = LateProcesses(*drawn, rng)
+
+    schedule = drive(*drawn, policy, processes=late)[0].schedule()
+
+    assert audit(schedule, tolerance=1e-6).violations == []
 
 
 def test_tasks_are_told_to_start_before_their_time() -> None:
