@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,9 @@ __all__ = ["leftovers"]
 
 # Their own hosts are shared, and no test publishes the times that it measured.
 os.environ.setdefault("EMU_FORCE", "1")
+
+# Under nohup it is ignored, and programs that tests start would ignore it as well.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # deadline=None: the machines that run this are shared and noisy.
 settings.register_profile(

@@ -65,7 +65,8 @@ def channel_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
     known, _ = _known_ends(schedule)
     sources = np.array([edge.source for edge in job.edges], dtype=np.int64)
     for channel, edges, iterations in lines(schedule.problem, schedule.flow_ready):
-        ready = known[sources[edges], iterations]
+        ready = schedule.flow_ready[edges, iterations]
+        ready = np.maximum(ready, known[sources[edges], iterations])
         start = schedule.flow_start[edges, iterations]
         end = schedule.flow_end[edges, iterations]
         # Of equal starts those without bytes went first: times of readiness that are

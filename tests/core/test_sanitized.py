@@ -20,7 +20,7 @@ from emu.simulation import MakespanEvaluator, simulate
 from emu.testing.strategies import random_problem
 from tests.scheduling.virtual_coordinator import VirtualCoordinator
 
-for seed in range(200):
+for seed in range(120):
     rng = np.random.default_rng(seed)
     kinds = "slots", "channels", "latest", "changes", "tuned"
     more = dict.fromkeys(kinds, seed % 2 == 1)
