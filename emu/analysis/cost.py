@@ -97,7 +97,7 @@ def schedule_cost(
         answer; each pair runs once per iteration.
     parameter_kinds
         Kinds of task of parameter servers: machines with processes of no other kind
-        are told apart.
+        are shown apart.
     """
     problem = schedule.problem
     kinds: dict[str, set[str]] = {}

@@ -32,8 +32,8 @@ _LITERAL = re.compile(r"``?([^`]+)``?")
 
 def write_paragraphs(text: str, formatter: Any) -> None:
     """Write the paragraphs of a docstring, without backticks and numpydoc sections."""
-    told = re.split(r"\n\s*\w+\n\s*---", _LITERAL.sub(r"\1", text))[0]
-    for paragraph in re.split(r"\n\s*\n", told.strip()):
+    prose = re.split(r"\n\s*\w+\n\s*---", _LITERAL.sub(r"\1", text))[0]
+    for paragraph in re.split(r"\n\s*\n", prose.strip()):
         formatter.write_paragraph()
         with formatter.indentation():
             formatter.write_text(" ".join(paragraph.split()))

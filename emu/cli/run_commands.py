@@ -253,7 +253,7 @@ def run(
 
     A dashboard is served at a free port of loopback, or at EMU_DASHBOARD ([HOST:]PORT;
     a host other than loopback asks viewers for a token). It stays after the run until
-    Ctrl-C where somebody watches (standard error is a terminal); an open page keeps the
+    Ctrl-C where standard error is a terminal; an open page keeps the
     run in any case.
     """
     scenario = load(file, overrides or [])

@@ -378,7 +378,7 @@ class Coordinator:
         def take(process: str, message: Message) -> None:
             if isinstance(message, Outcome):
                 window = [asked, time.monotonic() - start]
-                statistics[process] = {**message.statistics, "heard": window}
+                statistics[process] = {**message.statistics, "answered": window}
             elif isinstance(message, Frames):
                 frames.add(message)
             elif not isinstance(message, ResultPart):

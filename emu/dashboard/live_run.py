@@ -66,15 +66,15 @@ class Tape(Observer):
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._heard: deque[tuple[float, object]] = deque()
+        self._notices: deque[tuple[float, object]] = deque()
 
     def drain(self) -> Iterator[tuple[float, object]]:
         """Yield the events since the last time, the oldest first."""
-        for _ in range(len(self._heard)):
-            yield self._heard.popleft()
+        for _ in range(len(self._notices)):
+            yield self._notices.popleft()
 
     def _note(self, what: object) -> None:
-        self._heard.append((self._clock(), what))
+        self._notices.append((self._clock(), what))
 
     @override
     def predicted(self, schedule: Schedule) -> None:

@@ -331,7 +331,7 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
     write_realization(directory.path, run.realization)
     write_reports(directory.path, **reports(run))
     # Every frame by its sender, by its receiver, and its arrival as it was reported.
-    frames = {"sent": run.sent, "received": run.received, "told": run.arrivals}
+    frames = {"sent": run.sent, "received": run.received, "notified": run.arrivals}
     directory.write_arrays("frames.npz", **frames)
     directory.write_lines("training.csv", training_lines(run))
     # Into the content itself, so that --json prints what the file holds.

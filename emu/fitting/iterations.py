@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Client, round within an iteration, server.
 Asked: TypeAlias = "tuple[Process, int, Process]"
-#: What an all-reduce may carry beside its mean share, by which barriers are told apart.
+#: What an all-reduce may carry beside its mean share, by which barriers are recognised.
 TOLERANCE = 0.05
 #: Likewise with what is sent again: 30 % of an all-reduce into a slow NIC was seen.
 AGAIN = 0.45

@@ -186,16 +186,16 @@ class SilenceWatch:
     def __init__(self, limit: float, now: float) -> None:
         self.limit = limit
         self._clock = AwakeClock(_TICK, now)
-        self._heard = now
+        self._last = now
         self._told = self._lost = 0.0  # of the pauses: said, and before the last word
 
     def received(self, now: float) -> None:
         """Note that the peer has said something."""
-        self._heard, self._lost = now - self._clock.lost, self._clock.lost
+        self._last, self._lost = now - self._clock.lost, self._clock.lost
 
     def look(self, now: float) -> bool:
         """Return True where the peer has been silent too long; called every 0.5 s."""
-        return self._clock.read(now) - self._heard > self.limit
+        return self._clock.read(now) - self._last > self.limit
 
     def stood_still(self) -> float:
         """Return for how long this process stood still since this was last asked."""

@@ -269,7 +269,7 @@ class DataConnection:
     Parameters
     ----------
     server
-        Told of everything.
+        Notified of everything.
     sock
         Accepted, non-blocking; closed with the connection.
     peer

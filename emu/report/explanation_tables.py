@@ -221,10 +221,10 @@ def edit_text(edit: Mapping[str, Any] | None) -> str:
 
     One that is too long for it is shown by its first key.
     """
-    told = {k: v for k, v in (edit or {}).items() if not k.endswith(_STANDING)}
-    if not told:
+    shown = {k: v for k, v in (edit or {}).items() if not k.endswith(_STANDING)}
+    if not shown:
         return ""
-    (key, value), *others = told.items()
+    (key, value), *others = shown.items()
     text = f"{key}={_inline(value)}"
     if not others and len(text) <= _EDIT_WIDTH:
         return text

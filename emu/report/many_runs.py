@@ -147,10 +147,10 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
         groups.setdefault(label(run) + content, []).append(run)
     found = list(groups.values())
     names = [label(group[0]) for group in found]
-    told = [_flat(_compared(group[0])) for group in found]
+    settings = [_flat(_compared(group[0])) for group in found]
     named = {}
-    for name, keys, group in zip(names, told, found, strict=True):
-        alike = [other for n, other in zip(names, told, strict=True) if n == name]
+    for name, keys, group in zip(names, settings, found, strict=True):
+        alike = [other for n, other in zip(names, settings, strict=True) if n == name]
         differing = [
             f"{key}={keys[key]}"
             for key in keys

@@ -84,11 +84,13 @@ def read_frames(
     DataError
         When the file is missing, cut short, or holds other rows.
     """
-    arrays = _read(path, ("sent", "received", "told"))
-    sent, received, told = (arrays[name] for name in ("sent", "received", "told"))
+    arrays = _read(path, ("sent", "received", "notified"))
+    sent, received, notified = (
+        arrays[name] for name in ("sent", "received", "notified")
+    )
     if not sent.dtype == received.dtype == FRAME_ROWS:
         raise DataError("holds no rows of frames", path=str(path))
-    return sent, received, told
+    return sent, received, notified
 
 
 REPORTS = "reports.npz"

@@ -145,7 +145,7 @@ class _Statistics(TypedDict):
     pacer: _Pacer
     host_metrics: _HostMetrics
     clock: NotRequired[_Pair]
-    heard: NotRequired[_Pair]
+    answered: NotRequired[_Pair]
 
 
 class ProcessesShape(TypedDict):

@@ -104,7 +104,7 @@ class RecordedRun:
 
     def _repr_html_(self) -> str:
         """Return the figures of result.json that a run is for."""
-        rows = [(key.replace("_", " "), told) for key, told in self._figures()]
+        rows = [(key.replace("_", " "), figure) for key, figure in self._figures()]
         return html_table(repr(self), (), rows)
 
     def _figures(self) -> Iterator[tuple[str, str]]:

@@ -181,7 +181,7 @@ class EmulationSection(Section):
 
     @property
     def settings(self) -> EmulationSettings:
-        """Settings of a run, scales 1 as long as nobody has chosen them."""
+        """Settings of a run, scales 1 unless they are chosen."""
         limit = {} if self.memory_limit is None else {"memory_limit": self.memory_limit}
         return EmulationSettings(
             time_scale=self.stated_time_scale,
@@ -202,12 +202,12 @@ class EmulationSection(Section):
 
     @property
     def stated_time_scale(self) -> float:
-        """The time scale, 1 as long as nobody has chosen one."""
+        """The time scale, 1 unless one is chosen."""
         return 1.0 if self.time_scale == AUTO else float(self.time_scale)
 
     @property
     def stated_byte_scale(self) -> float:
-        """The byte scale, 1 as long as nobody has chosen one."""
+        """The byte scale, 1 unless one is chosen."""
         return 1.0 if self.byte_scale == AUTO else float(self.byte_scale)
 
 

@@ -256,19 +256,19 @@ class Scenario(Section):
 
     def to_json(self) -> dict[str, Any]:
         """Return the resolved scenario, loadable again and then equal."""
-        told = self.model_dump(mode="json", exclude_none=True)
+        stated = self.model_dump(mode="json", exclude_none=True)
         if self.jobs:
-            del told["job"]
+            del stated["job"]
         else:
-            del told["jobs"], told["place_jobs"], told["joint_cost"]
+            del stated["jobs"], stated["place_jobs"], stated["joint_cost"]
         if not self.events:
-            del told["events"]
+            del stated["events"]
         if self.prices == PricesSection():
-            del told["prices"]
+            del stated["prices"]
         if self._stated_cluster is not None:
             cluster = self.stated_cluster.model_dump(mode="json", exclude_none=True)
-            told["cluster"] = cluster
-        return told
+            stated["cluster"] = cluster
+        return stated
 
 
 def json_schema() -> dict[str, Any]:

@@ -34,7 +34,7 @@ def systems() -> Mapping[str, System]:
         where = f"entry point {point.name} = {point.value} of group {GROUP}"
         try:
             system = point.load()
-        except Exception as error:  # of somebody else's package: anything
+        except Exception as error:  # of another package: anything
             raise EmulatorError(f"{where} cannot be imported: {error}") from error
         if not isinstance(system, System) or system.name != point.name:
             raise EmulatorError(f"{where} is no System called {point.name!r}")

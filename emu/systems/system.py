@@ -100,7 +100,7 @@ class System:
     """Kinds of task of which the first that a job has ends every training step; empty
     where steps overlap, or nothing is trained."""
     parameter_kinds: tuple[str, ...] = ()
-    """Kinds of task of parameter servers: the cost of their machines is told apart."""
+    """Kinds of task of parameter servers: the cost of their machines is shown apart."""
     functions: Callable[[Job], Iterable[tuple[int, int]]] = _no_functions
     """Returns the tasks that end the launch of a function (a lambda), and that take its
     answer, by their positions in a job: what lies between is paid by time."""

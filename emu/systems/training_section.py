@@ -308,8 +308,8 @@ class TrainingSection(JobSection):
     def _model(self) -> dict[str, Any]:
         if isinstance(self.model, ModelSection):
             return self.model.model_dump()
-        told = self.model.model_dump(include={"args", "source"})
-        return {**told, "program": self.model.name, "layers": self.hops}
+        stated = self.model.model_dump(include={"args", "source"})
+        return {**stated, "program": self.model.name, "layers": self.hops}
 
     @property
     @override

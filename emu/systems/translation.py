@@ -84,7 +84,7 @@ class CommonJob:
         """Return the times of P3's phases: as stated, else by operations.
 
         A backward pass takes twice the operations of its forward pass, of layer 1 as
-        many: nobody asks for the gradient of the features.
+        many: the gradient of the features is not needed.
         """
         found = self.taken(*PHASES)
         if len(found) < len(PHASES) and "worker" in self.times:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EXACT = 1e-9
 #: Differences that are named of one file: whoever has more mends these first.
 _MOST = 50
-#: Characters of a value that are told.
+#: Characters of a value that are shown.
 _TOLD = 60
 
 

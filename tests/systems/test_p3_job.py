@@ -222,7 +222,7 @@ def test_impossible_shapes() -> None:
         P3Config(FOUR, 1, groups=3)
     with pytest.raises(ValueError, match="2 shares of the columns for 4 machines"):
         P3Config(FOUR, 1, columns=(1.0, 1.0))
-    with pytest.raises(ValueError, match="nobody derives a structure"):
+    with pytest.raises(ValueError, match="is not derived"):
         P3Config(FOUR, 1, push="derived", hops=2)
     with pytest.raises(ValueError, match="would let nothing start"):
         P3Config(FOUR, 1, window=0)

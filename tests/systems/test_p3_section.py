@@ -37,7 +37,7 @@ DATA_PARALLEL = P3.replace("p3", "data_parallel").replace("  push: derived\n", "
         ("push: derived", "columns: [1, 1]", "job.columns",
          "found 2 shares for 4 machines of a group, write one each"),
         ("push: derived", "columns: [0, 0, 0, 0]", "job.columns",
-         "found only zeros, somebody must hold the columns"),
+         "found only zeros: a machine must hold the columns"),
         ("push: derived", "columns: evn", "job.columns",
          "found 'evn', write a list or even"),
         ("push: derived", "columns: [1, -1, 1, 1]", "job.columns[1]",

@@ -277,7 +277,7 @@ def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, dict[str, Any]]:
         chart("ports", "Rate through every NIC", _PORTS),
         chart("counts", "Losses, queues, and the host", _COUNTS),
         section("programs", "Programs", table(program_table(lab))),
-        section("talks", "Who told whom", said, note=_TALKS),
+        section("talks", "Who sent to whom", said, note=_TALKS),
         section("nics", "NICs and TCP, with all headers", table(nic_table(lab))),
     ]
     return run.name, _title(run, lab) + "".join(parts), data
@@ -332,7 +332,7 @@ def _talks(talks: Talks) -> Table:
     """Return messages by sender and receiver: how many, how large, how long."""
     sizes = (">messages", ">bytes", ">median bytes")
     times = (">median length", ">median answer after")
-    shown = plain_table("who told whom", "from → to", *sizes, *times)
+    shown = plain_table("who sent to whom", "from → to", *sizes, *times)
     found, waits = talks.found, answer_times(talks.found)
     for number, (_, _, name) in enumerate(talks.edges):
         mine = talks.edge == number

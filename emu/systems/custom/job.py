@@ -126,7 +126,7 @@ def custom_job(
     window
         Credit window K, None for unlimited.
     byte_scale
-        Real bytes per emulated byte. Given for an emulation: every task is then told
+        Real bytes per emulated byte. Given for an emulation: every task then has
         in its settings the ``payload_bytes`` to send, one row per out-edge in the order
         of ``Job.edges``, one whole number of real bytes per iteration.
 

@@ -306,8 +306,8 @@ def _all_reduce(
     own = _own(job)
     rounds = {name: own[name] for name in one.among if name in own}
     if len(set(rounds.values())) > 1:
-        told = ", ".join(f"{name} {count}" for name, count in rounds.items())
-        yield "among", f"found different numbers of iterations: {told}"
+        listed = ", ".join(f"{name} {count}" for name, count in rounds.items())
+        yield "among", f"found different numbers of iterations: {listed}"
     if not one.then and one.lag == 0:
         yield "lag", "found 0: who brings can wait for the sum later only, write 1"
     if not _brings(one.volume):

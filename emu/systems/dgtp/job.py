@@ -195,7 +195,7 @@ def dgtp_job(config: DgtpConfig) -> Job:
 
     Edges in this order: every g -> s (store-major), s -> its w, every w -> ps
     (worker-major), every ps -> w with lag 1 (server-major), or those of the all-reduce
-    (`all_reduce_edges`, which says what its tasks are told); with multi-round sampling,
+    (`all_reduce_edges`, which says what its tasks know); with multi-round sampling,
     hop by hop, every s.hop -> g.hop (sampler-major) and its answers g.hop -> s
     (store-major), then every s.fetch -> g; last the credit edges.
 

@@ -2,7 +2,7 @@
 
 Interval i of N per server belongs to server ``i // N``. In every epoch it runs, for L
 layers: ``ga0_i``, ``av0_i``, ``sc_i``, ``ga1_i``, ``av1_i`` (the last apply, fused with
-its backward pass unless told otherwise), then backwards ``dsc_i``, ``dga_i``,
+its backward pass unless stated otherwise), then backwards ``dsc_i``, ``dga_i``,
 ``dav_i``. Scatters and backward tasks have their layer in the name where L > 2.
 
 A tensor task k runs in the interval's lambda: ``call{k}_i`` takes a slot of the quota

@@ -167,7 +167,7 @@ class P3Config:
                 f"{len(self.columns)} shares of the columns for {self.members} machines"
             )
         if self.hops and self.push == "derived":
-            raise ValueError("nobody derives a structure that is asked for hop by hop")
+            raise ValueError("a structure that is asked for hop by hop is not derived")
         if self.window is not None and self.window < 1:
             raise ValueError(f"a window of {self.window} would let nothing start")
 

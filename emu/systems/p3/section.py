@@ -100,7 +100,10 @@ class P3JobSection(ReplicaSection):
             )
             yield ("job", "columns"), problem
         elif self.columns and not sum(self.columns):
-            yield ("job", "columns"), "found only zeros, somebody must hold the columns"
+            yield (
+                ("job", "columns"),
+                "found only zeros: a machine must hold the columns",
+            )
 
     @override
     def build(self, context: BuildContext) -> Job:

@@ -29,11 +29,11 @@ class Evidence:
     sent: NDArray[np.void]
     received: NDArray[np.void]
     """Rows of `emu.wire.frame_layout` by senders and by receivers."""
-    told: Floats | None
+    notified: Floats | None
     """Arrivals of (edge, iteration) as notified to the scheduler, seconds; NaN where
     none was notified, None in runs of an earlier emu."""
     statistics: Mapping[str, Mapping[str, Any]]
-    """Counts of every process, made by itself; the coordinator adds ``heard``."""
+    """Counts of every process, made by itself; the coordinator adds ``answered``."""
     time_scale: float
     byte_scale: float
     """Wall seconds per emulated second, real bytes per emulated byte."""

@@ -66,9 +66,9 @@ def clocks(evidence: Evidence) -> Iterator[Finding]:
     """
     scale = evidence.time_scale
     for process, counted in evidence.statistics.items():
-        if "clock" not in counted or "heard" not in counted:
+        if "clock" not in counted or "answered" not in counted:
             continue  # a run of an earlier emu
-        (asked, answered), (least, most) = counted["clock"], counted["heard"]
+        (asked, answered), (least, most) = counted["clock"], counted["answered"]
         for reading, off in (
             (asked, least - scale * asked),
             (answered, scale * answered - most),

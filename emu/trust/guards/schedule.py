@@ -182,8 +182,8 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
     came = evidence.grid(evidence.received, "last")
     begun = evidence.grid(evidence.received, "first")
     lead = evidence.lead / evidence.time_scale
-    reported = came if evidence.told is None else evidence.told
-    later = clocks if evidence.told is None else 1e-9 * (1 + schedule.flow_end)
+    reported = came if evidence.notified is None else evidence.notified
+    later = clocks if evidence.notified is None else 1e-9 * (1 + schedule.flow_end)
     for broken, at, words in (
         (came < left - clocks, came, "came before its last byte was sent"),
         (shaped & (begun < ready - lead - clocks), begun, "came before its task ended"),
@@ -195,7 +195,7 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
         (
             np.abs(reported - came) > clocks,
             came,
-            "was told to have come at another time",
+            "was notified to have come at another time",
         ),
     ):
         yield from _first(evidence, CAUSE, broken, at, words)

@@ -88,7 +88,7 @@ class Device(Carrier):
         if layer == 0 and self._cached:
             return self._features
         rows = self._rows.pop((layer, False, iteration), None)
-        if rows is None:  # nobody gathers features on one device
+        if rows is None:  # one device gathers no features
             return self._features
         return rows.values[: len(self.parts[layer].vertices)]
 

@@ -350,7 +350,7 @@ def test_a_vertex_that_everybody_needs_comes_once_to_each() -> None:
         ([(0, 0, 1, [0]), (1, 1, 0, [0])], "comes to 0 again"),
         ([(0, 0, 1, [0]), (0, 0, 2, [0]), (1, 1, 2, [0])], "comes to 2 again"),
         ([(0, 0, 1, [0, 0])], "not ascending"),
-        ([(0, 0, 1, [7])], "nobody needs"),
+        ([(0, 0, 1, [7])], "no device needs"),
         ([(1, 0, 1, [0])], "has since stage 0 and not 1"),
         ([(0, 0, 2, [0]), (0, 0, 1, [0])], "ascending order"),
     ],

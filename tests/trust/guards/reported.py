@@ -43,7 +43,7 @@ def reported(
     stated: dict[str, Any] = {
         "sent": frames(schedule),
         "received": frames(schedule),
-        "told": None,
+        "notified": None,
         "statistics": {name: {} for name in processes},
         "time_scale": TIME_SCALE,
         "byte_scale": BYTE_SCALE,

@@ -155,12 +155,13 @@ def test_no_schedule_is_faster_than_the_lower_bound(
 def test_an_arrival_that_was_told_early_is_found() -> None:
     """The rates go on until 5 ms later, so that no time of the schedule is off."""
     schedule, _ = golden()
-    told = schedule.flow_end - 0.025
+    notified = schedule.flow_end - 0.025
 
     assert any(
-        "was told to have come at" in words for words in said(schedule, told=told)
+        "was notified to have come at" in words
+        for words in said(schedule, notified=notified)
     )
-    assert said(schedule, told=schedule.flow_end) == []
+    assert said(schedule, notified=schedule.flow_end) == []
 
 
 def test_an_arrival_that_did_not_count_is_found_however_little_it_was_late() -> None:
@@ -168,14 +169,14 @@ def test_an_arrival_that_did_not_count_is_found_however_little_it_was_late() -> 
     schedule, _ = golden()
     rows = frames(schedule)
     rows["last"] += 0.0005
-    told = schedule.flow_end + 0.0005
+    notified = schedule.flow_end + 0.0005
 
-    found = said(schedule, told=told, received=rows)
+    found = said(schedule, notified=notified, received=rows)
     assert any("counts as ended before its last byte came" in words for words in found)
 
 
 @pytest.mark.parametrize(
-    ("clock", "heard", "found"),
+    ("clock", "answered", "found"),
     [
         ([38.0, 38.1], [7.6, 7.62], []),
         ([37.9, 39.0], [7.5, 7.9], []),  # messages took their time
@@ -184,10 +185,10 @@ def test_an_arrival_that_did_not_count_is_found_however_little_it_was_late() -> 
     ],
 )
 def test_a_clock_that_drifts_is_found(
-    clock: list[float], heard: list[float], found: list[str]
+    clock: list[float], answered: list[float], found: list[str]
 ) -> None:
     schedule, _ = golden()
-    statistics = {"g0": {}, "w0": {"clock": clock, "heard": heard}}
+    statistics = {"g0": {}, "w0": {"clock": clock, "answered": answered}}
 
     words = said(schedule, statistics=statistics)
     assert [sentence.split(" of wall time")[0] for sentence in words] == found

@@ -31,7 +31,7 @@ def evidence(
         schedule=simulate(made.problem, realization, "oes"),
         sent=none,
         received=none,
-        told=None,
+        notified=None,
         statistics={},
         time_scale=1.0,
         byte_scale=1.0,

@@ -24,7 +24,7 @@ class Needs:
     Raises
     ------
     ValueError
-        When lengths differ, vertices are not ascending, or nobody needs one.
+        When lengths differ, vertices are not ascending, or one is not needed.
     """
 
     vertices: NDArray[np.int64]

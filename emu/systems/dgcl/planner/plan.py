@@ -207,7 +207,7 @@ def _follow(
         raise PlanError(f"{where}: vertices are none or not ascending")
     at = np.minimum(np.searchsorted(known, rows), len(known) - 1)
     if not len(known) or (known[at] != rows).any():
-        raise PlanError(f"{where}: a vertex that nobody needs")
+        raise PlanError(f"{where}: a vertex that no device needs")
     if (wrong := depth[at, sender] != stage).any():
         row = int(np.flatnonzero(wrong)[0])
         had = int(depth[at[row], sender])
