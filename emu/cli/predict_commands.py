@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,6 +35,7 @@ from emu.cli.options import (
     seconds,
 )
 from emu.experiment.expectations import missed, simulated_figures, unchecked
+from emu.packets import Control, Shares, packets_of, simulate_packets
 from emu.placement import resource_loads
 from emu.report import flow_table, placement_table, port_table, terminal
 from emu.report.job_tables import (
@@ -50,9 +52,17 @@ from emu.scenario import load, prepare
 from emu.scenario.cost import cost_of
 from emu.scenario.realize import measured_models
 from emu.scenario.virtual_training import virtual_training
-from emu.simulation import sensitivity
+from emu.simulation import makespan, sensitivity
 from emu.systems.registry import remarks_on
 from emu.units import format_duration, format_ratio
+
+
+class Network(StrEnum):
+    """Carrier of the bytes in a simulation."""
+
+    FLUID = "fluid"
+    NS3 = "ns3"
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -74,11 +84,21 @@ def simulate(
         bool,
         typer.Option("--train", help="Train in one process as the schedule does."),
     ] = False,
+    network: Annotated[
+        Network, typer.Option(help="What carries the bytes: rates, or packets of ns-3.")
+    ] = Network.FLUID,
+    sharing: Annotated[
+        Shares, typer.Option(help="Queues of ns-3: flows by turns, or one that drops.")
+    ] = Shares.FAIR,
+    congestion_control: Annotated[
+        Control, typer.Option(help="TCP of ns-3.")
+    ] = Control.CUBIC,
 ) -> None:
     """Simulate a scenario.
 
     It takes milliseconds, and prints the makespan, the flows and the load of each NIC;
-    with --train the accuracy over simulated time as well.
+    with --train the accuracy over simulated time as well. With --network ns3 the bytes
+    go as packets, by TCP through queues: a second witness, in seconds to minutes.
 
     Raises
     ------
@@ -86,14 +106,19 @@ def simulate(
         When it missed an ``expect:`` that a simulation can tell.
     """
     experiment = prepare(load(file, overrides or []))
-    schedule, problem = experiment.simulate(), experiment.problem
     console = terminal(quiet=json_target == "-")
+    if network is Network.NS3:
+        simulate_over_packets(
+            experiment, sharing, congestion_control, json_target, console
+        )
+        return
+    schedule, problem = experiment.simulate(), experiment.problem
     jobs = job_times(schedule, experiment.realization, experiment.chosen_policy())
     _print_tables(schedule, jobs, console)
-    makespan = format_duration(schedule.makespan, 10)
+    length = format_duration(schedule.makespan, 10)
     window, pins = experiment.scenario.job.credit_window, experiment.scenario.pins
     console.print(
-        f"{experiment.scenario.name}: makespan {makespan}, "
+        f"{experiment.scenario.name}: makespan {length}, "
         f"{job_line(problem.job, experiment.policy, window, pins)}, "
         f"{len(schedule.flows()):,} flows"
     )
@@ -120,6 +145,46 @@ def simulate(
     expect = experiment.scenario.expect
     figures = simulated_figures(schedule, experiment.realization)
     judge_simulated(unchecked(expect), missed(expect, figures))
+
+
+def simulate_over_packets(
+    experiment: Experiment,
+    sharing: Shares,
+    control: Control,
+    json_target: str | None,
+    console: Console,
+) -> None:
+    """Print what packets make of a job, beside what max-min fair rates make of it."""
+    problem, realization = experiment.problem, experiment.realization
+    scale = experiment.scenario.emulation.stated_byte_scale
+    count = packets_of(problem, realization, scale)
+    print(f"about {count:,} packets, by ns-3 ...", file=sys.stderr)  # noqa: T201
+    run = simulate_packets(
+        problem, realization, sharing=sharing, control=control, byte_scale=scale
+    )
+    schedule, fluid = run.schedule, makespan(problem, realization, "maxmin")
+    _print_tables(schedule, (), console)
+    longer = schedule.makespan / fluid - 1
+    length = format_duration(schedule.makespan, 10)
+    console.print(
+        f"{experiment.scenario.name}: makespan {length} over packets: ns-3 "
+        f"{run.version}, {control}, {sharing} queues, {run.dropped:,} packets dropped"
+    )
+    beside = f"max-min fair rates: {format_duration(fluid, 10)}"
+    console.print(f"{beside}, packets {format_ratio(longer)}", highlight=False)
+    print_placing(experiment.placing, console)
+    packets = {
+        "ns3": run.version,
+        "sharing": sharing.value,
+        "congestion_control": control.value,
+        "byte_scale": scale,
+        "dropped": run.dropped,
+        "fluid_makespan": fluid,
+    }
+    emit(json_target, result_of(experiment.scenario, schedule) | {"packets": packets})
+    if stated := sorted(experiment.scenario.expect.model_fields_set):
+        keys = ", expect.".join(stated)
+        print(f"not judged over packets: expect.{keys}", file=sys.stderr)  # noqa: T201
 
 
 def _print_tables(
