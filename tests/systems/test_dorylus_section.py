@@ -95,19 +95,6 @@ def test_intervals_against_brute_force(how: Any, seed: int) -> None:
         assert counts.sources[i, part] == len(sources)
 
 
-def test_balanced_intervals_have_similar_numbers_of_edges() -> None:
-    degree = np.arange(64, 0, -1)
-    indptr = np.concatenate([[0], np.cumsum(degree)]).astype(np.int64)
-    structure = Structure(indptr, np.zeros(indptr[-1], np.int32))
-    owner = np.zeros(64, np.int32)
-    spread = {}
-    for how in ("contiguous", "balanced"):
-        cut = cut_intervals(structure, owner, 1, 4, how)
-        edges = np.bincount(cut, weights=degree)
-        spread[how] = np.ptp(edges) / edges.mean()
-    assert spread["balanced"] < 0.01 < spread["contiguous"]
-
-
 @pytest.mark.parametrize("remat", [False, True])
 @pytest.mark.parametrize("fuse", [False, True])
 def test_bytes_by_hand(fuse: bool, remat: bool) -> None:  # noqa: FBT001

@@ -182,7 +182,7 @@ class DorylusJobSection(WholeGraphSection):
     intervals: Few = Field(examples=[8])
     """Vertex intervals of each server."""
     interval_cut: Literal["contiguous", "balanced"] = "contiguous"
-    """By vertex number, or dealt out by degree for similar numbers of edges."""
+    """By vertex number, or with similar numbers of edges between intervals."""
     threads: Few = 1
     """Graph tasks at a time, of each server."""
     backend: Literal["lambda", "cpu", "gpu"] = "lambda"
