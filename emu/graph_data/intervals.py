@@ -1,13 +1,14 @@
 """Vertex intervals of the parts of a graph, and the rows that other parts need.
 
-Dorylus cuts every server's vertices into intervals of equal counts (OSDI 2021, 4.1).
+Dorylus cuts every server's vertices into intervals of equal counts that have similar
+numbers of edges to other intervals (Thorpe et al., OSDI 2021, 4.1).
 """
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from emu.graph_data.sampling import Structure
 
 Cut = Literal["contiguous", "balanced"]
+#: Share of the mean by which the edges between intervals of a balanced cut may differ.
+CLOSE = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,14 +45,18 @@ def cut_intervals(
 
     Parameters
     ----------
+    structure
+        Symmetric.
     owner
         Part of every vertex.
     each
         Intervals of a part; their counts of vertices differ by one at most.
     how
-        ``contiguous``: by vertex number, as the released code does; ``balanced``:
-        vertices are dealt out by degree, there and back, so that intervals have
-        similar numbers of edges, as the paper asks.
+        ``contiguous``: by vertex number, as the released code does; ``balanced``: with
+        similar numbers of edges to other intervals, as the paper asks. Vertices are
+        dealt out by degree, there and back; then the intervals of a part that have
+        most and fewest such edges swap vertices, until the two are within `CLOSE`
+        times the mean or no swap brings them closer.
 
     Returns
     -------
@@ -78,7 +85,106 @@ def cut_intervals(
             there[each:] = there[each - 1 :: -1] if each else there[:0]
             dealt = np.resize(there, len(mine))
         interval[mine] = part * each + dealt
+    if how == "balanced":
+        for part in range(parts):
+            _even_out(structure, interval, range(part * each, (part + 1) * each))
     return interval
+
+
+def edges_between(
+    structure: Structure, interval: NDArray[np.int32], numbers: range
+) -> NDArray[np.int64]:
+    """Return how many edges lead from other intervals into each of ``numbers``."""
+    found = np.empty(len(numbers), np.int64)
+    for place, number in enumerate(numbers):
+        _, sources = _edges_into(structure, np.flatnonzero(interval == number))
+        found[place] = np.count_nonzero(interval[sources] != number)
+    return found
+
+
+def _even_out(
+    structure: Structure, interval: NDArray[np.int32], numbers: range
+) -> None:
+    """Swap vertices between intervals in place, see `cut_intervals`.
+
+    No swap takes an interval above the most or below the fewest edges, so that there
+    are fewer intervals at these two after each, and an end.
+    """
+    between = edges_between(structure, interval, numbers)
+    while True:
+        pair = int(between.argmax()), int(between.argmin())
+        ends = int(between[pair[0]]), int(between[pair[1]])
+        if ends[0] - ends[1] <= CLOSE * between.mean():
+            return
+        first, second = (numbers[place] for place in pair)
+        swapped = _swap(structure, interval, (first, second), ends)
+        if swapped is None:
+            return
+        (one, other), between[[*pair]] = swapped
+        interval[one], interval[other] = second, first
+
+
+def _swap(
+    structure: Structure,
+    interval: NDArray[np.int32],
+    pair: tuple[int, int],
+    between: tuple[int, int],
+) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """Return the vertices to swap, and the edges of both intervals afterwards.
+
+    A vertex of degree d with c neighbours in an interval adds d - 2 c to its edges to
+    others, and takes as many away where it leaves; two neighbours that swap leave an
+    edge more on each side.
+    """
+    most, fewest = between
+    mine, theirs = (np.flatnonzero(interval == number) for number in pair)
+    row, source = _edges_into(structure, mine)
+    left, joined = _gains(interval, (row, source), len(mine), pair)
+    other = _edges_into(structure, theirs)
+    theirs_left, theirs_joined = _gains(interval, other, len(theirs), pair)
+    # Of every vertex here the one there that brings the two nearest to each other.
+    order = np.argsort(theirs_left + theirs_joined, kind="stable")
+    sums = (theirs_left + theirs_joined)[order]
+    wanted = left + joined - (most - fewest)
+    above = np.minimum(np.searchsorted(sums, wanted), len(sums) - 1)
+    below = np.maximum(above - 1, 0)
+    nearer = np.abs(sums[below] - wanted) <= np.abs(sums[above] - wanted)
+    chosen = order[np.where(nearer, below, above)]
+    count = structure.vertices
+    edge = np.arange(len(mine)) * count + theirs[chosen]
+    more = 2 * np.isin(edge, row * count + source)
+    here = most - left + theirs_left[chosen] + more
+    there = fewest + joined - theirs_joined[chosen] + more
+    apart = np.abs(here - there)
+    apart[(np.maximum(here, there) > most) | (np.minimum(here, there) < fewest)] = most
+    best = int(apart.argmin())
+    if apart[best] >= most - fewest:
+        return None
+    vertices = int(mine[best]), int(theirs[chosen[best]])
+    return vertices, (int(here[best]), int(there[best]))
+
+
+def _gains(
+    interval: NDArray[np.int32],
+    edges: tuple[NDArray[np.int64], NDArray[Any]],
+    count: int,
+    pair: tuple[int, int],
+) -> list[NDArray[np.int64]]:
+    """Return what ``count`` vertices add to the edges of each of two intervals."""
+    row, source = edges
+    near, degree = interval[source], np.bincount(row, minlength=count)
+    return [degree - 2 * np.bincount(row[near == i], minlength=count) for i in pair]
+
+
+def _edges_into(
+    structure: Structure, vertices: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return the place of each edge's end among ``vertices``, and its source."""
+    first = structure.indptr[vertices]
+    counts = structure.indptr[vertices + 1] - first
+    before = np.cumsum(counts) - counts
+    entries = np.arange(int(counts.sum())) + np.repeat(first - before, counts)
+    return np.repeat(np.arange(len(vertices)), counts), structure.indices[entries]
 
 
 def interval_counts(

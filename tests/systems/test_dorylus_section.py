@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from emu.cli import app
 from emu.errors import ScenarioError
 from emu.graph_data.intervals import cut_intervals, interval_counts
 from emu.graph_data.sampling import Structure
 from emu.scenario import load, prepare
 from emu.scenario.scenario_file import loads
-from emu.systems.dorylus.remarks import read_lines
+from emu.systems.dorylus.remarks import ages_of_reads, read_lines
 from emu.systems.dorylus.volumes import SlowLambdas
 from emu.trust.audit import audit
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from emu.scenario import Experiment
 
 FILE = """\
@@ -93,19 +98,6 @@ def test_intervals_against_brute_force(how: Any, seed: int) -> None:
         assert counts.edges[i] == len(mine)
         sources = {v for _, v in mine if owner[v] == part != i // 4}
         assert counts.sources[i, part] == len(sources)
-
-
-def test_balanced_intervals_have_similar_numbers_of_edges() -> None:
-    degree = np.arange(64, 0, -1)
-    indptr = np.concatenate([[0], np.cumsum(degree)]).astype(np.int64)
-    structure = Structure(indptr, np.zeros(indptr[-1], np.int32))
-    owner = np.zeros(64, np.int32)
-    spread = {}
-    for how in ("contiguous", "balanced"):
-        cut = cut_intervals(structure, owner, 1, 4, how)
-        edges = np.bincount(cut, weights=degree)
-        spread[how] = np.ptp(edges) / edges.mean()
-    assert spread["balanced"] < 0.01 < spread["contiguous"]
 
 
 @pytest.mark.parametrize("remat", [False, True])
@@ -256,6 +248,24 @@ def test_a_launch_overlaps_the_task_before_it() -> None:
     assert shown > without + 0.4
 
 
+def test_one_receiver_per_server_shows_older_rows() -> None:
+    """It waits for all intervals, so that it seldom shows rows of this epoch."""
+    found = {
+        how: _prepared("job.mode=async", "job.epochs=20", f"job.receivers={how}")
+        for how in ("interval", "server")
+    }
+    fresh = {}
+    for how, one in found.items():
+        tasks = {task.name for task in one.problem.job.tasks if task.kind == "ghosts"}
+        assert ("in_0" in tasks, "in_0_1" in tasks) == (
+            how == "server",
+            how != "server",
+        )
+        fresh[how] = np.mean(ages_of_reads(one.simulate()) == 0)
+    assert fresh["server"] < fresh["interval"]
+    assert _prepared().problem.job == _prepared("job.receivers=interval").problem.job
+
+
 def test_tuned_quotas_of_lambdas() -> None:
     found = _prepared(*TUNED)
     cluster, schedule = found.problem.cluster, found.simulate()
@@ -274,6 +284,21 @@ def test_tuned_quotas_of_lambdas() -> None:
     assert lines[1].endswith(f"{last} at last")
     assert found.scenario.to_json() == loads(FILE, TUNED).to_json()
     assert _prepared("job.lambdas=3").problem.cluster.tuners == ()
+
+
+@pytest.mark.parametrize("changes", [TUNED, ("job.epochs=20",)])
+def test_simulate_says_by_how_much_chance_moves_what_is_tuned(
+    changes: tuple[str, ...], tmp_path: Path
+) -> None:
+    file, out = tmp_path / "tuned.yaml", tmp_path / "result.json"
+    file.write_text(FILE)
+    stated = [word for change in changes for word in ("--set", change)]
+    arguments = ["simulate", str(file), "--json", str(out), *stated]
+    found = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    moved = json.loads(out.read_text()).get("sensitivity")
+    tuned = changes == TUNED
+    assert (moved is not None) == tuned == ("tuned by queues" in found.stdout)
+    assert not tuned or f"by {moved:.2%}" in found.stdout.replace("\n", " ")
 
 
 @pytest.mark.parametrize(

@@ -176,15 +176,15 @@ class DorylusJobSection(WholeGraphSection):
     model: DorylusModelSection
     """Trained model."""
     parameter_servers: tuple[Name, ...] = Field(min_length=1, examples=[["ps"]])
-    """Their machines; interval i always meets number i mod P."""
+    """Their machines; interval i meets number i mod P."""
     # As in the released code. The least loaded, as in the paper, would be an edge that
     # chooses its end while the job runs.
     intervals: Few = Field(examples=[8])
     """Vertex intervals of each server."""
     interval_cut: Literal["contiguous", "balanced"] = "contiguous"
-    """By vertex number, or dealt out by degree for similar numbers of edges."""
+    """By vertex number, or by similar edges between intervals."""
     threads: Few = 1
-    """Graph tasks at a time, of each server."""
+    """Graph tasks of a server at once."""
     backend: Literal["lambda", "cpu", "gpu"] = "lambda"
     """Where tensor tasks run: a lambda per interval, threads or GPUs of servers."""
     lambdas: Few | Literal["auto"] | None = None
@@ -194,7 +194,7 @@ class DorylusJobSection(WholeGraphSection):
     lambda_nic: Rate = Field(default=_LAMBDA_NIC, validate_default=True)
     """Bandwidth of each."""
     lambda_uplink: Rate = Field(default=_LAMBDA_UPLINK, validate_default=True)
-    """Bandwidth that those of a server share."""
+    """Bandwidth that a server's share."""
     launch: LaunchSection = LaunchSection()
     """Time until a lambda is up."""
     slow_lambdas: SlowLambdasSection = SlowLambdasSection()
@@ -204,13 +204,14 @@ class DorylusJobSection(WholeGraphSection):
     ``async``: for older ones."""
     staleness: Index = 0
     """S of ``async``: epoch e reads e - 1 - S or later, so 0 is not ``pipe``."""
+    receivers: Literal["interval", "server"] | None = None
+    """Tasks for ghosts; ``server``, from 64 intervals on: fewer, older reads."""
     first_epoch: Literal["sync", "free"] = "sync"
-    """Its gathers wait for its values, or not."""
+    """Its gathers wait for its values."""
     fuse: Annotated[bool, Field(strict=True)] = True
-    """Last forward and first backward pass in one lambda; in ``gat`` a gather stands
-    between them."""
+    """Last forward and first backward pass in one lambda; ``gat`` gathers between."""
     rematerialize: Annotated[bool, Field(strict=True)] = False
-    """Compute activations again, to pull fewer bytes."""
+    """Compute activations again, pull fewer bytes."""
     stream: Literal[1, 2] = 1
     """Parts in which lambdas pull, compute, answer."""
     times: DorylusTimesSection = DorylusTimesSection()
@@ -457,6 +458,9 @@ class DorylusJobSection(WholeGraphSection):
             rematerialize=self.rematerialize,
             stream=self.stream,
             launches=launch.cold > 0 or launch.warm > 0,
+            one_receiver=(
+                None if self.receivers is None else self.receivers == "server"
+            ),
             apply_pool="gpu" if self.backend == "gpu" else THREADS,
             settings=self._settings(context),
         )
