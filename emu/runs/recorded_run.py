@@ -85,11 +85,11 @@ class RecordedRun:
         """
         schedule = self.manifest.get("scenario", {}).get("schedule", {})
         stated, named = schedule.get("policy"), self.result.get("policy")
-        if is_program(str(stated)):
-            named = registered(stated, schedule.get("source"))
-        elif is_program(str(named)):
-            path = str(self.path / "manifest.json")
-            raise DataError(f"states nothing of the policy {named}", path=path)
+        if is_program(str(named or stated)):
+            if not is_program(str(stated)):
+                path = str(self.path / "manifest.json")
+                raise DataError(f"states nothing of the policy {named}", path=path)
+            return registered(str(stated), schedule.get("source"))
         known = [p for p in (named, stated) if p and is_policy(str(p))]
         return str(known[0]) if known else "oes"
 

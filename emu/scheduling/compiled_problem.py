@@ -16,6 +16,7 @@ from emu.problem.links import IN
 from emu.problem.slots import slot_names, slots_on
 from emu.problem.slowness import slowness
 from emu.scheduling.own_rates import OwnRates
+from emu.scheduling.policies import OWN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -433,6 +434,8 @@ def _check(job: JobArrays) -> None:
     _starts("in_start", job.in_start, sizes["tasks"], job.in_edge)
     _check_routes(job.routes, machines, len(job.capacity))
     _check_numbers(job, machines)
+    if (job.policy == OWN) != (job.own is not None and job.by_flow):
+        raise ValueError("a rule of one's own rates flows one by one, and answers")
     if job.tuners.path.shape[-1]:
         _check_tuners(job.tuners, job.slots)
 
