@@ -19,6 +19,7 @@ typedef struct {
  * of all groups; valid are those in `group`. Owner: the state, while it is asked. */
 typedef struct {
     double now;                /* seconds */
+    int64_t before;            /* questions before it in this schedule */
     int64_t flows;
     const int64_t *group;      /* of every active flow, in no order; each has its own */
     const int64_t *edge, *turn; /* per group: its edge, iteration of the destination */
@@ -244,6 +245,7 @@ typedef struct {
     Scratch scratch;
     Lines lines;
     Log log;
+    int64_t asked;             /* questions to a rule of one's own so far */
     const double *after;       /* (edges, iterations): longest path that is left when
                                   that flow ends, seconds; NULL where no policy looks */
     double *due;               /* a heap of (end, task) of running tasks whose end is */

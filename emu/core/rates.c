@@ -49,6 +49,7 @@ static void ask_own(const Layout *layout, State *state, double now)
     }
     Question question = {
         .now = now,
+        .before = state->asked++,
         .flows = state->length[ORDERED],
         .group = scratch->order,
         .edge = scratch->suspect,

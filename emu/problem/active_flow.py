@@ -20,12 +20,12 @@ class ActiveFlow(NamedTuple):
     """Iteration of the destination."""
     volume: float
     """Bytes in all."""
-    left: float
-    """Bytes to go, above 0."""
     links: tuple[str, ...]
     """Links that it crosses, ``m0 out`` and ``m1 in`` unless a route states others."""
     job: str
     """Job of its tasks, empty where there is one."""
+    left: float
+    """Bytes to go, above 0."""
 
     @property
     def name(self) -> str:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 #: Entry points of this group are classes of rules.
 GROUP = "emu.policies"
-#: Wall seconds that a rule may take to be loaded, and for every answer: 10,000 flows
-#: take the slowest of ours half a second when written in Python.
+#: Wall seconds that a rule may take to be loaded, and for every answer: chosen, not
+#: measured; SEBF in Python answers in milliseconds.
 DEADLINE = 10.0
 #: ``FILE.py:CLASS``, beside the scenario, or ``MODULE:CLASS``.
 PROGRAM = re.compile(r"(.*\.py|[A-Za-z_][\w.]*):([A-Za-z_]\w*)")

@@ -53,12 +53,12 @@ def checked_rates(
         raise refused(f"{problem} ({error})") from error
     if len(rates) != len(flows):
         raise refused(f"returns {len(rates)} rates for {len(flows)} active flows")
-    used: dict[str, float] = {}
+    used = dict.fromkeys(capacity, 0.0)
     for flow, rate in zip(flows, rates, strict=True):
-        if not (math.isfinite(rate) and rate >= 0.0):
+        if not 0.0 <= rate < math.inf:
             raise refused(f"gives {flow.name} {rate:g} B/s, a rate is 0 or more")
         for link in flow.links:
-            used[link] = used.get(link, 0.0) + rate
+            used[link] += rate
     for link, rate in used.items():
         if rate > capacity[link] * (1.0 + _ROUNDING):
             most = f"{link} has {capacity[link]:.10g}"
@@ -84,6 +84,9 @@ class OwnRates:
         self._rates, self._job = rates, job
         self._links = [link.name for link in cluster.links]
         self._ranks = job.edge_ranks
+        #: By edge what stays of its flow, and the iteration served: made once for all
+        #: questions about a flow, of which there are hundreds in a dense job.
+        self._known: dict[int, tuple[int, tuple[Any, ...]]] = {}
         self._failure: BaseException | None = None
 
     def check(self) -> None:
@@ -102,31 +105,37 @@ class OwnRates:
             self._failure = failure
 
     def _answer(self, question: Any) -> None:
-        edge, turn, count = question.edge, question.turn, question.flows
-        groups = sorted(
-            ffi.unpack(question.group, count),
-            key=lambda group: (turn[group], self._ranks[edge[group]]),
-        )
-        flows = [self._flow(question, group) for group in groups]
+        if question.before == 0:
+            self._known.clear()
+        edge, left = question.edge, question.left
+        asked = []
+        for group in ffi.unpack(question.group, question.flows):
+            position, turn = edge[group], question.turn[group]
+            known = self._known.get(position)
+            if known is None or known[0] != turn:
+                known = self._known[position] = turn, self._constant(question, group)
+            asked.append((turn, self._ranks[position], group, known[1]))
+        asked.sort()
+        flows = [ActiveFlow._make((*of, left[group])) for _, _, group, of in asked]
         room = ffi.unpack(question.capacity, len(self._links))
         capacity = dict(zip(self._links, room, strict=True))
         rates = self._rates(flows, capacity)
-        for group, rate in zip(groups, rates, strict=True):
+        for (_, _, group, _), rate in zip(asked, rates, strict=True):
             question.rate[group] = rate
 
-    def _flow(self, question: Any, group: int) -> ActiveFlow:
-        position = question.edge[group]
-        edge = self._job.edges[position]
+    def _constant(self, question: Any, group: int) -> tuple[Any, ...]:
+        """Return all of an `ActiveFlow` but what is left."""
+        position, turn = question.edge[group], question.turn[group]
         first, end = question.hop_start[group], question.hop_start[group + 1]
+        edge = self._job.edges[position]
         source = self._job.tasks[edge.source]
-        return ActiveFlow(
+        return (
             self._job.edge_names[position],
             source.name,
             self._job.tasks[edge.destination].name,
-            question.turn[group] - edge.lag,
-            question.turn[group],
+            turn - edge.lag,
+            turn,
             question.volume[group],
-            question.left[group],
             tuple(self._links[question.hop[hop]] for hop in range(first, end)),
             source.job_name,
         )

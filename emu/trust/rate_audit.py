@@ -355,9 +355,9 @@ def asked(problem: Problem, own: Rates) -> Rule:
                 flow.turn - job.edges[flow.edge].lag,
                 flow.turn,
                 flow.volume,
-                flow.left,
                 flow.hops,
                 flow.job,
+                flow.left,
             )
             for flow in flows
         ]

@@ -159,10 +159,10 @@ def test_by_job_there_is_no_class(tmp_path: Path) -> None:
         load("golden", {"schedule.source": EQUAL})
 
 
-SWALLOWS = """while True:
-   try:
-    while True: pass
-   except Exception: pass"""
+SWALLOWS = """try:
+   while True: pass
+  except BaseException: pass
+  while True: pass"""
 BODY = "class Mine:\n def rates(self, flows, capacity):\n  {}\n  return []\n"
 
 

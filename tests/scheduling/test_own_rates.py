@@ -168,7 +168,7 @@ class Mine:
     )
 
 
-FLOWS = [ActiveFlow("a->b", "a", "b", 3, 4, 10.0, 4.0, ("m0 out", "m1 in"), "")] * 2
+FLOWS = [ActiveFlow("a->b", "a", "b", 3, 4, 10.0, ("m0 out", "m1 in"), "", 4.0)] * 2
 LINKS = {"m0 out": 5.0, "m1 in": 3.0}
 
 
