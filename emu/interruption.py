@@ -14,12 +14,13 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING
 
 from emu.atomic_file import discard_begun_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
 #: As shells have it: 128 + SIGINT.
@@ -127,3 +128,41 @@ def tell(line: str) -> None:
         _told.append(line)
         with contextlib.suppress(OSError):  # standard error may be closed
             print(f"emu: {line}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+class Overdue(BaseException):
+    """A deadline is over. Code that catches every Exception does not catch this."""
+
+
+#: Wall seconds after which a deadline is raised again, where code dropped it.
+_ONCE_MORE = 0.5
+
+
+@contextlib.contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """End a block after so many wall seconds, even where it sleeps.
+
+    Raises
+    ------
+    Overdue
+        When it took longer.
+    ValueError
+        When this is not the main thread, the only one that signals interrupt.
+    """
+
+    def overdue(_number: int, _frame: FrameType | None) -> None:
+        raise Overdue
+
+    began, before = time.monotonic(), signal.signal(signal.SIGALRM, overdue)
+    left, _ = signal.setitimer(signal.ITIMER_REAL, seconds, _ONCE_MORE)
+    try:
+        yield
+    except Interrupted:
+        left = _PATIENCE  # the timer that came with it
+        raise
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+        if left:
+            passed = time.monotonic() - began
+            signal.setitimer(signal.ITIMER_REAL, max(left - passed, _AGAIN))

@@ -10,7 +10,8 @@ import typer
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, emit
 from emu.placement.place import PLACEMENT_POLICIES
-from emu.scheduling import RATE_POLICIES
+from emu.scenario.own_rules import known_policies
+from emu.scheduling import policy_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 def policies(json_target: JsonTarget = None) -> None:
     """Explain every rate policy in two lines.
 
-    A scenario chooses one with schedule.policy. Theorem 1 of the DGTP paper bounds the
-    makespan of those that keep it.
+    A scenario chooses one with schedule.policy, or names a class of its own. Theorem 1
+    of the DGTP paper bounds the makespan of those that keep it.
     """
     rules = {
         name: {
@@ -30,7 +31,7 @@ def policies(json_target: JsonTarget = None) -> None:
             "knows": policy.knows,
             "theorem1": policy.keeps_theorem,
         }
-        for name, policy in RATE_POLICIES.items()
+        for name, policy in ((name, policy_named(name)) for name in known_policies())
     }
     if emit(json_target, rules):
         _print(rules)

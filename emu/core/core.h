@@ -15,6 +15,23 @@ typedef struct {
     char *end;
 } Room;
 
+/* What a rule of one's own is asked. Where it says per group, there is an entry for each
+ * of all groups; valid are those in `group`. Owner: the state, while it is asked. */
+typedef struct {
+    double now;                /* seconds */
+    int64_t before;            /* questions before it in this schedule */
+    int64_t flows;
+    const int64_t *group;      /* of every active flow, in no order; each has its own */
+    const int64_t *edge, *turn; /* per group: its edge, iteration of the destination */
+    const double *volume, *left; /* per group: bytes, in all and not yet served */
+    const int64_t *hop_start, *hop; /* as in `Layout` */
+    const double *capacity;    /* per port, of now */
+    double *rate;              /* per group: to be set, 0 so far */
+} Question;
+
+/* Set question->rate; `own` is `JobArrays.own`. */
+typedef void (*Ask)(void *own, const Question *question);
+
 /* The route between every two machines, as in `emu.problem.Links`. */
 typedef struct {
     int64_t zones, longest;    /* number of zones; ports of the longest route */
@@ -62,6 +79,8 @@ typedef struct {
     const int64_t *slots;      /* (machines, names), -1 for unlimited */
     const double *slowness;    /* (tasks, machines), or NULL where all are 1 */
     Tuners tuners;
+    void *own;                 /* under OWN the handle of the rule, and what asks it */
+    Ask ask;
 } JobArrays;
 
 /* A placed job. Owner of the arrays: whoever gave the room to `lay_out`; what is as in
@@ -94,6 +113,8 @@ typedef struct {
                                   instant any more: it takes a slot or reads the newest;
                                   NULL where none does */
     Tuners tuners;
+    void *own;
+    Ask ask;
 } Layout;
 
 /* When everything happened, seconds, as in `emu.problem.Schedule`: (tasks or edges,
@@ -111,7 +132,7 @@ typedef struct {
 /* Policies by `Policy.code`, see emu/scheduling/policies.py, which explains them. */
 enum {
     OES, MAXMIN, OES_CP, WEIGHTED_MAXMIN, MRTF, MRTF_EXCLUSIVE, OMCOFLOW, OMCOFLOW_FROZEN,
-    OMCOFLOW_WC, OMCOFLOW_GAMMA, SEBF_MADD, FIFO, OES_BY_JOB, MAXMIN_BY_JOB
+    OMCOFLOW_WC, OMCOFLOW_GAMMA, SEBF_MADD, FIFO, OES_BY_JOB, MAXMIN_BY_JOB, OWN
 };
 
 /* Room for computing rates, and what rules that rate flows one by one keep. */
@@ -147,7 +168,8 @@ typedef struct {
     /* Kept under mrtf: the groups with an active flow over every port as they go, in
      * the places of `port_start`, and how many they are. */
     int64_t *ranking, *ranked;
-    /* Under mrtf a queue of groups whose rate may have to change, and their marks. */
+    /* Under mrtf a queue of groups whose rate may have to change, and their marks; under
+     * a rule of one's own the edge of every group. */
     int64_t *suspect;
     bool *is_suspect;
     int64_t *head;             /* kept, per port under fifo: the group it sends, or -1 */
@@ -223,6 +245,7 @@ typedef struct {
     Scratch scratch;
     Lines lines;
     Log log;
+    int64_t asked;             /* questions to a rule of one's own so far */
     const double *after;       /* (edges, iterations): longest path that is left when
                                   that flow ends, seconds; NULL where no policy looks */
     double *due;               /* a heap of (end, task) of running tasks whose end is */

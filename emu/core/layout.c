@@ -68,6 +68,8 @@ static void copy_job(const JobArrays *job, Layout *layout)
     layout->capacity = job->capacity;
     layout->changes = job->changes;
     layout->tuners = job->tuners;
+    layout->own = job->own;
+    layout->ask = job->ask;
 }
 
 /* Find the group of every edge.

@@ -34,6 +34,40 @@ static void fill_by_weight(const Layout *layout, State *state, double now)
     }
 }
 
+/* Set the rates that a rule of one's own gives, which Python asks and checks. Where it
+ * fails all are 0, as those of every later question: the schedule gets stuck, and Python
+ * raises what happened. */
+static void ask_own(const Layout *layout, State *state, double now)
+{
+    Scratch *scratch = &state->scratch;
+    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
+        int64_t group = scratch->order[i];
+        scratch->suspect[group] = flow_edge(layout, state, group);
+        scratch->weight[group] = volume_of(layout, state, group);
+        scratch->left[group] = remaining(layout, state, group, now);
+        scratch->rate[group] = 0.0;
+    }
+    Question question = {
+        .now = now,
+        .before = state->asked++,
+        .flows = state->length[ORDERED],
+        .group = scratch->order,
+        .edge = scratch->suspect,
+        .turn = scratch->turn,
+        .volume = scratch->weight,
+        .left = scratch->left,
+        .hop_start = layout->hop_start,
+        .hop = layout->hop,
+        .capacity = state->capacity,
+        .rate = scratch->rate,
+    };
+    layout->ask(layout->own, &question);
+    for (int64_t i = 0; i < state->length[ORDERED]; i++) {
+        int64_t group = scratch->order[i];
+        set_rate(layout, state, group, scratch->rate[group], now);
+    }
+}
+
 /* Set the rate of every flow under a policy that keeps the order of active flows. */
 static void allocate_in_order(const Layout *layout, State *state, double now)
 {
@@ -66,6 +100,9 @@ static void allocate_in_order(const Layout *layout, State *state, double now)
         break;
     case SEBF_MADD:
         smallest_bottleneck_first(layout, state, now);
+        break;
+    case OWN:
+        ask_own(layout, state, now);
         break;
     }
 }

@@ -27,6 +27,8 @@ from emu.report.comparison import Comparison
 from emu.scenario import Experiment, build_job, load, place, prepare
 from emu.scenario.apply_placement import with_placed_rings
 from emu.scenario.cost import cost_of
+from emu.scenario.experiment import check_rule
+from emu.scenario.own_rules import is_program
 from emu.scenario.pins import process_of
 from emu.simulation import sensitivity, simulate
 from emu.units import DURATION, RATE, SIZE
@@ -104,13 +106,22 @@ def _variants(
         problem = with_placed_rings(base.scenario, problem)
         moved = replace(base, problem=problem, placed=None)
         candidates.append(_candidate(base, moved, str(near), near.moves))
+    rules = [_rule(base.scenario, policy) for policy in policies]
     for placement in placements or [own[0]]:
         placed = _placed(base, placement)
-        for policy in policies or [own[1]]:
-            if (placement, policy) != own:
-                load(base.scenario, {"schedule.policy": policy, "expect": None})
-                candidates.append(_candidate(base, placed, placement, policy=policy))
+        candidates += [
+            _candidate(base, placed, placement, policy=rule)
+            for rule in rules or [own[1]]
+            if (placement, rule) != own
+        ]
     return candidates
+
+
+def _rule(scenario: Scenario, policy: str) -> str:
+    """Return the name of a rate policy, which may be a class of one's own."""
+    changed = load(scenario, {"schedule.policy": policy, "expect": None})
+    check_rule(changed)
+    return changed.schedule.rule if is_program(policy) else policy
 
 
 def placed_by(scenario: Scenario, policy: str) -> Scenario:

@@ -224,7 +224,9 @@ def placement_cost(c: Candidates, machine_of: Ints, limit: float) -> float:
     ValueError
         When ``machine_of`` does not fit the job.
     """
-    return float(lib.placement_cost(c.core, _checked(c, machine_of), limit))
+    cost = lib.placement_cost(c.core, _checked(c, machine_of), limit)
+    c.arrays.check()
+    return float(cost)
 
 
 def _checked(c: Candidates, machine_of: Ints) -> Any:

@@ -242,6 +242,7 @@ def _walk_in_strides(
         lib.walk(
             arrays.core, rules, chain.core, pointer(draws), len(draws), pointer(some)
         )
+        arrays.arrays.check()
         if progress is not None:
             progress(end, transfers, float(chain.cost[1]))
     return best

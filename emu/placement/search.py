@@ -348,6 +348,7 @@ class _Run:
                     len(temperatures[some]),
                     pointer(best[some]),
                 )
+                self.arrays.arrays.check()
                 if progress is not None:
                     done = int(self.chain.tally[PROPOSED])
                     progress(done, self.options.transfers, self.best)

@@ -5,6 +5,7 @@ happened when. Must not know: policies, clocks, files, sockets.
 Units everywhere: seconds, bytes, bytes per second. Iterations count from 0.
 """
 
+from emu.problem.active_flow import ActiveFlow
 from emu.problem.capacity_changes import CapacityChange
 from emu.problem.cluster import Cluster
 from emu.problem.job import Edge, Job, Task
@@ -17,6 +18,7 @@ from emu.problem.slots import Pool
 from emu.problem.tuner import Tuner
 
 __all__ = [
+    "ActiveFlow",
     "CapacityChange",
     "Cluster",
     "Edge",

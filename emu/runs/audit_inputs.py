@@ -19,6 +19,7 @@ from emu.runs.result import read_result
 from emu.runs.retraining import training_audit
 from emu.scenario import Scenario, build_job, load, realize
 from emu.scenario.realize import model_programs
+from emu.scheduling import rate_policy
 from emu.systems.registry import system_guards
 from emu.trust.audit import PUNCTUALITY, ROUNDING, audit
 from emu.trust.guards import Evidence, examine
@@ -95,7 +96,8 @@ class ToAudit:
         Parameters
         ----------
         rule
-            True to recompute the rates, too, where there are any.
+            True to recompute the rates, too, where there are any; a rule of one's own
+            is asked again.
         training
             True to train again in one process, and compare the losses.
 
@@ -118,7 +120,8 @@ class ToAudit:
             **({} if self.evidence is None else {"at_once": self.evidence.at_once}),
         )
         if rule and self.schedule.rates is not None and self.expected is not None:
-            found = rule_audit(self.schedule, self.policy, self.expected)
+            own = rate_policy(self.policy).rates
+            found = rule_audit(self.schedule, self.policy, self.expected, own)
             report = report.adding("rule", found)
         if training:
             if self.scenario is None:

@@ -167,9 +167,13 @@ class _Policy(TypedDict):
     policy: NotRequired[str]
 
 
+class _Schedule(_Policy):
+    source: NotRequired[str]
+
+
 class _Scenario(TypedDict):
     name: NotRequired[str]
-    schedule: NotRequired[_Policy]
+    schedule: NotRequired[_Schedule]
     placement: NotRequired[_Policy]
 
 

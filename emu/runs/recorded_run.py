@@ -24,7 +24,7 @@ from emu.runs.problem_json import problem_from_json, schedule_from_json
 from emu.runs.result import VERSION
 from emu.scenario import Scenario
 from emu.scenario.edits import ScenarioEdits
-from emu.scheduling import RATE_POLICIES
+from emu.scenario.own_rules import is_policy, is_program, registered
 from emu.simulation import simulate
 from emu.units import format_duration, format_ratio
 
@@ -76,11 +76,21 @@ class RecordedRun:
 
     @property
     def policy(self) -> str:
-        """Rate policy of the run; ``oes`` where no file states one."""
-        stated = self.manifest.get("scenario", {}).get("schedule", {}).get("policy")
-        known = [
-            p for p in (self.result.get("policy"), stated) if str(p) in RATE_POLICIES
-        ]
+        """Rate policy of the run; ``oes`` where no file states one.
+
+        Raises
+        ------
+        DataError
+            When it is a rule of one's own of which the manifest states nothing.
+        """
+        schedule = self.manifest.get("scenario", {}).get("schedule", {})
+        stated, named = schedule.get("policy"), self.result.get("policy")
+        if is_program(str(named or stated)):
+            if not is_program(str(stated)):
+                path = str(self.path / "manifest.json")
+                raise DataError(f"states nothing of the policy {named}", path=path)
+            return registered(str(stated), schedule.get("source"))
+        known = [p for p in (named, stated) if p and is_policy(str(p))]
         return str(known[0]) if known else "oes"
 
     @property
@@ -324,7 +334,7 @@ def _result(path: Path) -> dict[str, Any]:
     content = _versioned(path)
     check_shape(content, ResultShape, path)
     policy = content.get("policy")
-    if policy is not None and policy not in RATE_POLICIES:
+    if policy is not None and not is_policy(policy):
         raise DataError(f"names the unknown policy {policy!r}", path=str(path))
     return content
 

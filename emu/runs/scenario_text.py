@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from emu.errors import DataError, ScenarioError
 from emu.input_file import one_error, read_text
 from emu.scenario.document import Source
+from emu.scenario.own_rules import is_program
 from emu.scenario.run_sections import AUTO
 from emu.scenario.scenario_file import load_again
 from emu.trust.agreement import differences
@@ -113,7 +114,7 @@ def _without(content: Any) -> Any:
 
 
 def _kept(content: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    program = "program" in content
+    program = "program" in content or is_program(str(content.get("policy")))
     for key, value in content.items():
         if not (program and key in _NOTED):
             yield key, _without(value)

@@ -6,15 +6,18 @@ import difflib
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
+from emu.errors import DataError
 from emu.fields.cluster_section import MachineSection
 from emu.fields.network_section import network_errors
 from emu.fields.section import Trail
 from emu.fields.suggestion import nearest
 from emu.problem.links import ImpossibleRoute, MissingRoute
+from emu.scenario.own_rules import is_program
 from emu.scenario.pins import pin_errors, pinned, pins_too_large
 from emu.scenario.run_sections import PlacementSection, event_errors
 from emu.scheduling import RATE_POLICIES
 from emu.systems.device_times import device_errors
+from emu.systems.model_section import program_text
 from emu.systems.training_section import NO_TIME, TrainingSection
 
 if TYPE_CHECKING:
@@ -119,9 +122,18 @@ def _hosts(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
             yield ("emulation", "hosts", name), problem
 
 
-def _share(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+def _rates(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     schedule = scenario.schedule
-    if schedule.rule not in RATE_POLICIES:
+    file = schedule.policy.rpartition(":")[0]
+    if file.endswith(".py") and schedule.source is None:
+        try:
+            program_text(schedule.policy)
+        except DataError as error:
+            yield ("schedule", "policy"), error.problem
+    if schedule.source is not None and not is_program(schedule.policy):
+        problem = f"is for classes of your own, policy is {schedule.policy}: remove it"
+        yield ("schedule", "source"), problem
+    if schedule.share == "job" and schedule.rule not in RATE_POLICIES:
         problem = f"by job there are oes and maxmin, policy is {schedule.policy}"
         yield ("schedule", "share"), problem
 
@@ -244,7 +256,7 @@ _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"cluster", "prices"}, _prices),
     ({"job", "jobs", "until"}, _until),
     ({"cluster", "events"}, lambda s: event_errors(s.events, s.cluster)),
-    ({"schedule"}, _share),
+    ({"schedule"}, _rates),
     ({"cluster", "events"}, _cluster_errors),
     ({"cluster", "emulation"}, _hosts),
     ({"cluster", "job"}, lambda s: s.job.problems(s.cluster)),

@@ -19,6 +19,7 @@ from emu.scenario.apply_placement import place, place_one_by_one, with_placed_ri
 from emu.scenario.realize import build_job, realize
 from emu.scenario.scenario_file import load
 from emu.scenario.virtual_training import steps_until
+from emu.scheduling import policy_named
 from emu.simulation import best_policy, simulate
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ def prepare(
     PlacementError
         When there is no placement, or the stated one breaks a constraint.
     """
+    check_rule(scenario)
     if scenario.until is not None:
         return _prepare_until(scenario, progress)
     cluster = scenario.to_cluster()
@@ -157,6 +159,20 @@ def prepare(
         raise PlacementError(f"this placement cannot be: {'; '.join(broken[:4])}")
     problem = with_placed_rings(scenario, Problem(cluster, job, found.placement))
     return Experiment(scenario, problem, problem.taken(realization), found)
+
+
+def check_rule(scenario: Scenario) -> None:
+    """Load the rule for rates, where it is one's own.
+
+    Raises
+    ------
+    ScenarioError
+        When it cannot be loaded.
+    """
+    try:
+        policy_named(scenario.schedule.rule)
+    except DataError as error:
+        raise scenario.origin.error(("schedule", "policy"), str(error)) from error
 
 
 def _prepare_until(

@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from emu import placement, scheduling
+from emu import placement
 from emu.analysis.cost import Prices
 from emu.fields.cluster_section import ClusterSection
 from emu.fields.network_section import Nic, both_directions, rack_links
@@ -41,6 +41,13 @@ from emu.fields.section import Section
 from emu.fields.suggestion import nearest
 from emu.problem import CapacityChange
 from emu.scenario.document import Document, Origin
+from emu.scenario.own_rules import (
+    PROGRAM,
+    is_program,
+    known_policies,
+    registered,
+    stated_policy,
+)
 from emu.shaping import ComputeMode, EmulationSettings, FlowEnds, Tls
 from emu.systems.job_section import JobSection
 from emu.systems.registry import section_types
@@ -65,8 +72,15 @@ def _one_of(known: Mapping[str, object]) -> BeforeValidator:
 
 RatePolicy: TypeAlias = Annotated[
     str,
-    _one_of(scheduling.RATE_POLICIES),
-    WithJsonSchema({"enum": [*scheduling.RATE_POLICIES]}),
+    BeforeValidator(stated_policy),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": [*known_policies()]},
+                {"type": "string", "pattern": f"^({PROGRAM.pattern})$"},
+            ]
+        }
+    ),
 ]
 PlacementPolicy: TypeAlias = Annotated[
     str,
@@ -119,15 +133,19 @@ class ScheduleSection(Section):
     """Allowed rates of flows."""
 
     policy: RatePolicy = "oes"
-    """``oes`` of the paper, ``maxmin``, ``none`` (TCP shares the emulated NICs), or
-    another (``emu policies``)."""
+    """``oes`` of the paper, ``maxmin``, ``none`` (TCP shares the emulated NICs),
+    another (``emu policies``), or your own ``FILE.py:CLASS`` or ``MODULE:CLASS``."""
+    source: str | None = None
+    """Text of that file, noted by runs."""
     share: Literal["flow", "job"] = "flow"
     """``job``: under ``oes`` and ``maxmin`` every port is divided among the jobs with
     flows there, then among the flows of each."""
 
     @property
     def rule(self) -> str:
-        """The name of the rate policy, by job or not."""
+        """The name of the rate policy, by job or not; of a class, with its text."""
+        if is_program(self.policy):
+            return registered(self.policy, self.source)
         return f"{self.policy}_by_job" if self.share == "job" else self.policy
 
 

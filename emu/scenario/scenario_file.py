@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ from emu.scenario.document import (
     read_document,
 )
 from emu.scenario.error_messages import MISSING, describe, either, meant_key, trail_of
+from emu.scenario.own_rules import rule_file
 from emu.scenario.realize import model_figures
 from emu.scenario.run_sections import LabFile, event_errors, name_errors
 from emu.scenario.scenario import Scenario
@@ -34,6 +37,7 @@ from emu.scenario.workload_file import (
     read_profile,
     workload_document,
 )
+from emu.scheduling import policy_named
 from emu.systems.model_section import program_text
 
 if TYPE_CHECKING:
@@ -285,6 +289,14 @@ def _good(document: Document, *, timed: bool = True) -> Scenario:
     return scenario
 
 
+def _rule_errors(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    """Yield why the rule for rates, one's own, cannot be loaded."""
+    try:
+        policy_named(scenario.schedule.rule)
+    except DataError as error:
+        yield ("schedule", "policy"), str(error)
+
+
 def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioError]:
     """Return every error of a file, in the order of its lines; none if it is good.
 
@@ -301,7 +313,8 @@ def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioErr
         scenario, errors = _checked(document)
         if scenario is None or errors:
             return errors
-        return _located(document, preparation_errors(scenario))
+        beyond = chain(_rule_errors(scenario), preparation_errors(scenario))
+        return _located(document, beyond)
 
 
 def _checked(
@@ -364,6 +377,7 @@ def _changed(document: Document, overrides: Overrides, folder: Path) -> Document
             document.resolve_path((*at, *trail), folder)
         _read_program(document, (*at, *_MODEL))
     document.resolve_path(("profile",), folder)
+    _read_rule(document, folder)
     document.source = source if source.text else None
     return document
 
@@ -441,6 +455,23 @@ def _read_program(document: Document, trail: Trail) -> None:
             model["source"] = program_text(model["program"])
         except DataError:
             model.pop("source", None)
+
+
+def _read_rule(document: Document, folder: Path) -> None:
+    """Put the text of a rule of one's own into a document, where it is in a file."""
+    schedule, at = document.data.get("schedule"), ("schedule", "policy")
+    if not isinstance(schedule, dict) or not isinstance(schedule.get("policy"), str):
+        return
+    if stated := any(at[: len(option)] == option for option in document.options):
+        schedule.pop("source", None)
+    if isinstance(schedule.get("source"), str):
+        return
+    policy = schedule["policy"]
+    file = rule_file(policy, Path() if stated else folder)
+    if file is not None:
+        schedule["policy"] = f"{file}:{policy.rpartition(':')[2]}"
+        with contextlib.suppress(DataError):  # an error of the checks that follow
+            schedule["source"] = program_text(schedule["policy"])
 
 
 def _changes(option: Trail, job: Trail) -> bool:

@@ -15,6 +15,8 @@ from emu.core import ffi, lib, new_room, pointer, room_in, structure, view
 from emu.problem.links import IN
 from emu.problem.slots import slot_names, slots_on
 from emu.problem.slowness import slowness
+from emu.scheduling.own_rates import OwnRates
+from emu.scheduling.policies import OWN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -194,6 +196,8 @@ class JobArrays(NamedTuple):
         Pools whose quota changes.
     slowness
         Factors on reference times, shape (tasks, machines); no rows where all are 1.
+    own
+        Answers for a rule of one's own.
     """
 
     iterations: int
@@ -222,6 +226,12 @@ class JobArrays(NamedTuple):
     slots: Ints
     tuners: Tuners
     slowness: Floats
+    own: OwnRates | None = None
+
+    def check(self) -> None:
+        """Raise what a rule of one's own raised while the core ran, if anything."""
+        if self.own is not None:
+            self.own.check()
 
 
 class Layout:
@@ -300,6 +310,7 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
         slots,
         tuners,
         slowness(job, cluster),
+        None if policy.rates is None else OwnRates(job, cluster, policy.rates),
     )
 
 
@@ -339,7 +350,9 @@ class BoundJob:
         tuners = arrays.tuners._asdict()
         tuners["rows"], tuners["count"] = arrays.tuners.path.shape
         self.arrays = arrays
-        parts = {"routes": routes, "tuners": tuners}
+        parts: dict[str, Any] = {"routes": routes, "tuners": tuners, "own": ffi.NULL}
+        if arrays.own is not None:
+            parts |= {"own": ffi.new_handle(arrays.own), "ask": lib.ask_rule}
         self.c = structure("JobArrays", **{**arrays._asdict(), **parts}, **counts)
 
 
@@ -421,6 +434,8 @@ def _check(job: JobArrays) -> None:
     _starts("in_start", job.in_start, sizes["tasks"], job.in_edge)
     _check_routes(job.routes, machines, len(job.capacity))
     _check_numbers(job, machines)
+    if (job.policy == OWN) != (job.own is not None and job.by_flow):
+        raise ValueError("a rule of one's own rates flows one by one, and answers")
     if job.tuners.path.shape[-1]:
         _check_tuners(job.tuners, job.slots)
 

@@ -28,6 +28,8 @@ Where sources state nothing, this is our reading:
   of time 0 for all that has not begun.
 - Slack is the longest remaining path over all active flows less the flow's own, at
   least one hundredth of that longest path, so that weights differ by at most 100.
+- A rule of one's own (`register`) is asked whenever rates are computed, and sees the
+  active flows, what is left of each and the links; nothing else counts.
 - A coflow is the active flows to one iteration of one task. The DGTP paper (section
   VI-B) describes OMCoflow in one sentence; ``omcoflow`` takes it literally, the
   variants repair what that leaves idle (``_wc``), replace the weights by those of a
@@ -38,7 +40,16 @@ Where sources state nothing, this is our reading:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from emu.problem import ActiveFlow
+
+    Rates: TypeAlias = Callable[
+        [Sequence[ActiveFlow], Mapping[str, float]], list[float]
+    ]
 
 OES: Final = 0
 MAXMIN: Final = 1
@@ -54,6 +65,7 @@ SEBF_MADD: Final = 10
 FIFO: Final = 11
 OES_BY_JOB: Final = 12
 MAXMIN_BY_JOB: Final = 13
+OWN: Final = 14
 
 
 #: `Policy.code` of the portfolio, which is no rule for rates but a choice of one.
@@ -84,6 +96,9 @@ class Policy:
         Its input about the flows, besides which are active and where they go.
     looks_ahead
         True where it needs expected times and volumes.
+    rates
+        Of a rule of one's own: returns the rates of flows on links of these capacities,
+        checked.
     """
 
     name: str
@@ -95,6 +110,7 @@ class Policy:
     by_job: bool = False
     knows: str = "nothing"
     looks_ahead: bool = False
+    rates: Rates | None = None
 
 
 _DGTP = "DGTP (INFOCOM 2022), Algorithm 1"
@@ -231,6 +247,15 @@ RATE_POLICIES: dict[str, Policy] = {
 }
 
 
+#: Rules of one's own: name -> what loads it.
+_own: dict[str, Callable[[], Policy]] = {}
+
+
+def register(name: str, load: Callable[[], Policy]) -> None:
+    """Have ``name`` stand for a rule of one's own, loaded when it is first needed."""
+    _own[name] = load
+
+
 def policy_named(name: str) -> Policy:
     """Return the policy called ``name``.
 
@@ -238,7 +263,11 @@ def policy_named(name: str) -> Policy:
     ------
     ValueError
         When there is none.
+    DataError
+        When it is a rule of one's own that cannot be loaded.
     """
+    if name in _own:
+        return _own[name]()
     if name not in RATE_POLICIES:
         known = ", ".join(RATE_POLICIES)
         raise ValueError(f"no policy is called {name}; there are {known}")

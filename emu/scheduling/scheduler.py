@@ -336,6 +336,7 @@ class Scheduler:
                 self._layout.c, self._state.c, volumes, least, self._passed,
                 self._lines, ends, until, self._found, passage,
             )  # fmt: skip
+            self._layout.job.arrays.check()
             found += self._decisions(passage.count)
         if how == IMPOSSIBLE:
             _, *which = given[passage.taken]

@@ -66,9 +66,9 @@ class MakespanEvaluator:
         realization.check_shapes(self._job)
         check_machines(machine_of, len(self._job.tasks), self._machines)
         times, volumes = plain(realization.times), plain(realization.volumes)
-        return float(
-            lib.run_makespan(
-                self._bound.c, pointer(machine_of), pointer(times), pointer(volumes),
-                limit, self._room,
-            )
+        span = lib.run_makespan(
+            self._bound.c, pointer(machine_of), pointer(times), pointer(volumes),
+            limit, self._room,
         )  # fmt: skip
+        self.arrays.check()
+        return float(span)

@@ -193,6 +193,7 @@ def _run(
         layout.c, state.c, pointer(times), pointer(volumes), math.inf, step,
         ffi.NULL if recorder is None else recorder.c,
     )  # fmt: skip
+    arrays.check()
     if math.isnan(end):
         raise SchedulingError(_stuck(problem, layout, state))
     return float(end), state

@@ -8,27 +8,25 @@ the job's seed, the worker and the iteration.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib
 import inspect
 import os
 import random  # noqa: TID251 - of the program, whose generator is given a seed
 import sys
-import traceback
 from itertools import pairwise
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from emu.errors import DataError
 from emu.names import printable
+from emu.own_code import imported, line_of
 from emu.stream_key import stream_key
 from emu.training.layers import as_tensor
 from emu.training.mini_batch import add_gradients
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -152,7 +150,8 @@ class OwnModel:
                 raise
             except (Exception, SystemExit) as error:
                 said = printable(f"{type(error).__name__}: {error}", limit=300)
-                problem = f"{failing}: {said}{_line_of(error, self._program)}"
+                file = self._program.rpartition(":")[0]
+                problem = f"{failing}: {said}{line_of(error, file)}"
                 raise DataError(problem, path=self._program) from error
             finally:
                 np.random.set_state(before[0])  # noqa: NPY002 - as above
@@ -286,7 +285,8 @@ def _built(model: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:
     import torch
 
     program: str = model["program"]
-    factory, stated = _imported(program, model["source"]), model.get("args") or {}
+    _dgl()  # its choice of a backend, before the program imports it
+    factory, stated = imported(program, model["source"]), model.get("args") or {}
     takes = inspect.signature(factory).parameters
     keywords = any(p.kind is p.VAR_KEYWORD for p in takes.values())
     unknown = [name for name in stated if name not in takes and not keywords]
@@ -314,34 +314,3 @@ def _built(model: Mapping[str, Any], offered: Mapping[str, Any]) -> Any:
         problem = f"returns {what}, a torch.nn.Module is needed"
         raise DataError(problem, path=program)
     return module
-
-
-def _imported(program: str, source: str) -> Callable[..., Any]:
-    """Run the text of a program and return what it is to be called by."""
-    file, _, name = program.rpartition(":")
-    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
-    module = ModuleType(f"emu_model_{digest}")
-    module.__file__ = file
-    _dgl()  # its choice of a backend, before the program imports it
-    sys.modules[module.__name__] = module  # where dataclasses and pickle look
-    code = compile(source, file, "exec", dont_inherit=True)
-    exec(code, vars(module))  # noqa: S102 - the author's own code, see THREAT_MODEL
-    found = getattr(module, name, None)
-    if found is None or not callable(found):
-        own = [n for n, v in vars(module).items() if inspect.isclass(v)
-               and v.__module__ == module.__name__]  # fmt: skip
-        problem = f"holds nothing to call by the name {name!r}"
-        raise DataError(f"{problem}; it defines {', '.join(own) or 'no class'}",
-                        path=program)  # fmt: skip
-    factory: Callable[..., Any] = found
-    return factory
-
-
-def _line_of(error: BaseException, program: str) -> str:
-    """Return where in a program an error was raised."""
-    file = program.rpartition(":")[0]
-    if isinstance(error, SyntaxError) and error.filename == file:
-        return ""  # its text has it
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if frame.filename == file]
-    return f" (line {lines[-1]} of {file})" if lines else ""

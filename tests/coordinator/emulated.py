@@ -123,12 +123,13 @@ def run(
     realization: Realization,
     tmp_path: Path,
     observer: Acts | None = None,
+    policy: str = "oes",
     **settings: Any,
 ) -> EmulatedRun:
-    """Emulate a problem under OES on this host."""
+    """Emulate a problem on this host."""
     return emulate(
         problem,
-        "oes",
+        policy,
         RunSettings(**{**FAST, **settings}),
         realization,
         log=tmp_path / "agent.log",

@@ -18,7 +18,8 @@ import pytest
 
 from emu.coordinator import RunSettings
 from emu.coordinator.process_specs import process_specs
-from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, RunError
+from emu.errors import DataError, DeadlineExceeded, EmulatorError, NodeLost, RunError
+from emu.scenario.own_rules import registered
 from emu.wire.frame_layout import MAGIC, PREFIX, VERSION, Kind
 from tests.coordinator.emulated import Acts, golden, named, run
 
@@ -201,6 +202,43 @@ def test_program_that_the_host_does_not_allow(
     ):
         run(problem, realization, tmp_path)
     leftovers.note()
+
+
+@pytest.mark.parametrize(
+    ("failing", "said"),
+    [
+        ("raise RuntimeError('on purpose')", "RuntimeError: on purpose (line 7 of"),
+        ("while True: pass", "no answer within 0.5 s (line 7 of"),
+        ("return [1e9 for _ in flows]", "gives the flows over m"),
+        ("return []", "returns 0 rates for"),
+    ],
+    ids=["raises", "never returns", "too much", "too few"],
+)
+def test_a_rule_of_ones_own_that_fails_ends_the_run(
+    failing: str,
+    said: str,
+    tmp_path: Path,
+    leftovers: Leftovers,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("emu.scenario.own_rules.DEADLINE", 0.5)
+    text = f"""
+class Mine:
+    asked = 0
+    def rates(self, flows, capacity):
+        self.asked += 1
+        if self.asked > 5:
+            {failing}
+        links = [link for flow in flows for link in flow.links]
+        return [min(capacity[l] / links.count(l) for l in f.links) for f in flows]
+"""
+    problem, realization = golden(3)
+    note = Acts("joined", leftovers.note, problem)
+    with pytest.raises(DataError) as caught:
+        run(problem, realization, tmp_path, note, registered("mine.py:Mine", text))
+
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_coordinator_that_stood_still_is_named(

@@ -13,13 +13,19 @@ import pytest
 from tools.building.core import MADE, build_core
 
 ROOT = Path(__file__).parents[2]
-_DRAWS = """
+_DRAWS = '''
 import numpy as np
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import MakespanEvaluator, simulate
 from emu.testing.strategies import random_problem
+from emu.scenario.own_rules import registered
 from tests.scheduling.virtual_coordinator import VirtualCoordinator
 
+own = registered("mine.py:Mine", """class Mine:
+    def rates(self, flows, capacity):
+        crossed = [link for flow in flows for link in flow.links]
+        return [min(capacity[l] / crossed.count(l) for l in f.links) for f in flows]
+""")
 for seed in range(120):
     rng = np.random.default_rng(seed)
     kinds = "slots", "channels", "latest", "changes", "tuned"
@@ -27,14 +33,14 @@ for seed in range(120):
     drawn = random_problem(rng, ties=True, links=True, own=True, jobs=True, **more)
     problem, realization = drawn
     machine_of = np.array(problem.placement.machine_of)
-    for policy in RATE_POLICIES:
+    for policy in (*RATE_POLICIES, own):
         simulate(*drawn, policy, record_rates=True)
         if policy != "portfolio":
             evaluator = MakespanEvaluator(problem.job, problem.cluster, policy)
             evaluator.makespan(machine_of, realization)
             if seed % 10 == 0 and (realization.times > 0).all():
                 VirtualCoordinator(*drawn, policy, rng).run()
-"""
+'''
 _SEARCHES = """
 import numpy as np
 from emu.errors import PlacementError

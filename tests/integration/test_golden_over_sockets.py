@@ -25,6 +25,7 @@ pytestmark = pytest.mark.emulation
 
 #: 38 emulated seconds in 1.9 s; the wire is as busy as in the file.
 QUICK = ("expect=null", "emulation.time_scale=0.05", "emulation.byte_scale=10000")
+SEBF = GOLDEN.parent / "own_rule" / "sebf.py"
 SLOW_NIC = "cluster.machines=[{name: m0, nic: 10 B/s}, {name: m1, nic: 5 B/s}]"
 #: Wall seconds by which flows of a run on a busy machine may end late.
 UNPUNCTUAL = 0.1
@@ -51,8 +52,9 @@ def audited(run: Carried) -> None:
         (["job.credit_window=1"], 47.0),
         ([SLOW_NIC], 71.0),
         (["schedule.policy=maxmin"], None),
+        ([f"schedule.policy={SEBF}:Sebf"], 38.0),
     ],
-    ids=["golden", "credit window 1", "slow NIC", "max-min"],
+    ids=["golden", "credit window 1", "slow NIC", "max-min", "a rule of one's own"],
 )
 def test_makespan_and_every_flow(
     overrides: list[str], makespan: float | None, tmp_path: Path

@@ -261,3 +261,30 @@ def test_importing_emu_imports_nothing_heavy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_the_rule_of_a_run_that_is_ones_own(tmp_path: Path) -> None:
+    """Its text is in the manifest; nothing of it runs until something is simulated."""
+    mark = tmp_path / "ran"
+    schedule = {
+        "policy": "/gone/mine.py:Mine",
+        "source": f"import pathlib\npathlib.Path({str(mark)!r}).touch()\n"
+        "class Mine:\n def rates(self, flows, capacity): return [0 / 0 for _ in flows]",
+    }
+    path = write_run(tmp_path / "run")
+    for name, change in (
+        ("manifest.json", {"scenario": {"schedule": schedule}}),
+        ("result.json", {"policy": "mine.py:Mine@00000000"}),
+    ):
+        file = path / name
+        file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    read = emu.load_run(path)
+
+    assert read.policy.startswith("mine.py:Mine@")
+    assert not mark.exists()
+    with pytest.raises(DataError, match=r"ZeroDivisionError.*line 4 of /gone/mine.py"):
+        with_simulated_rates(read)
+    assert mark.exists()
+    (path / "manifest.json").unlink()
+    with pytest.raises(DataError, match="states nothing of the policy mine"):
+        _ = emu.load_run(path).policy

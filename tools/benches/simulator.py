@@ -9,6 +9,7 @@ import shutil
 import statistics
 import subprocess
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +28,9 @@ from emu.problem import (
     Realization,
     Task,
 )
+from emu.scheduling import RATE_POLICIES
 from emu.simulation import MakespanEvaluator, simulate
+from emu.systems.dgtp.job import DgtpConfig, dgtp_job
 from emu.testing import bench_directory, load_workload
 from tools.benches.figures import Figure, interleaved, once
 
@@ -120,11 +123,17 @@ def peer_seconds(
 
 PEERS_RULE = "maxmin"
 FLOWS = {"workload_a": 916, "workload_b": 24_942}
-#: Machines, tasks, iterations, seed, window: every task sends to two of the next
-#: ``window`` tasks. Flows disturb few others in the one job, many in the other.
-JOBS = {"sparse": (137, 1_827, 20, 0, 60), "dense": (150, 21_000, 1, 1, 400)}
-RULES = ("oes", "maxmin", "mrtf", "mrtf_exclusive", "fifo", "oes_cp", "omcoflow",
-         "sebf_madd")  # fmt: skip
+#: Every rule once: none is maxmin by another name.
+RULES = [name for name in RATE_POLICIES if name not in {"none", "portfolio"}]
+#: Rules that order flows, and those that fill ports by weight.
+_ORDERING = {"mrtf", "mrtf_exclusive", "oes_cp", "sebf_madd", "omcoflow"}
+_FILLING = {"weighted_maxmin", "omcoflow_wc", "omcoflow_gamma", "omcoflow_frozen"}
+#: us per flow that are aimed at: rules -> sparse, DGTP of 64 machines, dense.
+_AIMS = {
+    **dict.fromkeys(("oes", "maxmin"), (1.0, 2.0, 5.0)),
+    **dict.fromkeys(_ORDERING, (5.0, 5.0, 15.0)),
+    **dict.fromkeys(_FILLING, (15.0, 15.0, 15.0)),
+}
 
 
 def makespan_call(
@@ -206,17 +215,57 @@ def drawn(
     return Problem(cluster, job, at), Realization(times, volumes)
 
 
+def dgtp_shaped(machines: int, iterations: int) -> tuple[Problem, Realization]:
+    """Return a DGTP job, a worker and two samplers per machine, placed at random."""
+    rng = np.random.default_rng(machines)
+    nics = rng.uniform(1e9, 4e9, (machines, 2)).tolist()
+    cluster = Cluster(tuple(Machine(f"m{i}", *nic) for i, nic in enumerate(nics)))
+    names = tuple(machine.name for machine in cluster.machines)
+    job = dgtp_job(DgtpConfig(names, machines, 2, 1, iterations, hops=2))
+    at = [
+        names.index(task.pinned) if task.pinned else int(rng.integers(machines))
+        for task in job.tasks
+    ]
+    share = {"graph_store": 64e6 / machines, "sampler": 64e6}
+    sent = [share.get(job.tasks[edge.source].kind, 2.4e6) for edge in job.edges]
+    times = rng.uniform(0.01, 0.06, (len(job.tasks), iterations))
+    drawn = rng.lognormal(0.0, 0.2, (len(job.edges), iterations))
+    volumes = np.array(sent)[:, None] * drawn
+    return Problem(cluster, job, Placement(tuple(at))), Realization(times, volumes)
+
+
+#: Jobs of the rules, with the place of their aims. In sparse and dense ones every task
+#: sends to two of the next so many: flows disturb few others or many.
+JOBS: dict[str, tuple[Callable[[], tuple[Problem, Realization]], int | None]] = {
+    "sparse": (functools.partial(drawn, 137, 1_827, 20, 0, 60), 0),
+    "DGTP 16": (functools.partial(dgtp_shaped, 16, 40), None),
+    "DGTP 64": (functools.partial(dgtp_shaped, 64, 4), 1),
+    "dense": (functools.partial(drawn, 150, 21_000, 1, 1, 400), 2),
+}
+
+
+def cpu_seconds_of(call: Callable[[], object], rounds: int = 3) -> float:
+    """Return the median CPU time of some calls, seconds."""
+    taken = []
+    for _ in range(rounds):
+        began = time.process_time()
+        call()
+        taken.append(time.process_time() - began)
+    return statistics.median(taken)
+
+
 def rules(_: float) -> Iterator[Figure]:
-    """Yield the time of one run of every rule on each job, the least of three."""
-    for name, shape in JOBS.items():
-        problem, realization = drawn(*shape)
-        flows, ports = sum(problem.job.flow_counts), 2 * shape[0]
+    """Yield the CPU time per flow of every rule on each job."""
+    for name, (make, aims) in JOBS.items():
+        problem, realization = make()
+        counted = zip(problem.job.flow_counts, problem.hops, strict=True)
+        flows = sum(count for count, links in counted if links)
+        note = f"{flows:,} flows over {2 * len(problem.cluster.machines)} ports"
         for rule in RULES:
-            call = makespan_call(problem, realization, rule)
-            call()
-            took = min(once(call) for _ in range(3))
-            note = f"{1e6 * took / flows:.2f} us per flow, {flows:,} over {ports} ports"
-            yield Figure(f"{name}: {rule}, makespan", took, note=note)
+            took = cpu_seconds_of(makespan_call(problem, realization, rule))
+            aim = _AIMS[rule][aims] if rule in _AIMS and aims is not None else None
+            each = 1e6 * took / flows
+            yield Figure(f"{name}: {rule}", each, "us per flow", aim, note=note)
 
 
 CANDIDATES = 10_000

@@ -1,0 +1,176 @@
+"""Rules for rates of one's own: found, loaded, and asked within a deadline.
+
+A rule is a class with a method ``rates(flows, capacity)``: it gets the active flows
+(`emu.problem.ActiveFlow`) and bytes per second by link, and returns a rate per flow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import inspect
+import re
+import sys
+from functools import cache, partial
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from emu.errors import DataError, EmulatorError
+from emu.fields.suggestion import nearest
+from emu.interruption import Overdue, deadline
+from emu.names import printable
+from emu.own_code import called, imported, line_of
+from emu.scheduling.own_rates import checked_rates
+from emu.scheduling.policies import OWN, RATE_POLICIES, Policy, register
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from emu.problem import ActiveFlow
+
+#: Entry points of this group are classes of rules.
+GROUP = "emu.policies"
+#: Wall seconds that a rule may take to be loaded, and for every answer: chosen, not
+#: measured; SEBF in Python answers in milliseconds.
+DEADLINE = 10.0
+#: ``FILE.py:CLASS``, beside the scenario, or ``MODULE:CLASS``.
+PROGRAM = re.compile(r"(.*\.py|[A-Za-z_][\w.]*):([A-Za-z_]\w*)")
+
+
+@cache
+def installed() -> tuple[str, ...]:
+    """Return the names of rules that installed packages bring, sorted.
+
+    Raises
+    ------
+    EmulatorError
+        When one is called as another one.
+    """
+    found: list[str] = []
+    for point in sorted(entry_points(group=GROUP)):
+        if point.name in {*RATE_POLICIES, *found}:
+            where = f"entry point {point.name} = {point.value} of group {GROUP}"
+            raise EmulatorError(f"{where}: there is another policy of that name")
+        file, find = point.module.replace(".", "/") + ".py", point.load
+        register(point.name, cache(partial(_policy, point.name, file, find)))
+        found.append(point.name)
+    return tuple(found)
+
+
+def known_policies() -> list[str]:
+    """Return the names of all policies that scenarios may state as one word."""
+    return [*RATE_POLICIES, *installed()]
+
+
+def is_policy(name: str) -> bool:
+    """Return True for a policy that a scenario may state, or a run name."""
+    return is_program(name) or name in known_policies()
+
+
+def is_program(policy: str) -> bool:
+    """Return True where a policy is stated as a class."""
+    return ":" in policy
+
+
+def stated_policy(found: object) -> str:
+    """Return a policy as scenarios may state it.
+
+    Raises
+    ------
+    ValueError
+        Says what would be right.
+    """
+    if isinstance(found, str) and (
+        found in known_policies() or PROGRAM.fullmatch(found)
+    ):
+        return found
+    if isinstance(found, str) and (is_program(found) or found.endswith(".py")):
+        raise ValueError(f"found {found!r}, write FILE.py:CLASS or MODULE:CLASS")
+    raise ValueError(f"found {found!r}, {nearest(str(found), known_policies())}")
+
+
+def rule_file(policy: str, folder: Path) -> Path | None:
+    """Return the file of a rule: as stated, or a module's beside the scenario."""
+    stated = PROGRAM.fullmatch(policy)
+    if stated is None:
+        return None
+    if stated[1].endswith(".py"):
+        return folder / Path(stated[1]).expanduser()
+    beside = folder / (stated[1].replace(".", "/") + ".py")
+    return beside if beside.is_file() else None
+
+
+@cache
+def registered(policy: str, source: str | None) -> str:
+    """Return the name that a class goes by in this process; nothing is run yet.
+
+    That of a file ends with a digest of its text, which may change from run to run.
+    """
+    file, _, attribute = policy.rpartition(":")
+    if source is None:
+        name, find = policy, partial(_of_module, policy)
+    else:
+        digest = hashlib.sha256(source.encode()).hexdigest()[:8]
+        name = f"{Path(file).name}:{attribute}@{digest}"
+        find = partial(imported, policy, source)
+    register(name, cache(partial(_policy, name, file, find)))
+    return name
+
+
+def _of_module(policy: str) -> Callable[..., object]:
+    module, _, attribute = policy.rpartition(":")
+    return called(importlib.import_module(module), attribute, policy)
+
+
+def _policy(name: str, file: str, find: Callable[[], object]) -> Policy:
+    """Load a rule.
+
+    Raises
+    ------
+    DataError
+        When its code fails or takes too long, or has no method ``rates``.
+    """
+    with _running(name, file, "cannot be loaded"):
+        factory = find()
+        rule = factory() if callable(factory) else factory
+    method = getattr(rule, "rates", None)
+    if not callable(method):
+        problem = f"has no method rates(flows, capacity): it is {type(rule).__name__}"
+        raise DataError(problem, path=name)
+
+    def rates(
+        flows: Sequence[ActiveFlow], capacity: Mapping[str, float]
+    ) -> list[float]:
+        # Copies, so that a rule may count down in what it gets.
+        with _running(name, file, "fails"):
+            given = method([*flows], dict(capacity))
+            return checked_rates(name, flows, capacity, given)
+
+    summary = (inspect.getdoc(rule) or "a rule of one's own").splitlines()[0]
+    return Policy(
+        name=name,
+        code=OWN,
+        summary=printable(summary, limit=200),
+        source=file,
+        knows="bytes left",
+        rates=rates,
+    )
+
+
+@contextlib.contextmanager
+def _running(name: str, file: str, failing: str) -> Iterator[None]:
+    """Run code of a rule: it has a deadline, its errors its name and line."""
+    try:
+        with contextlib.redirect_stdout(sys.stderr), deadline(DEADLINE):
+            yield
+    except DataError:
+        raise
+    except Overdue as error:
+        problem = f"{failing}: no answer within {DEADLINE:g} s{line_of(error, file)}"
+        raise DataError(problem, path=name) from error
+    except (Exception, SystemExit) as error:
+        said = printable(f"{type(error).__name__}: {error}", limit=300)
+        problem = f"{failing}: {said}{line_of(error, file)}"
+        raise DataError(problem, path=name) from error
