@@ -108,11 +108,18 @@ def simulate(
     """
     experiment = prepare(load(file, overrides or []))
     console = terminal(quiet=json_target == "-")
-    if network is Network.NS3:
-        simulate_over_packets(
-            experiment, sharing, congestion_control, json_target, console
-        )
+    if network is Network.FLUID:
+        simulate_by_rates(experiment, json_target, console, train=train)
         return
+    if train:
+        raise typer.BadParameter("training goes with --network fluid alone")
+    simulate_over_packets(experiment, sharing, congestion_control, json_target, console)
+
+
+def simulate_by_rates(
+    experiment: Experiment, json_target: str | None, console: Console, *, train: bool
+) -> None:
+    """Print the schedule under the scenario's rate policy, and judge it."""
     schedule, problem = experiment.simulate(), experiment.problem
     jobs = job_times(schedule, experiment.realization, experiment.chosen_policy())
     _print_tables(schedule, jobs, console)

@@ -114,6 +114,12 @@ def test_the_command_prints_both_and_writes_json(tmp_path: Path) -> None:
     assert written["packets"]["fluid_makespan"] == 38.0
 
 
+def test_training_needs_a_schedule_of_rates() -> None:
+    ran = CliRunner().invoke(app, ["simulate", "golden", "--network", "ns3", "--train"])
+    assert ran.exit_code == 2
+    assert "training goes with --network fluid alone" in ran.output
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
