@@ -185,7 +185,7 @@ STRANGERS = {
         struct.pack(">4sHHIQ", b"emuF", 9, 1, 0, 5) + b"hello",
         "version 9",
     ),
-    "oversized": (struct.pack(">4sHHIQ", b"emuF", 1, 1, 0, 1 << 60), "at most 4096"),
+    "oversized": (struct.pack(">4sHHIQ", b"emuF", 2, 1, 0, 1 << 60), "at most 4096"),
     "data first": (b"".join(encode_data(0, 0, {"x": np.zeros(3)})), "kind 2"),
     "no challenge": (encode_message(Kind.HELLO, {"edge": 0}), "no challenge"),
     "short challenge": (
@@ -257,7 +257,7 @@ BROKEN = {
     "truncated": (GOOD[:-1], TruncatedFrame, "7999 of 8000 bytes of its body"),
     "random": (bytes(range(100)), MalformedFrame, "starts with"),
     "oversized": (
-        struct.pack(">4sHHIQ", b"emuF", 1, 2, 10, 1 << 40),
+        struct.pack(">4sHHIQ", b"emuF", 2, 2, 10, 1 << 40),
         FrameTooLarge,
         "at most 67108864",
     ),
