@@ -83,11 +83,16 @@ class Trials:
 
     def run(self, seed: int) -> Trial:
         """Carry out the trial of a seed; its complaints are all that is wrong."""
-        trial = run_trial(self.case, self.faults(seed))
-        trial.complaints += list(self._wrong(trial))
+        return self.judged(self.faults(seed))
+
+    def judged(self, faults: Faults) -> Trial:
+        """Carry out a trial of one's own."""
+        trial = run_trial(self.case, faults)
+        trial.complaints += list(self.wrong(trial))
         return trial
 
-    def _wrong(self, trial: Trial) -> Iterator[str]:
+    def wrong(self, trial: Trial) -> Iterator[str]:
+        """Yield what is wrong with an outcome."""
         if trial.run is not None:
             yield from self._differences(trial)
         elif trial.error is not None:

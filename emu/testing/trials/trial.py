@@ -51,19 +51,22 @@ class Case:
     """Programs that are not of a system that is installed."""
 
     @classmethod
-    def of(cls, experiment: Experiment, **changes: Any) -> Case:
+    def of(cls, experiment: Experiment, *, hosts: int = 1, **changes: Any) -> Case:
         """Return the case of a scenario that was made ready.
 
         Parameters
         ----------
+        hosts
+            As the field.
         changes
-            Fields of `emu.shaping.EmulationSettings` in place of the scenario's.
+            Fields of `emu.shaping.EmulationSettings` in place of the scenario's. Its
+            byte scale is in the programs already: change that where it is loaded.
         """
         settings = replace(experiment.scenario.emulation.settings, **changes)
         models = tuple(model.name for model in model_programs(experiment.scenario))
         policy = experiment.chosen_policy()
         parts = experiment.problem, experiment.realization, policy, settings
-        return cls(*parts, allow=models)
+        return cls(*parts, hosts, models)
 
 
 @dataclass(frozen=True)
