@@ -238,7 +238,7 @@ class Coordinator:
             self._settings.host_of,
         )
         specs = process_specs(self._problem, self._settings, self._expected)
-        edges = len(self._problem.job.edges)
+        edges, clock = len(self._problem.job.edges), this_host.name_of_clock()
         names = [machine.name for machine in self._problem.cluster.machines]
         for agent in membership.agents:
             agent.host["machines"] = [
@@ -251,9 +251,7 @@ class Coordinator:
                 for spec in specs
                 if hosts[spec.machine] == agent.host_name
             ]
-            order = Launch(
-                edges, mine, self._settings.silence, this_host.name_of_clock()
-            )
+            order = Launch(edges, mine, self._settings.silence, clock)
             membership.send_to_agent(agent, order)
         await membership.open_boards()
         processes = list(self._problem.job.processes)

@@ -108,6 +108,26 @@ def test_a_frame_that_a_reset_took_along_is_missed_at_once(byte: int) -> None:
     assert "flow ps0->w0: the sender of edge 7 has gone" in str(trial.error)
 
 
+def test_the_last_frame_is_missed_as_well() -> None:
+    """What the store has sent by then, it never sends again."""
+    seen = golden().undisturbed
+    wire = 2 * seen.ends.index(("g1", "s0"))
+    last = Damage(wire, seen.carried[wire] - 1, "reset")
+
+    trial = golden().judged(Faults(damages=(last,)))
+
+    assert trial.complaints == []
+    assert trial.noticed < PROMPT
+    assert "flow g1->s0: the sender of edge 2 has gone" in str(trial.error)
+
+
+def test_a_killed_process_is_known_as_killed() -> None:
+    trial = golden().judged(Faults(deaths={"w0": 30}))
+
+    assert trial.complaints == []
+    assert str(trial.error).startswith("process w0 was killed by SIGKILL (")
+
+
 def test_an_altered_byte_of_a_payload_is_an_error() -> None:
     """Seed 107 of dorylus: weights were others, and nobody said so."""
     trials = Trials(Case.of(experiment("dorylus")))

@@ -2,7 +2,9 @@
 
 The event loop is asyncio's own, over a selector that knows the sockets in memory and
 lets time pass when nothing is ready. Which virtual process a callback is of follows
-from its context, so that one can die at any of its steps.
+from its context, so that one can die at any of its steps. Libraries of the kind
+(simloop, simloom, seedloop) want Python 3.12, and have no sockets below transports,
+which data connections read and write by themselves.
 """
 
 from __future__ import annotations
