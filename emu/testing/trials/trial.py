@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import importlib
+import io
 import sys
 from dataclasses import dataclass, field, replace
+from pathlib import PosixPath
 from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
 
 from emu.coordinator import Coordinator, EmulatedRun, RunSettings
 from emu.errors import EmulatorError
@@ -15,7 +20,6 @@ from emu.launch import describe_end
 from emu.launch.agent import Agent
 from emu.launch.programs import RUNTIME
 from emu.scenario.realize import model_programs
-from emu.scratch import scratch_folder
 from emu.shaping import EmulationSettings
 from emu.testing.trials.wires import EPOCH, Damage
 from emu.testing.trials.world import Stuck, World
@@ -245,6 +249,21 @@ async def _serve(
     return 0
 
 
+class _Log(PosixPath):
+    """A file in memory. Messages name it: a folder of its own has another name each."""
+
+    def __init__(self, *_: str) -> None:
+        self.text = io.StringIO()
+
+    @override
+    def open(self, *_: Any, **__: Any) -> Any:
+        return contextlib.nullcontext(self.text)
+
+    @override
+    def read_text(self, *_: Any, **__: Any) -> str:
+        return self.text.getvalue()
+
+
 def run_trial(case: Case, faults: Faults | None = None) -> Trial:
     """Run a case once, under these faults; the same again is the same to the byte."""
     faults = faults or Faults()
@@ -255,18 +274,16 @@ def run_trial(case: Case, faults: Faults | None = None) -> Trial:
         damages=faults.damages,
         deaths=faults.deaths,
     )
-    with (
-        scratch_folder("trial") as folder,
-        (folder / "log").open("a+") as log,
-        contextlib.redirect_stderr(log),
-        this_host.replaced(world.host()),
-    ):
+    log = _Log("trial.log")
+    with contextlib.redirect_stderr(log.text), this_host.replaced(world.host()):
+        gc.disable()
         try:
-            _carry_out(case, world, trial, folder / "log")
-            log.seek(0)
-            trial.log = log.read()
+            _carry_out(case, world, trial, log)
+            trial.log = log.read_text()
         finally:
             world.close()
+            gc.collect(0)  # what nobody has retrieved complains now
+            gc.enable()
     trial.complaints += world.complaints
     if "Traceback (most recent" in trial.log:
         trial.complaints.append(f"a traceback: {trial.log}")

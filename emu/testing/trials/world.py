@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from typing_extensions import override
 
 from emu.testing.trials.wires import Draws, Network, VirtualSocket
-from emu.this_host import Host
+from emu.this_host import Host, create_memory
 
 if TYPE_CHECKING:
     from collections import deque
@@ -293,7 +293,7 @@ class World:
         return process.number if process is not None else _FIRST_ID - 1
 
     def _create_memory(self) -> tuple[int, str]:
-        fd, path = os.memfd_create("trial"), f"/proc/virtual/{len(self._memory)}"
+        fd, path = create_memory()[0], f"/proc/virtual/{len(self._memory)}"
         self._memory[path] = os.dup(fd)
         return fd, path
 
