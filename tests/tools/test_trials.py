@@ -6,6 +6,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from emu.testing.trials import Trials
 from tools.attacks import trials
 
 if TYPE_CHECKING:
@@ -31,13 +32,13 @@ def test_outcomes_are_counted_and_one_seed_is_told(
 def test_a_bad_seed_is_told_and_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def complaining(self: trials.Trials, seed: int) -> Trial:
+    def complaining(self: Trials, seed: int) -> Trial:
         trial = original(self, seed)
         trial.complaints += ["too blue"] if seed == 1 else []
         return trial
 
-    original = trials.Trials.run
-    monkeypatch.setattr(trials.Trials, "run", complaining)
+    original = Trials.run
+    monkeypatch.setattr(Trials, "run", complaining)
     monkeypatch.setattr(sys, "argv", ["trials", "--count", "3"])
 
     assert trials.main() == 1

@@ -282,7 +282,7 @@ def run_trial(case: Case, faults: Faults | None = None) -> Trial:
             trial.log = log.read_text()
         finally:
             world.close()
-            gc.collect(0)  # what nobody has retrieved complains now
+            gc.collect(0)  # exceptions that nobody has retrieved complain now
             gc.enable()
     trial.complaints += world.complaints
     if "Traceback (most recent" in trial.log:

@@ -46,6 +46,11 @@ def _process_of(handle: asyncio.Handle) -> VirtualProcess | None:
     return context.get(_PROCESS)
 
 
+def _wake(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
 class Stuck(Exception):
     """Nothing will ever happen again, or too much."""
 
@@ -175,6 +180,20 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return [(0, socket.SOCK_STREAM, 0, "", (host, port))]
 
     @override
+    async def sock_accept(self, sock: Any) -> Any:
+        # Asyncio's own sets the result of a future that was cancelled in that turn.
+        while True:
+            try:
+                return sock.accept()
+            except BlockingIOError:
+                ready = self.create_future()
+                self.add_reader(sock.fileno(), _wake, ready)
+                try:
+                    await ready
+                finally:
+                    self.remove_reader(sock.fileno())
+
+    @override
     async def create_server(  # type: ignore[override]  # any arguments
         self, factory: Any, *where: Any, **how: Any
     ) -> Any:
@@ -264,6 +283,7 @@ class World:
         self.processes: list[VirtualProcess] = []
         self._turns = 0
         self._memory: dict[str, int] = {}
+        self._opened: list[int] = []
         self._lives: list[asyncio.Task[Any]] = []
         self.complaints: list[str] = []
         self.buried = False
@@ -284,7 +304,7 @@ class World:
                 "Any", lambda address, **_: self.network.listen(address, _PROCESS.get())
             ),
             create_memory=self._create_memory,
-            open_memory=lambda path, _: os.dup(self._memory[path]),
+            open_memory=self._open_memory,
             precise_timers=lambda: False,
         )
 
@@ -295,7 +315,12 @@ class World:
     def _create_memory(self) -> tuple[int, str]:
         fd, path = create_memory()[0], f"/proc/virtual/{len(self._memory)}"
         self._memory[path] = os.dup(fd)
+        self._opened.append(fd)
         return fd, path
+
+    def _open_memory(self, path: str, _access: int) -> int:
+        self._opened.append(os.dup(self._memory[path]))
+        return self._opened[-1]
 
     # Time.
 
@@ -404,6 +429,15 @@ class World:
         self.complaints += found
         self._bury()
         self.loop.close()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """Close shared memory, also what killed processes held."""
+        ours = {os.fstat(fd).st_ino for fd in self._memory.values()}
+        for fd in self._opened:  # the number may be another file's by now
+            with contextlib.suppress(OSError):
+                if os.fstat(fd).st_ino in ours:
+                    os.close(fd)
         for fd in self._memory.values():
             os.close(fd)
 
