@@ -128,6 +128,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     _ready: deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
+    _transports: Mapping[int, asyncio.Transport]
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -243,6 +244,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def resume(self, process: VirtualProcess) -> None:
         """Run what was laid aside after all."""
         self._ready.extend(process.never)
+
+    def abort_all(self) -> None:
+        """Close what has still something to send, and nobody to send it to."""
+        for transport in list(self._transports.values()):
+            transport.abort()
 
     def next_timer(self) -> float:
         """Return when the next timer is due, wall seconds."""
@@ -454,3 +460,5 @@ class World:
             self.buried = True
             with contextlib.suppress(Stuck):
                 self.loop.run_until_complete(asyncio.wait(left, timeout=_UNWIND))
+                self.loop.abort_all()
+                self.loop.run_until_complete(asyncio.sleep(0))
