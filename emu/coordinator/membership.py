@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import secrets
-import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
@@ -44,6 +43,7 @@ from emu.network import (
     format_address,
     is_loopback,
 )
+from emu.this_host import this_host
 from emu.wire.messages import (
     AgentHello,
     Beat,
@@ -212,9 +212,11 @@ class Membership:
 
     async def _cause(self, reports: list[Report]) -> EmulatorError:
         """Wait for what else is reported within a moment; return what counts."""
-        deadline = time.monotonic() + _CAUSE_SHOWS
+        deadline = this_host.monotonic() + _CAUSE_SHOWS
         while all(report.severity > Severity.KILLED for report in reports):
-            said = await self._mail.everything(max(deadline - time.monotonic(), 0.0))
+            said = await self._mail.everything(
+                max(deadline - this_host.monotonic(), 0.0)
+            )
             if not said:
                 break
             reports += [report for report in said if isinstance(report, Report)]
@@ -314,7 +316,7 @@ class Membership:
         return ""
 
     def _agent_said(self, agent: JoinedAgent, message: Message) -> bool:
-        agent.watch.received(time.monotonic())
+        agent.watch.received(this_host.monotonic())
         if isinstance(message, ProcessDied):
             self._process_died(message)
         elif isinstance(message, Failed):

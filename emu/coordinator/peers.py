@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import time
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
@@ -14,6 +13,7 @@ from typing_extensions import override
 
 from emu.errors import DeadlineExceeded, MalformedFrame
 from emu.network import Alarm, AwakeClock, SilenceWatch
+from emu.this_host import this_host
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable
@@ -70,12 +70,12 @@ class Standstill:
 
     def __init__(self, fatal: float) -> None:
         self._fatal = fatal
-        self._looked = time.monotonic()
+        self._looked = this_host.monotonic()
         self._pause, self._resumed = 0.0, -math.inf
 
     def look(self) -> float:
         """Look at the clock; return the wall seconds since the last look."""
-        now = time.monotonic()
+        now = this_host.monotonic()
         pause, self._looked = now - self._looked, now
         if pause > self._fatal:
             self._pause, self._resumed = pause, now
@@ -84,7 +84,7 @@ class Standstill:
     def story(self) -> str:
         """Return the pause for which this process was just given up, else nothing."""
         self.look()
-        if time.monotonic() - self._resumed > 2 * self._fatal:
+        if this_host.monotonic() - self._resumed > 2 * self._fatal:
             return ""
         return (
             f"the coordinator, this process, stood still for {self._pause:.1f} s of "
@@ -151,7 +151,7 @@ class JoinedAgent:
         self.name = agent_name(host_name)
         self.address = connection.peer_address
         self.board: RateBoard | None = None
-        self.watch = SilenceWatch(silence, time.monotonic())
+        self.watch = SilenceWatch(silence, this_host.monotonic())
         self.clock = ClockRelation()
         self.gone = False
 
@@ -210,7 +210,7 @@ class Mailbox(Generic[T]):
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
             self._alarm = self._alarm or Alarm(loop, self._wake)
-            self._alarm.set(time.monotonic() + patience)
+            self._alarm.set(this_host.monotonic() + patience)
             await self._waiter
         there, self._there = self._there, []
         return there
@@ -317,11 +317,11 @@ class Gathering:
             When one is at the deadline: the message names who did not do
             ``what``.
         """
-        awake = AwakeClock(_LOOK, time.monotonic())
+        awake = AwakeClock(_LOOK, this_host.monotonic())
         deadline = max(self._deadline, patience)
-        end = time.monotonic() + deadline
+        end = this_host.monotonic() + deadline
         while names := sorted(missing()):
-            if awake.read(time.monotonic()) > end:
+            if awake.read(this_host.monotonic()) > end:
                 count = len(names) - _LISTED
                 more = f" and {count} more" if count > 0 else ""
                 raise DeadlineExceeded(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,10 +22,11 @@ from emu.coordinator.process_specs import (
 from emu.coordinator.scheduler_driver import SchedulerDriver
 from emu.errors import NodeMisbehaved
 from emu.launch import LocalLauncher, run_until_signalled
-from emu.network import AwakeClock, RunClock, clock_of_host
+from emu.network import AwakeClock, RunClock
 from emu.problem import Profile
 from emu.scheduling import Scheduler
 from emu.shaping import RISE
+from emu.this_host import this_host
 from emu.wire import messages
 from emu.wire.messages import (
     Begin,
@@ -182,7 +182,7 @@ class Coordinator:
         RunError
             When a process died, misbehaved, or nothing happened for too long.
         """
-        began = time.monotonic()
+        began = this_host.monotonic()
         with _collector_at_rest():
             return await self._run(began)
 
@@ -191,12 +191,12 @@ class Coordinator:
             self._observer.listening(*self._membership.address, self._membership.token)
             await self._assemble()
             startup = {
-                "seconds": time.monotonic() - began,
+                "seconds": this_host.monotonic() - began,
                 "memory": float(await asyncio.to_thread(self._memory)),
             }
             self._membership.begin()
             self.phase = _RUNNING
-            start = time.monotonic() + _LEAD
+            start = this_host.monotonic() + _LEAD
             clock = RunClock(start, self._settings.time_scale)
             for process in self._problem.job.processes:
                 self._membership.send(process, Begin(start))
@@ -204,7 +204,7 @@ class Coordinator:
             if self._settings.kernel_nics is not None:
                 self._settings.kernel_nics.begin(clock)
             await self._drive(clock)
-            wall = time.monotonic() - start
+            wall = this_host.monotonic() - start
             self.phase = "collecting results, after the last iteration"
             results, statistics, frames = await self._collect(start)
             sent, received = frames.arrays()
@@ -238,7 +238,7 @@ class Coordinator:
             self._settings.host_of,
         )
         specs = process_specs(self._problem, self._settings, self._expected)
-        edges = len(self._problem.job.edges)
+        edges, clock = len(self._problem.job.edges), this_host.name_of_clock()
         names = [machine.name for machine in self._problem.cluster.machines]
         for agent in membership.agents:
             agent.host["machines"] = [
@@ -251,7 +251,7 @@ class Coordinator:
                 for spec in specs
                 if hosts[spec.machine] == agent.host_name
             ]
-            order = Launch(edges, mine, self._settings.silence, clock_of_host())
+            order = Launch(edges, mine, self._settings.silence, clock)
             membership.send_to_agent(agent, order)
         await membership.open_boards()
         processes = list(self._problem.job.processes)
@@ -283,15 +283,15 @@ class Coordinator:
 
     async def _drive(self, clock: RunClock) -> None:
         """Let the scheduler decide on every end until the last task has ended."""
-        driver, looked = self._driver, time.monotonic()
+        driver, looked = self._driver, this_host.monotonic()
         awake = AwakeClock(2 * _LOOK, looked)
         driver.begin()
         while not driver.finished:
-            left = clock.to_wall(driver.next_end) - time.monotonic()
+            left = clock.to_wall(driver.next_end) - this_host.monotonic()
             # Before its time, if it is safe by then; then, whatever was reported.
             wait = left - _AHEAD / 2 if left > _AHEAD / 2 else left + _REPORTED
             said = await self._membership.events(min(max(wait, 0.0), _LOOK))
-            now = time.monotonic()
+            now = this_host.monotonic()
             ends = [self._end(name, message) for name, message in said]
             driver.report(ends, clock.to_emulated(now))
             # Reports of one instant come one after the other: what is not safe waits
@@ -370,14 +370,14 @@ class Coordinator:
         self, start: float
     ) -> tuple[dict[str, Arrays], dict[str, dict[str, Any]], FrameRows]:
         """Ask every process for its results, statistics and frames."""
-        asked = time.monotonic() - start
+        asked = this_host.monotonic() - start
         self._membership.send_to_processes(Finish())
         results, frames = Results(self._problem), FrameRows()
         statistics: dict[str, dict[str, Any]] = {}
 
         def take(process: str, message: Message) -> None:
             if isinstance(message, Outcome):
-                window = [asked, time.monotonic() - start]
+                window = [asked, this_host.monotonic() - start]
                 statistics[process] = {**message.statistics, "answered": window}
             elif isinstance(message, Frames):
                 frames.add(message)

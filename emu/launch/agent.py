@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -19,8 +18,7 @@ from emu.errors import (
 from emu.launch.fork import ForkServer, describe_end
 from emu.launch.host_report import (
     ClockComparison,
-    describe_host,
-    loopback_rate,
+    measured_host,
     own_host_name,
 )
 from emu.launch.programs import (
@@ -41,6 +39,7 @@ from emu.network import (
     draw_certificate,
     format_address,
 )
+from emu.this_host import this_host
 from emu.wire import WireLimits
 from emu.wire.messages import (
     AgentHello,
@@ -59,13 +58,26 @@ from emu.wire.messages import (
 from emu.wire.process_spec import HostSide, ProcessSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from emu.network import ControlConnection
 
 #: A launch brings every process of this host the times and lengths of all iterations.
 _LIMITS = WireLimits(message=1 << 28)
 _GRACE = 1.0  # wall seconds that a node process has to end by itself
+
+
+class ProcessStarter(Protocol):
+    """Calls of an agent to its `ForkServer`."""
+
+    async def start(self) -> None:
+        """Get ready."""
+
+    async def fork(self, specs: Sequence[ProcessSpec], preload: list[str]) -> None:
+        """Start a process per specification."""
+
+    async def aclose(self, grace: float) -> None:
+        """End everybody, who have ``grace`` wall seconds to do so by themselves."""
 
 
 class Agent:
@@ -88,6 +100,10 @@ class Agent:
         Wall seconds to keep trying to reach the coordinator.
     say
         Called with a line on what the agent does.
+    forks
+        Makes what starts its processes, from the callbacks of `ForkServer`.
+    describe
+        Describes this host, which the coordinator reaches at an address.
     """
 
     def __init__(
@@ -100,15 +116,18 @@ class Agent:
         bind: str = "",
         patience: float = 10.0,
         say: Callable[[str], None] = lambda _: None,
+        forks: Callable[..., ProcessStarter] = ForkServer,
+        describe: Callable[[str], Awaitable[dict[str, Any]]] = measured_host,
     ) -> None:
         self._coordinator, self._token = coordinator, token
         self._name = name or own_host_name()
         self._allow, self._bind, self._patience = frozenset(allow), bind, patience
-        self._forks = ForkServer(self._process_ended, self._forks_lost)
+        self._forks = forks(self._process_ended, self._forks_lost)
+        self._describe = describe
         self._connection: ControlConnection | None = None
         self._clock: ClockComparison | None = None
         self._say = say
-        self._watch = SilenceWatch(SILENCE, time.monotonic())
+        self._watch = SilenceWatch(SILENCE, this_host.monotonic())
 
     async def run(self) -> None:
         """Serve one run and return when it is over.
@@ -136,7 +155,7 @@ class Agent:
 
     async def _take_part(self, connection: ControlConnection) -> None:
         self._say(f"joined the run at {format_address(*self._coordinator)}")
-        self._watch.received(time.monotonic())
+        self._watch.received(this_host.monotonic())
         beat = asyncio.create_task(self._beat(connection))
         watching = asyncio.create_task(self._await_silence(connection))
         try:
@@ -178,7 +197,7 @@ class Agent:
             await asyncio.gather(*under_way, return_exceptions=True)
 
     async def _join(self) -> ControlConnection:
-        deadline = time.monotonic() + self._patience
+        deadline = this_host.monotonic() + self._patience
         host, port = self._coordinator
         while True:
             try:
@@ -188,15 +207,14 @@ class Agent:
                     limits=_LIMITS,
                 )
             except (NodeLost, DeadlineExceeded) as error:
-                if time.monotonic() > deadline:
+                if this_host.monotonic() > deadline:
                     raise NodeLost(
                         f"no coordinator answers at {format_address(host, port)}: "
                         f"{error}"
                     ) from error
                 await asyncio.sleep(0.1)
             else:
-                has = describe_host(connection.local_address)
-                has["loopback"] = await asyncio.to_thread(loopback_rate)
+                has = await self._describe(connection.local_address)
                 connection.send(pack(AgentHello(has)))
                 return connection
 
@@ -210,7 +228,7 @@ class Agent:
         """
         while True:
             message = unpack(await connection.receive())
-            self._watch.received(time.monotonic())
+            self._watch.received(this_host.monotonic())
             if isinstance(message, Stop):
                 self._say(f"the run ended: {printable(message.reason)}")
                 return None
@@ -272,7 +290,7 @@ class Agent:
         """
         while True:
             message = unpack(await connection.receive())
-            self._watch.received(time.monotonic())
+            self._watch.received(this_host.monotonic())
             if isinstance(message, RateUpdate):
                 publish_lines(board, message)
             elif isinstance(message, Stop):

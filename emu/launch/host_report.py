@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from emu.network import BEAT, PeerClock, clock_of_host
+from emu.network import BEAT, PeerClock
+from emu.this_host import this_host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +40,7 @@ class ClockComparison:
     ) -> None:
         self._connection, self._board = connection, board
         self._clock = PeerClock()
-        self.same = clock_of_host() == theirs != ""
+        self.same = this_host.name_of_clock() == theirs != ""
         self.line: ClockLine | None = None
 
     async def compare(self, pings: int = _FIRST) -> None:
@@ -59,7 +60,7 @@ class ClockComparison:
             pings -= 1
             await asyncio.sleep(_APART)
         self._clock.note(pongs)
-        self.line = self._clock.line(time.monotonic())
+        self.line = self._clock.line(this_host.monotonic())
         if self.line is not None:
             self._board.publish_clock(self.line)
 
@@ -141,6 +142,12 @@ def loopback_rate() -> float | None:
     except OSError:
         return None
     return (_SENT - left) / took
+
+
+async def measured_host(address: str) -> dict[str, Any]:
+    """Return `describe_host`, and what its loopback carries."""
+    loopback = await asyncio.to_thread(loopback_rate)
+    return {**describe_host(address), "loopback": loopback}
 
 
 # Name of a host in a run where none is stated.

@@ -22,7 +22,6 @@ from emu.network.clock import (
     PeerClock,
     RunClock,
     SilenceWatch,
-    clock_of_host,
 )
 from emu.network.connect import open_edge
 from emu.network.control import ControlConnection
@@ -69,7 +68,6 @@ __all__ = [
     "SilenceWatch",
     "Strangers",
     "arrival_device",
-    "clock_of_host",
     "connect_control",
     "derive_key",
     "draw_certificate",

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import hmac
 import re
-import secrets
-import time
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
@@ -26,6 +24,7 @@ import msgpack
 
 from emu.errors import NodeMisbehaved
 from emu.names import printable
+from emu.this_host import this_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -118,7 +117,7 @@ class Identity:
 
 def fresh_nonce() -> bytes:
     """Return fresh random bytes."""
-    return secrets.token_bytes(_NONCE)
+    return this_host.draw(_NONCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +208,7 @@ class Rejections(deque[Rejection]):
     def note(self, peer: str, reason: str) -> None:
         """Remember one more."""
         self.total += 1
-        self.append(Rejection(peer, reason, time.monotonic()))
+        self.append(Rejection(peer, reason, this_host.monotonic()))
         if self._notify is not None and self.total <= (self.maxlen or 0):
             self._notify(f"refused a connection from {peer}: {printable(reason)}")
 

@@ -13,15 +13,14 @@ import ctypes
 import os
 import struct
 import sys
-import time
 from collections import deque
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from emu.shaping import EmulationSettings
+from emu.this_host import this_host
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
@@ -143,14 +142,14 @@ async def awake_timeout(within: float) -> AsyncIterator[None]:
     TimeoutError
         When they are over.
     """
-    loop, begun = asyncio.get_running_loop(), time.monotonic()
+    loop, begun = asyncio.get_running_loop(), this_host.monotonic()
     every = min(_LOOK, within / 4)
     clock = AwakeClock(every, begun)
     async with asyncio.timeout(None) as limit:
         looks: list[asyncio.TimerHandle] = []
 
         def look() -> None:
-            if clock.read(time.monotonic()) - begun >= within:
+            if clock.read(this_host.monotonic()) - begun >= within:
                 limit.reschedule(loop.time())
             else:
                 looks[:] = [loop.call_later(every, look)]
@@ -204,7 +203,7 @@ class SilenceWatch:
 
     async def silence(self) -> str:
         """Return when the peer has been silent for too long: how long, in words."""
-        while not self.look(time.monotonic()):  # noqa: ASYNC110 -- time passes, no event
+        while not self.look(this_host.monotonic()):  # noqa: ASYNC110 -- time passes, no event
             await asyncio.sleep(_TICK)
         own = self._clock.lost - self._lost
         beside = f", {own:.1f} s in which this process stood still apart" if own else ""
@@ -214,19 +213,6 @@ class SilenceWatch:
 _CLOCK_MONOTONIC = 1
 _NONBLOCK_CLOEXEC = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
 _ABSOLUTE = 1
-
-
-def clock_of_host() -> str:
-    """Return a name of this host's CLOCK_MONOTONIC; empty where none is to be had.
-
-    Processes that give the same name read one clock: their offset is 0, and to measure
-    it would bring in half a round trip, milliseconds beside foreign load.
-    """
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {Path('/proc/self/ns/time').readlink()}"
-    except OSError:
-        return ""
 
 
 class RunClock:
@@ -264,7 +250,7 @@ class RunClock:
 
     def now(self) -> float:
         """Return the emulated time, negative before the start."""
-        return self.to_emulated(time.monotonic())
+        return self.to_emulated(this_host.monotonic())
 
     def to_emulated(self, wall: float) -> float:
         """Return the emulated time of a recent reading of this host's clock."""
@@ -312,7 +298,8 @@ class Alarm:
     ) -> None:
         self._loop, self._ring = loop, ring
         self._handle: asyncio.TimerHandle | None = None
-        self._timer = _create_timer() if timerfd else None
+        precise = timerfd and this_host.precise_timers()
+        self._timer = _create_timer() if precise else None
         self.device = "timerfd" if self._timer is not None else "loop"
         if self._timer is not None:
             loop.add_reader(self._timer.fd, self._expired, self._timer)
@@ -329,7 +316,7 @@ class Alarm:
             self._timer.set(max(wall, 1e-9))
         else:
             self.cancel()
-            delay = max(0.0, wall - time.monotonic())
+            delay = max(0.0, wall - this_host.monotonic())
             self._handle = self._loop.call_later(delay, self._looped, wall)
 
     def cancel(self) -> None:
@@ -357,7 +344,7 @@ class Alarm:
 
     def _looped(self, wall: float) -> None:
         self._handle = None
-        if time.monotonic() < wall:  # uvloop fires up to 0.5 ms early
+        if this_host.monotonic() < wall:  # uvloop fires up to 0.5 ms early
             self.set(wall)
         else:
             self._ring()

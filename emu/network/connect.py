@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import math
 import socket
-import time
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
@@ -15,6 +14,7 @@ from emu.network.authentication import AGAIN, Challenge, fresh_nonce
 from emu.network.out_edge import OutEdge
 from emu.network.tls import TlsSocket, client_context, peer_fingerprint
 from emu.network.tuning import tune_socket
+from emu.this_host import this_host
 from emu.wire import FrameReader, Kind, Message, encode_message
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ async def open_edge(
     NodeMisbehaved
         If the receiver refused, with its reason, or cannot prove that it knows the key.
     """
-    end, left = time.monotonic() + within, within
+    end, left = this_host.monotonic() + within, within
     while True:
         try:
             way = await _open(address, edge, key, source_port, encrypted, left)
         except NodeMisbehaved as error:
-            left = end - time.monotonic()
+            left = end - this_host.monotonic()
             if not str(error).endswith(AGAIN) or left <= _PAUSE:
                 raise
             await asyncio.sleep(_PAUSE)
@@ -95,7 +95,7 @@ async def _open(
     try:
         async with asyncio.timeout(within):
             found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
-            sock = socket.socket(found[0][0], socket.SOCK_STREAM)
+            sock = this_host.open_socket(found[0][0], socket.SOCK_STREAM)
             sock.setblocking(False)
             tune_socket(sock)
             if source_port:

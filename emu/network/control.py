@@ -8,7 +8,6 @@ where they arrive, so that clocks can be compared.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.network.authentication import name_of
 from emu.network.clock import ClockLine, answered, awake_timeout
 from emu.network.tuning import tune_socket
+from emu.this_host import this_host
 from emu.wire import FrameReader, Kind, Message, Seal, WireLimits, encode_message
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ class ControlConnection(asyncio.BufferedProtocol):
         NodeLost, NodeMisbehaved
             As `send`.
         """
-        self.send({"_ping": time.monotonic()})
+        self.send({"_ping": this_host.monotonic()})
 
     async def _wait_for(
         self, arrivals: deque[Any], within: float | None, what: str
@@ -318,7 +318,7 @@ class ControlConnection(asyncio.BufferedProtocol):
 
     @override
     def buffer_updated(self, nbytes: int) -> None:
-        wall = time.monotonic()
+        wall = this_host.monotonic()
         self._reader.received(nbytes)
         try:
             while (came := self._reader.take()) is not None:

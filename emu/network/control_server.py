@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -24,6 +23,7 @@ from emu.network.tls import (
     draw_certificate,
     peer_fingerprint,
 )
+from emu.this_host import this_host
 from emu.wire import WireLimits
 
 if TYPE_CHECKING:
@@ -64,12 +64,12 @@ async def connect_control(
         If we were refused, with the reason, or who answers cannot prove that it knows
         the token: it gets nothing then.
     """
-    end, left = time.monotonic() + within, within
+    end, left = this_host.monotonic() + within, within
     while True:
         try:
             return await _connect(address, identity, limits, left)
         except (NodeLost, NodeMisbehaved) as error:
-            left = end - time.monotonic()
+            left = end - this_host.monotonic()
             if not str(error).endswith(AGAIN) or left <= _PAUSE:
                 raise
             await asyncio.sleep(_PAUSE)
@@ -83,7 +83,7 @@ async def _connect(
 ) -> ControlConnection:
     loop, name = asyncio.get_running_loop(), identity.name
     where = f"{_PEER} at {address[0]}:{address[1]}"
-    begun = time.monotonic()
+    begun = this_host.monotonic()
     try:
         async with asyncio.timeout(within):
             _, connection = await loop.create_connection(
@@ -95,7 +95,7 @@ async def _connect(
     except OSError as error:
         raise NodeLost(f"{name} cannot reach {where}: {error}") from error
     try:
-        async with asyncio.timeout(max(0.0, within - (time.monotonic() - begun))):
+        async with asyncio.timeout(max(0.0, within - (this_host.monotonic() - begun))):
             await _prove(connection, identity, where)
     except TimeoutError:
         await connection.aclose()
@@ -201,7 +201,7 @@ class ControlServer:
         self._owner, self._limits = owner, limits or WireLimits()
         self._hello_timeout = hello_timeout
         self._server: asyncio.Server | None = None
-        self._handles: set[asyncio.Task[None]] = set()
+        self._handles: dict[asyncio.Task[None], None] = {}  # a set has no order
         self._strangers = Strangers()
         self.rejections = Rejections(notify)
 
@@ -248,13 +248,13 @@ class ControlServer:
 
     def _made(self, connection: ControlConnection) -> None:
         handle = asyncio.get_running_loop().create_task(self._serve(connection))
-        self._handles.add(handle)
+        self._handles[handle] = None
         handle.add_done_callback(self._ended)
 
     def _ended(self, handle: asyncio.Task[None]) -> None:
         # A failed one stays until aclose raises what it raised.
         if handle.cancelled() or handle.exception() is None:
-            self._handles.discard(handle)
+            self._handles.pop(handle, None)
 
     async def _serve(self, connection: ControlConnection) -> None:
         try:

@@ -29,6 +29,7 @@ from emu.network.rx_timestamps import ArrivalReader
 from emu.network.send_log import FrameLog
 from emu.network.tls import ServerTls, TlsSocket
 from emu.network.tuning import tune_socket
+from emu.this_host import this_host
 from emu.wire import (
     DATA_KINDS,
     Frame,
@@ -128,8 +129,8 @@ class DataServer:
     on_arrival
         Called for each frame after it was put into the inbox.
     on_failure
-        Called when an accepted connection ends inside a frame or sends what it must
-        not; waiters of the edge get the same error.
+        Called when an accepted connection ends or sends what it must not; waiters of
+        the edge get the same error. An end is no failure where nothing was to come.
     limits
         Of frames on accepted connections.
     hello_timeout
@@ -164,7 +165,7 @@ class DataServer:
         self.log, self.bursts = FrameLog(), ArrivalBursts(rates or {})
         self.hello_timeout = hello_timeout
         self.connected: dict[int, DataConnection] = {}
-        self.connections: set[DataConnection] = set()
+        self.connections: dict[DataConnection, None] = {}  # a set has no order
         self.rejections, self.strangers = Rejections(notify), Strangers()
         self.frames = self.payload_bytes = self.header_bytes = 0
         self.payloads: Counter[tuple[int, str]] = Counter()
@@ -183,7 +184,7 @@ class DataServer:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         family, *_, address = found[0]
-        listener = socket.create_server(address[:2], family=family, backlog=1024)
+        listener = this_host.listen(address[:2], family=family, backlog=1024)
         listener.setblocking(False)
         self._listener = listener
         self._accepting = asyncio.ensure_future(self._accept_all(listener))
@@ -195,7 +196,7 @@ class DataServer:
             try:
                 sock, address = await loop.sock_accept(listener)
                 connection = DataConnection(self, sock, name_of(address))
-                self.connections.add(connection)
+                self.connections[connection] = None
                 self.strangers.enter(connection)
             except OSError as error:  # it left already, or there is no descriptor left
                 self.rejections.note("unknown", str(error))
@@ -307,7 +308,7 @@ class DataConnection:
         if self._buffer is not None:
             self._buffer.release()
             self._buffer = None
-        self._server.connections.discard(self)
+        self._server.connections.pop(self, None)
         self._server.strangers.leave(self)
 
     def _readable(self) -> None:
@@ -457,6 +458,5 @@ class DataConnection:
                 self._peer, f"the connection ended without a hello{reason}"
             )
             return
-        self._server.inbox.fail(
-            self._edge, NodeLost(f"the sender of edge {self._edge} has gone{reason}")
-        )
+        lost = NodeLost(f"the sender of edge {self._edge} has gone{reason}")
+        self._server.fail(self._edge, lost)

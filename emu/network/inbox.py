@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from emu.errors import DeadlineExceeded, EmulatorError, NodeMisbehaved, RunError
 from emu.network.clock import awake_timeout
+from emu.this_host import this_host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -178,7 +178,7 @@ class Handoff:
         views = {name: array.view() for name, array in payload.items()}
         for view in views.values():
             view.flags.writeable = False
-        now = time.monotonic()
+        now = this_host.monotonic()
         delivery = Delivery(self.edge, iteration, views, now, iteration)
         for log in self._logs:
             log.note(self.edge, iteration, now, now, delivery.nbytes)

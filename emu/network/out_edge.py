@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import EmulatorError, NodeLost, NodeMisbehaved
 from emu.shaping import Bucket, allowance, fluid_end, next_look
+from emu.this_host import this_host
 from emu.wire import Outgoing, encode_data
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class OutEdge:
         )
         left: asyncio.Future[SendRecord] = self._loop.create_future()
         shaped = shaped and outgoing.volume > 0
-        queued = _Queued(iteration, shaped, outgoing, left, time.monotonic())
+        queued = _Queued(iteration, shaped, outgoing, left, this_host.monotonic())
         self._queue.append(queued)
         if len(self._queue) == 1:
             self._begin()
@@ -301,7 +301,7 @@ class OutEdge:
         left = payload_bytes + max(0, outgoing.overhead - outgoing.sent)
         while left > 0 and not outgoing.done:
             views = outgoing.peek(min(left, BURST))
-            queued.last = time.monotonic()
+            queued.last = this_host.monotonic()
             try:
                 if len(views) == 1:
                     count = self._sock.send(views[0])
@@ -322,7 +322,7 @@ class OutEdge:
         return True
 
     def _finish(self, queued: _Queued, fluid: float) -> None:
-        finished, outgoing = time.monotonic(), queued.outgoing
+        finished, outgoing = this_host.monotonic(), queued.outgoing
         behind = finished - fluid if math.isfinite(fluid) else 0.0
         self._frames += 1
         self._payload_bytes += outgoing.volume

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from emu.network.clock import Alarm, RunClock
 from emu.network.send_log import FrameLog, SendLog
 from emu.shaping import Depth, FlowEnds, Looks, RateSegment
+from emu.this_host import this_host
 
 if TYPE_CHECKING:
     from emu.network.rate_board import RateBoard
@@ -172,7 +172,7 @@ class Pacer:
         """Look at one edge now, apart from the others."""
         if self._clock is None:
             return
-        self._advance(edge, time.monotonic())
+        self._advance(edge, this_host.monotonic())
         self._arm()
 
     def statistics(self) -> PacerStatistics:
@@ -186,7 +186,7 @@ class Pacer:
         self._alarm.close()
 
     def _ring(self) -> None:
-        now = time.monotonic()
+        now = this_host.monotonic()
         lag = self.lag = now - self._due
         # The alarm is spent: `_arm` has to set it even for the time it was set to.
         self._wakes, self._due = self._wakes + 1, math.inf

@@ -13,7 +13,6 @@ import contextlib
 import mmap
 import os
 import struct
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ import numpy as np
 
 from emu.network.clock import ClockLine
 from emu.shaping import RateSegment
+from emu.this_host import this_host
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -66,14 +66,9 @@ class RateBoard:
         """
         if edges < 1:
             raise ValueError(f"a board needs an edge, not {edges}")
-        if hasattr(os, "memfd_create"):
-            fd = os.memfd_create("emu-rates", os.MFD_CLOEXEC)
-            path, owner = f"/proc/{os.getpid()}/fd/{fd}", False
-        else:
-            fd, path = tempfile.mkstemp(prefix="emu-rates-")
-            owner = True
+        fd, path = this_host.create_memory()
         os.ftruncate(fd, (edges + 1) * _ENTRY.itemsize)
-        board = cls(fd, path, writable=True, owner=owner)
+        board = cls(fd, path, writable=True, owner=not path.startswith("/proc/"))
         board._entries["iteration"] = -1
         return board
 
@@ -86,7 +81,8 @@ class RateBoard:
         OSError
             If it is not there (its creator has ended) or not ours to open.
         """
-        fd = os.open(path, os.O_RDWR if writable else os.O_RDONLY)
+        access = os.O_RDWR if writable else os.O_RDONLY
+        fd = this_host.open_memory(path, access)
         return cls(fd, path, writable=writable, owner=False)
 
     def publish(

@@ -6,11 +6,14 @@ what came before, would otherwise have the network's time grow by its own.
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import socket
 import struct
 import sys
 import time
+
+from emu.this_host import this_host
 
 #: SO_TIMESTAMPNS, which `socket` does not name, where its number and the layout of its
 #: answer (struct timespec of 64-bit fields) are known.
@@ -41,7 +44,8 @@ def both_clocks() -> tuple[float, int]:
     """
     now, real = 0.0, 0
     for _ in range(_TRIES):
-        before, real, now = time.monotonic(), time.time_ns(), time.monotonic()
+        before = this_host.monotonic()
+        real, now = time.time_ns(), this_host.monotonic()
         if now - before < _TIGHT:
             break
     return now, real
@@ -49,7 +53,7 @@ def both_clocks() -> tuple[float, int]:
 
 def arrival_device() -> str:
     """Return the source of arrival times: "kernel", or "reader" without its note."""
-    with socket.socket() as sock:
+    with contextlib.closing(this_host.open_socket()) as sock:
         return ArrivalReader(sock).device
 
 
@@ -74,7 +78,7 @@ class ArrivalReader:
     pending = False  #: nothing waits but with the kernel
 
     def __init__(self, sock: socket.socket) -> None:
-        self._sock, self._last = sock, time.monotonic()
+        self._sock, self._last = sock, this_host.monotonic()
         self._emptied = self._last  # all that could be read by then has been
         self.device = "reader"
         if _STAMP is not None:
@@ -96,7 +100,7 @@ class ArrivalReader:
             As from the socket: `BlockingIOError` when nothing has come.
         """
         notes: list[tuple[int, int, bytes]] = []
-        begun = time.monotonic()
+        begun = this_host.monotonic()
         if self.device == "kernel":
             count, notes, _, _ = self._sock.recvmsg_into([view], _ROOM)
         else:

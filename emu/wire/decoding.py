@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 import numpy as np
+from isal import isal_zlib
 
 from emu.errors import FrameTooLarge, MalformedFrame, TruncatedFrame, WireError
 from emu.wire.frame_layout import (
+    CHECKSUM,
     DTYPES,
     MAGIC,
     MESSAGE_KINDS,
@@ -85,6 +87,7 @@ class FrameReader:
         self._header: DataHeader | None = None
         self._body = memoryview(b"")
         self._filled = 0
+        self._stated = self._checksum = 0  # as sent, and of what has come
         self.body_bytes = 0  # that have come, of all frames
 
     def trust(
@@ -251,6 +254,11 @@ class FrameReader:
         return Message(kind, _unpack(packed))
 
     def _take_header(self, packed: memoryview) -> None:
+        if len(packed) < CHECKSUM.size:
+            raise MalformedFrame("the header has no checksum")
+        (self._stated,) = CHECKSUM.unpack_from(packed)
+        packed = packed[CHECKSUM.size :]
+        self._checksum = isal_zlib.crc32(packed)
         header = decode_header(_unpack(packed), limit=self._limits.body)
         length = self._lengths[1]
         if header.body_bytes != length:
@@ -267,6 +275,8 @@ class FrameReader:
         self._fill(came)
 
     def _fill(self, count: int) -> None:
+        came = self._body[self._filled : self._filled + count]
+        self._checksum = isal_zlib.crc32(came, self._checksum)
         self._filled += count
         self.body_bytes += count
 
@@ -274,6 +284,8 @@ class FrameReader:
         header, body = self._header, self._body
         if header is None:
             raise RuntimeError("a body without its header")
+        if self._checksum != self._stated:
+            raise MalformedFrame("a frame was altered on its way")
         arrays, offset = {}, 0
         for spec in header.tensors:
             arrays[spec.name] = np.ndarray(

@@ -5,8 +5,11 @@
             6  u16      kind
             8  u32      length of the header
            12  u64      length of the body
-           20           header (msgpack map), then body
+           20           header, then body
 
+The header of a message is its seal, or nothing. That of a data frame is a CRC-32 (u32)
+of all that follows, then a msgpack map: TCP sums are 16 bits, and what a middlebox
+alters it sums anew.
 All prefix integers are in network byte order, tensors in little-endian order.
 """
 
@@ -47,9 +50,10 @@ def payload_kind(tensor: str) -> str:
 
 
 MAGIC = b"emuF"
-VERSION = 1
+VERSION = 2
 PREFIX = struct.Struct(">4sHHIQ")
 PREFIX_BYTES = PREFIX.size
+CHECKSUM = struct.Struct(">I")
 
 
 class Kind(enum.IntEnum):

@@ -35,7 +35,7 @@ class Launch:
     """Fork these processes; each map is a whole process description.
 
     ``silence`` is for how many wall seconds the coordinator may say nothing, ``clock``
-    the name of the clock that it reads (`emu.network.clock_of_host`).
+    the name of the clock that it reads (`emu.this_host.name_of_clock`).
     """
 
     edges: int

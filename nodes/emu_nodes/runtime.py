@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 import dataclasses
 import importlib
-import os
 import resource
 import sys
-import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
@@ -30,6 +28,7 @@ from emu.network import (
     connect_control,
     tune_process,
 )
+from emu.this_host import this_host
 from emu.wire.messages import (
     Begin,
     Failed,
@@ -56,7 +55,8 @@ from emu_nodes.task_runner import TaskContext, TaskRunner, WallClockTimer
 from emu_nodes.warm_up import warm_up_process
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+    from concurrent.futures import Executor
 
     from emu.network import ControlConnection, FrameLog
     from emu_nodes.program import Program
@@ -82,20 +82,28 @@ class HostMetrics:
 
     def start(self) -> None:
         """Begin now, when the barrier falls: what came before is no one's fault."""
-        self._began = time.monotonic()
+        self._began = this_host.monotonic()
         self._host, self._waited = host_cpu(), waited_for_cpu()
         self._sleep()
 
     def _sleep(self) -> None:
-        self._due = time.monotonic() + _PERIOD
+        self._due = this_host.monotonic() + _PERIOD
         self._handle = self._loop.call_later(_PERIOD, self._look)
 
     def _look(self) -> None:
-        lag = max(time.monotonic() - self._due, 0.0)
+        lag = max(this_host.monotonic() - self._due, 0.0)
         self._samples += 1
         self._sum += lag
         self._max = max(self._max, lag)
         self._sleep()
+
+    def usage(self) -> dict[str, float]:
+        """Return the CPU seconds and the peak memory of this process."""
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return {
+            "cpu_seconds": usage.ru_utime + usage.ru_stime,
+            "peak_memory": usage.ru_maxrss * 1024,
+        }
 
     def close(self) -> None:
         """Stop sampling."""
@@ -111,7 +119,7 @@ class HostMetrics:
         """
         now = host_cpu()
         return {
-            "seconds": time.monotonic() - self._began,
+            "seconds": this_host.monotonic() - self._began,
             "loop_lag_mean": self._sum / self._samples if self._samples else 0.0,
             "loop_lag_max": self._max,
             "waited": waited_for_cpu() - self._waited,
@@ -173,13 +181,13 @@ def frame_messages(
 def offset_now(board: RateBoard) -> float:
     """Return the coordinator's clock minus ours, seconds; 0 on its own host."""
     line = board.clock()
-    return 0.0 if line is None else line.ahead(time.monotonic())
+    return 0.0 if line is None else line.ahead(this_host.monotonic())
 
 
 async def follow_host_clock(clock: RunClock, board: RateBoard) -> None:
     """Have run time follow the coordinator's clock until cancelled."""
     while (line := board.clock()) is not None:
-        clock.follow(line, time.monotonic(), BEAT)
+        clock.follow(line, this_host.monotonic(), BEAT)
         await asyncio.sleep(BEAT)
 
 
@@ -189,40 +197,57 @@ T = TypeVar("T", bound=Message)
 
 def main(description: dict[str, Any]) -> int:
     """Run the process of a specification; return its exit status."""
-    process = NodeProcess(ProcessSpec.from_map(description))
-    try:
-        return uvloop.run(process.run())
-    except EmulatorError as error:  # the coordinator knows, or is gone
-        if process.stopped:
-            return 0
-        print(f"process {description['process']}: {error}", file=sys.stderr)  # noqa: T201 -- the agent's log
-    except Exception:  # noqa: BLE001 -- likewise
-        traceback.print_exc()
-    return 1
+    spec = ProcessSpec.from_map(description)
+    process = NodeProcess(spec, Surroundings(tune_process()))
+    return uvloop.run(process.exit_status())
+
+
+@dataclasses.dataclass(frozen=True)
+class Surroundings:
+    """Things around a process that are not of the run."""
+
+    tuning: Mapping[str, str]
+    """Settings of the host that were applied, for the manifest."""
+    warm_up: Callable[[Executor], Awaitable[None]] = warm_up_process
+    """Does once before the run what is slow the first time."""
+    metrics: Callable[[], HostMetrics] = HostMetrics
 
 
 class NodeProcess:
     """All that one process of a run does."""
 
-    def __init__(self, spec: ProcessSpec) -> None:
-        self._spec, self._settings = spec, spec.settings
+    def __init__(self, spec: ProcessSpec, around: Surroundings) -> None:
+        self._spec, self._settings, self._around = spec, spec.settings, around
         self._name = spec.process
         self._compute = ThreadPoolExecutor(1, thread_name_prefix="compute")
         self._runners: dict[int, TaskRunner] = {}
-        self._handles: set[asyncio.Future[Any]] = set()
+        self._handles: dict[asyncio.Future[Any], None] = {}  # a set has no order
         self._failure: asyncio.Future[None] | None = None
         self._clock: RunClock | None = None
         self.stopped = False  # by the coordinator: its agent says so
 
-    async def run(self) -> int:
-        """Serve the run to its end; return the exit status.
+    async def exit_status(self) -> int:
+        """Serve the run to its end, however it ends; return the exit status."""
+        try:
+            await self.run()
+        except EmulatorError as error:  # the coordinator knows, or is gone
+            if not self.stopped:
+                print(f"process {self._name}: {error}", file=sys.stderr)  # noqa: T201 -- the agent's log
+                return 1
+        except Exception:  # noqa: BLE001 -- likewise
+            traceback.print_exc()
+            return 1
+        return 0
+
+    async def run(self) -> None:
+        """Serve the run to its end.
 
         Raises
         ------
         EmulatorError
             What ended it early; the coordinator knows if it can be reached.
         """
-        tuning = {**tune_process(), "arrivals": arrival_device()}
+        tuning = {**self._around.tuning, "arrivals": arrival_device()}
         self._failure = asyncio.get_running_loop().create_future()
         control = await connect_control(
             self._spec.here.coordinator,
@@ -230,12 +255,11 @@ class NodeProcess:
             within=self._settings.deadline,
         )
         try:
-            control.send(pack(ProcessHello(os.getpid())))
+            control.send(pack(ProcessHello(this_host.process_id())))
             await self._serve(control, tuning)
         finally:
             await control.aclose()
             self._compute.shutdown(wait=False, cancel_futures=True)
-        return 0
 
     def _failed(self, error: Exception) -> Failed:
         doing = "; ".join(r.doing for r in self._runners.values() if r.doing)
@@ -291,7 +315,7 @@ class NodeProcess:
         programs, _ = await asyncio.gather(
             self._load(ends), self._meet(control, ends, pacer)
         )
-        await warm_up_process(self._compute)
+        await self._around.warm_up(self._compute)
         control.send(pack(Ready({**tuning, "pacer": pacer.device})))
         begin = await self._next(control, Begin, "the start of iteration 0")
         scale, offset = self._settings.time_scale, offset_now(board)
@@ -300,7 +324,7 @@ class NodeProcess:
         pacer.start(self._clock)
         ends.start(self._clock)
         self._make_runners(programs, ends, control, timer)
-        with contextlib.closing(HostMetrics()) as host_metrics:
+        with contextlib.closing(self._around.metrics()) as host_metrics:
             host_metrics.start()
             await self._obey(control, ends)
             counted = self._statistics(ends, pacer, host_metrics)
@@ -423,17 +447,18 @@ class NodeProcess:
     def _track(self, work: Coroutine[Any, Any, None] | asyncio.Future[Any]) -> None:
         """Run work beside the others; if it fails, the process does."""
         handle = asyncio.ensure_future(work)
-        self._handles.add(handle)
+        self._handles[handle] = None
         handle.add_done_callback(self._done)
 
     def _done(self, handle: asyncio.Future[Any]) -> None:
-        self._handles.discard(handle)
+        self._handles.pop(handle, None)
         if not handle.cancelled() and (error := handle.exception()) is not None:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is not None and not self._failure.done():
             self._failure.set_exception(error)
+            self._failure.exception()  # where it is told otherwise, nobody awaits it
 
     async def _hand_over(
         self, control: ControlConnection, statistics: dict[str, Any]
@@ -450,13 +475,11 @@ class NodeProcess:
     def _statistics(
         self, ends: EdgeEnds, pacer: Pacer, host_metrics: HostMetrics
     ) -> dict[str, Any]:
-        usage = resource.getrusage(resource.RUSAGE_SELF)
         return {
             **ends.statistics(),
             "pacer": dataclasses.asdict(pacer.statistics()),
             "flows": pacer.log.packed(cast("RunClock", self._clock)),
             "host_metrics": host_metrics.to_json(),
-            "cpu_seconds": usage.ru_utime + usage.ru_stime,
-            "peak_memory": usage.ru_maxrss * 1024,
+            **host_metrics.usage(),
             "clock": [cast("RunClock", self._clock).now()],
         }

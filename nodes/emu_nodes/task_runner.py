@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.network import Alarm
+from emu.this_host import this_host
 from emu.wire.messages import Message, RunTask, TaskEnded
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class WallClockTimer:
 
     async def until(self, wall: float) -> None:
         """Return at ``wall`` of CLOCK_MONOTONIC, at once when that is past."""
-        if time.monotonic() >= wall:
+        if this_host.monotonic() >= wall:
             return
         future = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (wall, next(self._order), future))
@@ -45,7 +45,7 @@ class WallClockTimer:
         await future
 
     def _ring(self) -> None:
-        now = time.monotonic()
+        now = this_host.monotonic()
         while self._waiting and self._waiting[0][0] <= now:
             future = heapq.heappop(self._waiting)[2]
             if not future.done():
@@ -194,14 +194,15 @@ class TaskRunner:
         self, order: RunTask, inputs: dict[int, Payload]
     ) -> tuple[dict[int, Payload], float, float]:
         """Run the program; in the compute thread."""
-        wall, cpu, iteration = time.monotonic(), time.thread_time(), order.iteration
+        wall, cpu = this_host.monotonic(), this_host.thread_time()
+        iteration = order.iteration
         if order.reads:
             cast("ReadsNewest", self.program).read(dict(order.reads))
         payloads = self.program.run(iteration, inputs)
         for edge, there in self._outputs.items():
             if self._sends(edge, iteration) and edge not in payloads:
                 raise NodeMisbehaved(f"the program has nothing for {there.peer}")
-        return payloads, time.monotonic() - wall, time.thread_time() - cpu
+        return payloads, this_host.monotonic() - wall, this_host.thread_time() - cpu
 
     def _end(self, due: float) -> tuple[float, float]:
         """Return when the iteration ends, and how late: it may be yet to come."""

@@ -7,6 +7,7 @@ compares: a checksum would vouch for whatever the sender has made.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
 _POOL = 1 << 20
 #: Bytes that are compared at once.
 _BLOCK = 1 << 16
+
+
+@lru_cache(maxsize=4)
+def _pool(seed: int, longest: int) -> NDArray[np.uint8]:
+    """Return the bytes of a seed, with a window of the longest payload everywhere."""
+    rng = np.random.default_rng([seed, 6])
+    pool = rng.integers(256, size=_POOL, dtype=np.uint8)
+    return np.resize(pool, longest + _POOL)
 
 
 class Timed:
@@ -53,9 +62,7 @@ class Timed:
         self._rows = rows
         longest = max([_BLOCK, *(max(row, default=0) for row in rows)])
         if len(process.get("timed bytes", ())) < longest + _POOL:
-            rng = np.random.default_rng([self._seed, 6])
-            pool = rng.integers(256, size=_POOL, dtype=np.uint8)
-            process["timed bytes"] = np.resize(pool, longest + _POOL)
+            process["timed bytes"] = _pool(self._seed, longest)
 
     def read(self, iterations: Mapping[int, int]) -> None:
         """Take which iteration every input is of that is the newest."""

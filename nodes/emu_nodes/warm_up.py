@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from emu.network import (
     edge_keys,
     open_edge,
 )
+from emu.this_host import this_host
 from emu.wire.messages import FlowEnded, pack
 from emu_nodes.task_runner import WallClockTimer
 
@@ -58,11 +58,11 @@ async def warm_up_process(compute: Executor) -> None:
     payload = {"x": np.zeros(_BYTES, dtype=np.uint8)}
     try:
         async with _edge_to_itself(inbox, pool, pacer) as edge:
-            clock = RunClock(time.monotonic(), 1.0)
+            clock = RunClock(this_host.monotonic(), 1.0)
             pacer.start(clock)
             for n in range(_ROUNDS):
                 await asyncio.get_running_loop().run_in_executor(compute, int)
-                await timer.until(time.monotonic() + 1e-4)
+                await timer.until(this_host.monotonic() + 1e-4)
                 left = edge.send(n, payload, shaped=n % 4 > 0)
                 board.publish([0], [n], [0.0], [_RATE], clock.now())
                 edge.notify(0.0)

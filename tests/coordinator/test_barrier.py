@@ -40,7 +40,7 @@ class Silence:
 
 async def waits(silence: Silence, monkeypatch: pytest.MonkeyPatch) -> int:
     """Return after how many waits of 0.24 s a deadline of 1 s was over."""
-    monkeypatch.setattr(peers, "time", silence)
+    monkeypatch.setattr(peers, "this_host", silence)
     waiting = Gathering(silence.events, 1.0, Path("agent.log"))
     with pytest.raises(
         DeadlineExceeded,
@@ -73,7 +73,7 @@ async def test_what_one_host_says_before_another_is_ready_is_kept(
         ("host1", BoardReady("/1")),
     ]
     silence = Silence(heard=first)
-    monkeypatch.setattr(peers, "time", silence)
+    monkeypatch.setattr(peers, "this_host", silence)
     waiting = Gathering(silence.events, 1.0, Path("agent.log"))
 
     boards = await waiting.messages(["host0", "host1"], "open", BoardReady)
@@ -85,7 +85,7 @@ async def test_what_one_host_says_before_another_is_ready_is_kept(
 
 async def test_patience_beyond_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     silence = Silence(heard=[])
-    monkeypatch.setattr(peers, "time", silence)
+    monkeypatch.setattr(peers, "this_host", silence)
     waiting = Gathering(silence.events, 1.0, Path("agent.log"))
     with pytest.raises(DeadlineExceeded, match=r"waited 600 s .*: 2 of 2 did not join"):
         await waiting.until(lambda: ["2 of 2"], "join", print, patience=600.0)

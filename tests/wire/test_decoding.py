@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+import zlib
 from typing import Any
 
 import msgpack
@@ -72,12 +73,13 @@ def feed(
 def frame_of(header: Any, body: bytes = b"", *, length: int | None = None) -> bytes:
     packed = header if isinstance(header, bytes) else msgpack.packb(header)
     size = len(body) if length is None else length
-    return struct.pack(">4sHHIQ", b"emuF", 1, 2, len(packed), size) + packed + body
+    packed = struct.pack(">I", zlib.crc32(packed + body)) + packed
+    return struct.pack(">4sHHIQ", b"emuF", 2, 2, len(packed), size) + packed + body
 
 
 def prefix_of(
     magic: bytes = b"emuF",
-    version: int = 1,
+    version: int = 2,
     kind: int = 2,
     header: int = 9,
     body: int = 0,
@@ -116,6 +118,23 @@ def test_frames_survive_any_chunking(
         for name, array in payload.items():
             assert frame.arrays[name].shape == array.shape
             assert frame.arrays[name].tobytes() == array.tobytes()
+
+
+@given(payloads, st.data(), pieces)
+def test_no_altered_bit_of_a_frame_passes(
+    payload: dict[str, Any], data: st.DataObject, pieces: list[int]
+) -> None:
+    sent = bytearray(b"".join(encode_data(3, 1, payload)))
+    at = data.draw(st.integers(0, len(sent) - 1))
+    sent[at] ^= 1 << data.draw(st.integers(0, 7))
+    reader = reader_of(Recorder())
+
+    def read() -> None:
+        assert feed(reader, bytes(sent), pieces) == []
+        reader.end()  # where a length has grown, it ends inside
+
+    with pytest.raises(WireError):
+        read()
 
 
 @given(st.binary(min_size=1, max_size=200), pieces)
@@ -169,7 +188,7 @@ def test_any_value_under_any_key_raises_wire_errors_only(value: Any, key: str) -
     ("data", "message"),
     [
         (prefix_of(magic=b"HTTP"), "starts with b'HTTP'"),
-        (prefix_of(version=2), "version 2, ours is 1"),
+        (prefix_of(version=3), "version 3, ours is 2"),
         (prefix_of(kind=3), "kind 3 has no place"),
         (prefix_of(kind=77), "kind 77 has no place"),
         (prefix_of(header=0), "the header is empty"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from typing import Any
 
 import numpy as np
@@ -22,16 +23,20 @@ from emu.wire import (
 )
 
 HELLO = (
-    b"emuF\x00\x01\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x07"
+    b"emuF\x00\x02\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x07"
     b"\x81\xa4edge\x03"
 )
 DATA_HEADER = (
     b"\x85\xa4edge\x02\xa9iteration\x07\xa7version\x05\xa6shaped\xc3"
     b"\xa7tensors\x92\x93\xa1a\xa2f4\x92\x01\x02\x93\xa1b\xa2u1\x91\x03"
 )
+BODY = b"\x00\x00\x80\x3f\x00\x00\x00\x40\x09\x08\x07"
 DATA = (
-    b"emuF\x00\x01\x00\x02" + struct.pack(">IQ", len(DATA_HEADER), 11) + DATA_HEADER
-) + b"\x00\x00\x80\x3f\x00\x00\x00\x40\x09\x08\x07"
+    b"emuF\x00\x02\x00\x02"
+    + struct.pack(">IQI", len(DATA_HEADER) + 4, 11, zlib.crc32(DATA_HEADER + BODY))
+    + DATA_HEADER
+    + BODY
+)
 
 
 def memory(size: int) -> memoryview:
@@ -86,8 +91,9 @@ def test_tensors_are_viewed_at_both_ends() -> None:
     landing = bytearray(array.nbytes)
     reader = FrameReader(lambda _: memoryview(landing), kinds=DATA_KINDS)
 
-    buffers = encode_data(0, 0, {"x": array})
     array[:] = 7
+    buffers = encode_data(0, 0, {"x": array})
+    assert np.shares_memory(np.frombuffer(buffers[1], np.uint8), array)
     (frame,) = feed(reader, b"".join(buffers))
 
     assert isinstance(frame, Frame)

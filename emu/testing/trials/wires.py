@@ -1,0 +1,414 @@
+"""Connections in memory: sockets as the product uses them, and the faults of wires.
+
+A wire is one direction of a connection. It carries bytes in order; it may cut what is
+sent into pieces, hold them back for a while, and do one damage at a stated byte.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import math
+import os
+import random  # noqa: TID251 -- a draw takes 0.1 us, one of numpy 3
+import socket
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+
+Address: TypeAlias = tuple[str, int]
+_CHUNK = 1 << 16
+#: Bytes that wait with the receiver or on their way, at most: the kernel's buffers.
+_ROOM = 1 << 18
+EPOCH = 1000.0  #: wall time at which a world begins
+_FIRST, _FIRST_PORT = 1000, 40_000
+Kinds: TypeAlias = Literal["reset", "truncate", "corrupt", "delay", "again"]
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Deed of a wire that is done once, at one byte of its stream."""
+
+    wire: int
+    """Wires are counted in the order in which connections are made: 2 i carries what
+    the side says that made connection i, 2 i + 1 what it is told."""
+    byte: int
+    kind: Kinds
+    """Both ends see a reset; the stream ends before the byte; the byte is another one;
+    it and what follows come late; a stranger says the same once more, up to the byte,
+    on a connection of its own."""
+    seconds: float = 0.0
+    """Wall seconds of a delay."""
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+class Draws:
+    """Everything that is left to chance in a world, from its seed.
+
+    Parameters
+    ----------
+    calm
+        True where wires cut and hold back nothing, and who is ready first comes first.
+    """
+
+    def __init__(self, seed: int, *, calm: bool) -> None:
+        self._random, self._secret = random.Random(seed), random.Random(-seed - 1)  # noqa: S311 -- all shall be guessed
+        self.calm = calm
+        #: Share of pieces that are cut or held back, and how long, wall seconds.
+        self._share = 0.0 if calm else self._random.choice((0.02, 0.1, 0.4))
+        self._longest = 0.0 if calm else self._random.choice((1e-4, 2e-3, 3e-2))
+        #: Bytes that a wire holds, which is more than a handshake says.
+        self.room = _ROOM if calm else self._random.choice((4096, 1 << 15, _ROOM))
+
+    def delay(self) -> float:
+        """Return the wall seconds that a wire holds a piece back."""
+        if self.calm or self._random.random() >= self._share:
+            return 0.0
+        return self._random.random() * self._longest
+
+    def piece(self, size: int) -> int:
+        """Return the bytes of a call that go at once."""
+        if self.calm or size < 2 or self._random.random() >= self._share:
+            return size
+        return self._random.randint(1, size)
+
+    def order(self, ready: list[Any]) -> None:
+        """Say who is served first."""
+        if not self.calm:
+            self._random.shuffle(ready)
+
+    def secret(self, count: int) -> bytes:
+        """Return bytes that were secret."""
+        return self._secret.randbytes(count)
+
+
+class Wire:
+    """Carries the bytes of one direction from a socket to its peer."""
+
+    def __init__(self, network: Network, number: int, to: VirtualSocket) -> None:
+        self._network, self.number, self._to = network, number, to
+        self._damage = network.damages.get(number)
+        self._due = 0.0  # wall time at which the newest piece arrives
+        self._waiting: deque[bytes] = deque()
+        self._held = 0
+        self.carried = 0
+        self._said = bytearray()  # kept where a stranger will repeat it
+
+    @property
+    def room(self) -> int:
+        """Bytes that may be sent now."""
+        return max(self._network.draws.room - self._held - len(self._to.came), 0)
+
+    def carry(self, data: bytes) -> None:
+        """Take bytes, or the end of the stream if there are none."""
+        damage, begin = self._damage, self.carried
+        self.carried += len(data)
+        if damage is not None and damage.byte < self.carried:
+            self._damage = None
+            data = self._damaged(damage, data, damage.byte - begin)
+        elif damage is not None and damage.kind == "again":
+            self._said += data
+        while (size := self._network.draws.piece(len(data))) < len(data):
+            self._pass_on(data[:size])
+            data = data[size:]
+        self._pass_on(data)
+
+    def _damaged(self, damage: Damage, data: bytes, at: int) -> bytes:
+        self._network.happen(damage)
+        if damage.kind == "reset":
+            self._to.broken = self._to.peer.broken = True
+            self._network.touch(self._to, self._to.peer)
+        elif damage.kind == "truncate":
+            self._pass_on(data[:at])
+            self._to.peer.broken = True
+            self._network.touch(self._to.peer)
+            return b""
+        elif damage.kind == "corrupt":
+            flipped = data[at] ^ (1 << damage.byte % 8)
+            return data[:at] + bytes([flipped]) + data[at + 1 :]
+        elif damage.kind == "delay":
+            self._due = self._network.now + damage.seconds
+        else:
+            self._network.repeat(self._to.address, bytes(self._said) + data[:at])
+        return data
+
+    def _pass_on(self, data: bytes) -> None:
+        network = self._network
+        self._due = max(self._due, network.now + network.draws.delay())
+        if self._due <= network.now and not self._waiting:
+            self._to.arrived(data, self.number)
+            return
+        self._waiting.append(data)
+        self._held += len(data)
+        network.at(self._due, self._arrive)
+
+    def _arrive(self) -> None:
+        data = self._waiting.popleft()
+        self._held -= len(data)
+        self._to.arrived(data, self.number)
+
+
+class VirtualSocket:
+    """A TCP socket in memory, with the calls of `socket.socket` that the product makes.
+
+    Never blocks. Also made by `Network.listen`.
+    """
+
+    family, type, proto = 0, socket.SOCK_STREAM, 0
+    peer: VirtualSocket
+    wire: Wire
+
+    def __init__(self, network: Network, owner: Owner | None) -> None:
+        self._network, self.owner = network, owner
+        self._fd = network.adopt(self)
+        self.address: Address = ("127.0.0.1", 0)
+        self.came = bytearray()
+        self.queue: deque[VirtualSocket] | None = None  # of one that listens
+        self.connected = self.ended = self.broken = False
+
+    # What the selector asks.
+
+    @property
+    def readable(self) -> bool:
+        """True where a call that reads would not block."""
+        return bool(self.came or self.queue or self.ended or self.broken)
+
+    @property
+    def writable(self) -> bool:
+        """True where a call that writes would not block."""
+        return self.broken or (self.connected and self.wire.room > 0)
+
+    def arrived(self, data: bytes, wire: int) -> None:
+        """Take what a wire brings; an end if that is nothing."""
+        if self._fd < 0:  # nobody is there any more: the sender's kernel hears so
+            self.peer.broken = self.peer.broken or bool(data)
+            self._network.touch(self.peer)
+            return
+        self._network.note(wire, data)
+        self.came += data
+        self.ended = self.ended or not data
+        self._network.touch(self)
+
+    # What the product calls.
+
+    def fileno(self) -> int:
+        """Return the descriptor, -1 once closed."""
+        return self._fd
+
+    def setblocking(self, flag: bool) -> None:  # noqa: FBT001 -- as a socket's
+        """Do nothing: it never blocks."""
+
+    def gettimeout(self) -> float:
+        """Return that of a socket that does not block."""
+        return 0.0
+
+    def setsockopt(self, level: int, option: int, _value: Any) -> None:
+        """Take what a wire in memory has: no notes of the kernel on arrivals."""
+        if level == socket.SOL_SOCKET and option != socket.SO_REUSEADDR:
+            raise _error(errno.ENOPROTOOPT)
+
+    def bind(self, address: Address) -> None:
+        """Take an address."""
+        self.address = address
+
+    def listen(self, _backlog: int = 0) -> None:
+        """Accept connections at the address."""
+        self.queue = deque() if self.queue is None else self.queue
+
+    def connect(self, address: Address) -> None:
+        """Connect to who listens."""
+        self._network.connect(self, address)
+
+    def accept(self) -> tuple[VirtualSocket, Address]:
+        """Return a connection that waits."""
+        if not self.queue:
+            raise BlockingIOError
+        sock = self.queue.popleft()
+        return sock, sock.peer.address
+
+    def getsockname(self) -> Address:
+        """Return its own address."""
+        return self.address
+
+    def getpeername(self) -> Address:
+        """Return that of the peer."""
+        if not self.connected:
+            raise _error(errno.ENOTCONN)
+        return self.peer.address
+
+    def send(self, data: bytes | memoryview) -> int:
+        """Send some of it."""
+        if self._fd < 0:
+            raise _error(errno.EBADF)
+        if self.broken:
+            raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+        count = min(len(data), self.wire.room)
+        if not count:
+            raise BlockingIOError
+        self.wire.carry(bytes(data[:count]))
+        return count
+
+    def sendmsg(self, views: Sequence[memoryview]) -> int:
+        """Send some of them."""
+        return self.send(b"".join(views))
+
+    def recv_into(self, view: memoryview) -> int:
+        """Receive; 0 is the end of the stream."""
+        if self._fd < 0:
+            raise _error(errno.EBADF)
+        if self.broken:
+            raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+        if not self.came:
+            if self.ended:
+                return 0
+            raise BlockingIOError
+        count = self._network.draws.piece(min(len(view), len(self.came)))
+        view[:count] = self.came[:count]
+        del self.came[:count]
+        self._network.touch(self.peer)  # there is room again
+        return count
+
+    def recv(self, size: int) -> bytes:
+        """Receive up to so many bytes."""
+        data = bytearray(min(size, _CHUNK))
+        return bytes(data[: self.recv_into(memoryview(data))])
+
+    def shutdown(self, _how: int) -> None:
+        """Say no more."""
+        if self.connected and not self.broken:
+            self.wire.carry(b"")
+
+    def close(self) -> None:
+        """Let go; the peer sees an end, or a reset if something was not read."""
+        if self._fd < 0:
+            return
+        listening = self.address[1] if self.queue is not None else 0
+        self._network.forget(self._fd, listening)
+        self._fd = -1
+        for never in self.queue or ():
+            never.close()
+        if self.connected and self.came:
+            self.peer.broken = True
+            self._network.touch(self.peer)
+        elif self.connected and not self.broken:
+            self.wire.carry(b"")
+
+
+class Owner(Protocol):
+    """Process that a socket belongs to."""
+
+    name: str
+
+
+class Network:
+    """All sockets of a world, and what is on its way between them.
+
+    Parameters
+    ----------
+    damages
+        Of wires, each once.
+    at
+        Calls back at a wall time.
+    """
+
+    def __init__(
+        self,
+        draws: Draws,
+        damages: Iterable[Damage],
+        at: Callable[..., object],
+    ) -> None:
+        self.now = EPOCH
+        self.draws, self.at = draws, at
+        self.damages = {damage.wire: damage for damage in damages}
+        self.happened: list[Damage | str] = []
+        """Damages that came about, and names of processes that died."""
+        self.began = math.inf
+        """Wall seconds after which the first did."""
+        self.sockets: dict[int, VirtualSocket] = {}
+        self.hot: dict[int, None] = {}
+        """Descriptors of those that may have become ready."""
+        self.wires: list[Wire] = []
+        self.ends: list[tuple[str, str]] = []
+        """Names of the two processes of every connection, who made it first."""
+        self._listening: dict[int, VirtualSocket] = {}
+        self._fds, self._ports = _FIRST, _FIRST_PORT
+        self._digest = hashlib.blake2b(digest_size=16)
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of every byte that arrived, with its time and wire."""
+        return self._digest.hexdigest()
+
+    def happen(self, fault: Damage | str) -> None:
+        """Note that a fault has come about."""
+        self.happened.append(fault)
+        self.began = min(self.began, self.now - EPOCH)
+
+    def note(self, wire: int, data: bytes) -> None:
+        """Take bytes that arrive into the fingerprint."""
+        self._digest.update(b"%d %r %d " % (wire, self.now, len(data)))
+        self._digest.update(data)
+
+    def adopt(self, sock: VirtualSocket) -> int:
+        """Return a descriptor for a new socket."""
+        self._fds += 1
+        self.sockets[self._fds] = sock
+        return self._fds
+
+    def forget(self, fd: int, port: int) -> None:
+        """Take back a descriptor, and the port that it listened at."""
+        del self.sockets[fd]
+        self._listening.pop(port, None)
+
+    def touch(self, *changed: VirtualSocket) -> None:
+        """Have the selector look at sockets again."""
+        for sock in changed:
+            self.hot[sock.fileno()] = None
+
+    def listen(self, address: tuple[Any, ...], owner: Owner | None) -> VirtualSocket:
+        """Return a socket that listens at an address, any port where that is 0."""
+        sock = VirtualSocket(self, owner)
+        self._ports += 1
+        sock.bind((address[0], address[1] or self._ports))
+        sock.listen()
+        self._listening[sock.address[1]] = sock
+        return sock
+
+    def connect(self, sock: VirtualSocket, address: Address) -> None:
+        """Connect a socket to who listens at an address."""
+        there = self._listening.get(address[1])
+        if there is None or there.queue is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+        self._ports += 1
+        sock.address = sock.address[0], self._ports
+        accepted = VirtualSocket(self, there.owner)
+        accepted.address = there.address
+        for mine, other in ((sock, accepted), (accepted, sock)):
+            mine.peer, mine.connected = other, True
+            mine.wire = Wire(self, len(self.wires), other)
+            self.wires.append(mine.wire)
+        owners = (sock.owner, there.owner)
+        one, two = (owner.name if owner else "a stranger" for owner in owners)
+        self.ends.append((one, two))
+        there.queue.append(accepted)
+        self.touch(there)
+
+    def repeat(self, address: Address, data: bytes) -> None:
+        """Say something to an address as a stranger, and leave."""
+
+        def speak() -> None:
+            sock = VirtualSocket(self, None)
+            with contextlib.suppress(OSError):
+                sock.connect(address)
+                sock.send(data)
+            self.at(self.now + 1.0, sock.close)
+
+        self.at(self.now, speak)

@@ -1,0 +1,464 @@
+"""One process that plays a whole cluster: virtual time, processes, their sockets.
+
+The event loop is asyncio's own, over a selector that knows the sockets in memory and
+lets time pass when nothing is ready. Which virtual process a callback is of follows
+from its context, so that one can die at any of its steps. Libraries of the kind
+(simloop, simloom, seedloop) want Python 3.12, and have no sockets below transports,
+which data connections read and write by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import os
+import selectors
+import socket
+from typing import TYPE_CHECKING, Any, cast
+
+from typing_extensions import override
+
+from emu.testing.trials.wires import Draws, Network, VirtualSocket
+from emu.this_host import Host, create_memory
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
+
+    from emu.testing.trials.wires import Damage
+
+_PROCESS: contextvars.ContextVar[VirtualProcess | None] = contextvars.ContextVar(
+    "process", default=None
+)
+_NOBODY = contextvars.Context()
+_FIRST_ID = 1 << 23  # no process of Linux has such a number
+_AT_ONCE = 1e-11  # wall seconds, less than any clock shows
+_TURN = 1e-10  # wall seconds that a turn of the loop takes: none would let loops spin
+_TURNS = 1_000_000
+_UNWIND = 60.0  # wall seconds
+KILLED = -9
+
+
+def _process_of(handle: asyncio.Handle) -> VirtualProcess | None:
+    context: contextvars.Context = handle._context  # type: ignore[attr-defined]  # noqa: SLF001
+    # A handle runs in its context, and has no public way to it before Python 3.14.
+    return context.get(_PROCESS)
+
+
+def _wake(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+class Stuck(Exception):
+    """Nothing will ever happen again, or too much."""
+
+
+class VirtualProcess:
+    """A process of the world: some tasks, timers and sockets that end together."""
+
+    def __init__(self, world: World, name: str, parent: VirtualProcess | None) -> None:
+        self.name, self.parent = name, parent
+        self.number = _FIRST_ID + len(world.processes)
+        self.context = contextvars.copy_context()
+        self.context.run(_PROCESS.set, self)
+        self.tasks: dict[asyncio.Task[Any], None] = {}
+        self.steps = 0
+        """Callbacks so far; it is killed at ``dies_at``."""
+        self.dies_at = world.deaths.get(name, 0)
+        self.dead = False
+        self.never: list[asyncio.Handle] = []
+        """Callbacks that were due after its death."""
+        self.code: int | None = None
+        self.ended = asyncio.Event()
+        self.left: list[str] = []
+        """Tasks that it left when it ended by itself."""
+
+
+class _Selector:
+    """Answers of a selector to asyncio, about sockets of a world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._keys: dict[int, selectors.SelectorKey] = {}
+        self.hot = world.network.hot
+
+    def get_map(self) -> Mapping[int, selectors.SelectorKey]:
+        return self._keys
+
+    def get_key(self, fd: int) -> selectors.SelectorKey:
+        return self._keys[fd]
+
+    def register(self, fd: int, events: int, data: Any) -> selectors.SelectorKey:
+        if fd not in self._world.network.sockets:
+            raise ValueError(f"no socket {fd}")
+        key = self._keys[fd] = selectors.SelectorKey(fd, fd, events, data)
+        self.hot[fd] = None
+        return key
+
+    modify = register
+
+    def unregister(self, fd: int) -> selectors.SelectorKey:
+        self.hot.pop(fd, None)
+        return self._keys.pop(fd)
+
+    def select(self, timeout: float | None) -> list[tuple[Any, int]]:
+        ready = []
+        for fd in list(self.hot):
+            key, sock = self._keys.get(fd), self._world.network.sockets.get(fd)
+            mask = 0
+            if key is not None and sock is not None:
+                mask = selectors.EVENT_READ * sock.readable
+                mask = key.events & (mask | selectors.EVENT_WRITE * sock.writable)
+            if mask:
+                ready.append((key, mask))
+            else:
+                del self.hot[fd]
+        self._world.pass_time(0.0 if ready else timeout)
+        self._world.network.draws.order(ready)
+        return ready
+
+    def close(self) -> None:
+        self._keys.clear()
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Asyncio's loop in virtual time: threads run at once, and nothing sleeps."""
+
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+    _transports: Mapping[int, asyncio.Transport]
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.selector = _Selector(world)
+        super().__init__(cast("selectors.BaseSelector", self.selector))
+        self._clock_resolution = _AT_ONCE
+        self.set_task_factory(cast("Any", self._task))
+
+    def _make_self_pipe(self) -> None:
+        """Do without: nothing wakes it from outside."""
+
+    _close_self_pipe = _write_to_self = _make_self_pipe
+
+    @override
+    def time(self) -> float:
+        return self._world.network.now
+
+    @override
+    def call_soon(  # type: ignore[override]  # any arguments
+        self,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        process = _PROCESS.get() if context is None else context.get(_PROCESS)
+        if process is not None:
+            if process.dead:
+                handle = asyncio.Handle(callback, args, self, context)
+                process.never.append(handle)
+                return handle
+            process.steps += 1
+            if process.steps == process.dies_at:
+                self._world.network.happen(process.name)
+                super().call_soon(self._world.kill, process, context=_NOBODY)
+        return super().call_soon(callback, *args, context=context)
+
+    @override
+    def run_in_executor(  # type: ignore[override]  # any arguments
+        self, _executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        done = self.create_future()
+        try:
+            done.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001 -- the caller's
+            done.set_exception(error)
+        return done
+
+    @override
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
+        return [(0, socket.SOCK_STREAM, 0, "", (host, port))]
+
+    @override
+    async def sock_accept(self, sock: Any) -> Any:
+        # Asyncio's own sets the result of a future that was cancelled in that turn.
+        while True:
+            try:
+                return sock.accept()
+            except BlockingIOError:
+                ready = self.create_future()
+                self.add_reader(sock.fileno(), _wake, ready)
+                try:
+                    await ready
+                finally:
+                    self.remove_reader(sock.fileno())
+
+    @override
+    async def create_server(  # type: ignore[override]  # any arguments
+        self, factory: Any, *where: Any, **how: Any
+    ) -> Any:
+        if where:
+            how["sock"] = self._world.network.listen(where, _PROCESS.get())
+        return await super().create_server(factory, **how)
+
+    @override
+    async def create_connection(  # type: ignore[override]  # any arguments
+        self, factory: Any, *where: Any
+    ) -> Any:
+        sock = cast("socket.socket", self._world.open_socket())
+        try:
+            await self.sock_connect(sock, where)
+        except OSError:
+            sock.close()
+            raise
+        return await super().create_connection(factory, sock=sock)
+
+    def _task(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        work: Coroutine[Any, Any, Any],
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Task[Any]:
+        task = asyncio.Task(work, loop=loop, context=context)
+        process = _PROCESS.get() if context is None else context.get(_PROCESS)
+        if process is not None:
+            process.tasks[task] = None
+            task.add_done_callback(
+                lambda task: process.tasks.pop(task, None), context=_NOBODY
+            )
+        return task
+
+    def drop(self, process: VirtualProcess) -> None:
+        """Lay all callbacks of a process aside."""
+        nothing = asyncio.Handle(lambda: None, (), self)
+        nothing.cancel()
+        for position, handle in enumerate(list(self._ready)):
+            if _process_of(handle) is process:
+                process.never.append(handle)
+                self._ready[position] = nothing  # the turn has counted them
+        for timer in self._scheduled:
+            if _process_of(timer) is process:
+                timer.cancel()
+
+    def resume(self, process: VirtualProcess) -> None:
+        """Run what was laid aside after all."""
+        self._ready.extend(process.never)
+
+    def abort_all(self) -> None:
+        """Close what has still something to send, and nobody to send it to."""
+        for transport in list(self._transports.values()):
+            transport.abort()
+
+    def next_timer(self) -> float:
+        """Return when the next timer is due, wall seconds."""
+        return self._scheduled[0].when()
+
+    def timers(self) -> list[str]:
+        """Return the timers that are set, those of nobody apart."""
+        return [
+            repr(handle)
+            for handle in self._scheduled
+            if not handle.cancelled() and _process_of(handle) is not None
+        ]
+
+
+class World:
+    """Virtual time, and everything in it.
+
+    Parameters
+    ----------
+    seed
+        Of all draws.
+    calm
+        As in `Draws`.
+    damages, deaths
+        Damages of wires, and the step at which a process dies by its name.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        calm: bool = True,
+        damages: Iterable[Damage] = (),
+        deaths: Mapping[str, int] | None = None,
+    ) -> None:
+        self.network = Network(Draws(seed, calm=calm), damages, self._at)
+        self.deaths = dict(deaths or {})
+        self.processes: list[VirtualProcess] = []
+        self._turns = 0
+        self._memory: dict[str, int] = {}
+        self._opened: list[int] = []
+        self._lives: list[asyncio.Task[Any]] = []
+        self.complaints: list[str] = []
+        self.buried = False
+        """True once killed processes have unwound: nothing counts any more."""
+        self.loop = VirtualLoop(self)
+        self.loop.set_exception_handler(self._complain)
+
+    def host(self) -> Host:
+        """Return the computer that everything runs on."""
+        return Host(
+            monotonic=lambda: self.network.now,
+            thread_time=lambda: 0.0,
+            name_of_clock=lambda: "virtual",
+            process_id=self._process_id,
+            draw=self.network.draws.secret,
+            open_socket=cast("Any", lambda *_, **__: self.open_socket()),
+            listen=cast(
+                "Any", lambda address, **_: self.network.listen(address, _PROCESS.get())
+            ),
+            create_memory=self._create_memory,
+            open_memory=self._open_memory,
+            precise_timers=lambda: False,
+        )
+
+    def _process_id(self) -> int:
+        process = _PROCESS.get()
+        return process.number if process is not None else _FIRST_ID - 1
+
+    def _create_memory(self) -> tuple[int, str]:
+        fd, path = create_memory()[0], f"/proc/virtual/{len(self._memory)}"
+        self._memory[path] = os.dup(fd)
+        self._opened.append(fd)
+        return fd, path
+
+    def _open_memory(self, path: str, _access: int) -> int:
+        self._opened.append(os.dup(self._memory[path]))
+        return self._opened[-1]
+
+    # Time.
+
+    def pass_time(self, timeout: float | None) -> None:
+        """Go to the next timer."""
+        self._turns += 1
+        if timeout is None:
+            raise Stuck(f"nothing will happen any more after {self.network.now:.3f} s")
+        if self._turns > _TURNS:
+            raise Stuck(f"{_TURNS} turns of the loop, and it goes on")
+        if timeout > 0:
+            self.network.now = self.loop.next_timer()
+        else:
+            self.network.now += _TURN
+
+    def _at(self, wall: float, callback: Callable[..., object], *args: Any) -> None:
+        """Call back at a wall time, in nobody's name."""
+        self.loop.call_at(wall, callback, *args, context=_NOBODY)
+
+    def open_socket(self) -> VirtualSocket:
+        """Return a socket of the process that runs."""
+        return VirtualSocket(self.network, _PROCESS.get())
+
+    # Processes.
+
+    def start(
+        self,
+        name: str,
+        work: Callable[[], Coroutine[Any, Any, int]],
+        *,
+        on_end: Callable[[str, int], object] = lambda *_: None,
+    ) -> VirtualProcess:
+        """Start a process; its parent is told of its end, unless that has gone."""
+        process = VirtualProcess(self, name, _PROCESS.get())
+        self.processes.append(process)
+        task = self.loop.create_task(self._live(process, work), context=process.context)
+
+        def over(_: asyncio.Task[int]) -> None:
+            if process.code is None:
+                failed = task.cancelled() or task.exception()
+                self._over(process, 1 if failed else task.result())
+
+        task.add_done_callback(over, context=_NOBODY)
+        process.tasks.pop(task)  # it ends the others
+        self._lives.append(task)
+        parent = process.parent
+
+        async def tell() -> None:
+            await process.ended.wait()
+            if parent is None or not parent.dead:
+                on_end(name, cast("int", process.code))
+
+        context = parent.context if parent is not None else _NOBODY
+        telling = self.loop.create_task(tell(), context=context)
+        self._lives.append(telling)
+        if parent is not None:
+            parent.tasks.pop(telling)
+        return process
+
+    async def _live(
+        self, process: VirtualProcess, work: Callable[[], Coroutine[Any, Any, int]]
+    ) -> int:
+        try:
+            return await work()
+        finally:
+            left = [task for task in process.tasks if not task.done()]
+            process.left = [repr(task) for task in left]
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+    def kill(self, process: VirtualProcess) -> None:
+        """End a process at once, as SIGKILL does, and its children with it."""
+        if process.code is None:
+            process.dead = True
+            self.loop.drop(process)
+            self._over(process, KILLED)
+            for child in self.processes:
+                if child.parent is process:
+                    self.kill(child)
+
+    def _over(self, process: VirtualProcess, code: int) -> None:
+        process.code = code
+        for sock in [s for s in self.network.sockets.values() if s.owner is process]:
+            sock.close()
+        process.ended.set()
+
+    # The end.
+
+    def _complain(
+        self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]
+    ) -> None:
+        if self.buried:
+            return
+        what = context.get("exception") or context.get("task") or context.get("future")
+        self.complaints.append(f"{context['message']}: {what!r}")
+
+    def close(self) -> None:
+        """End everything; complain of what is left over."""
+        found = [f"a timer is left: {timer}" for timer in self.loop.timers()]
+        found += [
+            f"a socket of {sock.owner.name} is left"
+            for sock in self.network.sockets.values()
+            if sock.owner is not None
+        ]
+        self.complaints += found
+        self._bury()
+        self.loop.close()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """Close shared memory, also what killed processes held."""
+        ours = {os.fstat(fd).st_ino for fd in self._memory.values()}
+        for fd in self._opened:  # the number may be another file's by now
+            with contextlib.suppress(OSError):
+                if os.fstat(fd).st_ino in ours:
+                    os.close(fd)
+        for fd in self._memory.values():
+            os.close(fd)
+
+    def _bury(self) -> None:
+        """Have what killed processes were at unwind, now that nobody sees it."""
+        left = [task for task in self._lives if not task.done()]
+        for process in self.processes:
+            process.dead, process.dies_at = False, 0
+            self.loop.resume(process)
+            left += [task for task in process.tasks if not task.done()]
+        for task in left:
+            task.cancel()
+        if left:
+            self.buried = True
+            with contextlib.suppress(Stuck):
+                self.loop.run_until_complete(asyncio.wait(left, timeout=_UNWIND))
+                self.loop.abort_all()
+                self.loop.run_until_complete(asyncio.sleep(0))

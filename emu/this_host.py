@@ -1,0 +1,78 @@
+"""The computer that this process runs on: its clock, its sockets, what it draws.
+
+The one way by which the online run reaches them. `emu.testing.trials` puts another
+computer in their place, so that the same code runs in virtual time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import tempfile
+import time
+from collections.abc import Callable  # noqa: TC003 -- types of fields
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def name_of_clock() -> str:
+    """Return a name of this host's CLOCK_MONOTONIC; empty where none is to be had.
+
+    Processes that give the same name read one clock: their offset is 0, and to measure
+    it would bring in half a round trip, milliseconds beside foreign load.
+    """
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/time').readlink()}"
+    except OSError:
+        return ""
+
+
+def create_memory() -> tuple[int, str]:
+    """Return a descriptor of new shared memory, and a path that opens it.
+
+    Where there is no memfd that is a temporary file.
+    """
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("emu-rates", os.MFD_CLOEXEC)
+        return fd, f"/proc/{os.getpid()}/fd/{fd}"
+    return tempfile.mkstemp(prefix="emu-rates-")
+
+
+@dataclass
+class Host:
+    """The clock, sockets and chance of a computer; each field is a function."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    """Wall seconds."""
+    thread_time: Callable[[], float] = time.thread_time
+    """Seconds of CPU time of the calling thread."""
+    name_of_clock: Callable[[], str] = name_of_clock
+    process_id: Callable[[], int] = os.getpid
+    draw: Callable[[int], bytes] = secrets.token_bytes
+    """Random bytes that nobody can guess."""
+    open_socket: Callable[..., socket.socket] = socket.socket
+    listen: Callable[..., socket.socket] = socket.create_server
+    create_memory: Callable[[], tuple[int, str]] = create_memory
+    open_memory: Callable[[str, int], int] = os.open
+    precise_timers: Callable[[], bool] = lambda: True
+    """True where there may be timers that are kept more precisely than the loop's."""
+
+    @contextlib.contextmanager
+    def replaced(self, other: Host) -> Iterator[None]:
+        """Do everything on another host for a while."""
+        own = dict(vars(self))
+        vars(self).update(vars(other))
+        try:
+            yield
+        finally:
+            vars(self).update(own)
+
+
+this_host = Host()

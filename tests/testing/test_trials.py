@@ -1,0 +1,172 @@
+"""Whole runs in virtual time: exact without faults, and survived or explained with."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from emu.scenario import load, prepare
+from emu.testing.trials import PROMPT, Case, Damage, Faults, Trials, run_trial
+from tests.integration.scenarios import GOLDEN
+from tests.testing.trial_cases import CASES, experiment
+
+if TYPE_CHECKING:
+    from emu.testing.trials import Trial
+
+#: CPU seconds of the trials with fresh seeds.
+BUDGET = 12.0
+
+
+@cache
+def golden(hosts: int = 1) -> Trials:
+    edits = ["emulation.time_scale=0.02", "emulation.byte_scale=100"]
+    return Trials(Case.of(prepare(load(GOLDEN, edits)), hosts=hosts))
+
+
+def ended_well(trials: Trials, seed: int, name: str) -> Trial:
+    trial = trials.run(seed)
+    assert trial.complaints == [], (
+        f"{name}, seed {seed}: {trial.faults}; again: tests/testing/trial_cases.py has "
+        f"the job, Trials(Case.of(experiment({name!r}))).run({seed}) repeats it"
+    )
+    return trial
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_system_takes_what_was_simulated_and_survives(name: str) -> None:
+    trials = Trials(Case.of(experiment(name)))  # it compares the makespans to 1e-6
+    for seed in range(3):
+        ended_well(trials, seed, name)
+
+
+def test_results_after_faults_are_those_that_were_trained() -> None:
+    trials = Trials(Case.of(experiment("dgtp"), compute="padded"))
+    assert trials.undisturbed.run is not None
+    weights = trials.undisturbed.run.results["ps0"]["parameters"]
+    assert np.abs(weights).max() > 0
+
+    runs = [ended_well(trials, seed, "dgtp") for seed in range(12)]
+
+    assert {trial.run is None for trial in runs} == {True, False}
+
+
+def digests() -> list[str]:
+    deaths = ({"agent host0": 20}, {"agent host1": 24}, {"w0": 30})
+    drawn = [*map(golden(hosts=2).faults, range(6))]
+    drawn += [Faults(seed, calm=False, deaths=d) for seed, d in enumerate(deaths)]
+    return [run_trial(golden(hosts=2).case, faults).digest for faults in drawn]
+
+
+def test_a_seed_is_one_run_to_the_byte() -> None:
+    """Another process has other hashes of names, addresses, folders and numbers."""
+    command = "from tests.testing.test_trials import digests; print(digests())"
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", command], capture_output=True, text=True, check=True
+    )
+
+    here = digests()
+
+    assert len({*here}) == len(here)
+    assert elsewhere.stdout.strip() == str(here)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_process_may_die_at_any_step() -> None:
+    """Every third step of every kind of process, without any other disturbance."""
+    trials = golden()
+    for name in ("coordinator", "agent host0", "g0"):
+        for step in range(1, trials.undisturbed.steps[name] + 1, 3):
+            trial = trials.judged(Faults(deaths={name: step}))
+            assert trial.complaints == [], (name, step)
+            assert trial.happened == [name]
+
+
+def test_fresh_seeds_of_the_golden_job() -> None:
+    began, first = time.process_time(), time.time_ns() % 10**9
+    for seed in range(first, first + 100_000):
+        hosts = 1 + seed % 2
+        ended_well(golden(hosts), seed, f"golden over {hosts} hosts")
+        if time.process_time() - began > BUDGET:
+            break
+
+
+# Bugs that trials have found.
+
+
+@pytest.mark.parametrize("byte", [146, 630])
+def test_a_frame_that_a_reset_took_along_is_missed_at_once(byte: int) -> None:
+    """Seeds 35 and 131: its sender was done with it, its receiver not yet asked."""
+    wire = 2 * golden().undisturbed.ends.index(("ps0", "w0"))
+    trial = golden().judged(Faults(damages=(Damage(wire, byte, "reset"),)))
+
+    assert trial.complaints == []
+    assert trial.noticed < PROMPT
+    assert "flow ps0->w0: the sender of edge 7 has gone" in str(trial.error)
+
+
+def test_the_last_frame_is_missed_as_well() -> None:
+    """What the store has sent by then, it never sends again."""
+    seen = golden().undisturbed
+    wire = 2 * seen.ends.index(("g1", "s0"))
+    last = Damage(wire, seen.carried[wire] - 1, "reset")
+
+    trial = golden().judged(Faults(damages=(last,)))
+
+    assert trial.complaints == []
+    assert trial.noticed < PROMPT
+    assert "flow g1->s0: the sender of edge 2 has gone" in str(trial.error)
+
+
+def test_a_killed_process_is_known_as_killed() -> None:
+    trial = golden().judged(Faults(deaths={"w0": 30}))
+
+    assert trial.complaints == []
+    assert str(trial.error).startswith("process w0 was killed by SIGKILL (")
+
+
+def test_an_altered_byte_of_a_payload_is_an_error() -> None:
+    """Seed 107 of dorylus: weights were others, and nobody said so."""
+    trials = Trials(Case.of(experiment("dorylus")))
+    seen = trials.undisturbed
+    wire = 2 * seen.ends.index(("parameters0", "lambda0"))
+    altered = Damage(wire, seen.carried[wire] - 1, "corrupt")
+
+    trial = trials.judged(Faults(damages=(altered,)))
+
+    assert trial.complaints == []
+    assert "a frame was altered on its way" in str(trial.error)
+
+
+# The world itself.
+
+
+def test_what_is_complained_of() -> None:
+    """A makespan that is off, results that differ, a culprit that is not named."""
+    trials, fewer = golden(), Faults(deaths={"w0": 30})
+    other_bytes = replace(trials.case.settings, byte_scale=3.0)
+    with pytest.raises(AssertionError, match=r"its makespan is .* s off the simulated"):
+        Trials(replace(trials.case, settings=other_bytes))
+    blamed = replace(run_trial(trials.case, fewer), happened=["g1"])
+    late = replace(run_trial(trials.case, fewer), noticed=PROMPT + 1)
+    silent = replace(run_trial(trials.case, fewer), error=None)
+    run = trials.undisturbed.run
+    assert run is not None
+    more = replace(run.realization, volumes=run.realization.volumes + 1)
+    other = replace(trials.undisturbed, run=replace(run, realization=more))
+
+    found = [list(trials.wrong(each)) for each in (blamed, late, silent, other)]
+
+    for (complaint,), words in zip(
+        found,
+        ("none of ['g1'] is named", "it took 4.0 s", "neither", "volumes differ"),
+        strict=True,
+    ):
+        assert words in complaint
