@@ -351,6 +351,10 @@ def run_lab(
     with open_lab(file) as lab:
         todo = _started(lab, file, programs, directory.path)
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
+        measured = lab.check_nics(file.lab.max_nic_error)
+        if said := measured.refusal("lab.max_nic_error"):
+            raise file.origin.error(("cluster", "machines"), said)
+        watch(f"NICs measured in {measured.seconds:.2f} s")
         headers = directory.path / PCAP if pcap else None
         noted = file.lab.capture or pcap
         capture = lab.capture(headers) if noted else None
@@ -369,6 +373,7 @@ def run_lab(
         "sharing": file.lab.sharing,
         "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in lab.machines},
         **summary(lab.machines, [*running.runs.values()], samples),
+        "measured": measured.to_json(),
         "events": [vars(change) for change in running.changes],
         **counted,
     }

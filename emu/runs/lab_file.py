@@ -60,6 +60,11 @@ _Ways = TypedDict("_Ways", {"out": float, "in": _Number})
 _Dropped = TypedDict("_Dropped", {"out": int, "in": int})
 
 
+class _Measured(TypedDict):
+    seconds: _Number
+    shares: dict[str, _Ways]
+
+
 class _Tcp(TypedDict):
     segments: int
     retransmitted: int
@@ -85,6 +90,7 @@ class _Lab(TypedDict):
     programs: list[_Program]
     failed: _Failed | None
     dropped: dict[str, _Dropped]
+    measured: NotRequired[_Measured]
     events: list[_Change]
     traffic: dict[str, _Traffic]
     tcp: dict[str, _Tcp]
@@ -110,6 +116,7 @@ def read_lab(run: Path) -> dict[str, Any]:
         "dropped": lab["dropped"].keys(),
         "traffic": lab["traffic"].keys(),
         "tcp": lab["tcp"].keys(),
+        "measured": lab.get("measured", {}).get("shares", {}).keys(),
         "crossed.bytes": lab.get("crossed", {}).get("bytes", {}).keys(),
     }
     for key, names in named.items():

@@ -75,6 +75,9 @@ PlacementPolicy: TypeAlias = Annotated[
 ]
 
 
+MostNicError: TypeAlias = Annotated[Ratio, Field(gt=0)]
+
+
 #: Where a scale is left to emu.
 AUTO = "auto"
 
@@ -161,6 +164,9 @@ class EmulationSection(Section):
     """Share of the makespan by which the host may prolong a run that is ``trusted``."""
     max_difference: Annotated[Ratio, Field(gt=0)] = 0.03
     """Share by which the makespan may be off its prediction that ``agrees``."""
+    max_nic_error: MostNicError = 0.01
+    """Share by which kernel NICs, measured beforehand, may be off their rates; more
+    refuses the run."""
     max_late_flows: Annotated[Ratio, Field(le=1)] = 0.05
     """Share of the flows that ``time_scale: auto`` lets end over 2 ms of wall time and
     1 % of their length late; 100 % where only the makespan matters."""
@@ -374,6 +380,8 @@ class LabSection(Section):
     to 50 ms at slow NICs."""
     congestion_control: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] = "reno"
     """Algorithm of TCP in every machine; one that the kernel has."""
+    max_nic_error: MostNicError = 0.01
+    """As ``emulation.max_nic_error``."""
     mtu: Annotated[int, Field(ge=576, le=9000)] = 1500
     """Bytes of a packet without its Ethernet header."""
     capture: bool = True
