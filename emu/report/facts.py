@@ -150,6 +150,9 @@ def _prediction(verdict: dict[str, Any] | None) -> Iterator[Fact]:
     """Yield the verdict on the prediction: since when it is off, where, and why."""
     if verdict is None:
         return
+    if verdict["error"] is None:
+        yield Fact("prediction", "not judged", "; ".join(verdict["reasons"]))
+        return
     outcome, most = str(verdict["outcome"]), f"{100 * verdict['threshold']:g} % may be"
     said = f"the run is off by {format_ratio(verdict['error'])}, {most}"
     if verdict["since"] is not None:
@@ -231,6 +234,7 @@ def lab_facts(lab: dict[str, Any]) -> list[Fact]:
     facts = [
         Fact("wall time", wall, said),
         Fact("verdict", trust, of_cores, style=_COLOURS.get(trust, "red")),
+        *_prediction(lab.get("prediction")),
         *_measured(lab.get("measured")),
         Fact("sent again", f"{again:,}", f"segments; {timeouts} timeouts"),
         Fact("dropped by queues", f"{dropped:,}", "packets"),

@@ -65,6 +65,15 @@ class _Measured(TypedDict):
     shares: dict[str, _Ways]
 
 
+class _Prediction(TypedDict):
+    outcome: str
+    error: _Number | None
+    threshold: _Number
+    since: _Number | None
+    links: list[str]
+    reasons: list[str]
+
+
 class _Tcp(TypedDict):
     segments: int
     retransmitted: int
@@ -90,6 +99,7 @@ class _Lab(TypedDict):
     programs: list[_Program]
     failed: _Failed | None
     dropped: dict[str, _Dropped]
+    prediction: NotRequired[_Prediction]
     measured: NotRequired[_Measured]
     events: list[_Change]
     traffic: dict[str, _Traffic]
