@@ -12,9 +12,10 @@ from emu.atomic_file import write_atomic
 from emu.cli.app import app
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
 from emu.cli.report_commands import draw
-from emu.errors import RunError
+from emu.errors import ExpectationMissed, RunError
 from emu.fitting import Template  # noqa: TC001 - typer reads annotations
 from emu.lab.fit_run import Fit, fit_run
+from emu.lab.prediction import missed_by_lab
 from emu.lab.run import run_lab
 from emu.lab.setup import open_lab
 from emu.machines import missing_needs
@@ -81,6 +82,8 @@ def lab(
     console.print(f"written to {directory.path}/")
     if result["failed"]:
         raise typer.Exit(_say_what_failed(result["failed"], directory.path, console))
+    if missed := missed_by_lab(described, result):
+        raise ExpectationMissed("; ".join(missed))
 
 
 def _say_what_failed(failed: dict[str, Any], run: Path, console: Console) -> int:

@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 #: Bytes of the command with its agent, and of a process: without torch's models 12 to
 #: 20 MB of each of 120 were its own.
 _COMMAND, _PROCESS = 4e8, 4e7
+#: Bytes that torch takes once it computes, of a process that trains: with small models
+#: it had 105 to 155 MB of its own instead of 15 to 40. And of the command, which learns
+#: what the weights are worth: 334 MB where it made the graph.
+_TORCH, _LEARNT = 1.2e8, 2e8
+#: Tensors of a process that trains, in sizes of its largest payload: parameters with
+#: gradients, two moments and a copy on its way, or a batch with what each layer keeps.
+_TENSORS = 6
 #: Wall seconds of a core that an end of a task or flow takes, at least, and the share
 #: of one TCP connection that remains for payloads: processes pace and log them too.
 #: Both are estimates; no series of runs, trusted and untrusted, was taken to fit them.
@@ -90,11 +97,41 @@ def dry_run(experiment: Experiment) -> DryRun:
         ends=schedule.task_end.size + len(schedule.flows()),
         payload=float(sent.sum()) * byte_scale,
         waiting=waiting,
-        memory=waiting + _COMMAND + len(problem.job.processes) * _PROCESS,
+        memory=waiting
+        + _COMMAND
+        + len(problem.job.processes) * _PROCESS
+        + training_memory(experiment, byte_scale),
         wall_seconds=schedule.makespan * scale if stated else None,
         peak_traffic=peak_rate(schedule) * byte_scale / scale if stated else None,
         sensitivity=sensitivity(realization, policy, profile, schedule),
     )
+
+
+def training_memory(experiment: Experiment, byte_scale: float) -> float:
+    """Return the bytes that training takes beside payloads, of all processes.
+
+    Only what computes has them: with ``timed`` no process touches torch, nor do those
+    of Dorylus, whose lambdas had 20 MB each.
+    """
+    scenario, job = experiment.scenario, experiment.problem.job
+    parts = {item.name: alone.job.trains for item, alone in scenario.parts()}
+    parts = parts or {"": scenario.job.trains}
+    largest = experiment.realization.volumes.max(axis=1, initial=0.0) * byte_scale
+    total = _LEARNT if any(parts.values()) else 0.0
+    if scenario.emulation.compute == "timed":
+        return total
+    for tasks in job.processes.values():
+        learns = {
+            t
+            for t in tasks
+            if parts[job.tasks[t].job_name] and job.tasks[t].phase != "sampling"
+        }
+        ends = [{edge.source, edge.destination} & learns for edge in job.edges]
+        near = [size for size, end in zip(largest.tolist(), ends, strict=True) if end]
+        total += _TENSORS * max(near, default=0.0)
+        if any(job.tasks[t].phase == "training" for t in learns):
+            total += _TORCH
+    return total
 
 
 def most_waiting(schedule: Schedule, volumes: NDArray[np.float64]) -> float:

@@ -227,6 +227,7 @@ def carry_out(
             settings,
             expected,
             sharing=Sharing(emulation.sharing),
+            max_nic_error=emulation.max_nic_error,
             log=log,
             observer=observer,
         )

@@ -119,6 +119,7 @@ class RunResult:
             ),
             "memory": memory_figures(run),
             "transport": self._transport(),
+            **nic_figures(run),
         }
 
     def _transport(self) -> dict[str, float]:
@@ -155,6 +156,13 @@ def memory_figures(run: EmulatedRun) -> dict[str, float]:
         "total_high_water": float(sum(pool["high_water"] for pool in pools)),
         "limit": float(min(pool["limit"] for pool in pools)),
     }
+
+
+def nic_figures(run: EmulatedRun) -> dict[str, Any]:
+    """Return ``nics``: what kernel NICs carried before the run, of what is stated."""
+    shares = {host["name"]: host["nic"] for host in run.hosts if "nic" in host}
+    measured = {"seconds": run.startup.get("nics"), "shares": shares}
+    return {"nics": measured} if shares else {}
 
 
 def transport_figures(run: EmulatedRun) -> dict[str, float]:

@@ -25,7 +25,14 @@ from typing_extensions import override
 from emu.coordinator.run import emulate
 from emu.errors import RunError, ScenarioError
 from emu.launch import ExternalLauncher, describe_end
-from emu.machines import BURST, SMALLEST_SEGMENT, Lab, LabMachine, Sharing
+from emu.machines import (
+    BURST,
+    MOST_OFF,
+    SMALLEST_SEGMENT,
+    Lab,
+    LabMachine,
+    Sharing,
+)
 from emu.network import Alarm
 from emu.problem import Cluster, Problem
 
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
     from emu.coordinator import Observer
     from emu.coordinator.outcome import EmulatedRun
     from emu.coordinator.settings import RunSettings
-    from emu.machines import Paces
+    from emu.machines import NicCheck, Paces
     from emu.network import RunClock
     from emu.problem import Realization
     from emu.scenario import Scenario
@@ -349,26 +356,30 @@ def emulate_on_kernel(
     expected: Realization,
     *,
     sharing: Sharing,
+    max_nic_error: float = MOST_OFF,
     log: Path,
     observer: Observer | None = None,
 ) -> EmulatedRun:
     """Run a problem on kernel NICs; the other parameters are those of `emulate`.
 
+    Parameters
+    ----------
+    max_nic_error
+        Share by which a NIC may be off; they are measured before anything starts.
+
     Returns
     -------
     EmulatedRun
         Its schedule holds rates only where some were assigned; its hosts hold what
-        their TCP counted.
+        their NICs carried beforehand, and what their TCP counted.
 
     Raises
     ------
     RunError
         When the run could not be finished, or this computer cannot hold machines.
     ScenarioError
-        When a NIC at these scales is one that no kernel here carries.
+        When a NIC at these scales is one that no kernel, or not this host, carries.
     """
-    if len(problem.job.edges) > _MOST_EDGES:
-        raise RunError(f"more than {_MOST_EDGES} edges have no leaf of their own")
     per_second = settings.byte_scale / settings.time_scale
     changes = changed_nics(problem, per_second)
     lab = _lab(problem, per_second, sharing, changes)
@@ -382,6 +393,7 @@ def emulate_on_kernel(
             else SharedNics(lab, changes)
         ) as nics,
     ):
+        checked = _checked(lab, max_nic_error)
         run = emulate(
             problem if assigned else _unshaped(problem),
             policy if assigned else "none",
@@ -399,11 +411,25 @@ def emulate_on_kernel(
         nics.check()
         tcp = lab.counters.tcp()
     rates = run.schedule.rates if assigned else None
-    schedule = dataclasses.replace(run.schedule, problem=problem, rates=rates)
-    hosts = [{**host, "tcp": tcp[host["name"]]} for host in run.hosts]
+    hosts = [(host["name"], host) for host in run.hosts]
     return dataclasses.replace(
-        run, schedule=schedule, perturbed=run.realization, hosts=hosts
+        run,
+        schedule=dataclasses.replace(run.schedule, problem=problem, rates=rates),
+        perturbed=run.realization,
+        hosts=[{**h, "tcp": tcp[m], "nic": checked.shares[m]} for m, h in hosts],
+        startup={**run.startup, "nics": checked.seconds},
     )
+
+
+def _checked(lab: Lab, most: float) -> NicCheck:
+    """Return NICs as they were measured; refuse those that are off."""
+    checked = lab.check_nics(most)
+    if said := checked.refusal("emulation.max_nic_error"):
+        raise ScenarioError(
+            f"{said}; a larger time_scale makes NICs slower",
+            key="emulation.time_scale",
+        )
+    return checked
 
 
 def _lab(
@@ -412,6 +438,8 @@ def _lab(
     sharing: Sharing,
     changes: Iterable[tuple[float, LabMachine]],
 ) -> Lab:
+    if len(problem.job.edges) > _MOST_EDGES:
+        raise RunError(f"more than {_MOST_EDGES} edges have no leaf of their own")
     machines = [
         LabMachine(m.name, m.bandwidth_out * per_second, m.bandwidth_in * per_second)
         for m in problem.cluster.machines

@@ -29,6 +29,7 @@ from emu.analysis.traffic import (
     sent_matrix,
 )
 from emu.errors import RunError
+from emu.lab.prediction import judge_lab, predicted_lab
 from emu.lab.setup import COMMAND, event_nic, open_lab, programs_of
 from emu.machines import leaf_of, leaves_among
 from emu.machines.counters import CoreWaits, PortOwners
@@ -42,8 +43,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.machines import Lab, LabMachine, Program
+    from emu.machines import Lab, LabMachine, NicCheck, Program
     from emu.machines.programs import LabProgram, Started
+    from emu.problem import Schedule
     from emu.runs.run_directory import RunDirectory
     from emu.scenario.run_sections import LabFile
 
@@ -347,10 +349,12 @@ def run_lab(
     RunError
         When the lab cannot be started, or a machine dies.
     """
-    programs = programs_of(file, command)
+    programs, predicted = programs_of(file, command), predicted_lab(file)
     with open_lab(file) as lab:
         todo = _started(lab, file, programs, directory.path)
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
+        measured = _checked(lab, file)
+        watch(f"NICs measured in {measured.seconds:.2f} s")
         headers = directory.path / PCAP if pcap else None
         noted = file.lab.capture or pcap
         capture = lab.capture(headers) if noted else None
@@ -369,18 +373,49 @@ def run_lab(
         "sharing": file.lab.sharing,
         "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in lab.machines},
         **summary(lab.machines, [*running.runs.values()], samples),
+        "measured": measured.to_json(),
         "events": [vars(change) for change in running.changes],
         **counted,
     }
     if capture is not None and packets is not None:
         result["capture"] = {"lost": capture.lost, "cpu_seconds": capture.cpu_seconds}
-        fair = file.lab.sharing == "fair"
         traffic = traffic_of(lab.machines, packets, running.samples.owners)
-        result["crossed"] = what_crossed(traffic, seconds, running.changes, fair=fair)
+        timeouts = sum(tcp["timeouts"] for tcp in counted["tcp"].values())
+        result |= _crossed(file, running, traffic, seconds, predicted, timeouts)
         write_traffic(directory.path, traffic)
     write_samples(directory.path, samples)
     directory.write_json("lab.json", result)
     return result
+
+
+def _checked(lab: Lab, file: LabFile) -> NicCheck:
+    """Return NICs as they were measured; refuse those that are off."""
+    measured = lab.check_nics(file.lab.max_nic_error)
+    if said := measured.refusal("lab.max_nic_error"):
+        raise file.origin.error(("cluster", "machines"), said)
+    return measured
+
+
+def _crossed(
+    file: LabFile,
+    running: LabPrograms,
+    traffic: Traffic,
+    seconds: float,
+    predicted: Schedule | None,
+    timeouts: int,
+) -> dict[str, Any]:
+    """Return what lab.json says of what crossed: NICs in use, and the prediction."""
+    fair = file.lab.sharing == "fair"
+    found = {"crossed": what_crossed(traffic, seconds, running.changes, fair=fair)}
+    if predicted is not None and (stated := file.lab.prediction) is not None:
+        found["prediction"] = judge_lab(
+            traffic,
+            predicted,
+            threshold=stated.max_difference,
+            skip=stated.skip,
+            timeouts=timeouts,
+        )
+    return found
 
 
 def _started(

@@ -16,12 +16,15 @@ from emu.machines.nic import (
     leaves_among,
     plan_nic,
 )
+from emu.machines.nic_check import MOST_OFF, NicCheck
 
 __all__ = [
     "BURST",
+    "MOST_OFF",
     "SMALLEST_SEGMENT",
     "Lab",
     "LabMachine",
+    "NicCheck",
     "NicPlan",
     "Paces",
     "Program",

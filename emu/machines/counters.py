@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from emu.machines.namespace_rpc import Holder
+
+    Counts = dict[str, dict[str, int]]
+
+#: Wall seconds that queues may take to drain, and between two looks at them.
+_DRAINED, _LOOK = 1.0, 2e-3
 
 
 def tcp_counts(process: int) -> dict[str, int]:
@@ -42,6 +48,17 @@ def device_counts(process: int) -> dict[str, list[int]]:
     return found
 
 
+def _since(now: Counts, before: Counts) -> Counts:
+    """Return counts by machine without those of before."""
+    return {
+        machine: {
+            name: count - before.get(machine, {}).get(name, 0)
+            for name, count in counts.items()
+        }
+        for machine, counts in now.items()
+    }
+
+
 class Counters:
     """Reads what the kernel counts of all machines of a lab that is up.
 
@@ -57,6 +74,21 @@ class Counters:
         self._names = [f"{network}-{number}" for number in range(len(holders))]
         self._out = [holder.open_netlink([network]) for holder in holders]
         self._into, self._devices = switch.open_netlink(self._names)
+        self._before: tuple[Counts, Counts, list[list[int]]] = {}, {}, []
+
+    def restart(self) -> None:
+        """Count from now on, once nothing waits in a queue.
+
+        Raises
+        ------
+        OSError
+            When a machine has gone.
+        """
+        until = time.monotonic() + _DRAINED
+        while sum(map(sum, self.queues()[1])) and time.monotonic() < until:
+            time.sleep(_LOOK)
+        self._before = {}, {}, []
+        self._before = self.traffic(), self.tcp(), self.queues()[0]
 
     def traffic(self) -> dict[str, dict[str, int]]:
         """Return bytes and packets that crossed each NIC, as the switch counted them.
@@ -66,14 +98,16 @@ class Counters:
         """
         devices = device_counts(self._switch.process)
         keys = ("out_bytes", "out_packets", "in_bytes", "in_packets")
-        return {
+        now = {
             holder.name: dict(zip(keys, devices[name], strict=True))
             for holder, name in zip(self._holders, self._names, strict=True)
         }
+        return _since(now, self._before[0])
 
     def tcp(self) -> dict[str, dict[str, int]]:
         """Return the `tcp_counts` of each machine."""
-        return {holder.name: tcp_counts(holder.process) for holder in self._holders}
+        now = {holder.name: tcp_counts(holder.process) for holder in self._holders}
+        return _since(now, self._before[1])
 
     def queues(self) -> tuple[list[list[int]], list[list[int]]]:
         """Return packets that queues dropped so far, and bytes that wait in them now.
@@ -90,6 +124,8 @@ class Counters:
             [self._into.queue(index) for index in self._devices],
         )
         dropped, waiting = ([[one[i] for one in way] for way in ways] for i in (0, 1))
+        for way, before in zip(dropped, self._before[2], strict=False):
+            way[:] = [now - then for now, then in zip(way, before, strict=True)]
         return dropped, waiting
 
     def close(self) -> None:

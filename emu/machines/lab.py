@@ -23,6 +23,14 @@ from emu.machines.counters import Counters
 from emu.machines.namespace_rpc import LARGEST, Holder
 from emu.machines.netlink import Netlink, pace
 from emu.machines.nic import Sharing, leaves_among, plan_nic
+from emu.machines.nic_check import (
+    MOST_OFF,
+    NicCheck,
+    NicDirection,
+    NicTrial,
+    NicTries,
+    carried,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,6 +92,8 @@ class Paces:
 DATA, CONTROL = "data", "control"
 _NETWORKS = {DATA: "10.77", CONTROL: "10.78"}
 _SWITCH = "255.254"
+#: SO_MAX_PACING_RATE, which `socket` does not name, and its value for none.
+_MAX_PACING_RATE, _ENDLESS = 47, 2**32 - 1
 
 
 class Lab:
@@ -256,6 +266,66 @@ class Lab:
         for holder in self._holders:
             holder.answer()
             holder.answer()
+
+    def check_nics(self, most: float = MOST_OFF) -> NicCheck:
+        """Measure what every direction of every NIC carries, before programs start.
+
+        What the counters have counted until then is forgotten.
+
+        Parameters
+        ----------
+        most
+            Share by which one may be off.
+
+        Raises
+        ------
+        RunError
+            When a machine has gone.
+        """
+        began = time.monotonic()
+        self._switch.ask(do="address", addresses={DATA: f"{_NETWORKS[DATA]}.{_SWITCH}"})
+        with contextlib.suppress(RunError):  # a kernel before 5.18 has none
+            # The switch would send slow machines 64 kB at a time: steps of 20 %.
+            self._switch.ask(do="set_tcp", settings={"tcp_tso_rtt_log": "0"})
+        directions = [
+            NicDirection(machine.name, way, rate)
+            for machine in self.machines
+            for way, rate in (("out", machine.nic_out), ("in", machine.nic_in))
+        ]
+        tries = NicTries(directions, most)
+        together = [directions]
+        while together:
+            for some in together:
+                trials = [self._trial(one) for one in some]
+                for one, rate in zip(some, carried(trials), strict=True):
+                    tries.note(one, rate)
+            together = [[one] for one in tries.again]
+        self.counters.restart()
+        return tries.check(time.monotonic() - began)
+
+    def _trial(self, of: NicDirection) -> NicTrial:
+        """Connect a machine and the switch, in the direction that is tried."""
+        number = self._index[of.machine]
+        machine, plan = self._holders[number], self._plans[number][of.way == "in"]
+        host = f"{_NETWORKS[DATA]}.{_SWITCH}"
+        sends, reads = machine, self._switch
+        if of.way == "in":
+            sends, reads, host = self._switch, machine, self.address(of.machine)
+        answer, (listening,) = reads.ask(do="listen", host=host, port=0)
+        with socket.socket(fileno=listening) as waiting:
+            # As much as the NIC's queue holds: it is never empty, and never full.
+            room = int(plan.queue / plan.wire)
+            waiting.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+            _, (sending,) = sends.ask(do="connect", host=host, port=answer["port"])
+            receiver, _ = waiting.accept()
+        sender = socket.socket(fileno=sending)
+        for each in (sender, receiver):
+            each.setblocking(True)
+        sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+        # No pace: TCP makes its segments no longer than 1 ms of it.
+        if (limit := 2 * plan.rate) < _ENDLESS:
+            sender.setsockopt(socket.SOL_SOCKET, _MAX_PACING_RATE, limit)
+        return NicTrial(of, sender, receiver)
 
     def change_nic(self, new: LabMachine) -> None:
         """Give a machine another NIC; what waits in its queues goes at the new rate.

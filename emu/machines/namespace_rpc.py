@@ -191,6 +191,12 @@ class Responder:
             packet = json.dumps({"port": listening.getsockname()[1]}).encode()
             socket.send_fds(self._socket, [packet], [listening.fileno()])
 
+    def _connect(self, _: list[int], host: str, port: int) -> None:
+        """Hand over a connection from this network."""
+        with socket.create_connection((host, port), _ANSWER / 2) as connected:
+            packet = b'{"done": true}'
+            socket.send_fds(self._socket, [packet], [connected.fileno()])
+
     def _open_netlink(self, _: list[int], devices: list[str]) -> None:
         """Hand over a socket that changes this network, with the indices of devices."""
         indices = [socket.if_nametoindex(device) for device in devices]

@@ -13,9 +13,11 @@ import struct
 from typing import TYPE_CHECKING
 
 from emu.machines.nic import (
+    ETHERNET,
     FASTEST,
     FIRST_LEAF,
     ROOT,
+    SEGMENT,
     SHARED,
     SLOWEST_LEAF,
     SMALL_CLASS,
@@ -38,6 +40,7 @@ _UP = 1
 _ETHERNET_LAYER = 1
 _ALL_PROTOCOLS = socket.htons(3)
 _NANOSECONDS_PER_TICK = 64
+_WIDE = 2**32 - 1
 
 
 def attribute(kind: int, data: bytes) -> bytes:
@@ -62,10 +65,17 @@ def _link(index: int = 0, *, up: bool = False) -> bytes:
 
 
 def bridge(name: str, mtu: int) -> tuple[int, int, bytes]:
-    """Return the message that makes a bridge without delay or multicast snooping."""
+    """Return the message that makes a bridge without delay or multicast snooping.
+
+    What it sends itself has the segments of a fast NIC: two packets more had every one
+    cut by software, and 6 Gbit/s went for 15.
+    """
     data = attribute(1, struct.pack("=I", 0)) + attribute(23, b"\0")
     info = attribute(18, text(1, "bridge") + attribute(2, data))
-    return _NEW_LINK, _CREATE, _link(up=True) + text(3, name) + number(4, mtu) + info
+    size = (
+        number(4, mtu) + number(41, SEGMENT) + number(40, SEGMENT // (mtu + ETHERNET))
+    )
+    return _NEW_LINK, _CREATE, _link(up=True) + text(3, name) + size + info
 
 
 def veth(name: str, peer: str, process: int, mtu: int) -> tuple[int, int, bytes]:
@@ -108,9 +118,7 @@ def _bucket(plan: NicPlan, rate: int, ceil: int) -> bytes:
     """Return the description of a class of the token bucket, at any position."""
 
     def ratespec(value: int) -> bytes:
-        return struct.pack(
-            "=BBHhHI", 0, _ETHERNET_LAYER, 0, -1, 0, min(value, 2**32 - 1)
-        )
+        return struct.pack("=BBHhHI", 0, _ETHERNET_LAYER, 0, -1, 0, min(value, _WIDE))
 
     def ticks(value: int) -> int:
         return max(1, round(plan.burst / value * 1e9 / _NANOSECONDS_PER_TICK))
@@ -118,7 +126,11 @@ def _bucket(plan: NicPlan, rate: int, ceil: int) -> bytes:
     options = ratespec(rate) + ratespec(ceil)
     # A leaf's own share comes at its rate; what it borrows has the whole burst.
     options += struct.pack("=IIIII", ticks(ceil), ticks(ceil), plan.quantum, 0, 0)
-    return _what("htb", attribute(1, options))
+    described = attribute(1, options)
+    if max(rate, ceil) >= _WIDE:  # beside the fields of 32 bits
+        described += attribute(6, struct.pack("=Q", rate))
+        described += attribute(7, struct.pack("=Q", ceil))
+    return _what("htb", described)
 
 
 def pace(

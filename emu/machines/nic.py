@@ -35,8 +35,9 @@ MANY = 9
 #: Lengths up to this are acknowledgements, ARP and the like, bytes with all headers.
 #: They have a class of their own: counted, they cost 1 % of a duplex NIC.
 SMALL = 120
-#: Payload rates that a NIC can have, bytes per second: 100 kbit/s and 8 Gbit/s.
-SLOWEST, FASTEST = 12_500.0, 1e9
+#: Payload rates that a NIC can have, bytes per second: 100 kbit/s and 100 Gbit/s, of
+#: which a host carries what `Lab.check_nics` finds.
+SLOWEST, FASTEST = 12_500.0, 12.5e9
 
 #: Least rate of a leaf, as a share of its NIC's. What waits in a leaf does so at the
 #: rate of then, whatever has been set since: a segment over that rate.

@@ -79,10 +79,26 @@ def setting(result: dict[str, Any]) -> Iterator[Fact]:
 def _network(result: dict[str, Any]) -> Iterator[Fact]:
     if result.get("network") == "kernel":
         yield Fact("network", "kernel", _SHARING[result["sharing"]])
+        yield from _measured(result.get("nics"))
         tcp = result["transport"]
         again = f"{tcp['retransmitted']} again"
         of = f"of {tcp['segments']} segments; {tcp['timeouts']} timeouts"
         yield Fact("TCP", again, of)
+
+
+def _measured(nics: dict[str, Any] | None) -> Iterator[Fact]:
+    """Yield how far NICs are off the stated rates, measured before anything began."""
+    if nics is None:  # of an earlier emu
+        return
+    found = [
+        (abs(share - 1), share - 1, f"{machine} {way}")
+        for machine, ways in nics["shares"].items()
+        for way, share in ways.items()
+    ]
+    _, off, where = max(found)
+    took = format_duration(nics["seconds"], 2)
+    said = f"off the stated rate at most ({where}); measured in {took} beforehand"
+    yield Fact("NICs", format_ratio(off), said)
 
 
 def _lengths(result: dict[str, Any], digits: int) -> Iterator[Fact]:
@@ -133,6 +149,9 @@ def _verdict(verdict: dict[str, Any] | None) -> Iterator[Fact]:
 def _prediction(verdict: dict[str, Any] | None) -> Iterator[Fact]:
     """Yield the verdict on the prediction: since when it is off, where, and why."""
     if verdict is None:
+        return
+    if verdict["error"] is None:
+        yield Fact("prediction", "not judged", "; ".join(verdict["reasons"]))
         return
     outcome, most = str(verdict["outcome"]), f"{100 * verdict['threshold']:g} % may be"
     said = f"the run is off by {format_ratio(verdict['error'])}, {most}"
@@ -215,6 +234,8 @@ def lab_facts(lab: dict[str, Any]) -> list[Fact]:
     facts = [
         Fact("wall time", wall, said),
         Fact("verdict", trust, of_cores, style=_COLOURS.get(trust, "red")),
+        *_prediction(lab.get("prediction")),
+        *_measured(lab.get("measured")),
         Fact("sent again", f"{again:,}", f"segments; {timeouts} timeouts"),
         Fact("dropped by queues", f"{dropped:,}", "packets"),
     ]

@@ -60,6 +60,20 @@ _Ways = TypedDict("_Ways", {"out": float, "in": _Number})
 _Dropped = TypedDict("_Dropped", {"out": int, "in": int})
 
 
+class _Measured(TypedDict):
+    seconds: _Number
+    shares: dict[str, _Ways]
+
+
+class _Prediction(TypedDict):
+    outcome: str
+    error: _Number | None
+    threshold: _Number
+    since: _Number | None
+    links: list[str]
+    reasons: list[str]
+
+
 class _Tcp(TypedDict):
     segments: int
     retransmitted: int
@@ -85,6 +99,8 @@ class _Lab(TypedDict):
     programs: list[_Program]
     failed: _Failed | None
     dropped: dict[str, _Dropped]
+    prediction: NotRequired[_Prediction]
+    measured: NotRequired[_Measured]
     events: list[_Change]
     traffic: dict[str, _Traffic]
     tcp: dict[str, _Tcp]
@@ -110,6 +126,7 @@ def read_lab(run: Path) -> dict[str, Any]:
         "dropped": lab["dropped"].keys(),
         "traffic": lab["traffic"].keys(),
         "tcp": lab["tcp"].keys(),
+        "measured": lab.get("measured", {}).get("shares", {}).keys(),
         "crossed.bytes": lab.get("crossed", {}).get("bytes", {}).keys(),
     }
     for key, names in named.items():

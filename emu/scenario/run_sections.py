@@ -89,6 +89,9 @@ PlacementPolicy: TypeAlias = Annotated[
 ]
 
 
+MostNicError: TypeAlias = Annotated[Ratio, Field(gt=0)]
+
+
 #: Where a scale is left to emu.
 AUTO = "auto"
 
@@ -179,6 +182,9 @@ class EmulationSection(Section):
     """Share of the makespan by which the host may prolong a run that is ``trusted``."""
     max_difference: Annotated[Ratio, Field(gt=0)] = 0.03
     """Share by which the makespan may be off its prediction that ``agrees``."""
+    max_nic_error: MostNicError = 0.01
+    """Share by which kernel NICs, measured beforehand, may be off their rates; more
+    refuses the run."""
     max_late_flows: Annotated[Ratio, Field(le=1)] = 0.05
     """Share of the flows that ``time_scale: auto`` lets end over 2 ms of wall time and
     1 % of their length late; 100 % where only the makespan matters."""
@@ -377,6 +383,26 @@ class ProgramSection(Section):
     """Environment beside this computer's, filled in likewise."""
 
 
+class LabPredictionSection(Section):
+    """A scenario that predicts a lab, simulated beforehand at its NICs."""
+
+    scenario: str = Field(min_length=1)
+    """By ``emu fit``, beside the lab file."""
+    skip: Annotated[int, Field(strict=True, ge=0)] = 0
+    """First iterations that are left out."""
+    max_difference: Annotated[Ratio, Field(gt=0)] = 0.03
+    """As of ``emulation``, of seconds per iteration."""
+
+
+class LabExpectSection(Section):
+    """Expected verdicts, as of runs."""
+
+    trust: Literal["trusted", "degraded"] | None = None
+    """Verdict on the measurement."""
+    prediction: Literal["agrees", "differs"] | None = None
+    """Verdict on the prediction."""
+
+
 class LabSection(Section):
     """Programs on the machines, and how their NICs are shared."""
 
@@ -392,8 +418,14 @@ class LabSection(Section):
     to 50 ms at slow NICs."""
     congestion_control: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")] = "reno"
     """Algorithm of TCP in every machine; one that the kernel has."""
+    max_nic_error: MostNicError = 0.01
+    """As ``emulation.max_nic_error``."""
     mtu: Annotated[int, Field(ge=576, le=9000)] = 1500
     """Bytes of a packet without its Ethernet header."""
+    prediction: LabPredictionSection | None = None
+    """Judged afterwards, by iterations."""
+    expect: LabExpectSection = LabExpectSection()
+    """Expected verdicts."""
     capture: bool = True
     """True where all packets' headers are noted, for traffic.npz and what crossed."""
 
@@ -439,11 +471,27 @@ def name_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
             if name not in machines:
                 problem = f"no machine {name!r}, {nearest(name, machines)}"
                 yield ("lab", "programs", position, "on"), problem
+    yield from _prediction_errors(file)
     names = [program.name for program in file.lab.programs]
     until = file.lab.until
     if until is not None and until not in names:
         known = nearest(until, names) if names else "and there are none: leave it out"
         yield ("lab", "until"), f"no program {until!r}, {known}"
+
+
+def _prediction_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
+    """Yield likewise what keeps a prediction from being judged."""
+    lab = file.lab
+    if lab.prediction is None:
+        if lab.expect.prediction is not None:
+            problem = "is expected of no prediction: state lab.prediction"
+            yield ("lab", "expect", "prediction"), problem
+    elif not lab.capture:
+        problem = "is false, but a prediction is judged by what crossed: leave it out"
+        yield ("lab", "capture"), problem
+    elif file.events:
+        problem = "change NICs, but a fit does not say when it begins: remove them"
+        yield ("events",), problem
 
 
 _PAPER = Prices()

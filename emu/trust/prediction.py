@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from emu.analysis.critical_path import CriticalPath
-    from emu.analysis.error_budget import Drift
     from emu.problem import Schedule
 
 #: Share of what moved the end that a link or a reason has at least, to be named.
-_SHARE = 0.2
+SHARE = 0.2
 #: Wall seconds below which a flow at its links' rate is over before TCP has grown to
 #: that rate: five rounds through a queue of 20 ms.
 _SMALL = 0.1
@@ -36,6 +35,8 @@ class Outcome(StrEnum):
 
     AGREES = "agrees"
     DIFFERS = "differs"
+    UNKNOWN = "unknown"
+    """A lab in which no iterations were found."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,10 @@ class Prediction:
     """A prediction beside the run that followed it."""
 
     outcome: Outcome
-    error: float
+    error: float | None
     """Makespan of the run over the predicted one, minus 1; over the one of a simulation
-    of its own times and volumes where no times were predicted, or if that is more."""
+    of its own times and volumes where no times were predicted, or if that is more. Of a
+    lab likewise of seconds per iteration; None where they are not known."""
     threshold: float
     """Share by which the two may differ."""
     since: float | None = None
@@ -104,17 +106,18 @@ def judge_prediction(
     if abs(error) <= threshold:
         return Prediction(Outcome.AGREES, errors[-1], threshold)
     apart = emulated.makespan - replayed.makespan
-    by_network = abs(apart) > _SHARE * abs(emulated.makespan - other.makespan)
+    by_network = abs(apart) > SHARE * abs(emulated.makespan - other.makespan)
     late = [
         drift
         for drift in divergences(emulated, replayed, chain)
         if by_network and drift.link.edge >= 0 and drift.seconds * apart > 0
     ]
-    links = _blamed(emulated, late, _SHARE * abs(apart))
+    moved = [(drift.link.edge, drift.seconds) for drift in late]
+    links = blamed(emulated, moved, SHARE * abs(apart))
     reasons = [*_of_tasks(replayed, predicted, threshold, timed=timed)]
     if by_network:
         flows = [(drift.link.edge, drift.link.iteration) for drift in late]
-        reasons += _of_network(emulated, links, flows, time_scale)
+        reasons += of_network(emulated, links, flows, time_scale)
         reasons += _of_causes(budget, emulated.makespan - other.makespan)
     return Prediction(
         Outcome.DIFFERS,
@@ -126,16 +129,23 @@ def judge_prediction(
     )
 
 
-def _blamed(emulated: Schedule, late: list[Drift], least: float) -> list[str]:
+def blamed(
+    emulated: Schedule, late: list[tuple[int, float]], least: float
+) -> list[str]:
     """Return the links whose flows lost so many seconds, the most first.
 
     Of links that lost the same, the one that has more to carry comes first.
+
+    Parameters
+    ----------
+    late
+        Edge of each flow, and seconds that it lost, or won.
     """
     problem = emulated.problem
     lost: defaultdict[int, float] = defaultdict(float)
-    for drift in late:
-        for port in problem.hops[drift.link.edge]:
-            lost[port] += abs(drift.seconds)
+    for edge, seconds in late:
+        for port in problem.hops[edge]:
+            lost[port] += abs(seconds)
     busy = np.zeros(len(problem.links))
     for edge, n in emulated.flows().tolist():
         for port in problem.hops[edge]:
@@ -160,7 +170,7 @@ def _of_tasks(
 ) -> Iterator[str]:
     """Yield a reason where times and volumes were others than was predicted."""
     moved = _error(replayed.makespan, predicted.makespan)
-    if timed and abs(moved) > _SHARE * threshold:
+    if timed and abs(moved) > SHARE * threshold:
         yield (
             f"tasks took other times than predicted, or flows other volumes: they "
             f"alone move the end by {100 * moved:+.2g} %"
@@ -171,17 +181,23 @@ def _of_causes(budget: Mapping[str, float], off: float) -> Iterator[str]:
     """Yield what the error budget blames, but for what is of the network itself."""
     for cause, seconds in budget.items():
         own = cause not in ("kernel network", "rates of others")
-        if own and seconds * off > 0 and abs(seconds) > _SHARE * abs(off):
+        if own and seconds * off > 0 and abs(seconds) > SHARE * abs(off):
             yield f"{cause}: {100 * seconds / off:.0f} % of the difference"
 
 
-def _of_network(
+def of_network(
     emulated: Schedule,
     links: list[str],
     late: list[tuple[int, int]],
     time_scale: float,
 ) -> Iterator[str]:
-    """Yield likely reasons by what flows over ``links`` did."""
+    """Yield likely reasons by what flows over ``links`` did.
+
+    Parameters
+    ----------
+    late
+        (Edge, iteration) of the flows that moved the end.
+    """
     problem = emulated.problem
     named = {link.name: port for port, link in enumerate(problem.links)}
     slow = _lone_rates(emulated)

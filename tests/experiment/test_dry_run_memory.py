@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
-from emu.experiment.dry_run import dry_run, most_waiting, strain
+from emu.experiment.dry_run import dry_run, most_waiting, strain, training_memory
 from emu.scenario import load, prepare
 from emu.scenario.scenario_file import loads
 from emu.simulation import simulate
@@ -20,8 +23,6 @@ from emu.testing.strategies import random_problem
 from tests.integration.scenarios import carried_out
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.leftovers import Leftovers
 
 
@@ -67,6 +68,69 @@ def test_memory_of_a_run_is_within_its_bound(
 
     assert waited <= known.waiting <= 4 * waited
     assert result["startup"]["memory"] <= known.memory
+
+
+P3 = Path(__file__).parents[2] / "scenarios" / "p3_amazon.yaml"
+SMALL = [
+    "job.dataset={name: products-like, scale: 0.004}",
+    "job.iterations=6",
+    "expect=null",
+    "emulation.time_scale=1",
+]
+
+
+@pytest.mark.parametrize("how", ["real", "padded"])
+def test_who_computes_has_torch_and_its_tensors(how: str) -> None:
+    """Two processes of P3, 120 MB each and six times the largest payload near each."""
+    real, timed = (
+        prepare(load(P3, [*SMALL, f"emulation.compute={compute}"]))
+        for compute in (how, "timed")
+    )
+    job, volumes = real.problem.job, real.realization.volumes
+    tensors = 0.0
+    for tasks in job.processes.values():
+        learns = {t for t in tasks if job.tasks[t].phase != "sampling"}
+        near = [
+            volumes[e].max()
+            for e, edge in enumerate(job.edges)
+            if {edge.source, edge.destination} & learns
+        ]
+        tensors += 6 * max(near)
+
+    assert training_memory(timed, 1.0) == 2e8  # the command's own
+    assert training_memory(real, 1.0) == pytest.approx(2e8 + 2 * 1.2e8 + tensors)
+    assert training_memory(real, 2.0) == pytest.approx(2e8 + 2 * 1.2e8 + 2 * tensors)
+    custom = prepare(loads(json.dumps(drawn(0)), ["emulation.compute=padded"]))
+    assert training_memory(custom, 1.0) == 0.0
+
+
+@pytest.mark.emulation
+@pytest.mark.untimed
+def test_processes_that_train_are_within_the_bound(
+    tmp_path: Path, leftovers: Leftovers
+) -> None:
+    pytest.importorskip("torch")
+    peak, over = [0], threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.1):
+            held = 0
+            for process in psutil.Process().children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    held += process.memory_full_info().pss
+            peak[0] = max(peak[0], held)
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        carried_out(P3, tmp_path, *SMALL)
+    finally:
+        over.set()
+        watching.join()
+    leftovers.note()
+
+    # Of that 200 MB are for the command, which is not among them.
+    assert 0 < peak[0] <= dry_run(prepare(load(P3, SMALL))).memory - 2e8
 
 
 @pytest.mark.parametrize("seed", range(40))

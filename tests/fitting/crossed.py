@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 PACKETS = 5
 
 
-def crossed(schedule: Schedule, programs: tuple[str, ...]) -> Traffic:
+def crossed(
+    schedule: Schedule, programs: tuple[str, ...], packets: int = PACKETS
+) -> Traffic:
     """Return the packets of all flows; a task's name begins with its program's.
 
     What one program sends another has a connection of its own, as in DGL.
@@ -32,18 +34,18 @@ def crossed(schedule: Schedule, programs: tuple[str, ...]) -> Traffic:
         times = np.linspace(
             schedule.flow_start[edge, iteration],
             schedule.flow_end[edge, iteration],
-            PACKETS,
+            packets,
         )
-        sizes = np.full(PACKETS, size // PACKETS)
+        sizes = np.full(packets, size // packets)
         sizes[-1] += size - sizes.sum()
         rows += [
             (time, *at, *ports, part)
             for time, part in zip(times, sizes, strict=True)
             if size
         ]
-    packets = np.array(rows, PACKET)
+    all_rows = np.array(rows, PACKET)
     return Traffic(
-        packets[np.argsort(packets["time"], kind="stable")],
+        all_rows[np.argsort(all_rows["time"], kind="stable")],
         tuple(machine.name for machine in machines),
         np.array(
             [[m.bandwidth_out for m in machines], [m.bandwidth_in for m in machines]]

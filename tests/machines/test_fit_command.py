@@ -101,6 +101,29 @@ def test_what_crossed_becomes_a_scenario(tmp_path: Path) -> None:
     scenario = emu.load(fitted, {"cluster.machines[0].nic": "1 Mbit/s"})
     slow = emu.simulate(scenario).makespan / told["iterations"]
     assert slow > (ANSWER + SUM) / 1.25e5  # both leave, or both enter, the slow NIC
+    _is_judged(tmp_path, fitted)
+
+
+def _is_judged(folder: Path, fitted: Path) -> None:
+    """Run the lab again at another NIC, beside what its fit says of it."""
+    stated = [
+        "cluster.machines[0].nic=4 Mbit/s",
+        f"lab.prediction.scenario={fitted.name}",
+        "lab.prediction.max_difference=40%",  # this host may be busy
+        "lab.expect.prediction=differs",
+    ]
+    sets = [word for one in stated for word in ("--set", one)]
+    runs = folder / "again"
+    code, output = invoke("lab", folder / "lab.yaml", *sets, "--runs", runs)
+
+    assert code == 6, output
+    assert "prediction is agrees, expected differs" in output
+    (run,) = runs.iterdir()
+    verdict = json.loads((run / "lab.json").read_text())["prediction"]
+    assert (verdict["outcome"], verdict["threshold"]) == ("agrees", 0.4)
+    for said in (output, (run / "report.html").read_text()):
+        assert "agrees" in said
+        assert "the run is off by" in said
 
 
 @pytest.mark.parametrize(

@@ -179,3 +179,11 @@ def test_a_nic_has_leaves_for_its_own_connections_alone() -> None:
     assert plan.leaves == 512
     assert len(leaves) == 3 + 2  # the whole, what is small, all else
     assert len(shape("lo", whole)) - len(shape("lo", plan)) == 2 * (512 - 2)
+
+
+def test_a_rate_beyond_32_bits_is_told_beside() -> None:
+    """The kernel's fields of 32 bits end at 34 Gbit/s."""
+    narrow, wide = (plan_nic(rate, Sharing.TCP) for rate in (4e9, 5e9))
+    for plan, beside in ((narrow, False), (wide, True)):
+        sent = b"".join(body for _, _, body in shape("lo", plan))
+        assert (struct.pack("=HHQ", 12, 7, plan.rate) in sent) == beside

@@ -11,12 +11,17 @@ against the one that was simulated before the run: under max-min for ``fair`` an
 rates and the kernel limits none; these two are then held against each other. With
 ``--pairs``, drawn scenarios run in two placements each, some a few per cent apart and
 some far, and it is counted how often kernel and simulation agree on which is better.
+
+Seeds begin at the date of the commit (20261125 draws from 20261125000 on), so that no
+change was tuned on them; ``--first 0`` draws those of the figures before that.
 """
 
 from __future__ import annotations
 
 import itertools
+import subprocess
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import EmulatorError
@@ -37,6 +42,8 @@ if TYPE_CHECKING:
 #: bursts make small packets, 8.6 CPU seconds per GB.
 FASTEST = 12.5e6
 USERSPACE = "userspace"
+#: Seeds of a day.
+_A_DAY = 1000
 #: About how far apart two placements are, in turns.
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.5)
 
@@ -45,9 +52,33 @@ def options(parser: ArgumentParser) -> None:
     """Add what is drawn, and how the NICs are shared."""
     add = parser.add_argument
     add("--scenarios", type=int, default=39)
+    add("--first", type=int, help="first seed; default is of the commit's date")
     add("--pairs", type=int, default=0, help="scenarios in two placements")
     add("--wall", type=float, default=8.0, help="seconds per run")
     add("--sharing", default="fair,tcp", help="of fair, tcp, assigned, userspace")
+
+
+def first_seed() -> int:
+    """Return the seed that the date of the commit begins.
+
+    Raises
+    ------
+    EmulatorError
+        When this is no checkout.
+    """
+    command = ["git", "log", "-1", "--format=%cd", "--date=format:%Y%m%d"]
+    try:
+        said = subprocess.run(
+            command,
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        return int(said) * _A_DAY
+    except (OSError, subprocess.CalledProcessError, ValueError) as error:
+        problem = "no commit says which seeds are new: state --first"
+        raise EmulatorError(problem) from error
 
 
 def changed(scenario: Scenario, policy: str, **emulation: Any) -> Scenario:
@@ -71,19 +102,24 @@ def drawn(seed: int, **content: Any) -> Scenario:
     return Scenario.model_validate(own | content)
 
 
-def singles(count: int, wall: float) -> Iterator[tuple[str, Scenario, float]]:
+def singles(
+    count: int, wall: float, first: int = 0
+) -> Iterator[tuple[str, Scenario, float]]:
     """Yield the golden scenario and drawn ones, with their time scales."""
     if count:
-        for one in (load("golden"), *(drawn(2 * number) for number in range(count))):
+        some = (drawn(first + 2 * number) for number in range(count))
+        for one in (load("golden"), *some):
             yield f"{one.name}@{{}}/0", one, wall / expected(one)
 
 
-def pairs(count: int, wall: float) -> Iterator[tuple[str, Scenario, float]]:
+def pairs(
+    count: int, wall: float, first: int = 0
+) -> Iterator[tuple[str, Scenario, float]]:
     """Yield drawn scenarios in two placements each, at a time scale that both have.
 
     The longer of the two takes ``wall`` seconds. How far apart they are takes turns.
     """
-    seeds, found = itertools.count(0, 2), 0
+    seeds, found = itertools.count(first, 2), 0
     while found < count:
         seed = next(seeds)
 
@@ -112,8 +148,10 @@ def work(options: Namespace) -> Iterator[Work[Trial]]:
     """
     if needs := missing_needs():
         raise EmulatorError("; ".join(needs))
+    first = first_seed() if options.first is None else options.first
     chosen = itertools.chain(
-        singles(options.scenarios, options.wall), pairs(options.pairs, options.wall)
+        singles(options.scenarios, options.wall, first),
+        pairs(options.pairs, options.wall, first),
     )
     for place, scenario, time_scale in chosen:
         for sharing in options.sharing.split(","):

@@ -1,0 +1,277 @@
+"""Prediction of a lab: a scenario simulated at its NICs before it, judged after it.
+
+The scenario is of `emu fit`, from a lab with other NICs. Iterations are found in what
+crossed, and compared with the simulated ones; every message is compared with what
+max-min makes of it, from its own start on, so that the network's part is apart from the
+programs'.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from emu.analysis.traffic import CONNECTION, messages
+from emu.fitting import Unfittable, fit_iterations
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Schedule,
+    Task,
+)
+from emu.scenario import load, prepare
+from emu.simulation import simulate
+from emu.trust.prediction import SHARE, Outcome, Prediction, blamed, of_network
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from emu.analysis.traffic import Traffic
+    from emu.fitting import FittedIterations
+    from emu.scenario.run_sections import LabFile
+
+#: Bytes of a full packet, whose own time is before a message is seen to begin.
+_PACKET = 1448
+#: Seconds without a packet that part two messages, and packets of the slowest NIC: what
+#: a program waits in between would be the network's else.
+_SILENCE, _PACKETS = 0.005, 4
+#: Packets of the slowest NIC by which a message is off for no reason: those of others
+#: are before or behind its own.
+_ROUGH = 4
+#: Seconds that a timeout of TCP takes at least; it parts a message in two.
+_TIMEOUT = 0.2
+#: Share by which bytes per iteration may be others before that is a reason.
+_BYTES = 0.01
+#: Starts of messages that are laid out at most, by connection and number.
+_MOST = 20_000_000
+
+
+def predicted_lab(file: LabFile) -> Schedule | None:
+    """Return the simulation of the scenario that predicts a lab; None without one.
+
+    Raises
+    ------
+    ScenarioError
+        When it cannot be read, or has other machines than the lab.
+    """
+    stated = file.lab.prediction
+    if stated is None:
+        return None
+    trail = ("lab", "prediction", "scenario")
+    path = str(file.folder / stated.scenario)
+    places = dict(load(path).cluster.named())
+    lab = file.to_cluster().machines
+    if {machine.name for machine in lab} != places.keys():
+        raise file.origin.error(
+            trail,
+            f"{stated.scenario} is of machines {', '.join(places)}, the lab of "
+            f"{', '.join(machine.name for machine in lab)}: name a fit of this lab",
+        )
+    if len(set(places.values())) < len(places):
+        problem = f"{stated.scenario} counts machines: write one entry for each"
+        raise file.origin.error(trail, problem)
+    nics = [
+        f"cluster.machines[{places[m.name]}].nic="
+        f"{{out: {m.bandwidth_out!r} B/s, in: {m.bandwidth_in!r} B/s}}"
+        for m in lab
+    ]
+    return prepare(load(path, nics)).simulate()
+
+
+def judge_lab(
+    traffic: Traffic,
+    predicted: Schedule,
+    *,
+    threshold: float,
+    skip: int = 0,
+    timeouts: int = 0,
+) -> dict[str, Any]:
+    """Return the verdict on the prediction of a lab, as result.json has those of runs.
+
+    The error is of seconds per iteration. Where no iterations are found in what
+    crossed, the outcome is ``unknown``, with the reason.
+
+    Parameters
+    ----------
+    threshold
+        Share by which they may differ.
+    skip
+        Iterations at the beginning that are left out.
+    timeouts
+        Times that TCP waited for one.
+    """
+    try:
+        found = fit_iterations(traffic, skip=skip)
+    except Unfittable as why:
+        unknown = Prediction(Outcome.UNKNOWN, None, threshold, reasons=(str(why),))
+        return unknown.to_json()
+    expected = predicted.makespan / predicted.problem.job.iterations
+    error = found.seconds / expected - 1
+    if abs(error) <= threshold:
+        return Prediction(Outcome.AGREES, error, threshold).to_json()
+    apart = (found.seconds - expected) * found.count
+    links, reasons = _likely(traffic, found, predicted, apart)
+    if _TIMEOUT * timeouts > SHARE * abs(apart):
+        reasons.insert(0, f"TCP waited for {timeouts} timeouts, 0.2 s each or more")
+    since = _since(found, predicted, threshold)
+    differs = Prediction(
+        Outcome.DIFFERS, error, threshold, since, tuple(links), tuple(reasons)
+    )
+    return differs.to_json()
+
+
+def _since(found: FittedIterations, predicted: Schedule, threshold: float) -> float:
+    """Return the end of the first iteration that is off by that share of them all."""
+    simulated = np.nanmax(predicted.task_end, axis=0)
+    turn, number = np.divmod(np.arange(found.count), len(simulated))
+    ends = turn * predicted.makespan + simulated[number]
+    off = np.abs(found.ends - found.starts[0] - ends)
+    wrong = off > threshold * ends[-1]
+    return float(np.min(found.ends, initial=found.ends[-1], where=wrong))
+
+
+def _likely(
+    traffic: Traffic, found: FittedIterations, predicted: Schedule, apart: float
+) -> tuple[list[str], list[str]]:
+    """Return the links that moved the iterations, and likely reasons."""
+    within = (found.starts[0], found.ends[-1])
+    reasons = [*_of_bytes(traffic, found, predicted)]
+    laid = laid_out(traffic, within)
+    if laid is None:
+        return [], [*reasons, "too many messages to compare each with max-min"]
+    measured, fluid = laid
+    flows = measured.flows()
+    at = tuple(flows.T)
+    ideal = (fluid.flow_end - fluid.flow_start)[at]
+    late = (measured.flow_end - measured.flow_start)[at] - ideal
+    late[np.abs(late) < _ROUGH * _PACKET / traffic.nics.min()] = 0.0
+    moved = [
+        (edge, n, seconds)
+        for (edge, n), seconds in zip(flows.tolist(), late.tolist(), strict=True)
+        if seconds * apart > 0
+    ]
+    lost = [(edge, seconds) for edge, _, seconds in moved]
+    links = blamed(measured, lost, SHARE * abs(apart))
+    if links:
+        through = {measured.problem.links[p].name: p for p in _ports(measured)}
+        worst = [
+            (edge, n)
+            for edge, n, _ in moved
+            if any(through[name] in measured.problem.hops[edge] for name in links)
+        ]
+        reasons += of_network(measured, links, worst, 1.0)
+        reasons = reasons or ["messages took longer than max-min makes them there"]
+    elif not reasons:
+        reasons.append(
+            "programs took other times than predicted between what they received and "
+            "what they sent next: messages took what max-min makes of them"
+        )
+    return links, reasons
+
+
+def _ports(schedule: Schedule) -> range:
+    return range(len(schedule.problem.links))
+
+
+def _of_bytes(
+    traffic: Traffic, found: FittedIterations, predicted: Schedule
+) -> Iterator[str]:
+    """Yield a reason where other volumes crossed than was predicted."""
+    packets = traffic.packets
+    when = (packets["time"] > found.starts[0]) & (packets["time"] <= found.ends[-1])
+    crossed = float(packets["bytes"][when].sum()) / found.count
+    between = [bool(hops) for hops in predicted.problem.hops]
+    sent = float(np.nansum(predicted.flow_bytes[between]))
+    sent /= predicted.problem.job.iterations
+    if sent and abs(crossed / sent - 1) > _BYTES:
+        yield f"{100 * (crossed / sent - 1):+.2g} % of bytes crossed per iteration"
+
+
+def laid_out(
+    traffic: Traffic, within: tuple[float, float]
+) -> tuple[Schedule, Schedule] | None:
+    """Return messages as flows of a schedule: as they went, and as max-min has them.
+
+    Every direction of a connection is an edge, whose source ends when a message begins.
+    None where they are too many.
+
+    Parameters
+    ----------
+    within
+        Seconds between which messages begin.
+    """
+    silence = max(_SILENCE, _PACKETS * _PACKET / float(traffic.nics.min()))
+    found = messages(traffic.packets, silence)
+    found = found[(found["first"] > within[0]) & (found["first"] <= within[1])]
+    ways, of = np.unique(found[CONNECTION], return_inverse=True)
+    counts = np.bincount(of, minlength=len(ways))
+    if not len(found) or len(ways) * int(counts.max()) > _MOST:
+        return None
+    order = np.argsort(of, kind="stable")
+    number = np.arange(len(found)) - np.repeat(np.cumsum(counts) - counts, counts)
+    at = (of[order], number)
+    shape = len(ways), int(counts.max())
+    first, last, sizes = (np.full(shape, np.nan) for _ in range(3))
+    first[at] = found["first"][order] - within[0]
+    last[at] = found["last"][order] - within[0]
+    sizes[at] = np.maximum(found["bytes"][order].astype(float) - _PACKET, 1.0)
+    problem = _problem(traffic, ways, counts.tolist())
+    gaps = np.diff(first, axis=1, prepend=0.0)
+    nothing = np.zeros_like(gaps)
+    times = Realization(
+        np.nan_to_num(np.concatenate([gaps, nothing])), np.nan_to_num(sizes)
+    )
+    ends = np.concatenate([first, last])
+    measured = Schedule(
+        problem,
+        task_start=ends,
+        task_end=ends,
+        flow_ready=first,
+        flow_start=first,
+        flow_end=last,
+        flow_bytes=sizes,
+    )
+    return measured, simulate(problem, times, "maxmin")
+
+
+def _problem(traffic: Traffic, ways: NDArray[np.void], counts: list[int]) -> Problem:
+    """Return a sender and a receiver for every direction of a connection."""
+    (out, into), pairs = traffic.nics, [*enumerate(counts)]
+    machines = [
+        Machine(name, bandwidth_in=float(i), bandwidth_out=float(o))
+        for name, o, i in zip(traffic.machines, out, into, strict=True)
+    ]
+    tasks = [
+        Task(f"{end}{way}", end, iterations=count)
+        for end in ("from", "to")
+        for way, count in pairs
+    ]
+    edges = [Edge(way, len(pairs) + way) for way, _ in pairs]
+    at = [*ways["source"].tolist(), *ways["destination"].tolist()]
+    job = Job(tuple(tasks), tuple(edges), max(counts))
+    return Problem(Cluster(tuple(machines)), job, Placement(tuple(at)))
+
+
+def missed_by_lab(file: LabFile, result: dict[str, Any]) -> list[str]:
+    """Return one sentence per line of ``lab.expect`` that a lab did not meet."""
+    found = (
+        ("verdict", file.lab.expect.trust, result["trust"]),
+        (
+            "prediction",
+            file.lab.expect.prediction,
+            result.get("prediction", {}).get("outcome"),
+        ),
+    )
+    return [
+        f"{name} is {said}, expected {wanted}"
+        for name, wanted, said in found
+        if wanted is not None and said != wanted
+    ]

@@ -1,0 +1,270 @@
+"""Measurement of NICs before they are believed: bytes that each direction carries.
+
+Every direction is tried by one TCP connection between its machine and the switch, so
+that no other NIC is on the way; all at once, since they share nothing but this
+computer, and those that are off again by themselves. The bytes are counted by the
+kernel, at the receiver: no loop of ours has to keep up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import mmap
+import os
+import socket
+import statistics
+import struct
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from emu.units import format_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+#: Share by which a NIC may be off the rate that is stated.
+MOST_OFF = 0.01
+#: Wall seconds of a measurement, and packets that a slow NIC carries meanwhile at
+#: least: at 100 kbit/s that takes 7 s.
+SECONDS, PACKETS = 0.25, 60
+#: Share of that time at its beginning that does not count: queues fill.
+_FILLING = 0.1
+#: Parts of a measurement, of which the median counts: this computer may stand still
+#: for 20 ms, 8 % of it. And measurements of a direction at most.
+_PARTS, _TRIES = 5, 3
+#: Wall seconds between two looks at the kernel's count, and that one look may take. A
+#: line through some 400 of them was 0.05 % off at most, from 2 Mbit/s to 1 Gbit/s.
+_LOOK, _TIGHT = 0.5e-3, 50e-6
+#: Bytes that one call of the kernel sends, and lets go unread.
+_SENT, _READ = 1 << 31, 1 << 30
+#: Place of ``tcpi_bytes_received`` in the kernel's struct tcp_info.
+_RECEIVED = 128
+_PAYLOAD = 1448
+
+
+@dataclass(frozen=True)
+class NicDirection:
+    """One direction of a machine's NIC: payload bytes per second, stated."""
+
+    machine: str
+    way: str
+    """``out`` or ``in``."""
+    stated: float
+
+
+@dataclass(frozen=True)
+class NicTrial:
+    """A connection across one direction and no other NIC."""
+
+    of: NicDirection
+    sender: socket.socket
+    receiver: socket.socket
+
+    def count(self) -> int:
+        """Return the bytes of payload that have come."""
+        held = self.receiver.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+        received: int = struct.unpack_from("=Q", held, _RECEIVED)[0]
+        return received
+
+    def send(self, zeros: int) -> None:
+        """Send zeros until the receiver is gone: few calls, none holds Python's lock.
+
+        Parameters
+        ----------
+        zeros
+            Descriptor of a file of them.
+        """
+        with contextlib.suppress(OSError):
+            while True:
+                os.sendfile(self.sender.fileno(), zeros, 0, _SENT)
+
+    def read(self, sink: mmap.mmap) -> None:
+        """Let everything go unread until the receiver is shut; likewise."""
+        flags = socket.MSG_TRUNC | socket.MSG_WAITALL
+        with contextlib.suppress(OSError):
+            while self.receiver.recv_into(sink, _READ, flags):
+                pass
+
+    def end(self) -> None:
+        """Break the connection, without a last word to wait for."""
+        at_once = struct.pack("ii", 1, 0)
+        self.receiver.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+        with contextlib.suppress(OSError):
+            self.receiver.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            self.sender.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Let go of both ends."""
+        self.receiver.close()
+        self.sender.close()
+
+
+def carried(trials: Sequence[NicTrial], seconds: float = SECONDS) -> list[float]:
+    """Return payload bytes per second that each direction carries, all at once.
+
+    Parameters
+    ----------
+    trials
+        They are over then.
+    seconds
+        Wall time; longer for slow NICs.
+    """
+    slowest = min(trial.of.stated for trial in trials)
+    seconds = max(seconds, PACKETS * _PAYLOAD / slowest)
+    zeros = os.memfd_create("zeros")
+    os.ftruncate(zeros, _SENT)
+    with mmap.mmap(-1, _READ) as sink, _under_way(trials, zeros, sink):
+        looks = _looks(trials, seconds)
+    os.close(zeros)
+    return [slope(one) for one in looks]
+
+
+@contextlib.contextmanager
+def _under_way(
+    trials: Sequence[NicTrial], zeros: int, sink: mmap.mmap
+) -> Iterator[None]:
+    threads = [
+        threading.Thread(target=target, args=(what,))
+        for trial in trials
+        for target, what in ((trial.send, zeros), (trial.read, sink))
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for trial in trials:
+            trial.end()
+        for thread in threads:
+            thread.join()
+        for trial in trials:
+            trial.close()
+
+
+def _looks(trials: Sequence[NicTrial], seconds: float) -> list[list[tuple[float, int]]]:
+    """Return when each count was seen to grow, and the count."""
+    begun = time.monotonic()
+    found: list[list[tuple[float, int]]] = [[] for _ in trials]
+    time.sleep(_FILLING * seconds)
+    while (before := time.monotonic()) < begun + seconds:
+        for trial, looks in zip(trials, found, strict=True):
+            before = time.monotonic()
+            count, after = trial.count(), time.monotonic()
+            # Who lost its core in between does not know when that was.
+            if after - before < _TIGHT and (not looks or count > looks[-1][1]):
+                looks.append((before, count))
+        time.sleep(_LOOK)
+    return found
+
+
+def slope(looks: Sequence[tuple[float, int]]) -> float:
+    """Return the median slope of the parts of a record of (seconds, bytes).
+
+    The first was no growth: it is when the looking began. 0 where too few are there.
+    """
+    points = looks[1:]
+    if len(points) < 2 * _PARTS:
+        return 0.0
+    size = len(points) / _PARTS
+    cuts = [round(size * part) for part in range(_PARTS + 1)]
+    parts = [points[low:high] for low, high in itertools.pairwise(cuts)]
+    return statistics.median(map(_slope, parts))
+
+
+def _slope(points: Sequence[tuple[float, int]]) -> float:
+    """Return the slope of the line through them: bytes per second."""
+    mid = sum(at for at, _ in points) / len(points)
+    square = sum((at - mid) ** 2 for at, _ in points)
+    return sum((at - mid) * count for at, count in points) / square
+
+
+@dataclass(frozen=True)
+class NicCheck:
+    """NICs as they were measured."""
+
+    shares: dict[str, dict[str, float]]
+    """Share of the stated rate that each carries, by machine, ``out`` and
+    ``in``."""
+    seconds: float
+    """Wall time that the measurement took."""
+    off: tuple[str, ...]
+    """One sentence per direction that is off by more than may be."""
+
+    most: float
+    """That share."""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the form of result.json and lab.json."""
+        return {"seconds": self.seconds, "shares": self.shares}
+
+    def refusal(self, key: str) -> str:
+        """Return why nothing can be believed of these NICs; empty where all are right.
+
+        Parameters
+        ----------
+        key
+            Which states the share that one may be off.
+        """
+        if not self.off:
+            return ""
+        more = f", and {len(self.off) - 1} more are off" if len(self.off) > 1 else ""
+        worst = max(
+            abs(share - 1) for way in self.shares.values() for share in way.values()
+        )
+        return (
+            f"{self.off[0]}{more}, {100 * self.most:g} % may be: state what it can "
+            f"carry, or {key} above {100 * worst:.2g} %"
+        )
+
+
+class NicTries:
+    """Shares of the stated rates, of as many tries as each direction needs.
+
+    Parameters
+    ----------
+    directions
+        All that are measured.
+    most
+        Share by which one may be off.
+    """
+
+    def __init__(self, directions: Sequence[NicDirection], most: float) -> None:
+        self._most = most
+        self._found: dict[NicDirection, list[float]] = {one: [] for one in directions}
+
+    def note(self, direction: NicDirection, rate: float) -> None:
+        """Take what a direction carried, bytes per second."""
+        self._found[direction].append(rate / direction.stated)
+
+    def best(self, direction: NicDirection) -> float:
+        """Return the share nearest to 1: a stall of this computer makes others."""
+        return min(self._found[direction], key=lambda share: abs(share - 1))
+
+    @property
+    def again(self) -> list[NicDirection]:
+        """Directions that are off, and were not tried often enough."""
+        return [
+            one
+            for one, shares in self._found.items()
+            if self._is_off(one) and len(shares) < _TRIES
+        ]
+
+    def _is_off(self, direction: NicDirection) -> bool:
+        return not abs(self.best(direction) - 1) <= self._most
+
+    def check(self, seconds: float) -> NicCheck:
+        """Return the best of each, after so many wall seconds."""
+        shares: dict[str, dict[str, float]] = {}
+        for one in self._found:
+            shares.setdefault(one.machine, {})[one.way] = self.best(one)
+        off = [self._sentence(one) for one in self._found if self._is_off(one)]
+        return NicCheck(shares, seconds, tuple(off), self._most)
+
+    def _sentence(self, one: NicDirection) -> str:
+        share = self.best(one)
+        reached, stated = format_rate(share * one.stated), format_rate(one.stated)
+        return f"{one.machine} {one.way} carries {reached} of {stated} on this host"

@@ -1,0 +1,193 @@
+"""Predictions of labs: judged by what crossed, with who moved the iterations."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import emu
+from emu.errors import ScenarioError, ScenarioErrors
+from emu.fitting import fit_iterations, fitted_scenario
+from emu.lab.prediction import judge_lab, laid_out, predicted_lab
+from emu.scenario.scenario_file import load_lab, loads
+from tests.fitting.crossed import crossed
+from tests.fitting.test_fit import PROGRAMS, job
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from emu.analysis.traffic import Traffic
+    from emu.problem import Schedule
+
+ASK, ADD = [0.004, 0.006, 0.005], 0.010
+ANSWERS = [20000, 30000, 25000, 8000, 40000, 31000] * 2
+LAB = job(ASK, ADD, ANSWERS)
+
+
+def went(document: dict[str, Any], **nics: object) -> Traffic:
+    """Return what crosses in a lab whose NICs are these."""
+    overrides = {f"cluster.machines[{at[1:]}].nic": nic for at, nic in nics.items()}
+    schedule = emu.simulate(loads(json.dumps(document), overrides))
+    return crossed(schedule, PROGRAMS, packets=30)
+
+
+def separate(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the job with an entry for every machine."""
+    (one,) = document["cluster"]["machines"]
+    each = [
+        {**{k: v for k, v in one.items() if k != "count"}, "name": f"m{i}"}
+        for i in range(one["count"])
+    ]
+    return {**document, "cluster": {"machines": each}}
+
+
+SEEN = went(separate(LAB))
+FITTED = json.dumps(fitted_scenario("fit", fit_iterations(SEEN), SEEN))
+
+
+@functools.cache
+def expected(**nics: object) -> Schedule:
+    overrides = {f"cluster.machines[{at[1:]}].nic": nic for at, nic in nics.items()}
+    return emu.simulate(loads(FITTED, overrides))
+
+
+def judged(traffic: Traffic, **nics: object) -> dict[str, Any]:
+    """Return the verdict on the fit of `SEEN`, at other NICs."""
+    return judge_lab(traffic, expected(**nics), threshold=0.03)
+
+
+@pytest.mark.parametrize("nics", [{}, {"m1": "5 Mbit/s"}, {"m0": "40 Mbit/s"}])
+def test_a_lab_that_does_as_was_predicted_agrees(nics: dict[str, str]) -> None:
+    found = judged(went(separate(LAB), **nics), **nics)
+
+    assert (found["outcome"], found["since"], found["links"]) == ("agrees", None, [])
+    assert abs(found["error"]) < 0.03
+
+
+@settings(max_examples=4, deadline=None)
+@given(machine=st.integers(0, 2), share=st.floats(0.4, 0.75))
+def test_a_nic_below_its_rate_is_named(machine: int, share: float) -> None:
+    """It is stated 10 Mbit/s and carries less: links of others lose nothing."""
+    slow = went(separate(LAB), **{f"m{machine}": f"{10 * share:g} Mbit/s"})
+    found = judged(dataclasses.replace(slow, nics=SEEN.nics))
+
+    assert found["outcome"] == "differs"
+    assert found["error"] > 0.03
+    assert {link.split()[0] for link in found["links"][:1]} == {f"m{machine}"}
+    assert 0 < found["since"] <= slow.packets["time"][-1]
+    assert found["reasons"]
+
+
+@settings(max_examples=4, deadline=None)
+@given(slower=st.floats(1.5, 4.0))
+def test_programs_that_compute_longer_blame_no_link(slower: float) -> None:
+    found = judged(went(separate(job(ASK, ADD * slower, ANSWERS))))
+
+    assert (found["outcome"], found["links"]) == ("differs", [])
+    (reason,) = found["reasons"]
+    assert reason.startswith("programs took other times than predicted")
+
+
+def test_more_bytes_than_predicted_are_the_reason() -> None:
+    more = [2 * size for size in ANSWERS]
+    found = judged(went(separate(job(ASK, ADD, more))))
+
+    assert (found["outcome"], found["links"]) == ("differs", [])
+    assert any("of bytes crossed per iteration" in line for line in found["reasons"])
+
+
+def test_a_lab_of_other_iterations_is_compared_by_each() -> None:
+    found = judged(went(separate(job(ASK, ADD, ANSWERS * 2))))
+
+    assert found["outcome"] == "agrees"
+
+
+def test_timeouts_that_took_the_time_come_first() -> None:
+    late = judge_lab(
+        went(separate(LAB), m0="5 Mbit/s"), expected(), threshold=0.03, timeouts=9
+    )
+
+    assert late["reasons"][0] == "TCP waited for 9 timeouts, 0.2 s each or more"
+
+
+def test_since_is_the_first_iteration_that_is_off() -> None:
+    """From the seventh on the answers are four times as long."""
+    later = [*ANSWERS[:6], *(4 * size for size in ANSWERS[6:])]
+    traffic = went(separate(job(ASK, ADD, later)))
+    found = judged(traffic)
+    begun = fit_iterations(traffic).starts
+
+    assert found["outcome"] == "differs"
+    assert begun[5] <= found["since"] <= begun[8]
+
+
+def test_messages_laid_out_are_what_max_min_makes_of_them() -> None:
+    """A simulated network is max-min: every message takes what its flow takes."""
+    laid = laid_out(SEEN, (-1.0, 1e9))
+    assert laid is not None
+    measured, fluid = laid
+    took = measured.flow_end - measured.flow_start
+    ideal = fluid.flow_end - fluid.flow_start
+
+    assert (measured.flow_bytes[measured.flow_bytes > 0]).size > 100
+    # A first packet of a simulated flow has no time: a fifth of it, not 1448 bytes.
+    assert (abs(took - ideal)[measured.flow_bytes > 1] < 3e-3).all()
+
+
+def test_without_iterations_nothing_is_judged() -> None:
+    none = dataclasses.replace(SEEN, packets=SEEN.packets[:5])
+    found = judged(none)
+
+    assert (found["outcome"], found["error"]) == ("unknown", None)
+    assert found["reasons"][0]
+
+
+FILE = """
+cluster:
+  machines:
+    - {name: m0, nic: 5 Mbit/s}
+    - {name: m1, nic: 10 Mbit/s}
+    - {name: m2, nic: 10 Mbit/s}
+lab:
+  prediction: {scenario: fitted.json}
+"""
+
+
+def test_the_prediction_is_made_at_the_nics_of_the_lab(tmp_path: Path) -> None:
+    (tmp_path / "lab.yaml").write_text(FILE)
+    (tmp_path / "fitted.json").write_text(FITTED)
+
+    found = predicted_lab(load_lab(tmp_path / "lab.yaml"))
+
+    assert found is not None
+    assert found.makespan == expected(m0="5 Mbit/s").makespan
+    assert (
+        predicted_lab(load_lab(tmp_path / "lab.yaml", ["lab.prediction=null"])) is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("cluster.machines[2].name=other", "scenario: fitted.json is of machines m0"),
+        ("lab.capture=false", "lab.capture: is false, but a prediction"),
+        ("lab.prediction.scenario=no.yaml", "no.yaml"),
+        ("lab.prediction.max_difference=0", "max_difference"),
+        ("events=[{at: 1 s, machine: m0, nic: 1 Mbit/s}]", "events: change NICs"),
+        ("lab={expect: {prediction: agrees}}", "expected of no prediction"),
+    ],
+)
+def test_what_cannot_be_predicted_is_refused(
+    tmp_path: Path, override: str, said: str
+) -> None:
+    (tmp_path / "lab.yaml").write_text(FILE)
+    (tmp_path / "fitted.json").write_text(FITTED)
+
+    with pytest.raises((ScenarioError, ScenarioErrors), match=said):
+        predicted_lab(load_lab(tmp_path / "lab.yaml", [override]))
