@@ -20,8 +20,10 @@ __all__ = ["leftovers"]
 # Their own hosts are shared, and no test publishes the times that it measured.
 os.environ.setdefault("EMU_FORCE", "1")
 
-# Under nohup it is ignored, and programs that tests start would ignore it as well.
+# Ignored under nohup, and in the background of a shell without job control; programs
+# that tests start would ignore them as well.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # deadline=None: the machines that run this are shared and noisy.
 settings.register_profile(

@@ -86,13 +86,20 @@ def simulate(
         typer.Option("--train", help="Train in one process as the schedule does."),
     ] = False,
     network: Annotated[
-        Network, typer.Option(help="What carries the bytes: rates, or packets of ns-3.")
+        Network,
+        typer.Option(
+            metavar="fluid|ns3", help="Carrier of the bytes: rates, or packets of ns-3."
+        ),
     ] = Network.FLUID,
     sharing: Annotated[
-        Shares, typer.Option(help="Queues of ns-3: flows by turns, or one that drops.")
+        Shares,
+        typer.Option(
+            metavar="fair|tcp",
+            help="Queues of ns-3: flows by turns, or one that drops.",
+        ),
     ] = Shares.FAIR,
     congestion_control: Annotated[
-        Control, typer.Option(help="TCP of ns-3.")
+        Control, typer.Option(metavar="cubic|reno", help="TCP of ns-3.")
     ] = Control.CUBIC,
 ) -> None:
     """Simulate a scenario.
