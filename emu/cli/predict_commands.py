@@ -57,14 +57,6 @@ from emu.systems.registry import remarks_on
 from emu.trust.perturbed_replay import sensitivity as slight_delays
 from emu.units import format_duration, format_ratio
 
-
-class Network(StrEnum):
-    """Carrier of the bytes in a simulation."""
-
-    FLUID = "fluid"
-    NS3 = "ns3"
-
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -74,6 +66,13 @@ if TYPE_CHECKING:
     from emu.placement import PlacementResult
     from emu.problem import Schedule
     from emu.scenario import Experiment
+
+
+class Network(StrEnum):
+    """Carrier of the bytes in a simulation."""
+
+    FLUID = "fluid"
+    NS3 = "ns3"
 
 
 @app.command()
@@ -180,8 +179,9 @@ def simulate_over_packets(
         problem, realization, sharing=sharing, control=control, byte_scale=scale
     )
     schedule, fluid = run.schedule, makespan(problem, realization, "maxmin")
-    _print_tables(schedule, (), console)
-    longer = schedule.makespan / fluid - 1
+    jobs = job_times(schedule, realization, "maxmin")
+    _print_tables(schedule, jobs, console)
+    longer = schedule.makespan / fluid - 1 if fluid else 0.0
     length = format_duration(schedule.makespan, 10)
     console.print(
         f"{experiment.scenario.name}: makespan {length} over packets: ns-3 "
@@ -198,7 +198,10 @@ def simulate_over_packets(
         "dropped": run.dropped,
         "fluid_makespan": fluid,
     }
-    emit(json_target, result_of(experiment.scenario, schedule) | {"packets": packets})
+    more: dict[str, Any] = {"packets": packets}
+    if jobs:
+        more["jobs"] = [one.to_json() for one in jobs]
+    emit(json_target, result_of(experiment.scenario, schedule) | more)
     if stated := sorted(experiment.scenario.expect.model_fields_set):
         keys = ", expect.".join(stated)
         print(f"not judged over packets: expect.{keys}", file=sys.stderr)  # noqa: T201

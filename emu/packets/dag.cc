@@ -271,7 +271,7 @@ void connect(int e, NodeContainer hosts, const std::vector<Ipv4Address>& address
     auto& edge = edges[e];
     auto from = tasks[edge.source].machine, to = tasks[edge.destination].machine;
     auto type = TcpSocketFactory::GetTypeId();
-    uint16_t port = 1024 + e % 60000;
+    uint16_t port = 1024 + e;
     auto listener = Socket::CreateSocket(hosts.Get(to), type);
     listener->Bind(InetSocketAddress(Ipv4Address::GetAny(), port));
     listener->Listen();

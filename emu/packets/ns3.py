@@ -28,6 +28,8 @@ PROGRAM = Path(__file__).with_name("dag.cc")
 _PARTS = ("core", "network", "internet", "point-to-point", "traffic-control")
 #: Payload bytes of a packet, as in `PROGRAM`.
 SEGMENT = 1448
+#: Edges at most: each has a port of its own.
+_MOST_EDGES = 60_000
 #: Seconds that a packet travels from a machine to the switch.
 DELAY = 20e-6
 #: Seconds of its rate that a queue of a switch holds, as those of kernel NICs.
@@ -121,22 +123,31 @@ def _program() -> tuple[Path, str]:
     path = cache_home() / f"packets-{hashlib.sha256(text).hexdigest()[:16]}"
     if path.exists():
         return path, library.version
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _compile(compiler, library, partial)
+        partial.replace(path)
+    except OSError as error:
+        raise DataError(
+            f"cannot be written: {error.strerror}", path=str(path)
+        ) from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return path, library.version
+
+
+def _compile(compiler: str, library: _Library, program: Path) -> None:
     made = subprocess.run(  # noqa: S603 - our own program
-        [compiler, "-O2", str(PROGRAM), "-o", str(partial), *library.flags],
+        [compiler, "-O2", str(PROGRAM), "-o", str(program), *library.flags],
         capture_output=True,
         text=True,
         check=False,
     )
     if made.returncode:
         first = next((r for r in made.stderr.splitlines() if "error" in r), made.stderr)
-        raise DataError(
-            f"does not compile with ns-3 {library.version}: {first.strip()[:200]}",
-            path=str(PROGRAM),
-        )
-    partial.replace(path)
-    return path, library.version
+        problem = f"does not compile with ns-3 {library.version}: {first.strip()[:200]}"
+        raise DataError(problem, path=str(PROGRAM))
 
 
 def simulate_packets(
@@ -207,6 +218,7 @@ def check_carried(problem: Problem) -> None:
         (cluster.shared_links, "cluster", "links beside NICs"),
         (cluster.changes, "events", "capacities that change"),
         (cluster.tuners, "job", "tuned slots"),
+        (job.edges[_MOST_EDGES:], "job", f"more than {_MOST_EDGES:,} edges"),
         (job.channels, "job", "channels"),
         ([e for e in job.edges if e.latest], "job", "edges that read the newest"),
     ):
@@ -239,7 +251,9 @@ def _lines(
     yield str(len(job.edges))
     for e, edge in enumerate(job.edges):
         count = job.flow_counts[e]
-        volumes = scale * realization.volumes[e, :count]
+        # Credits and handoffs cross no link: no packet is theirs.
+        carried = scale if problem.hops[e] else 0.0
+        volumes = carried * realization.volumes[e, :count]
         whole = " ".join(str(math.ceil(volume)) for volume in volumes.tolist())
         yield f"{edge.source} {edge.destination} {edge.lag} {count} {whole}"
 
