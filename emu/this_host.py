@@ -56,7 +56,7 @@ class Host:
     name_of_clock: Callable[[], str] = name_of_clock
     process_id: Callable[[], int] = os.getpid
     draw: Callable[[int], bytes] = secrets.token_bytes
-    """Random bytes that nobody can guess."""
+    """Random bytes that cannot be guessed."""
     open_socket: Callable[..., socket.socket] = socket.socket
     listen: Callable[..., socket.socket] = socket.create_server
     create_memory: Callable[[], tuple[int, str]] = create_memory

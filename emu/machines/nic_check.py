@@ -1,4 +1,4 @@
-"""Measurement of NICs before they are believed: bytes that each direction carries.
+"""Measurement of NICs before a run: bytes that each direction carries.
 
 Every direction is tried by one TCP connection between its machine and the switch, so
 that no other NIC is on the way; all at once, since they share nothing but this
@@ -202,7 +202,7 @@ class NicCheck:
         return {"seconds": self.seconds, "shares": self.shares}
 
     def refusal(self, key: str) -> str:
-        """Return why nothing can be believed of these NICs; empty where all are right.
+        """Return why these NICs cannot be used; empty where all are right.
 
         Parameters
         ----------

@@ -458,7 +458,7 @@ class NodeProcess:
     def _fail(self, error: BaseException) -> None:
         if self._failure is not None and not self._failure.done():
             self._failure.set_exception(error)
-            self._failure.exception()  # where it is told otherwise, nobody awaits it
+            self._failure.exception()  # retrieved: it may never be awaited
 
     async def _hand_over(
         self, control: ControlConnection, statistics: dict[str, Any]

@@ -1,4 +1,4 @@
-"""NICs are measured before they are believed: arithmetic, and faults of the kernel."""
+"""NICs are measured before a run: arithmetic, and faults of the kernel."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_a_frame_that_a_reset_took_along_is_missed_at_once(byte: int) -> None:
 
 
 def test_the_last_frame_is_missed_as_well() -> None:
-    """What the store has sent by then, it never sends again."""
+    """The store sends nothing after it: no later error can stand in."""
     seen = golden().undisturbed
     wire = 2 * seen.ends.index(("g1", "s0"))
     last = Damage(wire, seen.carried[wire] - 1, "reset")

@@ -46,7 +46,7 @@ def main() -> int:
     began = time.process_time()
     for seed in range(options.seed, options.seed + options.count):
         trial = trials.run(seed)
-        ended = type(trial.error).__name__ if trial.error else "nobody to tell"
+        ended = type(trial.error).__name__ if trial.error else "killed"
         outcomes["equal results" if trial.run else ended] += 1
         if trial.complaints or options.count == 1:
             bad += bool(trial.complaints)

@@ -93,7 +93,7 @@ class Trial:
     error: EmulatorError | None = None
     """Result or error of the coordinator; neither where it was killed."""
     complaints: list[str] = field(default_factory=list)
-    """Things that must never be: a hang, a task left behind, an exception of nobody."""
+    """Things that must never be: a hang, a task left behind, a dropped exception."""
     happened: list[Damage | str] = field(default_factory=list)
     """Faults that came about before the end."""
     noticed: float = 0.0
@@ -282,7 +282,7 @@ def run_trial(case: Case, faults: Faults | None = None) -> Trial:
             trial.log = log.read_text()
         finally:
             world.close()
-            gc.collect(0)  # exceptions that nobody has retrieved complain now
+            gc.collect(0)  # exceptions that were not retrieved complain now
             gc.enable()
     trial.complaints += world.complaints
     if "Traceback (most recent" in trial.log:
@@ -300,7 +300,7 @@ def run_trial(case: Case, faults: Faults | None = None) -> Trial:
 def _carry_out(case: Case, world: World, trial: Trial, log: Path) -> None:
     settings = RunSettings(
         launcher=VirtualLauncher(world, case.hosts),
-        token="of this trial",  # noqa: S106 -- there is nobody to keep it from
+        token="of this trial",  # noqa: S106 -- it guards nothing
         allow=case.allow,
         **vars(case.settings),
     )

@@ -36,7 +36,7 @@ class Damage:
 
     wire: int
     """Wires are counted in the order in which connections are made: 2 i carries what
-    the side says that made connection i, 2 i + 1 what it is told."""
+    the side sends that made connection i, 2 i + 1 what it receives."""
     byte: int
     kind: Kinds
     """Both ends see a reset; the stream ends before the byte; the byte is another one;
@@ -188,7 +188,7 @@ class VirtualSocket:
 
     def arrived(self, data: bytes, wire: int) -> None:
         """Take what a wire brings; an end if that is nothing."""
-        if self._fd < 0:  # nobody is there any more: the sender's kernel hears so
+        if self._fd < 0:  # closed meanwhile: the sender's kernel gets a reset
             self.peer.broken = self.peer.broken or bool(data)
             self._network.touch(self.peer)
             return

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _PROCESS: contextvars.ContextVar[VirtualProcess | None] = contextvars.ContextVar(
     "process", default=None
 )
-_NOBODY = contextvars.Context()
+_THE_WORLD = contextvars.Context()
 _FIRST_ID = 1 << 23  # no process of Linux has such a number
 _AT_ONCE = 1e-11  # wall seconds, less than any clock shows
 _TURN = 1e-10  # wall seconds that a turn of the loop takes: none would let loops spin
@@ -162,7 +162,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             process.steps += 1
             if process.steps == process.dies_at:
                 self._world.network.happen(process.name)
-                super().call_soon(self._world.kill, process, context=_NOBODY)
+                super().call_soon(self._world.kill, process, context=_THE_WORLD)
         return super().call_soon(callback, *args, context=context)
 
     @override
@@ -225,7 +225,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if process is not None:
             process.tasks[task] = None
             task.add_done_callback(
-                lambda task: process.tasks.pop(task, None), context=_NOBODY
+                lambda task: process.tasks.pop(task, None), context=_THE_WORLD
             )
         return task
 
@@ -246,7 +246,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._ready.extend(process.never)
 
     def abort_all(self) -> None:
-        """Close what has still something to send, and nobody to send it to."""
+        """Close what has still something to send, and no receiver."""
         for transport in list(self._transports.values()):
             transport.abort()
 
@@ -255,7 +255,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._scheduled[0].when()
 
     def timers(self) -> list[str]:
-        """Return the timers that are set, those of nobody apart."""
+        """Return the timers that are set, without those of the world itself."""
         return [
             repr(handle)
             for handle in self._scheduled
@@ -343,8 +343,8 @@ class World:
             self.network.now += _TURN
 
     def _at(self, wall: float, callback: Callable[..., object], *args: Any) -> None:
-        """Call back at a wall time, in nobody's name."""
-        self.loop.call_at(wall, callback, *args, context=_NOBODY)
+        """Call back at a wall time, as the world itself."""
+        self.loop.call_at(wall, callback, *args, context=_THE_WORLD)
 
     def open_socket(self) -> VirtualSocket:
         """Return a socket of the process that runs."""
@@ -359,7 +359,7 @@ class World:
         *,
         on_end: Callable[[str, int], object] = lambda *_: None,
     ) -> VirtualProcess:
-        """Start a process; its parent is told of its end, unless that has gone."""
+        """Start a process; a parent that lives gets a call when it ends."""
         process = VirtualProcess(self, name, _PROCESS.get())
         self.processes.append(process)
         task = self.loop.create_task(self._live(process, work), context=process.context)
@@ -369,21 +369,21 @@ class World:
                 failed = task.cancelled() or task.exception()
                 self._over(process, 1 if failed else task.result())
 
-        task.add_done_callback(over, context=_NOBODY)
+        task.add_done_callback(over, context=_THE_WORLD)
         process.tasks.pop(task)  # it ends the others
         self._lives.append(task)
         parent = process.parent
 
-        async def tell() -> None:
+        async def report() -> None:
             await process.ended.wait()
             if parent is None or not parent.dead:
                 on_end(name, cast("int", process.code))
 
-        context = parent.context if parent is not None else _NOBODY
-        telling = self.loop.create_task(tell(), context=context)
-        self._lives.append(telling)
+        context = parent.context if parent is not None else _THE_WORLD
+        reporting = self.loop.create_task(report(), context=context)
+        self._lives.append(reporting)
         if parent is not None:
-            parent.tasks.pop(telling)
+            parent.tasks.pop(reporting)
         return process
 
     async def _live(
@@ -448,7 +448,7 @@ class World:
             os.close(fd)
 
     def _bury(self) -> None:
-        """Have what killed processes were at unwind, now that nobody sees it."""
+        """Have what killed processes were at unwind, now that it shows nowhere."""
         left = [task for task in self._lives if not task.done()]
         for process in self.processes:
             process.dead, process.dies_at = False, 0
