@@ -166,12 +166,13 @@ typedef struct {
     bool *is_chained;
     double *gamma;
     /* Kept under mrtf: the groups with an active flow over every port as they go, in
-     * the places of `port_start`, and how many they are. */
+     * the places of `port_start`, how many they are, and, per hop, what those before
+     * a group leave it there. Ports to be walked along, a list; of each port from which
+     * place on, -1 for none, and to which at least. */
     int64_t *ranking, *ranked;
-    /* Under mrtf a queue of groups whose rate may have to change, and their marks; under
-     * a rule of one's own the edge of every group. */
-    int64_t *suspect;
-    bool *is_suspect;
+    double *offer;
+    int64_t *walks, *from, *to;
+    int64_t *edge;             /* per group, under a rule of one's own */
     int64_t *head;             /* kept, per port under fifo: the group it sends, or -1 */
     /* Where ports are divided among jobs, at port * jobs + job: flows in question,
      * bytes per second of those that are not, and what each flow could rise to. */
@@ -203,7 +204,7 @@ typedef struct {
 /* Positions in `State.length`. */
 enum {
     WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED, GATES, ORDERED, CALLING,
-    CHANGED, DIRTY, SUSPECTS, LENGTHS
+    CHANGED, DIRTY, WALKS, LENGTHS
 };
 
 /* One schedule as it goes on. Per edge iterations are delivered in order, so one

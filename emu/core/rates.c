@@ -42,7 +42,7 @@ static void ask_own(const Layout *layout, State *state, double now)
     Scratch *scratch = &state->scratch;
     for (int64_t i = 0; i < state->length[ORDERED]; i++) {
         int64_t group = scratch->order[i];
-        scratch->suspect[group] = flow_edge(layout, state, group);
+        scratch->edge[group] = flow_edge(layout, state, group);
         scratch->weight[group] = volume_of(layout, state, group);
         scratch->left[group] = remaining(layout, state, group, now);
         scratch->rate[group] = 0.0;
@@ -52,7 +52,7 @@ static void ask_own(const Layout *layout, State *state, double now)
         .before = state->asked++,
         .flows = state->length[ORDERED],
         .group = scratch->order,
-        .edge = scratch->suspect,
+        .edge = scratch->edge,
         .turn = scratch->turn,
         .volume = scratch->weight,
         .left = scratch->left,

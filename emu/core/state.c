@@ -37,8 +37,12 @@ static void take_scratch(const Layout *layout, Room *room, Scratch *scratch)
     scratch->gamma = numbers(room, groups);
     scratch->ranking = integers(room, layout->hops);
     scratch->ranked = integers(room, ports);
-    scratch->suspect = integers(room, groups);
-    scratch->is_suspect = marks(room, groups);
+    scratch->offer = numbers(room, layout->hops);
+    scratch->walks = integers(room, ports);
+    scratch->from = integers(room, ports);
+    fill_integers(room, scratch->from, ports, -1);
+    scratch->to = integers(room, ports);
+    scratch->edge = integers(room, groups);
     scratch->head = integers(room, ports);
     fill_integers(room, scratch->head, ports, -1);
 }

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
 from emu.scheduling import RATE_POLICIES
 from emu.simulation import makespan, simulate
 from emu.testing.strategies import problems, random_problem
@@ -19,7 +30,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.problem import Problem, Realization
 
 RULES = [name for name in RATE_POLICIES if name != "portfolio"]
 
@@ -87,6 +97,23 @@ def test_random_problems_whose_capacities_change(
 def test_random_problems_with_slots_and_latest_reads(
     oracle: ModuleType, policy: str, drawn: tuple[Problem, Realization]
 ) -> None:
+    assert_equal(oracle, *drawn, policy)
+
+
+@pytest.mark.parametrize("policy", ["mrtf", "mrtf_exclusive"])
+@given(seed=st.integers(0, 2**32 - 1))
+def test_many_flows_at_once(oracle: ModuleType, policy: str, seed: int) -> None:
+    """Up to 40 flows over few ports, many alike: ties decide their order."""
+    rng = np.random.default_rng(seed)
+    machines, flows = int(rng.integers(2, 7)), int(rng.integers(5, 41))
+    near = rng.choice([1.0, 2.0, 5.0], (machines, 2)).tolist()
+    cluster = Cluster(tuple(Machine(f"m{m}", *nic) for m, nic in enumerate(near)))
+    tasks = tuple(Task(f"t{j}", "task") for j in range(2 * flows))
+    job = Job(tasks, tuple(Edge(2 * e, 2 * e + 1) for e in range(flows)), 1)
+    at = Placement(tuple(rng.integers(0, machines, 2 * flows).tolist()))
+    times = rng.choice([0.0, 1.0, 3.0], (2 * flows, 1))
+    volumes = rng.choice([4.0, 4.0, 10.0, 7.5], (flows, 1))
+    drawn = Problem(cluster, job, at), Realization(times, volumes)
     assert_equal(oracle, *drawn, policy)
 
 
