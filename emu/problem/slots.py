@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from emu.problem.cluster import Cluster
     from emu.problem.job import Job, Task
@@ -87,18 +87,23 @@ def slot_teams(job: Job) -> tuple[tuple[str, ...], ...]:
     upstream of a task that gives back is meant, until it gave as many as that one took.
     """
     left = [job.rounds[j] if _keeps(task) else 0 for j, task in enumerate(job.tasks)]
+    before: dict[int, list[int]] = {}
+    for edge in job.edges:
+        before.setdefault(edge.destination, []).append(edge.source)
     team: dict[str, set[str]] = {}
     for j, task in enumerate(job.tasks):
         if not task.gives_back or task.gives_back == task.takes:
             continue
         needed, mine = job.rounds[j], task.process_name
-        for taker in _upstream(job, j):
-            if needed and left[taker] and job.tasks[taker].takes == task.gives_back:
+        for taker in _upstream(before, j, len(job.tasks)):
+            if left[taker] and job.tasks[taker].takes == task.gives_back:
                 given = min(needed, left[taker])
                 needed, left[taker] = needed - given, left[taker] - given
                 other = job.tasks[taker].process_name
                 both = team.get(mine, {mine}) | team.get(other, {other})
                 team.update(dict.fromkeys(both, both))
+            if not needed:  # the rest of 20,000 tasks, for each of 2,000, took 40 s
+                break
     apart = {min(names): tuple(sorted(names)) for names in team.values()}
     return tuple(names for names in apart.values() if len(names) > 1)
 
@@ -107,17 +112,16 @@ def _keeps(task: Task) -> bool:
     return bool(task.takes) and task.gives_back != task.takes
 
 
-def _upstream(job: Job, start: int) -> list[int]:
-    """Return all tasks by their distance before ``start``, those not before it last."""
-    before: dict[int, list[int]] = {}
-    for edge in job.edges:
-        before.setdefault(edge.destination, []).append(edge.source)
+def _upstream(before: Mapping[int, list[int]], start: int, tasks: int) -> Iterator[int]:
+    """Yield all tasks by their distance before ``start``, those not before it last."""
     order, seen = [start], {start}
     for task in order:  # grows while it is walked
-        new = [j for j in dict.fromkeys(before.get(task, [])) if j not in seen]
-        order += new
-        seen.update(new)
-    return [*order, *(j for j in range(len(job.tasks)) if j not in seen)]
+        yield task
+        for source in before.get(task, ()):
+            if source not in seen:
+                seen.add(source)
+                order.append(source)
+    yield from (j for j in range(tasks) if j not in seen)
 
 
 def slot_names(job: Job) -> tuple[str, ...]:

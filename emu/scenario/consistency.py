@@ -72,6 +72,11 @@ def consistency_errors(
     return found
 
 
+def _size(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    names = [name for name, _ in scenario.stated_cluster.named()]
+    yield from scenario.job.size_problems(names)
+
+
 def _machines(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
     cluster = scenario.cluster
     names = [name for name, _ in cluster.named()]
@@ -252,6 +257,7 @@ def _rooms(scenario: Scenario, job: Job) -> Iterator[tuple[Trail, str]]:
 #: Each check with the sections that it reads, in an order in which every check may rely
 #: on those before it.
 _CHECKS: tuple[tuple[set[str], Check], ...] = (
+    ({"cluster", "job"}, _size),
     ({"cluster"}, _machines),
     ({"cluster", "prices"}, _prices),
     ({"job", "jobs", "until"}, _until),

@@ -114,8 +114,10 @@ class Scenario(Section):
         """Add the machines that jobs bring along; ``to_json`` leaves them out."""
         sections = [item.job for item in self.jobs] or [self.job]
         whole = self.cluster
+        machines = [name for name, _ in self.cluster.named()]
         for section in sections:
-            whole = section.with_machines(whole)
+            if not [*section.size_problems(machines)]:  # else an error of its own
+                whole = section.with_machines(whole)
         if whole is not self.cluster:
             self._stated_cluster = self.cluster
             self.__dict__["cluster"] = whole  # the model is frozen from now on

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from emu.fields.section import Section
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from emu.fields.cluster_section import ClusterSection
     from emu.fields.section import Resources, Trail
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     Times = Mapping[str, float]
     #: Key -> value, as ``--set`` takes them.
     Edit = dict[str, Any]
+
+#: Edges of the largest job that is built: 15 s of CPU and 1 GB; and flows over all of
+#: its iterations, of which times and bytes alone take 32 bytes each.
+MOST_EDGES, MOST_FLOWS = 500_000, 100_000_000
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,9 @@ class JobSection(Section):
     """Why it takes no profile, empty where it does."""
     foreign: ClassVar[dict[str, str]] = {}
     """Keys of other systems that a user may expect here -> why there are none."""
+
+    grows_with: ClassVar[tuple[str, ...]] = ()
+    """Keys that `least_edges` grows with, whole numbers."""
 
     if TYPE_CHECKING:  # else its keys would stand before those of the systems
         system: str
@@ -106,6 +114,54 @@ class JobSection(Section):
             When a data set is needed and missing or damaged.
         """
         raise NotImplementedError
+
+    def least_edges(self, machines: Sequence[str]) -> int:
+        """Return how many edges the job on these machines has at the least.
+
+        It is counted without building any: 10,000 workers with 10,000 parameter servers
+        would take all memory before anything could be refused.
+        """
+        return 1
+
+    def size_problems(self, machines: Sequence[str]) -> Problems:
+        """Yield the key that makes more edges or flows than `MOST_EDGES` allow."""
+        edges = self.least_edges(machines)
+        steps = self.iterations or getattr(self, "epochs", None) or 1
+        if edges > MOST_EDGES:
+            found = {key: getattr(self, key) for key in self.grows_with}
+            sizes = {key: size for key, size in found.items() if isinstance(size, int)}
+            sizes["machines"] = len(machines)
+            key, fits = "machines", 0
+            # The largest first: that of the others is seldom the slip.
+            for key in sorted(sizes, key=lambda key: -sizes[key]):
+                if fits := self._fitting(key, sizes[key], machines):
+                    break
+            trail = "cluster" if key == "machines" else "job"
+            advice = f"write {fits:,} or fewer" if fits else "write fewer"
+            problem = (
+                f"found {sizes[key]:,}, which make {edges:,} edges or more, at most "
+                f"{MOST_EDGES:,} are built: {advice}"
+            )
+            yield (trail, key), problem
+        elif edges * steps > MOST_FLOWS:
+            key = "epochs" if getattr(self, "epochs", None) else "iterations"
+            problem = (
+                f"found {steps:,}, with {edges:,} edges or more {edges * steps:,} "
+                f"flows, at most {MOST_FLOWS:,} are simulated: write "
+                f"{MOST_FLOWS // edges:,} or fewer"
+            )
+            yield ("job", key), problem
+
+    def _fitting(self, key: str, found: int, machines: Sequence[str]) -> int:
+        """Return the largest value of a key, below ``found``, that makes few enough."""
+
+        def fits(size: int) -> bool:
+            if key == "machines":
+                return self.least_edges(machines[:size]) <= MOST_EDGES
+            changed = self.model_copy(update={key: size})
+            return changed.least_edges(machines) <= MOST_EDGES
+
+        return bisect.bisect_left(range(1, found), True, key=lambda n: not fits(n))
 
     def with_machines(self, cluster: ClusterSection) -> ClusterSection:
         """Return the cluster with the machines that the job brings along."""

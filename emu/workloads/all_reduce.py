@@ -192,6 +192,12 @@ def all_reduce_edges(
         yield NamedEdge(f"{name}.{algorithm}{len(steps)}", after[rank], lag)
 
 
+def all_reduce_edge_count(ranks: int, algorithm: str = "ring") -> int:
+    """Return how many edges `all_reduce_edges` yields between so many ranks."""
+    adding = ranks - 1 if algorithm == "ring" else ranks.bit_length() - 1
+    return ranks * (8 * adding + 2) if adding else 0
+
+
 def part_elements(elements: int, place: tuple[int, ...]) -> int:
     """Return the elements of a flow of `all_reduce_edges`, by its ``place``."""
     first, last, ranks, *_ = place

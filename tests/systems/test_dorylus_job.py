@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from emu.problem import Cluster, Job, Machine, Placement, Problem, Realization
 from emu.simulation import simulate
-from emu.systems.dorylus.job import DorylusConfig, dorylus_job
+from emu.systems.dorylus.job import (
+    DorylusConfig,
+    dorylus_job,
+    least_edges,
+    steps_of,
+)
 from emu.systems.dorylus.remarks import ages_of_reads, live_versions
 from tests.golden.cases import Case, cases, exactly, problem_of
 
@@ -144,6 +149,19 @@ def test_epochs_apart_and_what_is_read(
             assert (schedule.reads[e] >= least).all(), job.edge_names[e]
 
 
+@settings(max_examples=60, deadline=None)
+@given(config=CONFIGS, lambdas=st.booleans())
+def test_edges_by_formula(config: DorylusConfig, lambdas: bool) -> None:  # noqa: FBT001
+    config = config if lambdas else replace(config, lambdas=(), stream=1)
+    least = least_edges(
+        (len(config.servers), config.intervals, len(config.parameter_servers)),
+        steps_of(config),
+        lambdas=lambdas,
+        together=config.one_receiver,
+    )
+    assert least <= len(dorylus_job(config).edges) <= 3 * least
+
+
 @pytest.mark.parametrize("staleness", [0, 1, 2])
 @pytest.mark.parametrize("one_receiver", [False, True])
 def test_no_value_is_older_than_the_bound(
@@ -223,6 +241,9 @@ def test_numbers_of_tasks(servers: int, intervals: int) -> None:
     job = dorylus_job(config)
     expected = {(4, 8): (651, 3104), (8, 16): (3603, 39040)}
     assert (len(job.tasks), len(job.edges)) == expected[servers, intervals]
+    sizes = servers, intervals, 1
+    least = least_edges(sizes, steps_of(config), lambdas=True, together=False)
+    assert 0.85 * len(job.edges) <= least <= len(job.edges)
 
 
 def test_from_64_intervals_on_a_server_receives_by_one_task() -> None:

@@ -34,7 +34,7 @@ from emu.systems.custom.job import (
 from emu.systems.job_section import JobSection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from emu.fields.cluster_section import ClusterSection
     from emu.fields.section import Trail
@@ -146,6 +146,15 @@ class CustomJobSection(JobSection):
     credit_window: Window = DEFAULT_WINDOW
     """Stores wait for the end of their workers' iteration n - K; ``unlimited`` for no
     limit."""
+
+    @override
+    def least_edges(self, machines: Sequence[str]) -> int:
+        """Return the stated flows, and those of the collectives."""
+        reductions = [one.allreduce for one in self.collectives]
+        return max(1, len(self.flows)) + sum(
+            4 * one.segments * len(one.among) * (len(one.among) - 1)
+            for one in reductions
+        )
 
     def _tasks(self) -> list[CustomTask]:
         return [

@@ -15,8 +15,11 @@ from emu.systems.data_parallel.job import (
 from emu.systems.replicas import ReplicaSection
 from emu.systems.training_section import number_bytes
 from emu.workloads import parameter_count
+from emu.workloads.all_reduce import all_reduce_edge_count
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from emu.graph_data import Dataset
     from emu.problem import Cluster, Job, Realization
     from emu.systems.job_section import BuildContext, Times
@@ -29,6 +32,12 @@ class DataParallelJobSection(ReplicaSection):
     """Kind of job."""
     partitioner: Literal["metis", "metis-dgl", "hash"] = "hash"
     """Which machine owns which vertex."""
+
+    @override
+    def least_edges(self, machines: Sequence[str]) -> int:
+        """Return those between stores and samplers, and those of the ring."""
+        ranks = len(self.ranks(machines))
+        return ranks * (ranks + 1) + all_reduce_edge_count(ranks)
 
     @override
     def build(self, context: BuildContext) -> Job:

@@ -25,6 +25,7 @@ from emu.systems.whole_graph_section import (
     layer_time,
     written_time,
 )
+from emu.workloads.all_reduce import all_reduce_edge_count
 from emu.workloads.model_shapes import parameter_count
 
 if TYPE_CHECKING:
@@ -115,6 +116,11 @@ class DgclJobSection(WholeGraphSection):
         if self.plan == "replication":
             return [1] * parts
         return list(self.boxes or ()) if self.plan == "dgcl_r" else []
+
+    @override
+    def least_edges(self, machines: Sequence[str]) -> int:
+        """Return those of the ring: the plan is not known before the data set."""
+        return max(1, all_reduce_edge_count(min(len(machines), MOST_DEVICES)))
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:

@@ -12,6 +12,7 @@ from emu.problem import Realization
 from emu.systems.dgtp.job import DgtpConfig, dgtp_job, dgtp_times
 from emu.systems.dgtp.volumes import realize_volumes
 from emu.systems.training_section import TrainingSection
+from emu.workloads.all_reduce import all_reduce_edge_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,6 +63,22 @@ class DgtpJobSection(TrainingSection):
     """Resources per process of each kind."""
     sampling: Literal["oneshot", "multiround"] = "oneshot"
     """``oneshot``: stores have all structure; ``multiround``: a request per hop."""
+
+    grows_with: ClassVar[tuple[str, ...]] = (
+        "workers",
+        "samplers_per_worker",
+        "parameter_servers",
+    )
+
+    @override
+    def least_edges(self, machines: Sequence[str]) -> int:
+        """Return those between stores and samplers, and those of gradients."""
+        samplers = self.workers * self.samplers_per_worker
+        rounds = 1 if self.sampling == "oneshot" else 2 * (self.hops + 1)
+        fetched = (len(machines) * rounds + 1) * samplers
+        if self.sync == "parameter_server":
+            return fetched + 2 * self.workers * self.parameter_servers
+        return fetched + all_reduce_edge_count(self.workers, self.sync)
 
     @property
     @override

@@ -175,8 +175,7 @@ class DorylusConfig:
     @property
     def receives_together(self) -> bool:
         """True where a server has one receiving task."""
-        many = self.count >= MANY_INTERVALS
-        return many if self.one_receiver is None else self.one_receiver
+        return _together(self.count, self.one_receiver)
 
     @property
     def lag(self) -> int:
@@ -186,6 +185,39 @@ class DorylusConfig:
     def of_server(self, server: int) -> range:
         """Return the intervals of a server."""
         return range(server * self.intervals, (server + 1) * self.intervals)
+
+
+def _together(intervals: int, stated: bool | None) -> bool:  # noqa: FBT001
+    return intervals >= MANY_INTERVALS if stated is None else stated
+
+
+def least_edges(
+    sizes: tuple[int, int, int],
+    steps: Sequence[Step],
+    *,
+    lambdas: bool,
+    together: bool | None,
+) -> int:
+    """Return how many edges a job has at the least, without building it.
+
+    Parameters
+    ----------
+    sizes
+        Servers, intervals of each, parameter servers.
+    together
+        As ``one_receiver`` of `DorylusConfig`.
+    """
+    servers, intervals, parameter_servers = sizes
+    count = servers * intervals
+    tensors = sum(step.tensor for step in steps)
+    # In an interval from step to step, to and from the gate, by way of a lambda, and
+    # one between each tensor task and a parameter server.
+    within = len(steps) + 1 + tensors * (3 if lambdas else 1)
+    each = servers + 1 if _together(count, together) else servers + count - 2
+    layers = 1 + max(step.layer for step in steps)
+    updates = layers * parameter_servers**2 if parameter_servers > 1 else 0
+    exchanges = sum(step.kind.startswith("scatter") for step in steps)
+    return count * (within + exchanges * each) + updates
 
 
 def steps_of(config: DorylusConfig) -> list[Step]:

@@ -27,7 +27,14 @@ from emu.graph_data import open_for
 from emu.graph_data.intervals import cut_intervals, interval_counts
 from emu.problem import Tuner
 from emu.problem.tuner import LEAST_PERIOD
-from emu.systems.dorylus.job import LAMBDAS, THREADS, DorylusConfig, dorylus_job
+from emu.systems.dorylus.job import (
+    LAMBDAS,
+    THREADS,
+    DorylusConfig,
+    dorylus_job,
+    least_edges,
+)
+from emu.systems.dorylus.steps import attention_steps, convolution_steps
 from emu.systems.dorylus.volumes import (
     DorylusTimes,
     SlowLambdas,
@@ -432,6 +439,20 @@ class DorylusJobSection(WholeGraphSection):
     def devices_by_kind(self) -> bool:
         """True: times are of kinds of task."""
         return True
+
+    grows_with: ClassVar[tuple[str, ...]] = ("intervals",)
+
+    @override
+    def least_edges(self, machines: Sequence[str]) -> int:
+        """Return those of `dorylus_job`."""
+        layers = self.model.layers
+        steps = convolution_steps(layers, fuse=self.fuse)
+        return least_edges(
+            (len(self.ranks(machines)), self.intervals, len(self.parameter_servers)),
+            attention_steps(layers) if self.attends else steps,
+            lambdas=self.backend == "lambda",
+            together=None if self.receivers is None else self.receivers == "server",
+        )
 
     @override
     def build(self, context: BuildContext) -> Job:

@@ -17,8 +17,11 @@ from emu.systems.p3.volumes import p3_realization, split_model
 from emu.systems.replicas import ReplicaSection
 from emu.systems.training_section import number_bytes
 from emu.units import SIZE
+from emu.workloads.all_reduce import all_reduce_edge_count
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from emu.fields.cluster_section import ClusterSection
     from emu.graph_data import Dataset
     from emu.problem import Cluster, Job, Realization
@@ -63,6 +66,15 @@ class P3JobSection(ReplicaSection):
     def of_steps(self, steps: int) -> Self:
         """Return the job with so many mini-batches, or as many as fill its pipeline."""
         return super().of_steps(max(steps, PIPELINES[self.pipeline].depth + 1))
+
+    @override
+    def least_edges(self, machines: Sequence[str]) -> int:
+        """Return those of partial activations, of questions, and of the rings."""
+        ranks = len(self.ranks(machines))
+        members = min(self.cache or ranks, ranks)
+        hashed = 2 * self.hops * ranks if self.structure == "hashed" else 0
+        rings = all_reduce_edge_count(ranks)
+        return ranks * (2 * (members - 1) + hashed + 4) + rings
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:

@@ -1,0 +1,148 @@
+"""Numbers of edges by formula, held against the jobs that are built."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import emu
+from emu.errors import ScenarioError
+from emu.systems.job_section import MOST_EDGES
+
+FEW = st.integers(1, 4)
+
+
+def _counted(name: str, changes: dict[str, Any]) -> tuple[int, int]:
+    scenario = emu.load(name, changes)
+    machines = [name for name, _ in scenario.stated_cluster.named()]
+    found = scenario.to_job(train_vertices=1)
+    return scenario.job.least_edges(machines), len(found.edges)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    workers=FEW,
+    each=st.sampled_from([1, 2, 4]),
+    servers=FEW,
+    sampling=st.sampled_from(["oneshot", "multiround"]),
+    sync=st.sampled_from(["parameter_server", "ring"]),
+)
+def test_edges_of_dgtp(
+    workers: int, each: int, servers: int, sampling: str, sync: str
+) -> None:
+    least, edges = _counted(
+        "testbed_products",
+        {
+            "job.workers": workers,
+            "job.samplers_per_worker": each,
+            "job.parameter_servers": servers,
+            "job.sampling": sampling,
+            "job.sync": sync,
+            "job.credit_window": "unlimited",
+            "job.times.sampler_hop": "1 ms",
+            "job.times.sampler_fetch": "1 ms",
+            "job.times.graph_store_hop": "1 ms",
+        },
+    )
+    assert least == edges
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    system=st.sampled_from(["p3", "data_parallel"]),
+    count=st.integers(2, 9),
+    structure=st.sampled_from(["replicated", "hashed"]),
+)
+def test_edges_of_replicas(system: str, count: int, structure: str) -> None:
+    more: dict[str, str | None]
+    more = {"job.structure": structure} if system == "p3" else {}
+    machines = [{"name": "m", "count": count, "nic": "1 Gbit/s", "slots": {"gpu": 1}}]
+    if system == "data_parallel":
+        more |= {f"job.{key}": None for key in ("pipeline", "push", "cache")}
+    times = {"sampler_hop": "1 ms", "graph_store_hop": "1 ms"} if more else {}
+    least, edges = _counted(
+        "p3_amazon",
+        {
+            "cluster": {"machines": machines},
+            "job.system": system,
+            **{f"job.times.{kind}": time for kind, time in times.items()},
+            "job.credit_window": "unlimited",
+            "expect": None,
+            **more,
+        },
+    )
+    assert 0.6 * edges <= least <= edges
+
+
+@settings(max_examples=10, deadline=None)
+@given(segments=st.integers(1, 5), ranks=st.integers(2, 5))
+def test_edges_of_collectives(segments: int, ranks: int) -> None:
+    names = [f"w{rank}" for rank in range(ranks)]
+    ring = {"among": names, "volume": "8 B", "segments": segments}
+    least, edges = _counted(
+        "golden",
+        {
+            "job.tasks": [{"name": name, "time": "1 s"} for name in names],
+            "job.flows": [],
+            "job.collectives": [{"allreduce": ring}],
+            "placement": None,
+            "expect": None,
+        },
+    )
+    assert 0.6 * edges <= least <= edges
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "problem"),
+    [
+        (
+            "testbed_products",
+            {"job.parameter_servers": 10_000, "job.workers": 9_000},
+            (
+                r"job.parameter_servers: found 10,000, which make 180,\d+,\d+ edges or "
+                r"more, at most 500,000 are built: write \d+ or fewer"
+            ),
+        ),
+        (
+            "dorylus_amazon",
+            {"job.intervals": 10_000, "job.receivers": "interval"},
+            r"job.intervals: found 10,000, .* write \d+ or fewer",
+        ),
+        (
+            "dorylus_amazon",
+            {"cluster.machines[0].count": 9_000, "job.intervals": 9_000},
+            "cluster.machines: found 9,0",
+        ),
+        ("p3_amazon", {"cluster.machines[0].count": 10_000}, "cluster.machines: "),
+        ("dgcl_two_racks", {"job.epochs": 10**7}, "job.epochs: found 10,000,000"),
+        (
+            "testbed_products",
+            {"job.iterations": 10**7},
+            (
+                "job.iterations: found 10,000,000, with 72 edges or more 720,000,000 "
+                "flows, at most 100,000,000 are simulated: write 1,388,888 or fewer"
+            ),
+        ),
+    ],
+)
+def test_what_is_too_large_is_counted_and_not_built(
+    name: str, change: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ScenarioError, match=problem):
+        emu.load(name, change)
+
+
+def test_what_is_advised_fits() -> None:
+    change = {"job.intervals": 10_000, "job.receivers": "interval"}
+    with pytest.raises(ScenarioError, match="write ") as caught:
+        emu.load("dorylus_amazon", change)
+    advised = int(str(caught.value).split("write ")[1].split()[0].replace(",", ""))
+    scenario = emu.load("dorylus_amazon")
+    names = [name for name, _ in scenario.stated_cluster.named()]
+    section = scenario.job.model_copy(update={"receivers": "interval"})
+    for intervals, fits in ((advised, True), (advised + 1, False)):
+        found = section.model_copy(update={"intervals": intervals})
+        assert (found.least_edges(names) <= MOST_EDGES) == fits
