@@ -442,6 +442,10 @@ class DorylusJobSection(WholeGraphSection):
 
     grows_with: ClassVar[tuple[str, ...]] = ("intervals",)
 
+    @property
+    def _one_receiver(self) -> bool | None:
+        return None if self.receivers is None else self.receivers == "server"
+
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
         """Return those of `dorylus_job`."""
@@ -451,7 +455,7 @@ class DorylusJobSection(WholeGraphSection):
             (len(self.ranks(machines)), self.intervals, len(self.parameter_servers)),
             attention_steps(layers) if self.attends else steps,
             lambdas=self.backend == "lambda",
-            together=None if self.receivers is None else self.receivers == "server",
+            together=self._one_receiver,
         )
 
     @override
@@ -479,9 +483,7 @@ class DorylusJobSection(WholeGraphSection):
             rematerialize=self.rematerialize,
             stream=self.stream,
             launches=launch.cold > 0 or launch.warm > 0,
-            one_receiver=(
-                None if self.receivers is None else self.receivers == "server"
-            ),
+            one_receiver=self._one_receiver,
             apply_pool="gpu" if self.backend == "gpu" else THREADS,
             settings=self._settings(context),
         )
