@@ -141,15 +141,13 @@ class _Walk:
         self._same = SAME * schedule.makespan
         #: Parts crossed on the way back: those that take no time wait for each other.
         self._walked: set[tuple[int, int, int]] = set()
-        self._into: list[list[int]] = [[] for _ in self._job.tasks]
         channels: dict[str, list[int]] = defaultdict(list)
         for position, edge in enumerate(self._job.edges):
-            self._into[edge.destination].append(position)
             if self._hops[position]:
                 channels[edge.channel].append(position)
         #: Edges whose flows go before those of an edge: itself, then its channel.
         self._rivals = [
-            [e, *(o for o in channels[edge.channel] if o != e and edge.channel)]
+            [e, *(o for o in channels[edge.channel] if o != e)] if edge.channel else [e]
             for e, edge in enumerate(self._job.edges)
         ]
 
@@ -222,7 +220,7 @@ class _Walk:
         if iteration > 0:
             previous = float(self._schedule.task_end[task, iteration - 1])
             found.append((previous, 2, _Part(task, -1, iteration - 1)))
-        for position in self._into[task]:
+        for position in self._job.in_edges(task):
             edge = self._job.edges[position]
             sent = iteration - edge.lag
             if not self._job.sends(position, sent):

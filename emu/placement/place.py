@@ -15,8 +15,9 @@ from emu.placement.candidates import candidates, placement_cost
 from emu.placement.common_random_numbers import common_draws, walk_generator
 from emu.placement.distdgl import place_distdgl
 from emu.placement.etp import EtpOptions, search_etp
-from emu.placement.ifs import place_ifs
-from emu.placement.search import SearchOptions, search_run
+from emu.placement.ifs import fill, place_ifs
+from emu.placement.packing import infeasibility
+from emu.placement.search import ENDLESS, SearchOptions, search_run
 from emu.placement.space import PlacementResult, Space
 from emu.problem import Problem, Profile, Realization
 from emu.problem.slots import slot_teams
@@ -115,6 +116,8 @@ def best_placement(
         transfers=transfers, iterations=count, policy=rates, cost=cost
     )
     run = reference if count == job.iterations else _spread(profile, count)
+    if job.fixed and cost is None:
+        return replace(_only(short, cluster, run, rates), budget=transfers)
     known = [*known]
     found = search_run(
         short, cluster, run, seed=seed, options=options, progress=progress, known=known
@@ -139,6 +142,35 @@ def best_placement(
         return found
     makespan = judge_of(short, cluster, run, rates, cost)(best, np.inf)
     return replace(found, placement=best, makespan=makespan)
+
+
+def _only(job: Job, cluster: Cluster, run: Realization, policy: str) -> PlacementResult:
+    """Return the one placement of a job whose tasks are all pinned.
+
+    A search asks what every task takes on every machine: of 3,000 lambdas 2 GB.
+    """
+    space = Space(job, cluster, apart=True)
+    if fill(space, [*range(len(cluster.machines))]) is None:
+        raise infeasibility(space)
+    placement = space.placement([])
+    if placement.violations(job, cluster):
+        raise InfeasiblePlacement(ENDLESS)
+    problem = Problem(cluster, job, placement)
+    try:
+        took = makespan(problem, problem.taken(run), policy)
+    except SchedulingError:
+        raise InfeasiblePlacement(ENDLESS) from None
+    return PlacementResult(
+        placement,
+        "best",
+        makespan=took,
+        start_makespan=took,
+        candidates=1,
+        evaluations=1,
+        iterations=job.iterations,
+        history=((1, took),),
+        optimal=True,
+    )
 
 
 def judge_of(

@@ -344,13 +344,23 @@ class Job:
             raise ValueError(f"no task is called {name}")
         return self._positions[name]
 
+    @cached_property
+    def _edges_at(self) -> tuple[list[list[int]], list[list[int]]]:
+        """Positions of the edges into every task, and of those out of it."""
+        into: list[list[int]] = [[] for _ in self.tasks]
+        out: list[list[int]] = [[] for _ in self.tasks]
+        for position, edge in enumerate(self.edges):
+            into[edge.destination].append(position)
+            out[edge.source].append(position)
+        return into, out
+
     def in_edges(self, task: int) -> tuple[int, ...]:
         """Return the positions of the edges into ``task``."""
-        return tuple(e for e, edge in enumerate(self.edges) if edge.destination == task)
+        return tuple(self._edges_at[0][task])
 
     def out_edges(self, task: int) -> tuple[int, ...]:
         """Return the positions of the edges out of ``task``."""
-        return tuple(e for e, edge in enumerate(self.edges) if edge.source == task)
+        return tuple(self._edges_at[1][task])
 
     def sends(self, edge: int, iteration: int) -> bool:
         """Return True where ``edge`` carries ``iteration``: see `flow_counts`."""

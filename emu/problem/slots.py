@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from emu.problem.cluster import Cluster
     from emu.problem.job import Job, Task
@@ -87,15 +87,12 @@ def slot_teams(job: Job) -> tuple[tuple[str, ...], ...]:
     upstream of a task that gives back is meant, until it gave as many as that one took.
     """
     left = [job.rounds[j] if _keeps(task) else 0 for j, task in enumerate(job.tasks)]
-    before: dict[int, list[int]] = {}
-    for edge in job.edges:
-        before.setdefault(edge.destination, []).append(edge.source)
     team: dict[str, set[str]] = {}
     for j, task in enumerate(job.tasks):
         if not task.gives_back or task.gives_back == task.takes:
             continue
         needed, mine = job.rounds[j], task.process_name
-        for taker in _upstream(before, j, len(job.tasks)):
+        for taker in _upstream(job, j):
             if left[taker] and job.tasks[taker].takes == task.gives_back:
                 given = min(needed, left[taker])
                 needed, left[taker] = needed - given, left[taker] - given
@@ -112,16 +109,16 @@ def _keeps(task: Task) -> bool:
     return bool(task.takes) and task.gives_back != task.takes
 
 
-def _upstream(before: Mapping[int, list[int]], start: int, tasks: int) -> Iterator[int]:
+def _upstream(job: Job, start: int) -> Iterator[int]:
     """Yield all tasks by their distance before ``start``, those not before it last."""
     order, seen = [start], {start}
     for task in order:  # grows while it is walked
         yield task
-        for source in before.get(task, ()):
-            if source not in seen:
+        for edge in job.in_edges(task):
+            if (source := job.edges[edge].source) not in seen:
                 seen.add(source)
                 order.append(source)
-    yield from (j for j in range(tasks) if j not in seen)
+    yield from (j for j in range(len(job.tasks)) if j not in seen)
 
 
 def slot_names(job: Job) -> tuple[str, ...]:

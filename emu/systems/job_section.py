@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     #: Key -> value, as ``--set`` takes them.
     Edit = dict[str, Any]
 
-#: Edges of the largest job that is built: 15 s of CPU and 1 GB; and flows over all of
-#: its iterations, of which times and bytes alone take 32 bytes each.
+#: Edges of the largest job that is built: two iterations of 245 workers in a ring, of
+#: 481,000, took 33 s of CPU and 1.3 GB; and flows over all of its iterations, of which
+#: times and bytes alone take 32 bytes each.
 MOST_EDGES, MOST_FLOWS = 500_000, 100_000_000
 
 

@@ -215,3 +215,29 @@ def test_the_expected_run_repeats_the_profile() -> None:
     profile = Profile(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 6.0]]))
     run = expected_run(replace(job, iterations=5), profile)
     assert run.times.tolist() == [[1, 2, 1, 2, 1], [3, 4, 3, 4, 3]]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_pinned_job_is_judged_as_one_that_is_searched(seed: int) -> None:
+    """Every placement that holds its slots is taken, and every other one refused."""
+    rng = np.random.default_rng([17, seed])
+    job, cluster, run = split_slots(rng)
+    names = [machine.name for machine in cluster.machines]
+    at = {process: int(rng.integers(len(names))) for process in job.processes}
+    machine_of = tuple(at.get(task.process_name, -1) for task in job.tasks)
+    pinned = replace(
+        job,
+        tasks=tuple(
+            replace(task, pinned=None if m < 0 else names[m])
+            for task, m in zip(job.tasks, machine_of, strict=True)
+        ),
+    )
+    took = length(Problem(cluster, pinned, Placement(machine_of)), run)
+    if took == np.inf:
+        with pytest.raises(InfeasiblePlacement):
+            best_placement(pinned, cluster, run, iterations=job.iterations)
+        return
+    best = best_placement(pinned, cluster, run, iterations=job.iterations)
+    assert best.placement.machine_of == machine_of
+    assert best.makespan == took
+    assert best.optimal

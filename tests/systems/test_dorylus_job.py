@@ -151,7 +151,7 @@ def test_epochs_apart_and_what_is_read(
 
 @settings(max_examples=60, deadline=None)
 @given(config=CONFIGS, lambdas=st.booleans())
-def test_edges_by_formula(config: DorylusConfig, lambdas: bool) -> None:  # noqa: FBT001
+def test_edges_by_formula(*, config: DorylusConfig, lambdas: bool) -> None:
     config = config if lambdas else replace(config, lambdas=(), stream=1)
     least = least_edges(
         (len(config.servers), config.intervals, len(config.parameter_servers)),

@@ -33,10 +33,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from emu.problem import Edge, Job, Task
-from emu.systems.dorylus.steps import Step, attention_steps, convolution_steps
+from emu.systems.dorylus.steps import steps_of_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from emu.systems.dorylus.steps import Step
 
 #: Pools of a server: its vCPUs, and its quota of lambdas.
 THREADS, LAMBDAS = "threads", "lambdas"
@@ -175,7 +177,7 @@ class DorylusConfig:
     @property
     def receives_together(self) -> bool:
         """True where a server has one receiving task."""
-        return _together(self.count, self.one_receiver)
+        return _together(self.count, stated=self.one_receiver)
 
     @property
     def lag(self) -> int:
@@ -187,7 +189,7 @@ class DorylusConfig:
         return range(server * self.intervals, (server + 1) * self.intervals)
 
 
-def _together(intervals: int, stated: bool | None) -> bool:  # noqa: FBT001
+def _together(intervals: int, *, stated: bool | None) -> bool:
     return intervals >= MANY_INTERVALS if stated is None else stated
 
 
@@ -213,7 +215,7 @@ def least_edges(
     # In an interval from step to step, to and from the gate, by way of a lambda, and
     # one between each tensor task and a parameter server.
     within = len(steps) + 1 + tensors * (3 if lambdas else 1)
-    each = servers + 1 if _together(count, together) else servers + count - 2
+    each = servers + 1 if _together(count, stated=together) else servers + count - 2
     layers = 1 + max(step.layer for step in steps)
     updates = layers * parameter_servers**2 if parameter_servers > 1 else 0
     exchanges = sum(step.kind.startswith("scatter") for step in steps)
@@ -222,9 +224,7 @@ def least_edges(
 
 def steps_of(config: DorylusConfig) -> list[Step]:
     """Return the tasks of an interval in their order."""
-    if config.attention:
-        return attention_steps(config.layers)
-    return convolution_steps(config.layers, fuse=config.fuse)
+    return steps_of_model(config.layers, attention=config.attention, fuse=config.fuse)
 
 
 class _Graph:

@@ -34,7 +34,7 @@ from emu.systems.dorylus.job import (
     dorylus_job,
     least_edges,
 )
-from emu.systems.dorylus.steps import attention_steps, convolution_steps
+from emu.systems.dorylus.steps import steps_of_model
 from emu.systems.dorylus.volumes import (
     DorylusTimes,
     SlowLambdas,
@@ -449,11 +449,9 @@ class DorylusJobSection(WholeGraphSection):
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
         """Return those of `dorylus_job`."""
-        layers = self.model.layers
-        steps = convolution_steps(layers, fuse=self.fuse)
         return least_edges(
             (len(self.ranks(machines)), self.intervals, len(self.parameter_servers)),
-            attention_steps(layers) if self.attends else steps,
+            steps_of_model(self.model.layers, attention=self.attends, fuse=self.fuse),
             lambdas=self.backend == "lambda",
             together=self._one_receiver,
         )

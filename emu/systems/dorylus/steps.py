@@ -85,3 +85,10 @@ def attention_steps(layers: int) -> list[Step]:
         for layer in reversed(range(layers))
         for name, kind in back
     ]
+
+
+def steps_of_model(layers: int, *, attention: bool, fuse: bool) -> list[Step]:
+    """Return the steps of a GAT, or of a GCN."""
+    return (
+        attention_steps(layers) if attention else convolution_steps(layers, fuse=fuse)
+    )
