@@ -24,6 +24,7 @@ from emu.analysis.bounds import (
     placement_gap,
     placement_line,
 )
+from emu.analysis.full_queues import full_queues
 from emu.analysis.throughput import job_times, pace
 from emu.cli.app import app
 from emu.cli.options import (
@@ -52,7 +53,8 @@ from emu.scenario import load, prepare
 from emu.scenario.cost import cost_of
 from emu.scenario.realize import measured_models
 from emu.scenario.virtual_training import virtual_training
-from emu.simulation import makespan, sensitivity
+from emu.simulation import sensitivity
+from emu.simulation import simulate as simulate_rates
 from emu.systems.registry import remarks_on
 from emu.trust.perturbed_replay import sensitivity as slight_delays
 from emu.units import format_duration, format_ratio
@@ -178,7 +180,8 @@ def simulate_over_packets(
     run = simulate_packets(
         problem, realization, sharing=sharing, control=control, byte_scale=scale
     )
-    schedule, fluid = run.schedule, makespan(problem, realization, "maxmin")
+    schedule, rates = run.schedule, simulate_rates(problem, realization, "maxmin")
+    fluid = rates.makespan
     jobs = job_times(schedule, realization, "maxmin")
     _print_tables(schedule, jobs, console)
     longer = schedule.makespan / fluid - 1 if fluid else 0.0
@@ -189,8 +192,13 @@ def simulate_over_packets(
     )
     beside = f"max-min fair rates: {format_duration(fluid, 10)}"
     console.print(f"{beside}, packets {format_ratio(longer)}", highlight=False)
+    packets: dict[str, Any] = {}
+    if sharing is Shares.TCP:
+        full = full_queues(rates, time_scale=1.0, byte_scale=scale)
+        console.print(full.sentence(), highlight=False)
+        packets["full_queues"] = full.to_json()
     print_placing(experiment.placing, console)
-    packets = {
+    packets |= {
         "ns3": run.version,
         "sharing": sharing.value,
         "congestion_control": control.value,

@@ -346,9 +346,11 @@ def say_what_is_known(scenario: Scenario, json_target: str | None) -> None:
 
 
 def _warn(known: DryRun, console: Console) -> None:
-    """Print in a line why this host cannot keep to the scales, where that is sure."""
+    """Print a line each on scales that this host cannot keep to, and on full queues."""
     if said := strain(known, usable_cores(), loopback_rate()):
         _told(console, said)
+    if known.tcp is not None:
+        console.print(known.tcp.sentence(), markup=False, highlight=False)
 
 
 def _told(console: Console, said: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psutil
 
+from emu.analysis.full_queues import FullQueues, full_queues
 from emu.analysis.link_load import peak_rate
 from emu.errors import DataError, ScenarioError
 from emu.graph_data.sources import find_source
@@ -70,6 +71,8 @@ class DryRun:
     """Real bytes per wall second of all flows together, at most; None likewise."""
     sensitivity: float
     """Share by which the slightest delays move the makespan, whatever the host."""
+    tcp: FullQueues | None = None
+    """Queues that TCP fills; None unless it shares kernel NICs at a known scale."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures by name."""
@@ -86,6 +89,7 @@ def dry_run(experiment: Experiment) -> DryRun:
     emulation = experiment.scenario.emulation
     scale, byte_scale = emulation.stated_time_scale, emulation.stated_byte_scale
     stated = emulation.time_scale != AUTO
+    shared = emulation.network == "kernel" and emulation.sharing == "tcp"
     sent = np.nan_to_num(schedule.flow_bytes)
     waiting = most_waiting(schedule, realization.volumes) * byte_scale
     return DryRun(
@@ -104,6 +108,9 @@ def dry_run(experiment: Experiment) -> DryRun:
         wall_seconds=schedule.makespan * scale if stated else None,
         peak_traffic=peak_rate(schedule) * byte_scale / scale if stated else None,
         sensitivity=sensitivity(realization, policy, profile, schedule),
+        tcp=full_queues(schedule, time_scale=scale, byte_scale=byte_scale)
+        if stated and shared
+        else None,
     )
 
 

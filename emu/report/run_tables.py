@@ -99,6 +99,8 @@ def dry_run_table(known: Mapping[str, Any], name: str) -> Table:
     if not chosen:
         table.add_row("wall time", format_duration(known["wall_seconds"], 3))
         table.add_row("real traffic at its peak", format_rate(known["peak_traffic"]))
+    if tcp := known["tcp"]:
+        table.add_row("flows that begin where TCP fills a queue", f"{tcp['at_risk']:,}")
     return table
 
 

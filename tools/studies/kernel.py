@@ -11,6 +11,7 @@ against the one that was simulated before the run: under max-min for ``fair`` an
 rates and the kernel limits none; these two are then held against each other. With
 ``--pairs``, drawn scenarios run in two placements each, some a few per cent apart and
 some far, and it is counted how often kernel and simulation agree on which is better.
+Runs under ``tcp`` stand apart by what `emu.analysis.full_queues` says beforehand.
 
 Seeds begin at the date of the commit (20261125 draws from 20261125000 on), so that no
 change was tuned on them; ``--first 0`` draws those of the figures before that.
@@ -20,11 +21,13 @@ from __future__ import annotations
 
 import itertools
 import subprocess
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emu.errors import EmulatorError
+from emu.experiment.dry_run import dry_run
 from emu.machines import missing_needs
 from emu.scenario import Scenario, load, prepare
 from tests.fidelity.corpus import draw_scenario
@@ -171,7 +174,10 @@ def one(
     if sharing != USERSPACE:
         emulation |= {"network": "kernel", "sharing": sharing}
     policy = "oes" if sharing in {"assigned", USERSPACE} else "maxmin"
-    return [attempt(case, prepare(changed(scenario, policy, **emulation)), runs)]
+    experiment = prepare(changed(scenario, policy, **emulation))
+    known = dry_run(experiment).tcp
+    note = "" if known is None else "holds" if known.holds else "fills"
+    return [replace(attempt(case, experiment, runs), note=note)]
 
 
 def table(rows: list[Trial], _: Namespace) -> Iterator[str]:
@@ -180,8 +186,11 @@ def table(rows: list[Trial], _: Namespace) -> Iterator[str]:
     alone = [row for row in done if not _paired(row)]
     yield heading("|makespan error|, %", "runs")
     for name in sorted({row.variant for row in alone}):
-        errors = [abs(row.makespan_error) for row in alone if row.variant == name]
-        yield distribution(name, errors)
+        mine = [row for row in alone if row.variant == name]
+        yield distribution(name, [abs(row.makespan_error) for row in mine])
+        for note in sorted({row.note for row in mine} - {""}):
+            some = [abs(row.makespan_error) for row in mine if row.note == note]
+            yield distribution(f"{name}, {note}", some)
     took = {(row.scenario, row.variant): row.emulated for row in alone}
     apart = [
         abs(seconds / took[name, USERSPACE] - 1)
@@ -191,9 +200,9 @@ def table(rows: list[Trial], _: Namespace) -> Iterator[str]:
     if apart:
         yield distribution("assigned against userspace", apart)
     for name in sorted({row.variant for row in rows}):
-        mine = [row for row in rows if _paired(row) and row.variant == name]
-        if mine:
-            yield from (f"{name}:", *agreement(mine))
+        both = [row for row in rows if _paired(row) and row.variant == name]
+        if both:
+            yield from (f"{name}:", *agreement(both))
 
 
 def _paired(row: Trial) -> bool:
