@@ -3,7 +3,8 @@
 Every bound holds for any execution and flow schedule of the placed job, (5)-(15), and
 where capacities change counts with the largest that each link ever has:
 
-- *NIC load*: a port needs its bytes divided by its capacity;
+- *NIC load*: a port needs its bytes divided by its capacity; where that changes, the
+  time by which it can have carried them all, at the capacity of every instant;
 - *critical path*: a chain of tasks and flows, each flow as fast as if it were alone
   (LP of the paper's Appendix B);
 - *port in context*: for a set of flows over one port, the earliest that the first can
@@ -32,6 +33,7 @@ from emu.units import format_duration
 
 if TYPE_CHECKING:
     from emu.problem import Problem, Realization, Schedule
+    from emu.problem.capacity_changes import CapacitySteps
     from emu.scheduling.compiled_problem import Floats, Ints
 
 #: `Bounds.binding` where no port is.
@@ -77,6 +79,7 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
         When ``realization`` does not fit the job.
     """
     realization.check_shapes(problem.job)
+    steps = problem.links.steps
     problem = replace(problem, cluster=problem.cluster.widest)
     layout = lay_out(
         job_arrays(problem.job, problem.cluster, rate_policy("oes")),
@@ -92,7 +95,7 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
         size = volumes[over] / layout.capacity[port]
         flows = _flows_of(problem, over, before_flow, size, after_flow)
         loads[port] = flows[1].sum()
-        if (least := _one_by_one(*flows)) > combined:
+        if (least := _over_port(steps, port, *flows)) > combined:
             combined, binding = least, problem.links[port].name
     for channel in problem.job.channels:
         shared = [edge.channel == channel for edge in problem.job.edges]
@@ -167,6 +170,23 @@ def _in_context(head: Floats, size: Floats, tail: Floats) -> float:
     carried = np.cumsum(size[latest_first])
     shortest = np.minimum.accumulate(tail[latest_first])
     return float(np.max(head[latest_first] + carried + shortest))
+
+
+def _over_port(
+    steps: CapacitySteps, port: int, head: Floats, size: Floats, tail: Floats
+) -> float:
+    """Return the least time of flows over a port, whose capacity may change.
+
+    Parameters
+    ----------
+    head, size, tail
+        Seconds before each flow, of it at the most that the port ever has, and after.
+    """
+    least = _one_by_one(head, size, tail)
+    if not size.size or len(steps.of(port)[0]) == 1:
+        return least
+    sent = float((size * steps.most[port]).sum())
+    return max(least, steps.when(port, sent) + float(tail.min()))
 
 
 # Bound a run's distance from the best schedule: keys of result.json, a line.

@@ -115,8 +115,11 @@ class Deadlines:
             elif self._scheduler.served(key[0], now) >= self._scheduler.volumes[key]:
                 self._flows[key] = now
         gate = self._scheduler.next_end < math.inf  # if nothing else can end
-        if not (self._tasks or self._flows or gate):
-            due[None] = f"no task runs and no flow is active at {now:.3f} s"
+        if not (
+            self._tasks or gate or any(f is not None for f in self._flows.values())
+        ):
+            what = "no flow has a rate" if self._flows else "no flow is active"
+            due[None] = f"no task runs and {what} at {now:.3f} s"
         self._overdue = {wait: self._overdue.get(wait, awake) for wait in due}
         lines = [
             due[wait]

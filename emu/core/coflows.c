@@ -143,12 +143,14 @@ static void omcoflow(const Layout *layout, State *state, double now, double leas
             double share = scratch->weight[group] / scratch->load[port];
             rate = smaller(rate, state->capacity[port] * share);
         }
+        if (scratch->weight[group] == 0.0)
+            rate = 0.0; /* a link on its way is cut: no share, maybe of no weight at all */
         set_rate(layout, state, group, rate, now);
     }
 }
 
-/* Set scratch.gamma: the time of the coflow's fullest port for it alone. It is what it was
- * as long as the coflow is the same and nothing is sent. */
+/* Set scratch.gamma: the time of the coflow's fullest port for it alone, of those that are
+ * not cut. It is what it was as long as the coflow is the same and nothing is sent. */
 static void set_gamma(const Layout *layout, State *state, int64_t coflow, double now,
                       double least)
 {
@@ -166,7 +168,8 @@ static void set_gamma(const Layout *layout, State *state, int64_t coflow, double
         FOR_HOPS(i, layout, group) {
             int64_t port = layout->hop[i];
             double time = scratch->load[port] / state->capacity[port];
-            scratch->gamma[coflow] = larger(scratch->gamma[coflow], time);
+            if (state->capacity[port] > 0.0)
+                scratch->gamma[coflow] = larger(scratch->gamma[coflow], time);
         }
     }
 }
@@ -189,7 +192,8 @@ static void weigh_by_bottleneck(const Layout *layout, State *state, double now)
     for (int64_t i = 0; i < state->length[ORDERED]; i++) {
         int64_t group = scratch->order[i];
         double gamma = scratch->gamma[scratch->coflow[group]];
-        scratch->weight[group] = scratch->left[group] / (gamma * gamma);
+        bool moves = scratch->fair[group] > 0.0;
+        scratch->weight[group] = moves ? scratch->left[group] / (gamma * gamma) : 0.0;
     }
 }
 

@@ -32,6 +32,15 @@ static inline int64_t start_tasks(const Layout *layout, State *state, const doub
     return running;
 }
 
+/* True where a flow is on its way, at whatever rate. */
+static bool any_active(const Layout *layout, const State *state)
+{
+    for (int64_t group = 0; group < layout->groups; group++)
+        if (state->active[group] > 0)
+            return true;
+    return false;
+}
+
 static double checked(const Layout *layout, const State *state, double makespan)
 {
     for (int64_t task = 0; task < layout->tasks; task++)
@@ -51,7 +60,8 @@ static double checked(const Layout *layout, const State *state, double makespan)
  * empty. Turns and slots go after all its ends, whichever came first in the arrays: who is
  * served must not depend on the order in a file. Fluids end before capacities change,
  * since what ended now had the old ones; and changes and tunings to come are looked at
- * last, so that they never keep a finished job going. */
+ * last, so that they never keep a finished job going. Flows that stand still, over a link
+ * that is cut, wait for the next change. */
 double run(const Layout *layout, State *state, const double *times, const double *volumes,
            double limit, double step, RateRecord *recorder)
 {
@@ -78,7 +88,8 @@ double run(const Layout *layout, State *state, const double *times, const double
             record(layout, state, recorder, now);
             double flow_end = next_end(layout, state);
             now = running > 0 ? smaller(flow_end, state->due[0]) : flow_end;
-            if (now == INFINITY)
+            if (now == INFINITY
+                && (next_change(layout, state) == INFINITY || !any_active(layout, state)))
                 return checked(layout, state, makespan);
             now = smaller(now, next_change(layout, state));
             now = smaller(now, next_tuning(layout, state));

@@ -3,7 +3,8 @@
 /* Slack below this share of the longest remaining path counts as this much. */
 static const double LEAST_SLACK = 0.01;
 
-/* Weigh every flow by 1 / slack: how much later than now its path may begin. */
+/* Weigh every flow by 1 / slack: how much later than now its path may begin. Paths over a
+ * link that is cut are no measure, and their flows weigh nothing. */
 static void weigh_by_slack(const Layout *layout, State *state, double now)
 {
     Scratch *scratch = &state->scratch;
@@ -12,12 +13,13 @@ static void weigh_by_slack(const Layout *layout, State *state, double now)
         int64_t group = scratch->order[i];
         double path = remaining_path(layout, state, group, now);
         scratch->key[group] = path;
-        longest = larger(longest, path);
+        if (path < INFINITY)
+            longest = larger(longest, path);
     }
     for (int64_t i = 0; i < state->length[ORDERED]; i++) {
         int64_t group = scratch->order[i];
         double slack = larger(longest - scratch->key[group], LEAST_SLACK * longest);
-        scratch->weight[group] = 1.0 / slack;
+        scratch->weight[group] = scratch->key[group] < INFINITY ? 1.0 / slack : 0.0;
     }
 }
 

@@ -270,6 +270,13 @@ def check_network(scenario: Scenario) -> None:
                 "machines by their NICs alone, remove it",
                 key=f"cluster.{key}",
             )
+    for number, event in enumerate(scenario.events):
+        if event.cut is not None:
+            raise ScenarioError(
+                "no limit of the kernel lets nothing through: write for example slow: "
+                f"{event.cut}, direction: both, by: 100, or network: userspace",
+                key=f"events[{number}].cut",
+            )
     if scenario.emulation.flow_ends == "fluid":
         raise ScenarioError(
             "is fluid, but on kernel NICs no rate says when a flow would end: state "

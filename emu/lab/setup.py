@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from emu.fields.network_section import Nic
     from emu.fields.section import Trail
-    from emu.scenario.run_sections import EventSection, LabFile
+    from emu.scenario.events_section import EventSection
+    from emu.scenario.run_sections import LabFile
     from emu.scenario.scenario_file import Overrides
 
 #: What a command of the command line is called.
@@ -86,7 +87,8 @@ def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
         trail = ("events", number)
         if event.nic is None:
             problem = "a lab has NICs and no further links: state machine and nic"
-            yield (*trail, "link"), problem
+            key = "link" if event.link else "cut" if event.cut else "slow"
+            yield (*trail, key), problem
         else:
             yield from _nic_errors(file, (*trail, "nic"), event.nic)
     places = dict.fromkeys(PLACES, "")

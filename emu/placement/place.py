@@ -17,7 +17,7 @@ from emu.placement.distdgl import place_distdgl
 from emu.placement.etp import EtpOptions, search_etp
 from emu.placement.ifs import fill, place_ifs
 from emu.placement.packing import infeasibility
-from emu.placement.search import ENDLESS, SearchOptions, search_run
+from emu.placement.search import SearchOptions, endless, search_run
 from emu.placement.space import PlacementResult, Space
 from emu.problem import Problem, Profile, Realization
 from emu.problem.slots import slot_teams
@@ -154,12 +154,12 @@ def _only(job: Job, cluster: Cluster, run: Realization, policy: str) -> Placemen
         raise infeasibility(space)
     placement = space.placement([])
     if placement.violations(job, cluster):
-        raise InfeasiblePlacement(ENDLESS)
+        raise InfeasiblePlacement(endless(cluster))
     problem = Problem(cluster, job, placement)
     try:
         took = makespan(problem, problem.taken(run), policy)
     except SchedulingError:
-        raise InfeasiblePlacement(ENDLESS) from None
+        raise InfeasiblePlacement(endless(cluster)) from None
     return PlacementResult(
         placement,
         "best",

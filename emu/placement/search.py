@@ -96,11 +96,21 @@ def list_placements(
     return Listing(found[:count][order], bound[:count][order])
 
 
-#: Error of a job that ends nowhere.
-ENDLESS = (
-    "no placement was found in which every task gets its slots: somewhere more are "
-    "taken than given back, or tasks wait for each other's"
-)
+def endless(cluster: Cluster) -> str:
+    """Return the error of a job that ends nowhere."""
+    steps = cluster.links.steps
+    cut = [cluster.links[port].name for port in steps.cut_for_good]
+    if cut:
+        return (
+            f"no placement was found with which the job ends: {', '.join(cut[:4])} "
+            "carries nothing any more, write for how long it is cut (events, for)"
+        )
+    return (
+        "no placement was found in which every task gets its slots: somewhere more are "
+        "taken than given back, or tasks wait for each other's"
+    )
+
+
 HOT, COLD = 0.02, 0.0002  # temperatures of a round, as part of the best makespan
 IFS_STARTS = 4
 #: Proposals that a round takes at least. With 300 in place of the 40 to 150 of four
@@ -231,7 +241,7 @@ def search_run(
     if progress is not None:
         progress(int(run.chain.tally[PROPOSED]), options.transfers, run.best)
     if run.best == np.inf:
-        raise InfeasiblePlacement(ENDLESS)
+        raise InfeasiblePlacement(endless(cluster))
     return run.result()
 
 

@@ -8,6 +8,7 @@ Units everywhere: seconds, bytes, bytes per second. Iterations count from 0.
 from emu.problem.active_flow import ActiveFlow
 from emu.problem.capacity_changes import CapacityChange
 from emu.problem.cluster import Cluster
+from emu.problem.faults import LinkFault, with_link_faults
 from emu.problem.job import Edge, Job, Task
 from emu.problem.links import Link, Links, Route
 from emu.problem.machine import Machine
@@ -24,6 +25,7 @@ __all__ = [
     "Edge",
     "Job",
     "Link",
+    "LinkFault",
     "Links",
     "Machine",
     "Placement",
@@ -36,4 +38,5 @@ __all__ = [
     "Schedule",
     "Task",
     "Tuner",
+    "with_link_faults",
 ]

@@ -27,7 +27,7 @@ class CapacityChange:
     link: str
     """Name of the link: ``m0 out``, ``m0 in``, or that of a shared one."""
     capacity: float
-    """Bytes per second from then on, positive and finite."""
+    """Bytes per second from then on, finite; 0 where it is cut."""
 
 
 class CapacitySteps:
@@ -51,8 +51,8 @@ class CapacitySteps:
     Raises
     ------
     ValueError
-        When a change is of no link, a time or a capacity is not positive and finite,
-        or two changes of a link are of one time.
+        When a change is of no link, a time is not positive and finite, a capacity is
+        negative or not finite, or two changes of a link are of one time.
     """
 
     def __init__(
@@ -64,12 +64,16 @@ class CapacitySteps:
         for change in changes:
             if change.link not in ports:
                 raise ValueError(f"no link is called {change.link}")
-            for what, value in (("time", change.time), ("capacity", change.capacity)):
-                if not (math.isfinite(value) and value > 0):
-                    raise ValueError(
-                        f"a change of {change.link}: {what} {value} is not positive "
-                        "and finite"
-                    )
+            if not 0 < change.time < math.inf:
+                raise ValueError(
+                    f"a change of {change.link}: time {change.time} is not positive "
+                    "and finite"
+                )
+            if not 0 <= change.capacity < math.inf:
+                raise ValueError(
+                    f"a change of {change.link}: capacity {change.capacity} is "
+                    "negative or not finite"
+                )
         for (link, time), count in Counter((c.link, c.time) for c in changes).items():
             if count > 1:
                 raise ValueError(f"{link} changes {count} times at {time} s")
@@ -97,6 +101,17 @@ class CapacitySteps:
         place = np.maximum(np.searchsorted(since, times, side="right") - 1, 0)
         return before[place] + capacity[place] * (times - since[place])
 
+    def when(self, port: int, volume: float) -> float:
+        """Return when a port can have carried so many bytes, infinite for never."""
+        since, capacity = self.of(port)
+        before = np.append(0.0, np.cumsum(np.diff(since) * capacity[:-1]))
+        place = int(np.searchsorted(before, volume)) - 1
+        if place < 0:
+            return 0.0
+        if capacity[place] == 0:  # cut for good
+            return math.inf
+        return float(since[place] + (volume - before[place]) / capacity[place])
+
     @property
     def losses(self) -> NDArray[np.float64]:
         """Time, port and lost bytes per second of every change, as `rows`."""
@@ -105,6 +120,12 @@ class CapacitySteps:
             port, new = int(row[1]), row[2]
             row[2], now[port] = now[port] - new, new
         return losses
+
+    @property
+    def cut_for_good(self) -> list[int]:
+        """Ports whose last capacity is 0."""
+        last = {int(port): capacity for _, port, capacity in self.rows.tolist()}
+        return sorted(port for port, capacity in last.items() if capacity == 0)
 
     @property
     def most(self) -> NDArray[np.float64]:

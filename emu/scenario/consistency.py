@@ -12,9 +12,10 @@ from emu.fields.network_section import network_errors
 from emu.fields.section import Trail
 from emu.fields.suggestion import nearest
 from emu.problem.links import ImpossibleRoute, MissingRoute
+from emu.scenario.events_section import event_errors
 from emu.scenario.own_rules import is_program
 from emu.scenario.pins import pin_errors, pinned, pins_too_large
-from emu.scenario.run_sections import PlacementSection, event_errors
+from emu.scenario.run_sections import PlacementSection
 from emu.scheduling import RATE_POLICIES
 from emu.systems.device_times import device_errors
 from emu.systems.model_section import program_text

@@ -26,9 +26,10 @@ from emu.scenario.document import (
     read_document,
 )
 from emu.scenario.error_messages import MISSING, describe, either, meant_key, trail_of
+from emu.scenario.events_section import event_errors
 from emu.scenario.own_rules import rule_file
 from emu.scenario.realize import model_figures
-from emu.scenario.run_sections import LabFile, event_errors, name_errors
+from emu.scenario.run_sections import LabFile, name_errors
 from emu.scenario.scenario import Scenario
 from emu.scenario.topologies import expand_topology
 from emu.scenario.workload_file import (

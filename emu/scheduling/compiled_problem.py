@@ -456,6 +456,8 @@ def _check_numbers(job: JobArrays, machines: int) -> None:
         raise ValueError("a change is a time, a port and a capacity")
     if not (np.isfinite(job.changes).all() and (job.capacity > 0).all()):
         raise ValueError("capacities must be positive numbers")
+    if (job.changes[:, 2] < 0).any():
+        raise ValueError("a capacity that changes must not be negative")
     _within("port that changes", job.changes[:, 1], 0, len(job.capacity))
     if job.slowness.shape not in {(0, machines), (len(job.rounds), machines)}:
         raise ValueError(f"slowness must be of every task on {machines} machines")

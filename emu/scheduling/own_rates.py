@@ -108,8 +108,12 @@ class OwnRates:
         if question.before == 0:
             self._known.clear()
         edge, left = question.edge, question.left
+        room = ffi.unpack(question.capacity, len(self._links))
+        cut = {port for port, capacity in enumerate(room) if not capacity}
         asked = []
         for group in ffi.unpack(question.group, question.flows):
+            if cut and not cut.isdisjoint(_hops(question, group)):
+                continue  # its rate stays 0: a rule need not know
             position, turn = edge[group], question.turn[group]
             known = self._known.get(position)
             if known is None or known[0] != turn:
@@ -117,7 +121,6 @@ class OwnRates:
             asked.append((turn, self._ranks[position], group, known[1]))
         asked.sort()
         flows = [ActiveFlow._make((*of, left[group])) for _, _, group, of in asked]
-        room = ffi.unpack(question.capacity, len(self._links))
         capacity = dict(zip(self._links, room, strict=True))
         rates = self._rates(flows, capacity)
         for (_, _, group, _), rate in zip(asked, rates, strict=True):
@@ -126,7 +129,6 @@ class OwnRates:
     def _constant(self, question: Any, group: int) -> tuple[Any, ...]:
         """Return all of an `ActiveFlow` but what is left."""
         position, turn = question.edge[group], question.turn[group]
-        first, end = question.hop_start[group], question.hop_start[group + 1]
         edge = self._job.edges[position]
         source = self._job.tasks[edge.source]
         return (
@@ -136,9 +138,15 @@ class OwnRates:
             turn - edge.lag,
             turn,
             question.volume[group],
-            tuple(self._links[question.hop[hop]] for hop in range(first, end)),
+            tuple(self._links[port] for port in _hops(question, group)),
             source.job_name,
         )
+
+
+def _hops(question: Any, group: int) -> list[int]:
+    """Return the ports that the flow of a group crosses."""
+    first, end = question.hop_start[group], question.hop_start[group + 1]
+    return [question.hop[hop] for hop in range(first, end)]
 
 
 @ffi.def_extern()  # type: ignore[untyped-decorator]

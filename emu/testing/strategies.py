@@ -44,6 +44,7 @@ def random_problem(
     latest: bool = False,
     jobs: bool = False,
     changes: bool = False,
+    cuts: bool = False,
     tuned: bool = False,
 ) -> tuple[Problem, Realization]:
     """Return a random problem of up to 4 machines, 8 tasks and 6 iterations.
@@ -66,6 +67,8 @@ def random_problem(
         Whether there are two jobs.
     changes
         Whether capacities change.
+    cuts
+        Whether they do, and some links are cut for a time.
     tuned
         Whether quotas of slots are tuned; of use with ``slots``.
     """
@@ -98,7 +101,8 @@ def random_problem(
     )
     cluster = _cluster(machines, rng, slots=slots)
     cluster = _with_links(cluster, rng) if links else cluster
-    cluster = _with_changes(cluster, rng) if changes else cluster
+    if changes or cuts:
+        cluster = _with_changes(cluster, rng, cuts=cuts)
     cluster = _with_tuners(cluster, rng) if tuned else cluster
     placement = Placement(tuple(map(int, rng.integers(0, machines, tasks))))
     shapes = (tasks, iterations), (len(edges), iterations)
@@ -149,8 +153,11 @@ def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     return Cluster(tuple(machines), shared, tuple(routes))
 
 
-def _with_changes(cluster: Cluster, rng: np.random.Generator) -> Cluster:
-    """Return the cluster with up to six changes of its links, some at one time."""
+def _with_changes(cluster: Cluster, rng: np.random.Generator, *, cuts: bool) -> Cluster:
+    """Return the cluster with up to six changes of its links, some at one time.
+
+    With ``cuts`` some of them are cut, until a later change or the last.
+    """
     names = [link.name for link in cluster.links]
     drawn = {
         (float(rng.choice(_CHANGES)), str(rng.choice(names))) for _ in range(6) if names
@@ -159,6 +166,16 @@ def _with_changes(cluster: Cluster, rng: np.random.Generator) -> Cluster:
         CapacityChange(time, name, float(rng.choice(_RATES)))
         for time, name in sorted(drawn)
     )
+    if cuts and drawn:
+        lasting = {link: time for time, link in sorted(drawn)}
+        later = max(lasting.values()) + 1.0
+        changes = tuple(
+            replace(c, capacity=0.0) if rng.random() < 0.5 else c for c in changes
+        )
+        changes += tuple(
+            CapacityChange(later, link, float(rng.choice(_RATES)))
+            for link in sorted(lasting)
+        )
     return replace(cluster, changes=changes)
 
 
@@ -185,6 +202,7 @@ def problems(
     latest: bool = False,
     jobs: bool = False,
     changes: bool = False,
+    cuts: bool = False,
     tuned: bool = False,
 ) -> st.SearchStrategy[tuple[Problem, Realization]]:
     """Return a strategy for `random_problem`."""
@@ -199,6 +217,7 @@ def problems(
             latest=latest,
             jobs=jobs,
             changes=changes,
+            cuts=cuts,
             tuned=tuned,
         ),
         st.integers(0, 2**32 - 1),

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Share by which a number may be off: sums in another order.
 _EXACT = 1e-9
+#: Seconds in which a link that is not cut for good carries anything.
+_NEVER = 1e18
 
 
 def headline_faults(
@@ -95,6 +97,8 @@ def _time(problem: Problem, link: str, volume: float) -> float:
     """Return when a link has carried so many bytes at the earliest, seconds."""
     low, high = 0.0, 1.0
     while float(fitting(problem, link, np.array([high]))[0]) < volume:
+        if high > _NEVER:
+            return math.inf  # cut for good
         low, high = high, 2 * high
     while high - low > 1e-12 * high:
         middle = (low + high) / 2

@@ -228,11 +228,18 @@ def of_network(
 
 
 def _narrowest(emulated: Schedule, edge: int, iteration: int) -> float:
-    """Return bytes/s of the narrowest link on a flow's way when it started."""
-    steps, start = emulated.problem.links.steps, emulated.flow_start[edge, iteration]
-    when = np.array([start])
-    hops = emulated.problem.hops[edge]
-    return min(float(steps.at(port, when)[0]) for port in hops)
+    """Return mean bytes/s that the narrowest link on a flow's way had meanwhile."""
+    at = emulated.flow_start[edge, iteration], emulated.flow_end[edge, iteration]
+    return min(_mean_of(emulated, port, *at) for port in emulated.problem.hops[edge])
+
+
+def _mean_of(emulated: Schedule, port: int, start: float, end: float) -> float:
+    """Return the mean capacity of a link from ``start`` to ``end``; its most if 0."""
+    steps = emulated.problem.links.steps
+    if len(steps.of(port)[0]) == 1 or not end > start:
+        return float(steps.most[port])
+    could = steps.carried(port, np.array([start, end]))
+    return float(could[1] - could[0]) / (end - start) or float(steps.most[port])
 
 
 def _lone_rates(emulated: Schedule) -> dict[int, list[float]]:
@@ -259,8 +266,8 @@ def _lone_rates(emulated: Schedule) -> dict[int, list[float]]:
             narrowest = _narrowest(emulated, edge, n)
             for port in hops:
                 # A link that is wider than another on the way was not tried.
-                when = np.array([start[number]])
-                if emulated.problem.links.steps.at(port, when)[0] <= narrowest:
+                mean = _mean_of(emulated, port, start[number], end[number])
+                if mean <= narrowest:
                     found[port].append(size[number] / length / narrowest)
     return found
 

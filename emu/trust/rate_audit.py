@@ -49,6 +49,11 @@ class Flow:
     alone: float = 0.0
     job: str = ""
 
+    @property
+    def time_alone(self) -> float:
+        """Seconds that it would still need alone, infinite over a link that is cut."""
+        return self.left / self.alone if self.alone else math.inf
+
     def key(self, first: float) -> tuple[float, int, tuple[str, str]]:
         """Return the key that flows are sorted by."""
         return (rounded(first), self.turn, self.rank)
@@ -125,7 +130,7 @@ def water_fill(
 ) -> None:
     """Raise all rates together, by weight, until a link of theirs is full."""
     weights = {id(flow): weight(flow) for flow in flows}
-    rising = list(flows)
+    rising = [flow for flow in flows if weights[id(flow)] > 0]
     while rising:
         steps = []
         for p in {p for flow in rising for p in flow.hops}:
@@ -218,7 +223,7 @@ def in_order(
 
 def remaining_path(flow: Flow) -> float:
     """Return the seconds from now to the end of the job behind this flow."""
-    return flow.left / flow.alone + flow.path_after
+    return flow.time_alone + flow.path_after
 
 
 def oes_cp(flows: list[Flow], capacity: Capacities) -> None:
@@ -228,25 +233,27 @@ def oes_cp(flows: list[Flow], capacity: Capacities) -> None:
 
 
 def weighted_maxmin(flows: list[Flow], capacity: Capacities) -> None:
-    """Fill by how little slack a flow has against the longest path."""
-    longest = max((remaining_path(f) for f in flows), default=0.0)
-    water_fill(
-        flows,
-        capacity,
-        lambda f: 1 / max(longest - remaining_path(f), 0.01 * longest),
-    )
+    """Fill by how little slack a flow has against the longest path of those that go."""
+    going = [remaining_path(f) for f in flows if f.alone]
+    longest = max(going, default=0.0)
+
+    def weight(flow: Flow) -> float:
+        slack = max(longest - remaining_path(flow), 0.01 * longest)
+        return 1 / slack if flow.alone else 0.0
+
+    water_fill(flows, capacity, weight)
 
 
 def mrtf(flows: list[Flow], capacity: Capacities) -> None:
     """Serve the flow first that would be done first if it were alone."""
-    in_order(flows, capacity, lambda f: f.key(f.left / f.alone))
+    in_order(flows, capacity, lambda f: f.key(f.time_alone))
 
 
 def mrtf_exclusive(flows: list[Flow], capacity: Capacities) -> None:
     """Do likewise, and let no two flows share a link."""
     del capacity
     busy: set[str] = set()
-    for flow in sorted(flows, key=lambda f: f.key(f.left / f.alone)):
+    for flow in sorted(flows, key=lambda f: f.key(f.time_alone)):
         if not busy & set(flow.hops):
             flow.rate = flow.alone
             busy |= set(flow.hops)
@@ -269,12 +276,13 @@ def foreseen(flow: Flow) -> float:
 def finish_weights(
     flows: list[Flow], capacity: Capacities, *, whole: bool = False
 ) -> dict[int, float]:
-    """Return the inverse of each flow's time within its coflow."""
+    """Return the inverse of each flow's time within its coflow, 0 where it is cut."""
     weights = {}
     for coflow in coflows(flows):
         for f in coflow:
             rate = min(capacity[p] / sum(p in o.hops for o in coflow) for p in f.hops)
-            weights[id(f)] = 1 / ((f.volume if whole else foreseen(f)) / rate)
+            size = f.volume if whole else foreseen(f)
+            weights[id(f)] = 1 / (size / rate) if rate else 0.0
     return weights
 
 
@@ -282,6 +290,8 @@ def omcoflow(flows: list[Flow], capacity: Capacities, *, whole: bool = False) ->
     """Share every link by those weights."""
     weights = finish_weights(flows, capacity, whole=whole)
     for f in flows:
+        if not weights[id(f)]:
+            continue
         f.rate = min(
             capacity[p]
             * weights[id(f)]
@@ -306,10 +316,17 @@ def bottleneck(
     free: Callable[[str], float],
     left: Callable[[Flow], float] = lambda f: f.left,
 ) -> float:
-    """Return the seconds that a coflow needs at the link that it needs longest."""
+    """Return the seconds that a coflow needs at the link that it needs longest.
+
+    Of links that are not cut; 0 where all are.
+    """
     return max(
-        sum(left(f) for f in coflow if p in f.hops) / free(p)
-        for p in {p for f in coflow for p in f.hops}
+        (
+            sum(left(f) for f in coflow if p in f.hops) / free(p)
+            for p in {p for f in coflow for p in f.hops}
+            if free(p) > 0
+        ),
+        default=0.0,
     )
 
 
@@ -318,7 +335,7 @@ def omcoflow_gamma(flows: list[Flow], capacity: Capacities) -> None:
     weights: dict[int, float] = {}
     for coflow in coflows(flows):
         gamma = bottleneck(coflow, lambda p: capacity[p], foreseen)
-        weights |= {id(f): foreseen(f) / gamma**2 for f in coflow}
+        weights |= {id(f): foreseen(f) / gamma**2 if f.alone else 0.0 for f in coflow}
     water_fill(flows, capacity, lambda f: weights[id(f)])
 
 
@@ -346,7 +363,8 @@ def asked(problem: Problem, own: Rates) -> Rule:
     job = problem.job
 
     def rule(flows: list[Flow], capacity: Capacities) -> None:
-        flows = sorted(flows, key=lambda flow: (flow.turn, flow.rank))
+        going = [flow for flow in flows if flow.alone]  # a rule knows no cut
+        flows = sorted(going, key=lambda flow: (flow.turn, flow.rank))
         seen = [
             ActiveFlow(
                 job.edge_names[flow.edge],

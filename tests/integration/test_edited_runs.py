@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +15,10 @@ from emu.runs.audit_inputs import read_to_audit
 from tests.integration.edits import draw, forge
 from tests.integration.scenarios import GOLDEN, carried_out, tiny_training, written
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytestmark = [pytest.mark.emulation, pytest.mark.untimed]
 EDITS = 20
-SYSTEMS = ["custom", "dgtp", "jobs", "p3", "dgcl", "dorylus"]
+DISTURBED = Path(__file__).parents[2] / "tools" / "mutation" / "disturbed.yaml"
+SYSTEMS = ["custom", "disturbed", "dgtp", "jobs", "p3", "dgcl", "dorylus"]
 QUICK = ("emulation.time_scale=0.1", "emulation.byte_scale=10000", "expect=null")
 
 
@@ -72,6 +71,8 @@ def _run(system: str, runs: dict[str, Path], folder: Path) -> Path:
         if system == "custom":
             changes = ("job.iterations=3", "job.credit_window=2", *QUICK)
             runs[system] = carried_out(GOLDEN, folder, *changes).path
+        elif system == "disturbed":
+            runs[system] = carried_out(DISTURBED, folder, "job.iterations=4").path
         else:
             runs[system] = carried_out(written(_job(system), folder), folder).path
     return runs[system]

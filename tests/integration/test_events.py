@@ -15,19 +15,22 @@ from emu.problem import CapacityChange
 from emu.report.trace import trace
 from emu.runs.result import port_rows
 from emu.scenario import load, prepare
+from emu.scheduling import RATE_POLICIES
 from emu.simulation import simulate
 from emu.trust.audit import audit
+from emu.trust.headline import least_makespan
 from emu.trust.rate_audit import rule_audit
-from tests.integration.scenarios import Carried, attempts, carried_out
+from tests.integration.scenarios import Carried, attempts, carried_out, command
 
 if TYPE_CHECKING:
     from emu.problem import Problem, Realization
 
-FALLS = Path(__file__).parents[2] / "tools" / "mutation" / "events.yaml"
+MUTATION = Path(__file__).parents[2] / "tools" / "mutation"
+FALLS, DISTURBED = MUTATION / "events.yaml", MUTATION / "disturbed.yaml"
 
 
-def example() -> tuple[Problem, Realization]:
-    experiment = prepare(load(FALLS))
+def example(file: Path = FALLS) -> tuple[Problem, Realization]:
+    experiment = prepare(load(file))
     return experiment.problem, experiment.realization
 
 
@@ -82,16 +85,41 @@ def test_use_is_of_what_could_be_carried_and_the_trace_has_a_mark() -> None:
     ]
 
 
+def test_bounds_count_with_the_capacity_of_every_instant() -> None:
+    problem, realization = example()
+
+    # 200 B: 100 B by 10 s, 2 B/s from then on, and the last mini-batch.
+    assert bounds(problem, realization).combined == pytest.approx(10 + 50 + 0.5)
+    problem, realization = example(DISTURBED)
+    found = bounds(problem, realization)
+    assert found.combined == pytest.approx(20 + 4 + 0.5)
+    assert found.combined <= simulate(problem, realization).makespan
+    assert least_makespan(problem, realization) <= found.combined
+
+
+@pytest.mark.parametrize("policy", [name for name in RATE_POLICIES if name != "none"])
+def test_no_rule_lets_anything_over_a_link_that_is_cut(policy: str) -> None:
+    problem, realization = example(DISTURBED)
+    schedule = simulate(problem, realization, policy, record_rates=True)
+    rates = schedule.rates
+
+    assert rates is not None
+    assert not rates.rate[(rates.time >= 3.0) & (rates.time < 7.0)].any()
+    assert audit(schedule).passed
+
+
 @pytest.mark.emulation
-def test_a_run_carries_the_change_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("file", [FALLS, DISTURBED])
+def test_a_run_carries_events_out(file: Path, tmp_path: Path) -> None:
     runs: list[Carried] = []
 
     def once() -> float:
-        runs.append(carried_out(FALLS, tmp_path))
+        runs.append(carried_out(file, tmp_path))
         result = runs[-1].outcome.content
         trusted = result["verdict"]["trust"] == "trusted"
         return abs(result["makespan_error"]) if trusted else math.inf
 
     assert attempts(once, 0.01)[-1] <= 0.01
     emulated = runs[-1].outcome.run.schedule
-    assert emulated.makespan > 1.5 * simulate(*unchanged()).makespan
+    assert emulated.makespan > 1.2 * simulate(*unchanged()).makespan
+    assert "keeps" in command("audit", runs[-1].path)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from emu.errors import ScenarioError
+from emu.errors import EmulatorError, ScenarioError
 from emu.lab.kernel_network import check_network
 from emu.problem import CapacityChange
 from emu.runs.problem_json import problem_from_json, problem_to_json
@@ -69,6 +70,22 @@ def test_a_scenario_without_events_says_nothing_of_them() -> None:
         ("{at: 1 s, machine: m0, nic: {in: 1 B/s}}", "[0].nic.out", "missing"),
         ("{at: 1 s, machine: m0}", "[0]", "found machine, write machine and nic"),
         ("{at: 1 s}", "[0]", "found only at, write machine and nic, or link"),
+        ("{at: 1 s, cut: m9}", "[0].cut", "no machine and no link 'm9', known"),
+        ("{at: 1 s, slow: cor, by: 2}", "[0].slow", "did you mean 'core'"),
+        ("{at: 1 s, cut: bare}", "[0].cut", "bare has no NIC"),
+        ("{at: 1 s, cut: core, for: 0 s}", "[0].for", "found zero, write how long"),
+        ("{at: 1 s, cut: core, for: -1 s}", "[0].for", "-1 s"),
+        ("{at: 0 s, cut: core}", "[0].at", "write a later time"),
+        ("{at: 1 s, cut: core, by: 2}", "[0]", "found by and cut, write machine"),
+        ("{at: 1 s, cut: core, direction: in}", "[0].direction", "core is a link"),
+        ("{at: 1 s, cut: m0, direction: up}", "[0].direction", "'up'"),
+        ("{at: 1 s, slow: core}", "[0]", "found slow, write machine"),
+        ("{at: 1 s, slow: core, by: 0}", "[0].by", "found 0, write how many times"),
+        ("{at: 1 s, slow: core, by: 1}", "[0].by", "more than 1"),
+        ("{at: 1 s, slow: core, by: -2}", "[0].by", "more than 1"),
+        ("{at: 1 s, slow: core, by: .nan}", "[0].by", "nan"),
+        ("{at: 1 s, slow: core, by: .inf}", "[0].by", "found inf"),
+        ("{at: 1 s, slow: m0, by: 2}", "[0].slow", "write direction: in, out or both"),
         ("{at: 1 s, machine: m0, bandwidth: 1 B/s}", "[0]", "found bandwidth and mach"),
         ("{machine: m0, nic: 1 B/s}", "[0].at", "missing"),
         ("{at: 1 s, machine: m0, nik: 1 B/s}", "[0].nik", "did you mean 'nic'"),
@@ -90,4 +107,46 @@ def test_what_is_wrong_is_said_with_line_and_key(
 def test_kernel_nics_have_no_links_beside_them() -> None:
     scenario = loads(TEXT + FALLS, ["emulation.network=kernel"])
     with pytest.raises(ScenarioError, match=r"cluster\.links: is for simulations"):
+        check_network(scenario)
+
+
+def test_links_and_nics_are_cut_and_slowed_down_for_a_time() -> None:
+    faults = """  - {at: 1 s, cut: core, for: 2 s}
+  - {at: 2 s, slow: m0, by: 4, direction: out, for: 6 s}
+  - {at: 5 s, cut: m1}
+"""
+    scenario = loads(TEXT + faults + RISES)
+
+    assert scenario.to_cluster().changes == (
+        CapacityChange(1.0, "core", 0.0),
+        CapacityChange(3.0, "core", 5.0),
+        CapacityChange(8.0, "core", 10.0),
+        CapacityChange(2.0, "m0 out", 2.5),
+        CapacityChange(8.0, "m0 out", 10.0),
+        CapacityChange(5.0, "m1 out", 0.0),
+        CapacityChange(5.0, "m1 in", 0.0),
+    )
+    # From 3 s on 2.5 B/s, 12.5 B by 8 s; then 10 B/s.
+    experiment = prepare(scenario)
+    assert experiment.simulate().makespan == pytest.approx(8 + 0.75 + 1)
+    again = load(scenario)
+    assert again.events == scenario.events
+    assert again.to_cluster() == scenario.to_cluster()
+
+
+@pytest.mark.parametrize("job", ["", "placement: {policy: explicit}"])
+def test_a_job_that_waits_for_a_cut_for_good_is_one_error(job: str) -> None:
+    with pytest.raises(EmulatorError) as caught:
+        prepare(loads(f"{job}\n{TEXT}  - {{at: 2 s, cut: core}}\n")).simulate()
+    assert re.search(r"core.* carries nothing .*for", str(caught.value))
+
+
+def test_kernel_nics_are_not_cut() -> None:
+    text = TEXT.replace("  links: [{name: core, bandwidth: 5 B/s}]\n", "")
+    text = text.replace("through: [out, core]", "through: [out]")
+    cut = "  - {at: 2 s, cut: m0, for: 1 s}\n"
+    routes = text.index("  routes"), text.index("  racks")
+    text = (text[: routes[0]] + text[routes[1] :]).replace("nic: none", "nic: 10 B/s")
+    scenario = loads(text + cut, ["emulation.network=kernel"])
+    with pytest.raises(ScenarioError, match=r"events\[0\]\.cut: .*slow: m0"):
         check_network(scenario)

@@ -80,6 +80,14 @@ def test_sebf_written_again_over_links_that_change(
     assert_equal(drawn, SEBF, "sebf_madd", 1e-9)
 
 
+@given(drawn=problems(links=True, cuts=True))
+def test_sebf_written_again_knows_no_cut(drawn: tuple[Problem, Realization]) -> None:
+    problem, realization = drawn
+    found = simulate(problem, realization, SEBF, record_rates=True)
+    assert audit(found).passed
+    assert rule_audit(found, SEBF, realization, rate_policy(SEBF).rates)[1] == []
+
+
 @given(drawn=problems(links=True, slots=True, channels=True, latest=True))
 def test_equal_shares_written_again(drawn: tuple[Problem, Realization]) -> None:
     assert_equal(drawn, rule(EQUAL, "Equal"), "oes", 1e-9)

@@ -84,7 +84,7 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
             if event not in out.task_end
         ]
         ends += [now + f.left / f.rate for f in flows if f.rate > 0]
-        assert ends, "nothing would ever end"
+        assert ends or max(changes, default=0.0) > now, "nothing would ever end"
         later = min(*ends, *_looks(problem, out), *(t for t in changes if t > now), inf)
         for flow in flows:
             flow.left -= flow.rate * (later - now)

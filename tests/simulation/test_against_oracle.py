@@ -92,6 +92,14 @@ def test_random_problems_whose_capacities_change(
     assert_equal(oracle, *drawn, policy)
 
 
+@pytest.mark.parametrize("policy", RULES)
+@given(drawn=problems(links=True, cuts=True, jobs=True))
+def test_random_problems_whose_links_are_cut(
+    oracle: ModuleType, policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    assert_equal(oracle, *drawn, policy)
+
+
 @pytest.mark.parametrize("policy", ["oes", "maxmin", "fifo", "sebf_madd"])
 @given(drawn=problems(links=True, own=True, slots=True, latest=True))
 def test_random_problems_with_slots_and_latest_reads(

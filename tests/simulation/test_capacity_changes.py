@@ -43,6 +43,11 @@ def one_flow(*changes: CapacityChange) -> tuple[Problem, Realization]:
         ((CapacityChange(1.0, "m0 out", 5.0),), 9.0),  # at its start: before rates
         ((CapacityChange(3.0, "m0 in", 1.0),), 5.0),  # not on its way
         ((CapacityChange(99.0, "m0 out", 1.0),), 5.0),  # after the job
+        (
+            (CapacityChange(3.0, "m0 out", 0.0), CapacityChange(5.0, "m0 out", 10.0)),
+            7.0,
+        ),
+        ((CapacityChange(0.5, "m1 in", 0.0), CapacityChange(2.0, "m1 in", 10.0)), 6.0),
     ],
 )
 def test_a_flow_whose_nic_changes(
@@ -90,7 +95,8 @@ def test_a_cluster_with_other_capacities_changes_to_others_in_proportion() -> No
     ("change", "message"),
     [
         (CapacityChange(0.0, "m0 out", 1.0), "time 0.0 is not positive"),
-        (CapacityChange(1.0, "m0 out", 0.0), "capacity 0.0 is not positive"),
+        (CapacityChange(1.0, "m0 out", -1.0), "capacity -1.0 is negative"),
+        (CapacityChange(1.0, "m0 out", float("nan")), "capacity nan is negative"),
         (CapacityChange(float("inf"), "m0 out", 1.0), "time inf is not positive"),
         (CapacityChange(1.0, "m2 out", 1.0), "no link is called m2 out"),
     ],

@@ -62,6 +62,19 @@ job:
   cache_features: false
   times: {forward: 10 ms, backward: 20 ms}
 """,
+    "disturbed": """
+cluster: {machines: [{name: m, count: 2, nic: 10 B/s}, {name: sink, nic: 10 B/s}]}
+events:
+  - {at: 3 s, cut: sink, for: 4 s}
+  - {at: 10 s, slow: m0, by: 3, direction: out, for: 5 s}
+job:
+  system: custom
+  iterations: 4
+  tasks: [{name: g0, time: 0.2 s, pin: m0}, {name: g1, time: 0.2 s, pin: m1},
+    {name: w0, time: 0.5 s, pin: sink}]
+  flows: [{from: g0, to: w0, volume: 10 B}, {from: g1, to: w0, volume: 10 B}]
+emulation: {time_scale: 0.05, byte_scale: 20000}
+""",
     "dorylus": """
 cluster: {machines: [{name: g, count: 2, nic: 400 Mbit/s}, {name: ps, nic: 400 Mbit/s}]}
 job:

@@ -1,0 +1,118 @@
+"""Faults: links that are cut or slowed down for a time, as changes of capacities.
+
+A fault multiplies what a link has by a factor, 0 where it is cut. Faults that overlap
+multiply, so a cut wins, and what a link has is stated once: a capacity that changes
+meanwhile counts from its time on, times the factors of then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from emu.problem.capacity_changes import CapacityChange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from emu.problem.cluster import Cluster
+
+
+@dataclass(frozen=True)
+class LinkFault:
+    """A link that has less for a time.
+
+    Raises
+    ------
+    ValueError
+        When it does not begin after 0 or end after that, or the factor is not from 0
+        to 1.
+    """
+
+    link: str
+    since: float
+    """Seconds since the job began, positive and finite."""
+    until: float
+    """When it is over, infinite where it never is."""
+    factor: float = 0.0
+    """Share of the capacity that is left, 0 where the link is cut."""
+
+    def __post_init__(self) -> None:
+        if not (0.0 < self.since < self.until and self.since < math.inf):
+            raise ValueError(
+                f"a fault of {self.link} from {self.since} to {self.until}"
+            )
+        if not 0.0 <= self.factor <= 1.0:
+            raise ValueError(f"a fault of {self.link}: its factor is {self.factor}")
+
+
+def factors_over(
+    faults: Iterable[tuple[float, float, float]],
+) -> list[tuple[float, float]]:
+    """Return (time, product of the factors from then on), in the order of time.
+
+    Parameters
+    ----------
+    faults
+        Beginning, end and factor of each; before the first of them the product is 1.
+    """
+    edges = []
+    for since, until, factor in faults:
+        edges.append((since, 1, factor))
+        if until < math.inf:
+            edges.append((until, 0, factor))
+    held: list[float] = []
+    found: list[tuple[float, float]] = []
+    for time, begins, factor in sorted(edges):
+        if begins:
+            held.append(factor)
+        else:
+            held.remove(factor)
+        product = math.prod(sorted(held))
+        if found and found[-1][0] == time:
+            found.pop()
+        found.append((time, product))
+    return found
+
+
+def with_link_faults(cluster: Cluster, faults: Sequence[LinkFault]) -> Cluster:
+    """Return the cluster whose capacities change as the faults have it, too.
+
+    Raises
+    ------
+    ValueError
+        When there is no such link.
+    """
+    if not faults:
+        return cluster
+    by_link = defaultdict[str, list[LinkFault]](list)
+    for fault in faults:
+        by_link[fault.link].append(fault)
+    start = {link.name: link.capacity for link in cluster.links}
+    changes = [c for c in cluster.changes if c.link not in by_link]
+    for link, mine in by_link.items():
+        if link not in start:
+            raise ValueError(f"no link is called {link}")
+        stated = sorted((c.time, c.capacity) for c in cluster.changes if c.link == link)
+        factors = factors_over((f.since, f.until, f.factor) for f in mine)
+        changes += _changes_of(link, start[link], stated, factors)
+    return replace(cluster, changes=tuple(changes))
+
+
+def _changes_of(
+    link: str,
+    capacity: float,
+    stated: Sequence[tuple[float, float]],
+    factors: Sequence[tuple[float, float]],
+) -> list[CapacityChange]:
+    """Return the changes of one link: what it has by then times the factor of then."""
+    having, share = dict(stated), dict(factors)
+    found, factor, before = [], 1.0, capacity
+    for time in sorted({*having, *share}):
+        capacity, factor = having.get(time, capacity), share.get(time, factor)
+        if capacity * factor != before:
+            before = capacity * factor
+            found.append(CapacityChange(time, link, before))
+    return found

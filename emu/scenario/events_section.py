@@ -1,0 +1,175 @@
+"""Section ``events``: capacities that change, and faults, while a job runs."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from emu.fields.network_section import Nic, both_directions, rack_links
+from emu.fields.quantities import Duration, Name, Rate
+from emu.fields.section import Section
+from emu.fields.suggestion import nearest
+from emu.problem import CapacityChange, LinkFault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from emu.fields.cluster_section import ClusterSection
+    from emu.fields.section import Trail
+
+
+def _after_the_start(time: float) -> float:
+    if not time > 0:
+        raise ValueError("found the start, write a later time: the cluster says it all")
+    return time
+
+
+def _some_time(length: float) -> float:
+    if not length > 0:
+        raise ValueError("found zero, write how long it lasts")
+    return length
+
+
+def _slower(times: float) -> float:
+    if not 1 < times <= _SLOWEST:
+        raise ValueError(
+            f"found {times:g}, write how many times slower: more than 1, and "
+            f"{_SLOWEST:g} at most; or a cut"
+        )
+    return times
+
+
+def _some_nic(found: Any) -> Any:
+    if found == "none":
+        raise ValueError("found 'none', but a NIC stays: write a rate")
+    return both_directions(found)
+
+
+#: Times slower that anything may be: beyond it a job takes years.
+_SLOWEST = 1e6
+#: Keys of an event of each kind, and those that it may have beside them.
+_KINDS: tuple[tuple[set[str], set[str]], ...] = (
+    ({"machine", "nic"}, set()),
+    ({"link", "bandwidth"}, set()),
+    ({"cut"}, {"for", "direction"}),
+    ({"slow", "by"}, {"for", "direction"}),
+)
+
+
+class EventSection(Section):
+    """A NIC or a link that gets another capacity, or a fault."""
+
+    at: Annotated[Duration, AfterValidator(_after_the_start)]
+    """Since the job, or the programs of a lab, began; later than that."""
+    machine: Name | None = None
+    """Whose NIC changes."""
+    nic: Annotated[Nic, BeforeValidator(_some_nic)] | None = None
+    """New rates, ``20 Mbit/s`` for both directions or ``{in: ..., out: ...}``."""
+    link: Name | None = None
+    """Which link changes, one of ``cluster.links`` or of a rack (``r0 up``)."""
+    bandwidth: Rate | None = None
+    """New bandwidth."""
+    cut: Name | None = None
+    """Machine whose NIC, or link that carries nothing for a time: flows over it stand
+    still and go on afterwards."""
+    slow: Name | None = None
+    """Machine whose NIC, or link that has less for a time."""
+    by: Annotated[float, Field(strict=True), AfterValidator(_slower)] | None = None
+    """Times that it is slower. What overlaps multiplies, and a cut wins."""
+    direction: Literal["in", "out", "both"] | None = None
+    """Direction of a machine's NIC; default of ``cut`` is ``both``."""
+    length: Annotated[Duration, AfterValidator(_some_time)] | None = Field(
+        None, alias="for"
+    )
+    """Time that it lasts; default is to the end of the job."""
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> Self:
+        names = {"length": "for"}
+        stated = {names.get(key, key) for key in self.model_fields_set - {"at"}}
+        if not any(own <= stated <= own | beside for own, beside in _KINDS):
+            raise ValueError(
+                f"found {' and '.join(sorted(stated)) or 'only at'}, write machine and "
+                "nic, or link and bandwidth, or cut, or slow and by"
+            )
+        return self
+
+    @property
+    def until(self) -> float:
+        """When a fault is over, infinite where it never is."""
+        return math.inf if self.length is None else self.at + self.length
+
+    def changes(self) -> tuple[CapacityChange, ...]:
+        """Return the changes that the event makes to the links of a cluster."""
+        if self.nic is not None:
+            return (
+                CapacityChange(self.at, f"{self.machine} out", self.nic.outward),
+                CapacityChange(self.at, f"{self.machine} in", self.nic.inward),
+            )
+        if self.link is None:
+            return ()
+        return (CapacityChange(self.at, self.link, self.bandwidth or 0.0),)
+
+    def link_faults(self, links: Sequence[str]) -> tuple[LinkFault, ...]:
+        """Return the faults of links that the event is.
+
+        Parameters
+        ----------
+        links
+            Names of all links that are no NICs.
+        """
+        name, factor = self.cut or self.slow, 1.0 / (self.by or math.inf)
+        if name is None:
+            return ()
+        ways = ("out", "in") if self.direction in {None, "both"} else (self.direction,)
+        names = [name] if name in links else [f"{name} {way}" for way in ways]
+        return tuple(LinkFault(each, self.at, self.until, factor) for each in names)
+
+
+def event_errors(
+    events: Sequence[EventSection], cluster: ClusterSection
+) -> Iterator[tuple[Trail, str]]:
+    """Yield (where, what is wrong and what would be right) of what events change."""
+    nics = {name: cluster.machines[place].nic for name, place in cluster.named()}
+    links = [link.name for link in cluster.links]
+    links += [link.name for link in rack_links(cluster.racks)]
+    seen: Counter[tuple[float, str]] = Counter()
+    for position, event in enumerate(events):
+        if event.cut or event.slow:
+            for key, problem in _fault_errors(event, nics, links):
+                yield ("events", position, key), problem
+            continue
+        key, known = ("link", links) if event.link else ("machine", [*nics])
+        name = event.link or event.machine or ""
+        trail: Trail = ("events", position, key)
+        seen[event.at, f"{key} {name}"] += 1
+        if name not in known:
+            yield trail, f"no {key} {name!r}, {nearest(name, known)}"
+        elif key == "machine" and nics[name].inward == 0:
+            yield trail, f"{name} has no NIC: write a machine that has one, or a link"
+        elif seen[event.at, f"{key} {name}"] > 1:
+            problem = f"{name} changes twice at {event.at:g} s, write one of the two"
+            yield ("events", position, "at"), problem
+
+
+def _fault_errors(
+    event: EventSection, nics: dict[str, Nic], links: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield (key, what is wrong) of one fault."""
+    key, name = ("cut", event.cut) if event.cut else ("slow", event.slow or "")
+    if name not in nics and name not in links:
+        known = [*nics, *links]
+        yield key, f"no machine and no link {name!r}, {nearest(str(name), known)}"
+    elif name in nics and name in links:
+        yield key, f"{name!r} is a machine and a link: give one of them another name"
+    elif name in links:
+        if event.direction is not None:
+            yield "direction", f"{name} is a link, and has one: remove this key"
+    elif nics[str(name)].inward == 0:
+        yield key, f"{name} has no NIC: write a machine that has one, or a link"
+    elif event.slow and event.direction is None:
+        problem = f"of the NIC of {name}: write direction: in, out or both"
+        yield key, problem
