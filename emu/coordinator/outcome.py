@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from array import array
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -13,9 +14,12 @@ from isal import isal_zlib
 from emu.analysis.link_load import fluid_ends
 from emu.errors import NodeMisbehaved
 from emu.problem import RateHistory, Realization, Schedule
+from emu.wire.array_parts import ArrayParts
 from emu.wire.frame_layout import FRAME_ROWS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from emu.problem import Problem
@@ -38,7 +42,8 @@ class EmulatedRun:
     arrivals: NDArray[np.float64]
     """Run time at which the last byte of (edge, iteration) came; NaN where none did."""
     reports: list[tuple[float, str, int, dict[str, float]]]
-    """(run time, task name, iteration, figures) of every task that reported any."""
+    """(run time, task name, iteration of the whole job, figures) of every task that
+    reported any."""
     results: dict[str, Arrays]
     """Arrays that tasks handed over at the end, by task name."""
     statistics: dict[str, dict[str, Any]]
@@ -69,16 +74,19 @@ class Tally:
     late: NDArray[np.float64]
     busy: NDArray[np.float64]
     cpu: NDArray[np.float64]
+    first: int = 0
+    """Iterations of the whole job before iteration 0."""
     reports: list[tuple[float, str, int, dict[str, float]]] = field(
         default_factory=list
     )
 
     @classmethod
-    def of(cls, problem: Problem) -> Tally:
-        """Return an empty tally for a problem."""
+    def of(cls, problem: Problem, first: int) -> Tally:
+        """Return an empty tally for a problem that begins at an iteration."""
         shape = len(problem.job.tasks), problem.job.iterations
         # Not zeros: their memory would only be taken as the run goes on.
-        return cls(np.full(shape, 0.0), np.full(shape, 0.0), np.full(shape, 0.0))
+        late, busy, cpu = (np.full(shape, 0.0) for _ in range(3))
+        return cls(late, busy, cpu, first)
 
     def note(self, message: TaskEnded, name: str) -> None:
         """Note what the task of this name says of one iteration."""
@@ -86,7 +94,8 @@ class Tally:
         self.late[at], self.busy[at] = message.late, message.busy
         self.cpu[at] = message.cpu
         if message.report:
-            self.reports.append((message.end, name, message.iteration, message.report))
+            n = message.iteration + self.first
+            self.reports.append((message.end, name, n, message.report))
 
 
 class FrameRows:
@@ -119,8 +128,7 @@ class Results:
 
     def __init__(self, problem: Problem) -> None:
         self._names = [task.name for task in problem.job.tasks]
-        self._parts: dict[int, dict[str, tuple[ResultPart, bytearray]]]
-        self._parts = defaultdict(dict)
+        self._parts: dict[int, ArrayParts] = defaultdict(ArrayParts)
 
     def add(self, part: ResultPart) -> None:
         """Take in the next part of an array.
@@ -130,10 +138,8 @@ class Results:
         NodeMisbehaved
             When the parts of an array are longer than it.
         """
-        first, data = self._parts[part.task].setdefault(part.name, (part, bytearray()))
-        data.extend(part.data)
-        if len(data) > first.total:
-            raise NodeMisbehaved(f"the result {part.name} is longer than announced")
+        with self._blamed(part.task):
+            self._parts[part.task].add(part)
 
     def arrays(self) -> dict[str, Arrays]:
         """Return the arrays by task name and name.
@@ -143,23 +149,19 @@ class Results:
         NodeMisbehaved
             When one is cut short, or its type or shape cannot be.
         """
-        return {
-            self._names[task]: {
-                name: self._array(f"{name} of {self._names[task]}", first, data)
-                for name, (first, data) in arrays.items()
-            }
-            for task, arrays in self._parts.items()
-        }
+        found = {}
+        for task, parts in self._parts.items():
+            with self._blamed(task):
+                found[self._names[task]] = parts.arrays()
+        return found
 
-    @staticmethod
-    def _array(what: str, first: ResultPart, data: bytearray) -> NDArray[Any]:
-        if len(data) != first.total:
-            raise NodeMisbehaved(f"the result {what} is cut short")
+    @contextlib.contextmanager
+    def _blamed(self, task: int) -> Iterator[None]:
         try:
-            dtype = np.dtype(first.dtype)
-            return np.frombuffer(data, dtype=dtype).reshape(first.shape)
-        except (TypeError, ValueError) as error:
-            raise NodeMisbehaved(f"the result {what} is no array: {error}") from error
+            yield
+        except ValueError as error:
+            problem = f"of the result of {self._names[task]}, {error}"
+            raise NodeMisbehaved(problem) from error
 
 
 # Gather the events of an emulated run into a Schedule and a Realization.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from emu.coordinator.cuts import CutPlan
     from emu.coordinator.settings import RunSettings
     from emu.problem import Problem, Realization
 
@@ -47,7 +48,10 @@ def edge_end(problem: Problem, edge: int, *, incoming: bool) -> EdgeEnd:
 
 
 def process_task(
-    problem: Problem, task: int, times: NDArray[Any] | None
+    problem: Problem,
+    task: int,
+    times: NDArray[Any] | None,
+    cuts: CutPlan | None = None,
 ) -> ProcessTask:
     """Return one task as its process runs it.
 
@@ -56,9 +60,12 @@ def process_task(
     times
         Profiled seconds per (task, iteration), or None when tasks take what their
         work does.
+    cuts
+        State that is kept, and begun with.
     """
     job = problem.job
     subject = job.tasks[task]
+    kept = cuts is not None and subject.name in cuts.owners
     into, out_of = (
         tuple(
             edge_end(problem, e, incoming=incoming)
@@ -78,6 +85,8 @@ def process_task(
         times=None if times is None else [float(t) for t in times[task]],
         inputs=into,
         outputs=out_of,
+        cuts=cuts.every if cuts is not None and kept else 0,
+        restores=() if cuts is None else cuts.restores(subject.name),
     )
 
 
@@ -130,7 +139,10 @@ def process_specs(
             settings=shared,
             source_port=None if settings.kernel_nics is None else FIRST_PORT,
             reserved=receive_sizes(problem, members, expected.volumes, settings),
-            tasks=tuple(process_task(problem, task, times) for task in members),
+            tasks=tuple(
+                process_task(problem, task, times, settings.cuts) for task in members
+            ),
+            first=settings.first,
         )
         for process, members in job.processes.items()
     ]

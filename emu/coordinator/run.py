@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psutil
 
+from emu.coordinator.cuts import CutKeeper
 from emu.coordinator.deadlines import Deadlines
 from emu.coordinator.membership import Membership
 from emu.coordinator.observers import Observer
@@ -41,12 +42,13 @@ from emu.wire.messages import (
     Ready,
     ResultPart,
     RunTask,
+    StatePart,
     TaskEnded,
     WakeSender,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from emu.coordinator.outcome import Arrays
@@ -160,7 +162,9 @@ class Coordinator:
             settings, log, doing=self._deadlines.doing, story=self._deadlines.story
         )
         self._driver = SchedulerDriver(scheduler, self._recorder, self._deadlines, self)
-        self._tally, self._sender_wakeups = Tally.of(problem), SenderWakeups(problem)
+        self._tally = Tally.of(problem, settings.first)
+        self._sender_wakeups = SenderWakeups(problem)
+        self._cuts = CutKeeper(problem.job, settings.cuts)
         self._owner = {
             task: process
             for process, members in problem.job.processes.items()
@@ -184,7 +188,10 @@ class Coordinator:
         """
         began = this_host.monotonic()
         with _collector_at_rest():
-            return await self._run(began)
+            try:
+                return await self._run(began)
+            finally:
+                await self._cuts.aclose()
 
     async def _run(self, began: float) -> EmulatedRun:
         async with self._membership:
@@ -207,6 +214,7 @@ class Coordinator:
             wall = this_host.monotonic() - start
             self.phase = "collecting results, after the last iteration"
             results, statistics, frames = await self._collect(start)
+            await self._cuts.finish()
             sent, received = frames.arrays()
         return EmulatedRun(
             schedule=self._recorder.schedule(),
@@ -262,12 +270,22 @@ class Coordinator:
         self._observer.joined(len(processes))
         addresses = {name: [at.host, at.port] for name, at in listening.items()}
         membership.send_to_processes(Peers(addresses))
+        self._send_states()
         ready = await gathering.messages(
             processes,
             "load its data and connect to its peers, before iteration 0",
             Ready,
         )
         self._tuning = dict(next(iter(ready.values())).tuning)
+
+    def _send_states(self) -> None:
+        """Send every process the state that its tasks begin with."""
+        job, cuts = self._problem.job, self._settings.cuts
+        if cuts is None:
+            return
+        for process, members in job.processes.items():
+            for part in cuts.parts_for([job.tasks[task].name for task in members]):
+                self._membership.send(process, part)
 
     def _memory(self) -> int:
         """Return the proportional set size of the node processes, 0 when unknown."""
@@ -292,7 +310,11 @@ class Coordinator:
             wait = left - _AHEAD / 2 if left > _AHEAD / 2 else left + _REPORTED
             said = await self._membership.events(min(max(wait, 0.0), _LOOK))
             now = this_host.monotonic()
-            ends = [self._end(name, message) for name, message in said]
+            ends = [
+                self._end(name, message)
+                for name, message in said
+                if not isinstance(message, StatePart)
+            ]
             driver.report(ends, clock.to_emulated(now))
             # Reports of one instant come one after the other: what is not safe waits
             # for them a moment, lest an order or a rate is decided without the last of
@@ -300,9 +322,17 @@ class Coordinator:
             driver.settle(
                 clock.to_emulated(now - _REPORTED), clock.to_emulated(now + _AHEAD)
             )
+            self._take_states(said)
             if now - looked > _LOOK:
                 looked = now
+                self._cuts.check()
                 self._deadlines.check(clock.now(), awake.read(now))
+
+    def _take_states(self, said: Sequence[tuple[str, Message]]) -> None:
+        """Take in what was said of states: nothing waits for it."""
+        for name, message in said:
+            if isinstance(message, StatePart):
+                self._cuts.add(name, message)
 
     def _end(self, process: str, message: Message) -> TaskEnded | FlowEnded:
         """Return the end, past or to come, that a process reports.
@@ -381,6 +411,8 @@ class Coordinator:
                 statistics[process] = {**message.statistics, "answered": window}
             elif isinstance(message, Frames):
                 frames.add(message)
+            elif isinstance(message, StatePart):
+                self._cuts.add(process, message)
             elif not isinstance(message, ResultPart):
                 raise NodeMisbehaved(
                     f"{process} sent {type(message).__name__} after the run"

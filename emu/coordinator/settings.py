@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Mapping
 
+    from emu.coordinator.cuts import CutPlan
     from emu.launch import Launcher
     from emu.network import RunClock
     from emu.scheduling import RateSegments
@@ -56,6 +57,14 @@ class RunSettings(EmulationSettings):
     kernel_nics: KernelNics | None = None
     """Receives the rates where NICs of the kernel limit what crosses, not senders:
     every edge is sent from a port of its own then."""
+
+    cuts: CutPlan | None = None
+    """State that the job keeps, and begins with; None for neither."""
+
+    @property
+    def first(self) -> int:
+        """Number in the whole job of what is iteration 0 in this attempt."""
+        return 0 if self.cuts is None else self.cuts.start.iteration
 
     @property
     def of_processes(self) -> EmulationSettings:

@@ -16,6 +16,7 @@ from emu.analysis.critical_path import critical_path
 from emu.analysis.error_budget import DelayCause, error_budget, send_rows
 from emu.coordinator import EmulatedRun, Observer, emulate
 from emu.coordinator.settings import RunSettings
+from emu.experiment.attempts import cut_plan
 from emu.experiment.run_result import RunResult
 from emu.experiment.training_results import by_mini_batch, learnt
 from emu.lab.kernel_network import burst_of, check_network, emulate_on_kernel
@@ -219,6 +220,7 @@ def carry_out(
     directory.write_problem(problem)
     observer = observer or Observer()
     observer.predicted(predicted := experiment.simulate())
+    settings = replace(settings, cuts=cut_plan(experiment, directory.path))
     emulation, log = experiment.scenario.emulation, directory.path / "agent.log"
     if emulation.network == "kernel":
         run = emulate_on_kernel(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -170,6 +170,22 @@ class Job:
                 raise ValueError(
                     f"process {task.name} is called as a task of process {task.process}"
                 )
+
+    def beginning_at(self, first: int) -> Job:
+        """Return the job of the iterations from one on, counted from 0 again.
+
+        Raises
+        ------
+        ValueError
+            When none is left.
+        """
+        tasks = tuple(
+            task
+            if task.iterations is None
+            else replace(task, iterations=task.iterations - first)
+            for task in self.tasks
+        )
+        return replace(self, tasks=tasks, iterations=self.iterations - first)
 
     @cached_property
     def order(self) -> tuple[int, ...]:

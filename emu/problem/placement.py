@@ -103,6 +103,10 @@ class Problem:
         """Return the problem whose tuners do what those of ``schedule`` did."""
         return replace(self, cluster=self.cluster.following(schedule.quotas))
 
+    def beginning_at(self, first: int) -> Problem:
+        """Return the problem of the iterations from one on, see `Job`."""
+        return replace(self, job=self.job.beginning_at(first))
+
     @property
     def links(self) -> Links:
         """The links of the cluster; a *port* is a position among them."""

@@ -47,6 +47,10 @@ class Realization:
         object.__setattr__(self, "times", _checked(self.times, "times"))
         object.__setattr__(self, "volumes", _checked(self.volumes, "volumes"))
 
+    def beginning_at(self, first: int) -> Realization:
+        """Return the times and volumes of the iterations from one on."""
+        return Realization(self.times[:, first:], self.volumes[:, first:])
+
     def check_shapes(self, job: Job) -> None:
         """Raise ValueError unless the shapes are those of ``job``."""
         expected = (len(job.tasks), job.iterations), (len(job.edges), job.iterations)

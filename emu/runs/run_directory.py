@@ -14,6 +14,7 @@
 - ``processes.json``  hosts, what was tuned there, and what every process counted
 - ``result.json``     the numbers, and the emulated schedule: makespan, tasks, flows;
                       written last, its keys are in docs/results.md, and stable
+- ``checkpoints/``    the last two, where the scenario asks for any
 - ``agent.log``       what the processes printed
 - ``trace.json``      the run and its simulation for Perfetto
 - ``report.html``     the picture, from all of the above; made by ``emu report`` again
@@ -39,7 +40,7 @@ from emu.runs.problem_json import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -52,6 +53,13 @@ RECORDS = (
     "processes.json", "rates.npz", "realization.npz", "reports.npz", "frames.npz",
     "training.csv", "weights.npz",
 )  # fmt: skip
+
+
+def npz_content(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Return the content of the npz file of some arrays."""
+    content = io.BytesIO()
+    np.savez(content, **arrays)  # type: ignore[arg-type] # its flag is not an array
+    return content.getvalue()
 
 
 class RunDirectory:
@@ -116,9 +124,7 @@ class RunDirectory:
 
     def write_arrays(self, name: str, **arrays: NDArray[Any]) -> None:
         """Write named arrays as one npz file."""
-        content = io.BytesIO()
-        np.savez(content, **arrays)  # type: ignore[arg-type] # its flag is not an array
-        self._write(name, content.getvalue())
+        self._write(name, npz_content(arrays))
 
     def digests(self) -> dict[str, str]:
         """Return the SHA-256 of every record in the directory, by its name.

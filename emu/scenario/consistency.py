@@ -15,6 +15,7 @@ from emu.problem.links import ImpossibleRoute, MissingRoute
 from emu.scenario.events_section import event_errors
 from emu.scenario.own_rules import is_program
 from emu.scenario.pins import pin_errors, pinned, pins_too_large
+from emu.scenario.recovery_sections import checkpoint_errors
 from emu.scenario.run_sections import PlacementSection
 from emu.scheduling import RATE_POLICIES
 from emu.systems.device_times import device_errors
@@ -113,6 +114,13 @@ def _until(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
         yield ("until",), problem
     elif not scenario.job.trains:
         yield ("until",), f"a {scenario.job.system} job trains nothing, remove this key"
+
+
+def _checkpoints(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
+    if scenario.checkpoint is not None:
+        yield from checkpoint_errors(
+            scenario.job, several=bool(scenario.jobs), events=bool(scenario.events)
+        )
 
 
 def _hosts(scenario: Scenario) -> Iterator[tuple[Trail, str]]:
@@ -262,6 +270,7 @@ _CHECKS: tuple[tuple[set[str], Check], ...] = (
     ({"cluster"}, _machines),
     ({"cluster", "prices"}, _prices),
     ({"job", "jobs", "until"}, _until),
+    ({"job", "jobs", "checkpoint", "events"}, _checkpoints),
     ({"cluster", "events"}, lambda s: event_errors(s.events, s.cluster)),
     ({"schedule"}, _rates),
     ({"cluster", "events"}, _cluster_errors),
@@ -300,7 +309,7 @@ def scenario_errors(
     if scenario.place_jobs == "sequential" and scenario.placement != PlacementSection():
         problem = "write it into each of the jobs, or place_jobs: joint"
         found.append((("placement",), problem))
-    found += _cost_errors(scenario)
+    found += [*_cost_errors(scenario), *_checkpoints(scenario)]
     if scenario.profile is not None:
         problem = "a profile is of one job, write times into each of the jobs"
         found.append((("profile",), problem))

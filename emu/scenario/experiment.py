@@ -60,6 +60,15 @@ class Experiment:
         ]
         return html_table(repr(self), ("machine", "tasks"), rows)
 
+    def beginning_at(self, first: int) -> Experiment:
+        """Return what is left of it when the iterations before one are done."""
+        if not first:
+            return self
+        problem = self.problem.beginning_at(first)
+        return replace(
+            self, problem=problem, realization=self.realization.beginning_at(first)
+        )
+
     @property
     def tasks(self) -> dict[str, str]:
         """Task -> machine, by name; as ``placement.tasks`` of a scenario has it."""

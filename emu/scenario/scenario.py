@@ -15,6 +15,7 @@ from emu.problem import with_link_faults
 from emu.scenario.document import Document, Origin
 from emu.scenario.events_section import EventSection
 from emu.scenario.pins import pinned
+from emu.scenario.recovery_sections import CheckpointSection
 from emu.scenario.run_sections import (
     SEVERAL,
     EmulationSection,
@@ -72,6 +73,8 @@ class Scenario(Section):
     """Mapping of emulated to real quantities."""
     events: tuple[EventSection, ...] = ()
     """Changes while the job runs: ``{at: 5 s, machine: m1, nic: 20 Mbit/s}``."""
+    checkpoint: CheckpointSection | None = None
+    """State that a job keeps, to go on from: ``{every: 20 iterations, to: disk}``."""
     until: UntilSection | None = None
     """Accuracy that ends the training, found in virtual time before a run starts; the
     length of the job bounds it."""
@@ -130,7 +133,12 @@ class Scenario(Section):
             (
                 item,
                 self.model_copy(
-                    update={"job": item.job, "placement": item.placement, "jobs": ()}
+                    update={
+                        "job": item.job,
+                        "placement": item.placement,
+                        "jobs": (),
+                        "checkpoint": None,
+                    }
                 ),
             )
             for item in self.jobs

@@ -38,13 +38,29 @@ def open_dataset(settings: Mapping[str, Any]) -> None:
 
 
 def held_parameters(job: Job, results: Results) -> NDArray[Any]:
-    """Return all parameters, flat.
+    """Return all parameters, flat."""
+    holders, _ = _holders(job)
+    return np.concatenate([results[name]["parameters"] for name in holders])
+
+
+def held_state(job: Job) -> dict[str, tuple[str, ...]]:
+    """Return the tasks with whose state a task begins after a cut, by its name.
+
+    A server begins with its own, a worker with that of all servers; where workers sum
+    gradients, all begin with that of the first.
+    """
+    holders, workers = _holders(job)
+    own = {} if holders[0] in workers else {name: (name,) for name in holders}
+    return own | dict.fromkeys(workers, holders)
+
+
+def _holders(job: Job) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the tasks that hold all parameters together, and of workers.
 
     Servers hold shards of them; of workers that sum gradients each holds all.
     """
-    names = {
-        kind: [task.name for task in job.tasks if task.kind == kind]
+    servers, workers = (
+        tuple(task.name for task in job.tasks if task.kind == kind)
         for kind in ("parameter_server", "worker")
-    }
-    holders = names["parameter_server"] or names["worker"][:1]
-    return np.concatenate([results[name]["parameters"] for name in holders])
+    )
+    return servers or workers[:1], workers

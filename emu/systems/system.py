@@ -104,6 +104,10 @@ class System:
     functions: Callable[[Job], Iterable[tuple[int, int]]] = _no_functions
     """Returns the tasks that end the launch of a function (a lambda), and that take its
     answer, by their positions in a job: what lies between is paid by time."""
+    cuts: Callable[[Job], Mapping[str, tuple[str, ...]]] | None = None
+    """Returns, by name of every task whose program keeps state, the tasks with whose
+    state it begins after a cut between two iterations (`emu_nodes.program.KeepsState`).
+    None where iterations overlap, so that there is no such cut."""
     carries: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """(Kind of the source, kind of the destination) -> content of such flows, a plural
     for tables and sentences."""

@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from typing_extensions import override
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,20 @@ class Optimizer(Protocol):
         """Apply one step."""
         ...
 
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return copies of the parameters and all that the next step depends on."""
+        ...
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from what `state` returned; parameters change in place.
+
+        Raises
+        ------
+        ValueError
+            When it is of another optimiser, or of other parameters.
+        """
+        ...
+
 
 class _Steps:
     """Parameters that are changed in place, and the learning rate of each step."""
@@ -33,6 +48,35 @@ class _Steps:
     ) -> None:
         self._parameters, self._lr, self._half_life = parameters, lr, half_life
         self._steps = 0
+
+    def _held(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that every step changes in place."""
+        return {"parameters": self._parameters}
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return copies of the parameters, the number of steps, and any moments."""
+        copies = {name: array.copy() for name, array in self._held().items()}
+        return {**copies, "steps": np.array([self._steps], np.int64)}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from what `state` returned.
+
+        Raises
+        ------
+        ValueError
+            When it is of another optimiser, or of other parameters.
+        """
+        own = self.state()
+        if {name: (a.shape, a.dtype) for name, a in own.items()} != {
+            name: (array.shape, array.dtype) for name, array in state.items()
+        }:
+            raise ValueError(
+                f"state of {', '.join(sorted(state))} is not that of an optimiser of "
+                f"{len(self._parameters)} parameters with {', '.join(sorted(own))}"
+            )
+        for name, array in self._held().items():
+            array[:] = state[name]
+        self._steps = int(state["steps"][0])
 
     def _next_rate(self) -> float:
         self._steps += 1
@@ -56,6 +100,11 @@ class Adam(_Steps):
         super().__init__(parameters, lr, half_life)
         self._first = np.zeros_like(parameters)
         self._second = np.zeros_like(parameters)
+
+    @override
+    def _held(self) -> dict[str, NDArray[Any]]:
+        moments = {"first": self._first, "second": self._second}
+        return super()._held() | moments
 
     def step(self, gradient: NDArray[Any]) -> None:
         """Move along the bias-corrected first moment, scaled by the second."""

@@ -7,6 +7,7 @@ A message is a frozen dataclass; on the wire it is a msgpack map of its fields w
     agent        BoardReady ─►                                 its rate board is there
     process      ProcessHello, Listening ─►  ─► Peers          everybody connects
     process      Ready ─►                    ─► Begin          the barrier; time 0
+    process      StatePart ─►                ─► StatePart      a cut; before Ready again
     process                                  ◄─ RunTask        a task may start
     process                                  ◄─ WakeSender     a flow may go, or faster
     process      TaskEnded, FlowEnded ─►     ─► RateUpdate (agents on other hosts)
@@ -202,6 +203,25 @@ class ResultPart:
 
 
 @dataclass(frozen=True)
+class StatePart:
+    """A piece of one array of the state that a task has before an iteration.
+
+    Fields are those of `ResultPart`, but for ``task``, a name, since the state may be
+    of an earlier attempt; ``last`` is true of the last piece of the task's last array.
+    To a process that begins with this state comes one of no task in the end.
+    """
+
+    task: str
+    iteration: int
+    name: str
+    dtype: str
+    shape: list[int]
+    total: int
+    data: bytes
+    last: bool
+
+
+@dataclass(frozen=True)
 class Frames:
     """Some of the frames that a process sent and received (`emu.wire.frame_layout`)."""
 
@@ -251,6 +271,7 @@ Message: TypeAlias = (
     | FlowEnded
     | Finish
     | ResultPart
+    | StatePart
     | Frames
     | Outcome
     | Failed

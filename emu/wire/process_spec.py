@@ -53,6 +53,11 @@ class ProcessTask:
     """Seconds per iteration, or None where tasks take what their work does."""
     inputs: tuple[EdgeEnd, ...]
     outputs: tuple[EdgeEnd, ...]
+    cuts: int = 0
+    """Its state is sent to the coordinator every so many iterations of the whole job;
+    0 for never."""
+    restores: tuple[str, ...] = ()
+    """Tasks whose state it begins with."""
 
     @classmethod
     def from_map(cls, fields: Mapping[str, Any]) -> ProcessTask:
@@ -61,7 +66,8 @@ class ProcessTask:
             way: tuple(EdgeEnd(**end) for end in fields[way])
             for way in ("inputs", "outputs")
         }
-        return cls(**{**fields, **ends})
+        restores = tuple(fields["restores"])
+        return cls(**{**fields, **ends, "restores": restores})
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,9 @@ class ProcessSpec:
     reserved: list[int]
     """Real bytes of each buffer that is taken before the run."""
     tasks: tuple[ProcessTask, ...]
+    first: int = 0
+    """Number in the whole job of what is iteration 0 in this attempt: programs count
+    from it, orders and frames from 0."""
     host: HostSide | None = None
 
     @property

@@ -38,14 +38,14 @@ def own_name(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def edge_brief(end: EdgeEnd) -> EdgeSpec:
-    """Return the specification of an edge for a program."""
+def edge_brief(end: EdgeEnd, first: int) -> EdgeSpec:
+    """Return the specification of an edge for a program that begins at ``first``."""
     return EdgeSpec(
         edge=end.edge,
         peer=own_name(end.peer),
         peer_kind=end.peer_kind,
         lag=end.lag,
-        sent=end.sent,
+        sent=end.sent + first,
     )
 
 
@@ -63,6 +63,8 @@ class TaskSpec:
     outputs: tuple[EdgeSpec, ...]
     settings: Mapping[str, Any]
     job_settings: Mapping[str, Any]
+    first: int = 0
+    """Its first iteration: the others are done, of an attempt before."""
 
 
 class Program(Protocol):
@@ -101,6 +103,24 @@ class ReadsNewest(Protocol):
         """Take, before `Program.run`, which iteration each of these edges brings.
 
         It is -1 where none has arrived: the edge is not among the inputs then.
+        """
+        ...
+
+
+class KeepsState(Protocol):
+    """Further methods of a program that a job can go on from after a cut.
+
+    Everything else that it holds must follow from its settings and the iteration.
+    """
+
+    def state(self) -> Payload:
+        """Return copies of all that it has before its next iteration; not empty."""
+        ...
+
+    def restore(self, state: Mapping[str, Payload]) -> None:
+        """Begin with what tasks had before iteration ``brief.first``, by their names.
+
+        The arrays must be copied: other tasks may begin with them, too.
         """
         ...
 

@@ -29,6 +29,7 @@ from emu.network import (
     tune_process,
 )
 from emu.this_host import this_host
+from emu.wire.array_parts import ArrayParts, parts_of
 from emu.wire.messages import (
     Begin,
     Failed,
@@ -42,6 +43,7 @@ from emu.wire.messages import (
     Ready,
     ResultPart,
     RunTask,
+    StatePart,
     Stop,
     WakeSender,
     expect,
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from emu.network import ControlConnection, FrameLog
-    from emu_nodes.program import Program
+    from emu_nodes.program import KeepsState, Program
 
 
 #: Wall seconds between two looks at the loop's lag. 120 processes wake 1200 times a
@@ -147,26 +149,9 @@ def waited_for_cpu() -> float:
         return 0.0
 
 
-_PART = 256 * 1024  # bytes of a result per message
-
-
 def result_parts(task: int, program: Program) -> list[ResultPart]:
     """Return a program's result cut into messages."""
-    parts = []
-    for name, array in program.result().items():
-        data = array.tobytes()
-        parts += [
-            ResultPart(
-                task=task,
-                name=name,
-                dtype=array.dtype.str,
-                shape=list(array.shape),
-                total=len(data),
-                data=data[start : start + _PART],
-            )
-            for start in range(0, max(len(data), 1), _PART)
-        ]
-    return parts
+    return [ResultPart(task=task, **piece) for piece in parts_of(program.result())]
 
 
 def frame_messages(
@@ -315,6 +300,7 @@ class NodeProcess:
         programs, _ = await asyncio.gather(
             self._load(ends), self._meet(control, ends, pacer)
         )
+        await self._restore(control, programs)
         await self._around.warm_up(self._compute)
         control.send(pack(Ready({**tuning, "pacer": pacer.device})))
         begin = await self._next(control, Begin, "the start of iteration 0")
@@ -355,6 +341,29 @@ class NodeProcess:
         peers = await self._next(control, Peers, "the addresses of its peers")
         await ends.meet(peers.addresses, pacer)
 
+    async def _restore(
+        self, control: ControlConnection, programs: dict[int, Program]
+    ) -> None:
+        """Have programs begin with the state that the coordinator sends, if any."""
+        wanted = {name for task in self._spec.tasks for name in task.restores}
+        parts = {name: ArrayParts() for name in wanted}
+        while wanted:
+            part = await self._next(control, StatePart, "the state it begins with")
+            if part.task not in wanted:
+                raise MalformedFrame(f"the state of {part.task} was not asked for")
+            with contextlib.suppress(ValueError):  # it shows in the arrays
+                parts[part.task].add(part)
+            if part.last:
+                wanted.discard(part.task)
+        try:
+            state = {name: each.arrays() for name, each in parts.items()}
+        except ValueError as error:
+            raise MalformedFrame(f"state to begin with: {error}") from error
+        for task in self._spec.tasks:
+            if task.restores:
+                own = {name: state[name] for name in task.restores}
+                cast("KeepsState", programs[task.task]).restore(own)
+
     async def _load(self, ends: EdgeEnds) -> dict[int, Program]:
         """Make the programs of all tasks, in the compute thread."""
         loop = asyncio.get_running_loop()
@@ -362,7 +371,7 @@ class NodeProcess:
 
     def _make_programs(self, ends: EdgeEnds) -> dict[int, Program]:
         shared: dict[str, Any] = {}
-        programs = {}
+        programs, first = {}, self._spec.first
         for size in self._spec.reserved:
             ends.pool.reserve(size)
         for task in self._spec.tasks:
@@ -371,11 +380,12 @@ class NodeProcess:
             brief = TaskSpec(
                 name=own_name(task.name),
                 kind=task.kind,
-                iterations=task.iterations,
-                inputs=tuple(edge_brief(e) for e in task.inputs),
-                outputs=tuple(edge_brief(e) for e in task.outputs),
+                iterations=task.iterations + first,
+                inputs=tuple(edge_brief(e, first) for e in task.inputs),
+                outputs=tuple(edge_brief(e, first) for e in task.outputs),
                 settings=task.settings,
                 job_settings=self._spec.job_settings,
+                first=first,
             )
             programs[task.task] = cast("Program", program_class(brief, shared))
         return programs
@@ -399,6 +409,7 @@ class NodeProcess:
             track=self._track,
             byte_scale=self._settings.byte_scale,
             patience=self._settings.deadline,
+            first=self._spec.first,
         )
         for task in self._spec.tasks:
             program = programs[task.task]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.network import Alarm
 from emu.this_host import this_host
+from emu.wire.array_parts import state_parts
 from emu.wire.messages import Message, RunTask, TaskEnded
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from emu.network import Delivery, Handoff, Inbox, OutEdge, RunClock
     from emu.wire.process_spec import ProcessTask
-    from emu_nodes.program import Payload, Program, ReadsNewest
+    from emu_nodes.program import KeepsState, Payload, Program, ReadsNewest
 
 # Waiting until a wall time, to a tenth of a millisecond, for many waiters at once.
 
@@ -111,6 +112,8 @@ class TaskContext:
     patience: float
     """Wall seconds that an input may be late: when a task is ordered, every input has
     left its source and, if it was shaped, has arrived."""
+    first: int = 0
+    """Number of iteration 0 to programs."""
 
 
 class TaskRunner:
@@ -159,7 +162,7 @@ class TaskRunner:
             for edge, delivery in (arrived | newest).items()
         }
         loop = asyncio.get_running_loop()
-        payloads, busy, cpu = await loop.run_in_executor(
+        payloads, busy, cpu, kept = await loop.run_in_executor(
             around.compute, self._compute, order, inputs
         )
         for delivery in arrived.values():
@@ -171,6 +174,8 @@ class TaskRunner:
         end, late = self._end(order.start + time)
         self._report(order, end, late, busy, cpu, payloads)
         self._send(n, payloads)
+        for part in state_parts(self.name, n + around.first, kept):
+            around.report(part)
         self.doing = ""
 
     async def _arrival(self, edge: int, iteration: int) -> Delivery:
@@ -192,17 +197,30 @@ class TaskRunner:
 
     def _compute(
         self, order: RunTask, inputs: dict[int, Payload]
-    ) -> tuple[dict[int, Payload], float, float]:
-        """Run the program; in the compute thread."""
+    ) -> tuple[dict[int, Payload], float, float, Payload]:
+        """Run the program; in the compute thread.
+
+        The state before it is no work of the task's: its copy takes the emulated
+        machine no time.
+        """
+        kept = self._kept(order.iteration)
         wall, cpu = this_host.monotonic(), this_host.thread_time()
         iteration = order.iteration
         if order.reads:
             cast("ReadsNewest", self.program).read(dict(order.reads))
-        payloads = self.program.run(iteration, inputs)
+        payloads = self.program.run(iteration + self._around.first, inputs)
         for edge, there in self._outputs.items():
             if self._sends(edge, iteration) and edge not in payloads:
                 raise NodeMisbehaved(f"the program has nothing for {there.peer}")
-        return payloads, this_host.monotonic() - wall, this_host.thread_time() - cpu
+        wall, cpu = this_host.monotonic() - wall, this_host.thread_time() - cpu
+        return payloads, wall, cpu, kept
+
+    def _kept(self, iteration: int) -> Payload:
+        """Return the state before an iteration that a cut is taken at, else nothing."""
+        every = self._spec.cuts
+        if not (every and iteration and (iteration + self._around.first) % every == 0):
+            return {}
+        return cast("KeepsState", self.program).state()
 
     def _end(self, due: float) -> tuple[float, float]:
         """Return when the iteration ends, and how late: it may be yet to come."""

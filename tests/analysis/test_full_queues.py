@@ -158,4 +158,5 @@ def test_a_run_that_tcp_shares_knows_before_it_starts(
     assert (found.tcp is not None) == known
     if found.tcp is not None:
         shown = dry_run_table(found.to_json(), "golden")
-        assert "flows that begin where TCP fills a queue" in list(shown.columns[0].cells)
+        labels = list(shown.columns[0].cells)
+        assert "flows that begin where TCP fills a queue" in labels

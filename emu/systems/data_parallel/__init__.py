@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emu.systems.dgtp.job import CARRIES, PROGRAMS
-from emu.systems.parameter_shards import STEP_KINDS, held_parameters, open_dataset
+from emu.systems.parameter_shards import (
+    STEP_KINDS,
+    held_parameters,
+    held_state,
+    open_dataset,
+)
 from emu.systems.system import System
 
 if TYPE_CHECKING:
@@ -37,6 +42,7 @@ DATA_PARALLEL = System(
     open_data=open_dataset,
     trained=held_parameters,
     step_kinds=STEP_KINDS,
+    cuts=held_state,
     carries=CARRIES,
     translation=_translation,
 )

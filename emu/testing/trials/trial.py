@@ -15,18 +15,21 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from emu.coordinator import Coordinator, EmulatedRun, RunSettings
+from emu.coordinator.cuts import CutPlan
 from emu.errors import EmulatorError
 from emu.launch import describe_end
 from emu.launch.agent import Agent
 from emu.launch.programs import RUNTIME
+from emu.runs.checkpoints import Cut
 from emu.scenario.realize import model_programs
 from emu.shaping import EmulationSettings
+from emu.systems.registry import system_of
 from emu.testing.trials.wires import EPOCH, Damage
 from emu.testing.trials.world import Stuck, World
 from emu.this_host import this_host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from emu.problem import Problem, Realization
@@ -53,6 +56,28 @@ class Case:
     """Hosts: one, or several that share no memory."""
     allow: tuple[str, ...] = ()
     """Programs that are not of a system that is installed."""
+    every: int = 0
+    """Iterations between two cuts, which `Trial.cuts` gets; 0 for none."""
+    start: Cut = field(default_factory=lambda: Cut(0, {}))
+    """Cut that it begins with; problem and times are of what is left to do."""
+
+    def after(self, cut: Cut) -> Case:
+        """Return what is left to do after a cut of this case."""
+        done = cut.iteration - self.start.iteration
+        return replace(
+            self,
+            problem=self.problem.beginning_at(done),
+            expected=self.expected.beginning_at(done),
+            start=cut,
+        )
+
+    @property
+    def begins(self) -> Mapping[str, tuple[str, ...]]:
+        """Tasks with whose state a task begins after a cut."""
+        system = system_of(self.problem.job.settings)
+        if system is None or system.cuts is None:
+            return {}
+        return system.cuts(self.problem.job)
 
     @classmethod
     def of(cls, experiment: Experiment, *, hosts: int = 1, **changes: Any) -> Case:
@@ -70,7 +95,8 @@ class Case:
         models = tuple(model.name for model in model_programs(experiment.scenario))
         policy = experiment.chosen_policy()
         parts = experiment.problem, experiment.realization, policy, settings
-        return cls(*parts, hosts, models)
+        stated = experiment.scenario.checkpoint
+        return cls(*parts, hosts, models, stated.every if stated else 0)
 
 
 @dataclass(frozen=True)
@@ -100,6 +126,8 @@ class Trial:
     """Wall seconds from the first of them to the end of the coordinator."""
     digest: str = ""
     """Fingerprint of every byte that arrived, with its time."""
+    cuts: list[Cut] = field(default_factory=list)
+    """Cuts that were kept, in order."""
     steps: dict[str, int] = field(default_factory=dict)
     carried: list[int] = field(default_factory=list)
     ends: list[tuple[str, str]] = field(default_factory=list)
@@ -298,10 +326,12 @@ def run_trial(case: Case, faults: Faults | None = None) -> Trial:
 
 
 def _carry_out(case: Case, world: World, trial: Trial, log: Path) -> None:
+    plan = CutPlan(case.begins, case.every, trial.cuts.append, case.start)
     settings = RunSettings(
         launcher=VirtualLauncher(world, case.hosts),
         token="of this trial",  # noqa: S106 -- it guards nothing
         allow=case.allow,
+        cuts=plan if case.every else None,
         **vars(case.settings),
     )
 

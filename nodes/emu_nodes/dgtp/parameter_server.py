@@ -64,6 +64,14 @@ class ParameterServer:
             if sends(worker, iteration)
         }
 
+    def state(self) -> Payload:
+        """Return this server's parameters, and what its optimiser has of the past."""
+        return self._optimizer.state()
+
+    def restore(self, state: Mapping[str, Payload]) -> None:
+        """Go on from its own state."""
+        self._optimizer.restore(state[self._brief.name])
+
     def report(self) -> dict[str, float]:
         """Return nothing: workers report the loss."""
         return {}

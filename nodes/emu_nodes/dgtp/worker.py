@@ -98,7 +98,8 @@ class Worker(_Trainer):
 
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         """Return each server's shard of the ``gradient`` of the mean loss."""
-        if iteration > 0:  # the first parameters follow from the seed
+        # The first parameters follow from the seed, or from a cut.
+        if iteration > self._brief.first:
             self._take_parameters(iteration - 1, inputs)
         gradient = self._gradient(iteration, inputs)
         shards = zip(self._servers, self._bounds, strict=True)
@@ -107,6 +108,11 @@ class Worker(_Trainer):
             for server, (first, last) in shards
             if sends(server, iteration)
         }
+
+    def restore(self, state: Mapping[str, Payload]) -> None:
+        """Begin with the parameters that the servers had."""
+        for server, (first, last) in zip(self._servers, self._bounds, strict=True):
+            self._parameters[first:last] = state[server.peer]["parameters"]
 
     def _take_parameters(self, version: int, inputs: Mapping[int, Payload]) -> None:
         for server, (first, last) in zip(self._sources, self._bounds, strict=True):
@@ -151,6 +157,16 @@ class Replica(_Trainer):
         if self._summed:
             self._optimizer.step(self._sum / self._workers)
             self._summed = False
+
+    def state(self) -> Payload:
+        """Return the parameters, and what the optimiser has of the past."""
+        self._step()
+        return self._optimizer.state()
+
+    def restore(self, state: Mapping[str, Payload]) -> None:
+        """Go on from the state of a replica, which all hold alike."""
+        (one,) = state.values()
+        self._optimizer.restore(one)
 
     def result(self) -> Payload:
         """Return the ``parameters``, which all replicas hold alike."""

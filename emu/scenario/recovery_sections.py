@@ -1,0 +1,79 @@
+"""Sections on what a job keeps while it runs, and goes on from after a failure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+from emu.fields.section import Section
+from emu.systems.registry import systems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from emu.fields.section import Trail
+    from emu.systems.job_section import JobSection
+
+_ITERATIONS = re.compile(r"\s*([0-9]{1,8})\s+iterations?\s*")
+_EXAMPLE = "20 iterations"
+
+
+def _parse(found: object) -> int:
+    match = _ITERATIONS.fullmatch(found) if isinstance(found, str) else None
+    if match is None:
+        raise ValueError(f"found {found!r}, write for example {_EXAMPLE!r}")
+    return int(match[1])
+
+
+#: ``20 iterations``.
+Iterations: TypeAlias = Annotated[
+    int,
+    BeforeValidator(_parse),
+    Field(ge=1, le=10**7),
+    PlainSerializer(lambda count: f"{count} iterations", return_type=str),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": r"^\s*[0-9]{1,8}\s+iterations?\s*$",
+            "examples": [_EXAMPLE],
+        }
+    ),
+]
+
+
+class CheckpointSection(Section):
+    """Parameters and optimiser state that are kept while a job runs."""
+
+    every: Iterations
+    """Iterations between two checkpoints: ``20 iterations``."""
+    to: Literal["disk"] = "disk"
+    """``disk``: into the run directory, of which the last two are kept."""
+
+
+def checkpoint_errors(
+    job: JobSection, *, several: bool, events: bool
+) -> Iterator[tuple[Trail, str]]:
+    """Yield (where, what is wrong and what would be right) of a stated checkpoint.
+
+    Parameters
+    ----------
+    several
+        Whether there are several jobs.
+    events
+        Whether capacities change, at times that a part of the job would not have.
+    """
+    able = [name for name, system in systems().items() if system.cuts is not None]
+    if several:
+        problem = "several jobs keep no checkpoints: run each alone, or remove this key"
+        yield ("checkpoint",), problem
+    elif job.system not in able:
+        problem = (
+            f"a {job.system} job keeps no checkpoints, jobs of system "
+            f"{' and '.join(able)} do: remove this key"
+        )
+        yield ("checkpoint",), problem
+    elif events:
+        problem = "events have times of the whole job: remove them, or this key"
+        yield ("checkpoint",), problem

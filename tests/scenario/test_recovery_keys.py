@@ -1,0 +1,57 @@
+"""Keys of checkpoints: what is taken, and one clear error for the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from emu.errors import ScenarioError
+from emu.scenario import Scenario
+from emu.scenario.scenario_file import loads
+from tests.testing.trial_cases import CASES
+
+EVENTS = "events: [{at: 1 s, machine: m0, nic: 1 Mbit/s}]"
+
+
+def stated(name: str, more: str) -> Scenario:
+    return loads(f"name: {name}\n{CASES[name]}\n{more}\n")
+
+
+@pytest.mark.parametrize("name", ["dgtp", "ring", "data_parallel"])
+@pytest.mark.parametrize("every", ["20 iterations", " 1 iteration"])
+def test_a_checkpoint_is_read_and_written(name: str, every: str) -> None:
+    scenario = stated(name, f"checkpoint: {{every: {every}}}")
+    assert scenario.checkpoint is not None
+    assert scenario.checkpoint.every == int(every.split(maxsplit=1)[0])
+    again = Scenario.model_validate(scenario.to_json())
+    assert again == scenario
+    assert "checkpoint" not in stated(name, "").to_json()
+
+
+@pytest.mark.parametrize("name", ["p3", "dgcl", "dorylus"])
+def test_jobs_whose_iterations_overlap_keep_none(name: str) -> None:
+    problem = f"a {name} job keeps no checkpoints.*data_parallel and dgtp do"
+    with pytest.raises(ScenarioError, match=problem) as found:
+        stated(name, "checkpoint: {every: 2 iterations}")
+    assert found.value.key == "checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ("checkpoint: {every: 2}", "found 2, write for example '20 iterations'"),
+        ("checkpoint: {every: 2 s}", "write for example '20 iterations'"),
+        ("checkpoint: {every: 0 iterations}", "every"),
+        ("checkpoint: {every: -1 iterations}", "write for example '20 iterations'"),
+        ("checkpoint: {}", "every"),
+        ("checkpoint: {every: 2 iterations, to: peer}", "to"),
+        (
+            f"checkpoint: {{every: 2 iterations}}\n{EVENTS}",
+            "events have times of the whole job",
+        ),
+    ],
+)
+def test_what_cannot_be_is_one_error(more: str, problem: str) -> None:
+    with pytest.raises(ScenarioError, match=problem) as found:
+        stated("dgtp", more)
+    assert found.value.key.startswith("checkpoint")
+    assert "\n" not in str(found.value)

@@ -1,0 +1,120 @@
+"""A job that died goes on from its last cut: the weights are those of no death."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from emu.errors import NodeMisbehaved
+from emu.scenario import prepare
+from emu.scenario.scenario_file import loads
+from emu.testing.trials import Case, Faults, Trial, Trials, run_trial
+from tests.testing.trial_cases import CASES
+
+#: Later ones of data_parallel miss the simulated makespan by more than `EXACT`.
+ITERATIONS, EVERY = 5, 2
+CUTS = [2, 4]
+ABLE = ("dgtp", "ring", "data_parallel")
+
+
+@cache
+def kept(name: str) -> Trials:
+    text = CASES[name].replace("iterations: 3", f"iterations: {ITERATIONS}")
+    checkpoint = f"checkpoint: {{every: {EVERY} iterations}}"
+    padded = "emulation: {compute: padded}"
+    scenario = loads(f"name: {name}\n{text}\nseed: 7\n{checkpoint}\n{padded}\n")
+    return Trials(Case.of(prepare(scenario)))
+
+
+def survived(case: Case, faults: Faults, again: Faults | None = None) -> list[Trial]:
+    """Return all attempts; only the first two suffer."""
+    attempts = [run_trial(case, faults)]
+    for next_faults in (again or Faults(), Faults()):
+        last = attempts[-1]
+        assert last.complaints == []
+        if last.run is not None:
+            break
+        case = case.after(last.cuts[-1]) if last.cuts else case
+        attempts.append(run_trial(case, next_faults))
+    return attempts
+
+
+def weights(trial: Trial) -> dict[str, bytes]:
+    assert trial.run is not None, trial.error
+    return {
+        task: b"".join(array.tobytes() for array in arrays.values())
+        for task, arrays in trial.run.results.items()
+    }
+
+
+def death(trials: Trials, seed: int) -> Faults:
+    """Return the death of any process at any of its steps."""
+    rng, steps = np.random.default_rng(seed), trials.undisturbed.steps
+    name = sorted(steps)[rng.integers(len(steps))]
+    return Faults(seed, deaths={name: int(rng.integers(1, steps[name] + 1))})
+
+
+@pytest.mark.parametrize("name", ABLE)
+def test_weights_after_drawn_faults_are_those_of_none(name: str) -> None:
+    trials, began = kept(name), set[int]()
+    assert [cut.iteration for cut in trials.undisturbed.cuts] == CUTS
+    for seed in range(24):
+        attempts = survived(trials.case, death(trials, seed), trials.faults(seed))
+        assert weights(attempts[-1]) == weights(trials.undisturbed), f"seed {seed}"
+        began |= {cut.iteration for one in attempts[:-1] for cut in one.cuts[-1:]}
+    assert began == {*CUTS}
+
+
+@pytest.mark.parametrize("name", ABLE)
+def test_what_is_left_after_any_cut_gives_the_same_weights_and_losses(
+    name: str,
+) -> None:
+    trials = kept(name)
+    whole = trials.undisturbed.run
+    assert whole is not None
+    for cut in trials.undisturbed.cuts:
+        left = run_trial(trials.case.after(cut))
+        assert left.complaints == []
+        assert weights(left) == weights(trials.undisturbed)
+        assert left.run is not None
+        losses = {(task, n): figures for _, task, n, figures in whole.reports}
+        mine = {(task, n): figures for _, task, n, figures in left.run.reports}
+        late = {key: told for key, told in losses.items() if key[1] >= cut.iteration}
+        assert mine == late
+        assert [each.iteration for each in left.cuts] == [
+            n for n in CUTS if n > cut.iteration
+        ]
+
+
+def test_cuts_change_neither_times_nor_weights() -> None:
+    trials = kept("dgtp")
+    without = run_trial(replace(trials.case, every=0))
+    assert without.cuts == []
+    assert without.run is not None
+    assert trials.undisturbed.run is not None
+    assert weights(without) == weights(trials.undisturbed)
+    ends = [t.schedule.makespan for t in (without.run, trials.undisturbed.run)]
+    assert ends[0] == pytest.approx(ends[1], rel=1e-6)
+
+
+def test_a_state_is_a_copy() -> None:
+    """The steps after a cut change parameters and moments in place."""
+    one, other = (run_trial(kept("dgtp").case) for _ in range(2))
+    for mine, theirs in zip(one.cuts, other.cuts, strict=True):
+        for name, array in mine.states["ps0"].items():
+            np.testing.assert_array_equal(array, theirs.states["ps0"][name])
+    steps = [int(cut.states["ps0"]["steps"][0]) for cut in one.cuts]
+    assert steps == [cut.iteration for cut in one.cuts]
+
+
+def test_a_cut_of_another_job_is_refused() -> None:
+    trials, other = kept("dgtp"), kept("ring")
+    cut = other.undisturbed.cuts[0]
+    wrong = replace(cut, states={"ps0": {**cut.states["w0"], "first": np.zeros(3)}})
+    trial = run_trial(trials.case.after(wrong))
+    assert trial.run is None
+    assert "is not that of an optimiser" in str(trial.error)
+    assert not isinstance(trial.error, NodeMisbehaved)
