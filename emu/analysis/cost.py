@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from numpy.typing import NDArray
 
@@ -50,6 +50,8 @@ class Cost:
     parameter_servers: float
     seconds: float
     """Makespan."""
+    lost: float = 0.0
+    """Part of those for lambdas that went to lambdas without an answer."""
 
     @property
     def total(self) -> float:
@@ -70,6 +72,7 @@ class Cost:
             "parameter_servers": self.parameter_servers,
             "total": self.total,
             "value": self.value if np.isfinite(self.value) else None,
+            **({"lost": self.lost} if self.lost else {}),
         }
 
 
@@ -83,7 +86,8 @@ def schedule_cost(
     hourly: Mapping[str, float],
     prices: Prices,
     *,
-    functions: Sequence[tuple[int, int]] = (),
+    functions: NDArray[np.float64],
+    lost: NDArray[np.float64],
     parameter_kinds: Collection[str] = (),
 ) -> Cost:
     """Return the cost of a schedule.
@@ -92,9 +96,8 @@ def schedule_cost(
     ----------
     hourly
         Machine -> dollars per hour.
-    functions
-        Positions of the tasks that end the launch of a function and that take its
-        answer; each pair runs once per iteration.
+    functions, lost
+        Seconds that every function ran: that answered, and that did not.
     parameter_kinds
         Kinds of task of parameter servers: machines with processes of no other kind
         are shown apart.
@@ -111,15 +114,12 @@ def schedule_cost(
     hours = {True: 0.0, False: 0.0}
     for name, price in hourly.items():
         hours[name in parameters] += price
-    ran = np.zeros(0)
-    if functions:
-        first, last = np.array(functions).T
-        ran = schedule.task_end[last] - schedule.task_end[first]
-        ran = ran[~np.isnan(ran)]
+    in_vain = prices.functions(lost)
     span = schedule.makespan
     return Cost(
         machine_cost(1, hours[False], span),
-        prices.functions(ran),
+        prices.functions(functions) + in_vain,
         machine_cost(1, hours[True], span),
         span,
+        in_vain,
     )

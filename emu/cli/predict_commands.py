@@ -55,7 +55,7 @@ from emu.scenario.realize import measured_models
 from emu.scenario.virtual_training import virtual_training
 from emu.simulation import sensitivity
 from emu.simulation import simulate as simulate_rates
-from emu.systems.registry import remarks_on
+from emu.systems.registry import figures_on, remarks_on
 from emu.trust.perturbed_replay import sensitivity as slight_delays
 from emu.units import format_duration, format_ratio
 
@@ -152,6 +152,7 @@ def simulate_by_rates(
     more: dict[str, Any] = {"pace": speed, "models": models}
     if problem.cluster.tuners:
         more["sensitivity"] = _tuned(experiment, schedule, console)
+    more |= figures_on(schedule)
     if cost := cost_of(experiment.scenario, schedule):
         more["cost"] = cost.to_json()
         console.print("cost", ", ".join(cost_row(more["cost"])), highlight=False)

@@ -21,6 +21,7 @@ from emu.runs.result import (
     task_rows,
 )
 from emu.scenario.cost import cost_of
+from emu.systems.registry import figures_on
 from emu.trust.lateness import flow_completion
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class RunResult:
             "pace": pace(emulated).to_json(),
             **self._scales(),
             **({"cost": cost.to_json()} if cost else {}),
+            **figures_on(emulated),
             **emulated.to_json(),
             **self.training,
         }

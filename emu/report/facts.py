@@ -52,12 +52,21 @@ def run_facts(result: dict[str, Any], digits: int = 4) -> list[Fact]:
         *(Fact(*row) for row in pace_rows(result.get("pace", {}))),
         *(Fact(*row) for row in model_rows(result.get("models", []))),
         *([Fact("cost", *cost_row(result["cost"]))] if "cost" in result else []),
+        *_relaunched(result.get("relaunches")),
         *_verdict(result.get("verdict")),
         *_prediction(result.get("prediction")),
         *_arrivals(result.get("transport", {})),
         *_learnt(result),
         *_computer(result),
     ]
+
+
+def _relaunched(found: dict[str, Any] | None) -> Iterator[Fact]:
+    """Yield the lambdas that were launched again."""
+    if found:
+        waited = f"{format_duration(found['seconds'], 4)} waited for them"
+        late = f"{found['late']} for one that answered too late"
+        yield Fact("launched again", f"{found['count']} lambdas", f"{late}, {waited}")
 
 
 def setting(result: dict[str, Any]) -> Iterator[Fact]:

@@ -172,6 +172,8 @@ def cost_row(cost: Mapping[str, Any]) -> tuple[str, str]:
         for key in ("servers", "lambdas", "parameter_servers")
         if cost[key]
     ]
+    if "lost" in cost:
+        parts.append(f"{format_money(cost['lost'])} of lambdas without an answer")
     value = cost["value"]
     if value is not None:
         parts.append(f"value {value:.4g} / (s $)")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from emu.analysis.cost import schedule_cost
 from emu.systems.registry import system_of
 
@@ -25,18 +27,20 @@ def cost_of(scenario: Scenario, schedule: Schedule) -> Cost | None:
     }
     if not hourly:
         return None
-    functions: list[tuple[int, int]] = []
     kinds: set[str] = set()
+    answered, lost = [np.zeros(0)], [np.zeros(0)]
     job = schedule.problem.job
-    for name in job.job_names:
-        system = system_of(job.settings_of(name))
-        if system is not None:
-            functions += system.functions(job)
-            kinds |= {*system.parameter_kinds}
+    found = [system_of(job.settings_of(name)) for name in job.job_names]
+    for system in {one.name: one for one in found if one is not None}.values():
+        ran, failed = system.functions(schedule)
+        answered.append(ran)
+        lost.append(failed)
+        kinds |= {*system.parameter_kinds}
     return schedule_cost(
         schedule,
         hourly,
         scenario.prices.build(),
-        functions=functions,
+        functions=np.concatenate(answered),
+        lost=np.concatenate(lost),
         parameter_kinds=kinds,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from emu.errors import EmulatorError
 from emu.systems.system import System
@@ -68,6 +68,12 @@ def remarks_on(schedules: Mapping[str, Schedule]) -> list[str]:
     job = next(iter(schedules.values())).problem.job
     system = system_of(job.settings)
     return [] if system is None else [*system.remarks(schedules)]
+
+
+def figures_on(schedule: Schedule) -> dict[str, Any]:
+    """Return what only a job's system knows of its schedule; see `System.figures`."""
+    system = system_of(schedule.problem.job.settings)
+    return {} if system is None else {**system.figures(schedule)}
 
 
 def outlook_on(settings: Mapping[str, object]) -> list[str]:

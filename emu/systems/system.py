@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
@@ -37,6 +39,10 @@ def _no_remarks(_schedules: Mapping[str, Schedule]) -> Iterable[str]:
     return ()
 
 
+def _no_figures(_schedule: Schedule) -> Mapping[str, Any]:
+    return {}
+
+
 def _no_outlook(_settings: Mapping[str, Any]) -> Iterable[str]:
     return ()
 
@@ -58,8 +64,10 @@ def _follows_none(
     raise TypeError("this system trains nothing asynchronously")
 
 
-def _no_functions(_job: Job) -> Iterable[tuple[int, int]]:
-    return ()
+def _no_functions(
+    _schedule: Schedule,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return np.zeros(0), np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -101,9 +109,11 @@ class System:
     where steps overlap, or nothing is trained."""
     parameter_kinds: tuple[str, ...] = ()
     """Kinds of task of parameter servers: the cost of their machines is shown apart."""
-    functions: Callable[[Job], Iterable[tuple[int, int]]] = _no_functions
-    """Returns the tasks that end the launch of a function (a lambda), and that take its
-    answer, by their positions in a job: what lies between is paid by time."""
+    functions: Callable[[Schedule], tuple[NDArray[np.float64], NDArray[np.float64]]] = (
+        _no_functions
+    )
+    """Returns the seconds that every function (a lambda) of a schedule is paid for: of
+    those that answered, and of those that did not."""
     cuts: Callable[[Job], Mapping[str, tuple[str, ...]]] | None = None
     """Returns, by name of every task whose program keeps state, the tasks with whose
     state it begins after a cut between two iterations (`emu_nodes.program.KeepsState`).
@@ -114,6 +124,8 @@ class System:
     remarks: Callable[[Mapping[str, Schedule]], Iterable[str]] = _no_remarks
     """Returns lines on schedules of a job, by how they came about (``simulated``,
     ``emulated``), in the words of the system."""
+    figures: Callable[[Schedule], Mapping[str, Any]] = _no_figures
+    """Returns what result.json has of a schedule that only this system knows."""
     outlook: Callable[[Mapping[str, Any]], Iterable[str]] = _no_outlook
     """Returns, from ``Job.settings``, lines that are worth reading before a run."""
     translation: Callable[[], Translation] | None = None

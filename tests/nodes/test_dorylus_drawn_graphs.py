@@ -20,7 +20,8 @@ from emu.graph_data.intervals import cut_intervals, interval_counts
 from emu.graph_data.raw_graph import build_structure
 from emu.problem import Cluster, Machine, Placement, Problem, Realization
 from emu.simulation import simulate
-from emu.systems.dorylus.job import DorylusConfig, dorylus_job
+from emu.systems.dorylus.graph import DorylusConfig
+from emu.systems.dorylus.job import dorylus_job
 from emu.systems.dorylus.replay import replayed_training
 from emu.systems.registry import systems
 from emu.training.parameters import initial_parameters

@@ -16,7 +16,8 @@ from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.simulation import simulate
 from emu.systems.dorylus import replay as replay_module
-from emu.systems.dorylus.job import DorylusConfig, dorylus_job
+from emu.systems.dorylus.graph import DorylusConfig
+from emu.systems.dorylus.job import dorylus_job
 from emu.systems.dorylus.replay import replayed_training
 from emu.systems.dorylus.section import DorylusJobSection
 from emu.systems.registry import systems

@@ -12,12 +12,8 @@ from hypothesis import strategies as st
 
 from emu.problem import Cluster, Job, Machine, Placement, Problem, Realization
 from emu.simulation import simulate
-from emu.systems.dorylus.job import (
-    DorylusConfig,
-    dorylus_job,
-    least_edges,
-    steps_of,
-)
+from emu.systems.dorylus.graph import DorylusConfig, steps_of
+from emu.systems.dorylus.job import dorylus_job, least_edges
 from emu.systems.dorylus.remarks import ages_of_reads, live_versions
 from tests.golden.cases import Case, cases, exactly, problem_of
 

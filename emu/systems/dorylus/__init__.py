@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from emu.systems.dorylus.job import CARRIES, PARAMETER_KINDS, PROGRAMS, invocations
+from emu.systems.dorylus.kinds import CARRIES, PARAMETER_KINDS, PROGRAMS
+from emu.systems.dorylus.paid import function_times
 from emu.systems.system import System
 
 if TYPE_CHECKING:
@@ -49,6 +50,13 @@ def _remarks(schedules: Mapping[str, Schedule]) -> Iterable[str]:
     return read_lines(schedules)
 
 
+def _figures(schedule: Schedule) -> Mapping[str, Any]:
+    from emu.systems.dorylus.remarks import relaunches  # noqa: PLC0415 - numpy
+
+    found = relaunches(schedule)
+    return {"relaunches": found} if found else {}
+
+
 def _follow(
     section: JobSection,
     context: BuildContext,
@@ -73,7 +81,8 @@ DORYLUS = System(
     follow=_follow,
     step_kinds=("weight_update",),
     parameter_kinds=PARAMETER_KINDS,
-    functions=invocations,
+    functions=function_times,
     carries=CARRIES,
     remarks=_remarks,
+    figures=_figures,
 )

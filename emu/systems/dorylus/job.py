@@ -29,168 +29,26 @@ the first use of weights read the newest that has arrived.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from emu.problem import Edge, Job, Task
-from emu.systems.dorylus.steps import steps_of_model
+from emu.problem import Job, Task
+from emu.systems.dorylus.graph import (
+    LAMBDAS,
+    THREADS,
+    DorylusConfig,
+    Graph,
+    one_receiver,
+)
+from emu.systems.dorylus.relaunches import (
+    relaunched_edges,
+    relaunched_tasks,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from emu.systems.dorylus.steps import Step
-
-#: Pools of a server: its vCPUs, and its quota of lambdas.
-THREADS, LAMBDAS = "threads", "lambdas"
-#: Intervals of all servers from which a server has one receiving task.
-MANY_INTERVALS = 64
-
-#: What ``nodes`` runs for each kind; ``emu`` never imports it.
-PROGRAMS = {
-    kind: f"emu_nodes.dorylus.programs:{program}"
-    for kind, program in {
-        "begin": "Begin",
-        "launch": "Nothing",
-        "gather": "Gather",
-        "scatter": "Scatter",
-        "call": "Call",
-        "apply": "Apply",
-        "answer": "Answer",
-        "scatter_back": "Scatter",
-        "gather_back": "GatherBack",
-        "apply_back": "ApplyBack",
-        "ghosts": "Ghosts",
-        "stash": "Stash",
-        "gradient_sum": "GradientSum",
-        "weight_update": "WeightUpdate",
-    }.items()
-} | {
-    f"attention {kind}": f"emu_nodes.dorylus.attention:{program}"
-    for kind, program in {
-        "launch": "Launch",
-        "call": "Call",
-        "gather": "Gather",
-        "scatter": "Scatter",
-        "scatter_back": "ScatterBack",
-        "gather_back": "GatherBack",
-        "apply": "Apply",
-        "apply_back": "ApplyBack",
-        "edge_apply": "EdgeApply",
-        "edge_apply_back": "EdgeApplyBack",
-    }.items()
-}
-#: Content of flows by the kinds of their ends.
-CARRIES = {
-    ("call", "apply"): "gathered rows",
-    ("call", "apply_back"): "gathered rows and gradients",
-    ("call", "edge_apply"): "rows of edges",
-    ("call", "edge_apply_back"): "rows of edges and gradients",
-    ("edge_apply", "answer"): "attention",
-    ("edge_apply_back", "answer"): "gradients of edges",
-    ("stash", "edge_apply"): "stashed weights",
-    ("stash", "edge_apply_back"): "stashed weights",
-    ("apply", "answer"): "activations",
-    ("apply_back", "answer"): "gradients of rows",
-    ("apply", "stash"): "versions of weights",
-    ("stash", "apply_back"): "stashed weights",
-    ("scatter", "ghosts"): "ghost rows",
-    ("scatter_back", "ghosts"): "gradients of ghosts",
-    ("weight_update", "apply"): "weights",
-} | {
-    (source, to): "gradients"
-    for source in ("apply", "apply_back", "edge_apply_back", "gradient_sum")
-    for to in ("gradient_sum", "weight_update")
-}
-
-#: Kinds of task of parameter servers.
-PARAMETER_KINDS = ("stash", "gradient_sum", "weight_update")
-
-Mode = Literal["no_pipe", "pipe", "async"]
-
-
-@dataclass(frozen=True)
-class DorylusConfig:
-    """Shape of a Dorylus job.
-
-    Raises
-    ------
-    ValueError
-        When there is no server, interval, parameter server or layer, staleness is
-        negative or stated of a mode without, or lambdas do not fit the intervals.
-    """
-
-    servers: tuple[str, ...]
-    """Machines of the graph servers."""
-    intervals: int
-    """Intervals of each server."""
-    parameter_servers: tuple[str, ...]
-    """Machines of the parameter servers; interval i meets number i mod P."""
-    lambdas: tuple[str, ...]
-    """Machine of every interval's lambda; empty: tensor tasks run on the servers."""
-    epochs: int
-    layers: int = 2
-    attention: bool = False
-    """A GAT, whose edges have tensor tasks of their own; else a GCN."""
-    mode: Mode = "pipe"
-    """``no_pipe``: a barrier after every task; ``pipe``: one at every gather;
-    ``async``: bounded by ``staleness``."""
-    staleness: int = 0
-    """S: epochs by which intervals may be apart."""
-    first_epoch_sync: bool = True
-    """Every gather of the first epoch waits for the values of it."""
-    fuse: bool = True
-    """The last apply and its backward pass are one lambda."""
-    rematerialize: bool = False
-    """The backward pass computes activations again instead of pulling them."""
-    stream: int = 1
-    """Parts in which a lambda pulls, computes and answers: 1 or 2."""
-    launches: bool = False
-    """Launching a lambda takes time."""
-    apply_pool: str = THREADS
-    """Pool of the servers that tensor tasks take without lambdas."""
-    one_receiver: bool | None = None
-    """One receiving task per server; None: from `MANY_INTERVALS` intervals on."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Handed to every node program as it is."""
-
-    def __post_init__(self) -> None:
-        for what in ("servers", "parameter_servers"):
-            if not getattr(self, what):
-                raise ValueError(f"a Dorylus job needs {what}")
-        for what in ("intervals", "epochs", "layers"):
-            if getattr(self, what) < 1:
-                raise ValueError(f"{what} are {getattr(self, what)}, not 1 or more")
-        if self.staleness < 0 or (self.staleness and self.mode != "async"):
-            raise ValueError(f"mode {self.mode} has no staleness {self.staleness}")
-        if self.lambdas and len(self.lambdas) != self.count:
-            raise ValueError(f"{len(self.lambdas)} lambdas for {self.count} intervals")
-        if self.stream not in {1, 2}:
-            raise ValueError(f"a lambda streams in 1 or 2 parts, not {self.stream}")
-        if self.attention and (self.stream > 1 or self.rematerialize):
-            raise ValueError("attention neither streams nor rematerializes")
-
-    @property
-    def count(self) -> int:
-        """Intervals of all servers."""
-        return len(self.servers) * self.intervals
-
-    @property
-    def receives_together(self) -> bool:
-        """True where a server has one receiving task."""
-        return _together(self.count, stated=self.one_receiver)
-
-    @property
-    def lag(self) -> int:
-        """Epochs from an update to the reads that need it at the least."""
-        return self.staleness + 1
-
-    def of_server(self, server: int) -> range:
-        """Return the intervals of a server."""
-        return range(server * self.intervals, (server + 1) * self.intervals)
-
-
-def _together(intervals: int, *, stated: bool | None) -> bool:
-    return intervals >= MANY_INTERVALS if stated is None else stated
 
 
 def least_edges(
@@ -215,98 +73,11 @@ def least_edges(
     # In an interval from step to step, to and from the gate, by way of a lambda, and
     # one between each tensor task and a parameter server.
     within = len(steps) + 1 + tensors * (3 if lambdas else 1)
-    each = servers + 1 if _together(count, stated=together) else servers + count - 2
+    each = servers + 1 if one_receiver(count, stated=together) else servers + count - 2
     layers = 1 + max(step.layer for step in steps)
     updates = layers * parameter_servers**2 if parameter_servers > 1 else 0
     exchanges = sum(step.kind.startswith("scatter") for step in steps)
     return count * (within + exchanges * each) + updates
-
-
-def steps_of(config: DorylusConfig) -> list[Step]:
-    """Return the tasks of an interval in their order."""
-    return steps_of_model(config.layers, attention=config.attention, fuse=config.fuse)
-
-
-class _Graph:
-    """Tasks and edges under construction."""
-
-    def __init__(self, config: DorylusConfig) -> None:
-        self.config = config
-        self.steps = steps_of(config)
-        self.tasks: list[Task] = []
-        self.edges: list[Edge] = []
-        self._position: dict[str, int] = {}
-        tensors = 0
-        self.entry: dict[str, str] = {}
-        for place, step in enumerate(self.steps):
-            self.entry[step.name] = step.name
-            if _launches_at(config, self.steps, place):
-                self.entry[step.name] = f"begin{tensors}"
-            elif step.tensor and config.lambdas:
-                first = "launch" if config.launches else "call"
-                self.entry[step.name] = f"{first}{tensors}"
-            tensors += step.tensor
-
-    def add(self, template: Task, name: str, kind: str, **changes: Any) -> None:
-        """Add a task that stands where ``template`` does."""
-        self._position[name] = len(self.tasks)
-        of_kind = PROGRAMS.get(kind, template.program)
-        program = of_kind
-        if self.config.attention:
-            program = PROGRAMS.get(f"attention {kind}", of_kind)
-        changes["settings"] = {**template.settings, **changes.get("settings", {})}
-        self.tasks.append(
-            replace(template, name=name, kind=kind, program=program, **changes)
-        )
-
-    def join(
-        self,
-        source: str,
-        to: str,
-        lag: int = 0,
-        *,
-        latest: bool = False,
-        credit: bool = False,
-        channel: str = "",
-    ) -> None:
-        """Add an edge by the names of its tasks; the rest as in `Edge`."""
-        at = self._position
-        self.edges.append(Edge(at[source], at[to], lag, credit, channel, latest))
-
-    def on_server(self, server: int) -> Task:
-        """Return what the tasks of a server have in common."""
-        return Task(
-            "",
-            "",
-            pinned=self.config.servers[server],
-            process=f"server{server}",
-            settings={"server": server},
-        )
-
-    def on_parameter_server(self, number: int) -> Task:
-        """Return what the tasks of a parameter server have in common."""
-        machine = self.config.parameter_servers[number]
-        settings = {"parameter_server": number}
-        process = f"parameters{number}"
-        return Task("", "", pinned=machine, process=process, settings=settings)
-
-    @property
-    def updates(self) -> list[list[str]]:
-        """Tasks that update each layer, by parameter server."""
-        many = len(self.config.parameter_servers)
-        return [
-            [f"wu{layer}" + (f"_{q}" if many > 1 else "") for q in range(many)]
-            for layer in range(self.config.layers)
-        ]
-
-    @property
-    def sums(self) -> list[list[str]]:
-        """Tasks that collect the gradients of each layer, by parameter server."""
-        many = len(self.config.parameter_servers)
-        if many == 1:
-            return self.updates
-        layers = range(self.config.layers)
-        return [[f"sum{layer}_{q}" for q in range(many)] for layer in layers]
 
 
 def dorylus_job(config: DorylusConfig) -> Job:
@@ -319,7 +90,7 @@ def dorylus_job(config: DorylusConfig) -> Job:
     ValueError
         As `Job`.
     """
-    graph = _Graph(config)
+    graph = Graph(config)
     for interval in range(config.count):
         _interval_tasks(graph, interval)
     _parameter_tasks(graph)
@@ -340,7 +111,7 @@ def dorylus_job(config: DorylusConfig) -> Job:
     return Job(tuple(graph.tasks), tuple(graph.edges), config.epochs, config.settings)
 
 
-def _interval_tasks(graph: _Graph, i: int) -> None:
+def _interval_tasks(graph: Graph, i: int) -> None:
     config, tensors = graph.config, 0
     server = graph.on_server(i // config.intervals)
     server = replace(server, settings={**server.settings, "interval": i})
@@ -364,7 +135,7 @@ def _interval_tasks(graph: _Graph, i: int) -> None:
             graph.add(server, name, step.kind, takes=THREADS, settings=what)
 
 
-def _lambda_tasks(graph: _Graph, server: Task, i: int, number: int, step: Step) -> None:
+def _lambda_tasks(graph: Graph, server: Task, i: int, number: int, step: Step) -> None:
     """Add what the launch of one lambda of an interval takes, to its answer."""
     config = graph.config
     what = {"layer": step.layer, "step": step.name, "tensor": number}
@@ -378,21 +149,18 @@ def _lambda_tasks(graph: _Graph, server: Task, i: int, number: int, step: Step) 
         first = {**what, "part": 0}
         graph.add(away, f"{step.name}_{i}.first", step.kind, settings=first)
     rest = {**what, "part": config.stream - 1}
-    graph.add(away, f"{step.name}_{i}", step.kind, settings=rest)
+    attempts = graph.attempts.get((i, number), [])
+    ends = attempts[0].settings if attempts else {}
+    graph.add(away, f"{step.name}_{i}", step.kind, settings=rest | ends)
     graph.add(server, f"back{number}_{i}", "answer", frees=LAMBDAS, settings=what)
+    server, away = (
+        replace(one, settings={**one.settings, **more})
+        for one, more in ((server, what), (away, rest))
+    )
+    relaunched_tasks(graph, server, away, step)
 
 
-def _launches_at(config: DorylusConfig, steps: Sequence[Step], place: int) -> bool:
-    """Return True where a lambda is launched when this graph task starts."""
-    if not (config.launches and config.lambdas) or steps[place].tensor:
-        return False
-    # That of edges has its slot once it has its rows: held while other intervals have
-    # none, it would keep them from sending those.
-    following = steps[place + 1] if place + 1 < len(steps) else steps[place]
-    return following.tensor and following.kind != "edge_apply"
-
-
-def _interval_edges(graph: _Graph, i: int) -> None:
+def _interval_edges(graph: Graph, i: int) -> None:
     """Join the tasks of an interval, its weights and its gates."""
     config, tensors, before = graph.config, 0, ""
     for step in graph.steps:
@@ -401,6 +169,7 @@ def _interval_edges(graph: _Graph, i: int) -> None:
             call = f"call{tensors}_{i}"
             _weight_edges(graph, i, step, call)
             before = _lambda_edges(graph, i, tensors, step, before)
+            relaunched_edges(graph, i, tensors, step)
             tensors += 1
             continue
         begin = f"{graph.entry[step.name]}_{i}"
@@ -417,7 +186,7 @@ def _interval_edges(graph: _Graph, i: int) -> None:
     graph.join("done", f"{start}_{i}", config.lag)
 
 
-def _lambda_edges(graph: _Graph, i: int, number: int, step: Step, before: str) -> str:
+def _lambda_edges(graph: Graph, i: int, number: int, step: Step, before: str) -> str:
     """Join a lambda with the task before it; return its last task."""
     config, name = graph.config, f"{step.name}_{i}"
     call, back = f"call{number}_{i}", f"back{number}_{i}"
@@ -442,7 +211,7 @@ def _lambda_edges(graph: _Graph, i: int, number: int, step: Step, before: str) -
     return back
 
 
-def _weight_edges(graph: _Graph, i: int, step: Step, asks: str) -> None:
+def _weight_edges(graph: Graph, i: int, step: Step, asks: str) -> None:
     """Join a tensor task with its parameter server: weights, stash, gradient.
 
     Parameters
@@ -453,8 +222,7 @@ def _weight_edges(graph: _Graph, i: int, step: Step, asks: str) -> None:
     config, name = graph.config, f"{step.name}_{i}"
     server = i % len(config.parameter_servers)
     first = f"{name}.first" if config.stream > 1 and config.lambdas else name
-    fused = config.fuse and step.layer == config.layers - 1
-    if step.kind.endswith("apply_back") or (fused and not config.attention):
+    if graph.sends_gradient(step):
         graph.join(name, graph.sums[step.layer][server])
     if step.kind == "apply":
         update, latest = graph.updates[step.layer][server], config.mode == "async"
@@ -466,7 +234,7 @@ def _weight_edges(graph: _Graph, i: int, step: Step, asks: str) -> None:
         graph.join(stash, first)
 
 
-def _parameter_tasks(graph: _Graph) -> None:
+def _parameter_tasks(graph: Graph) -> None:
     """Add the updates of all weights, and what the servers stash for each interval."""
     config = graph.config
     many = len(config.parameter_servers)
@@ -492,7 +260,7 @@ def _stash(step: Step, i: int) -> str:
     return f"stash_{step.name}_{i}" if step.of_edges else f"stash{step.layer}_{i}"
 
 
-def _parameter_edges(graph: _Graph) -> None:
+def _parameter_edges(graph: Graph) -> None:
     """Join what each parameter server has summed with the updates of all."""
     for sums, updates in zip(graph.sums, graph.updates, strict=True):
         for summed in sums if len(sums) > 1 else ():
@@ -500,7 +268,7 @@ def _parameter_edges(graph: _Graph) -> None:
                 graph.join(summed, update)
 
 
-def _receivers(graph: _Graph, scatter: Step, gather: Step, prefix: str) -> None:
+def _receivers(graph: Graph, scatter: Step, gather: Step, prefix: str) -> None:
     """Receive the ghosts of every interval by a task of its own."""
     config, asynchronous = graph.config, graph.config.mode == "async"
     lag = config.lag if asynchronous else 0
@@ -521,9 +289,7 @@ def _receivers(graph: _Graph, scatter: Step, gather: Step, prefix: str) -> None:
                 graph.join(source, full[g], credit=True)
 
 
-def _receivers_together(
-    graph: _Graph, scatter: Step, gather: Step, prefix: str
-) -> None:
+def _receivers_together(graph: Graph, scatter: Step, gather: Step, prefix: str) -> None:
     """Receive the ghosts of all intervals by one task per server.
 
     Its iteration m shows the gathers what every interval has sent in epoch m or later.
@@ -545,7 +311,7 @@ def _receivers_together(
             graph.join(receiver, full[g], credit=True)
 
 
-def _first_epoch(graph: _Graph, gather: Step, prefix: str) -> list[str]:
+def _first_epoch(graph: Graph, gather: Step, prefix: str) -> list[str]:
     """Add and return a gate per server that holds the gathers of the first epoch."""
     config = graph.config
     if config.mode != "async" or not config.first_epoch_sync:
@@ -560,7 +326,7 @@ def _first_epoch(graph: _Graph, gather: Step, prefix: str) -> list[str]:
     return gates
 
 
-def _stages(graph: _Graph) -> None:
+def _stages(graph: Graph) -> None:
     """Let every task wait until all intervals have ended the one before it."""
     config, tensors = graph.config, 0
     for place, step in enumerate(graph.steps):
@@ -576,16 +342,3 @@ def _stages(graph: _Graph) -> None:
             graph.add(graph.on_server(0), gate, "barrier", gate=True)
             for i in range(config.count):
                 graph.join(f"{last}_{i}", gate, credit=True)
-
-
-def invocations(job: Job) -> list[tuple[int, int]]:
-    """Return the tasks that end the launch of a lambda, and that take its answer."""
-    begins: dict[tuple[str, int, int], int] = {}
-    found = []
-    for position, task in enumerate(job.tasks):
-        if task.kind in {"launch", "call", "answer"}:
-            key = task.job_name, task.settings["interval"], task.settings["tensor"]
-            first = begins.setdefault(key, position)  # the launch where there is one
-            if task.kind == "answer":
-                found.append((first, position))
-    return found

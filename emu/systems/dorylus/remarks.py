@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from emu.systems.dorylus.deaths import ANSWERS, DIES, LATE
+from emu.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,6 +31,38 @@ def read_lines(schedules: Mapping[str, Schedule]) -> Iterator[str]:
             )
         yield line
         yield from (f"{how}: {went}" for went in quota_lines(schedule))
+        if again := relaunches(schedule):
+            yield f"{how}: {relaunch_line(again)}"
+
+
+def relaunches(schedule: Schedule) -> dict[str, Any]:
+    """Return how many lambdas were launched again, and how long they were waited for.
+
+    ``late`` of the lambdas before them answered after all and were dropped; ``seconds``
+    are of timeouts and launches, of all intervals. Empty where none may die.
+    """
+    found = {"count": 0, "late": 0, "seconds": 0.0}
+    for j, task in enumerate(schedule.problem.job.tasks):
+        if task.kind in {"recall", "held"}:
+            wanted = {LATE} if task.kind == "held" else {ANSWERS, DIES, LATE}
+            epochs = [n for n, end in enumerate(task.settings["ends"]) if end in wanted]
+            epochs = [n for n in epochs if n < schedule.task_end.shape[1]]
+            if task.kind == "held":
+                found["late"] += len(epochs)
+                continue
+            found["count"] += len(epochs)
+            took = schedule.task_end[j, epochs] - schedule.task_start[j, epochs]
+            found["seconds"] += float(took.sum())
+    return found if found["count"] else {}
+
+
+def relaunch_line(found: Mapping[str, Any]) -> str:
+    """Return `relaunches` in one line."""
+    waited = format_duration(found["seconds"], 4)
+    return (
+        f"{found['count']} lambdas launched again, {found['late']} of them for one "
+        f"that answered too late, {waited} waited for them"
+    )
 
 
 def quota_lines(schedule: Schedule) -> Iterator[str]:

@@ -15,7 +15,8 @@ from typing_extensions import override
 
 from emu.graph_data import open_for
 from emu.graph_data.intervals import cut_intervals
-from emu.systems.dorylus.job import DorylusConfig, dorylus_job, steps_of
+from emu.systems.dorylus.graph import DorylusConfig, steps_of
+from emu.systems.dorylus.job import dorylus_job
 from emu.training.interval_layers import (
     Loss,
     activate,

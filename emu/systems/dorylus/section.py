@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from typing_extensions import override
 
 from emu.errors import ScenarioError
 from emu.fields.cluster_section import MachineSection
 from emu.fields.network_section import Nic, RackSection
 from emu.fields.quantities import (
-    Duration,
     DurationPerDevice,
     Few,
     Index,
     Name,
     Rate,
-    Ratio,
     default_time,
 )
 from emu.fields.section import Section
@@ -26,13 +24,14 @@ from emu.fields.suggestion import nearest
 from emu.graph_data import open_for
 from emu.graph_data.intervals import cut_intervals, interval_counts
 from emu.problem import Tuner
-from emu.problem.tuner import LEAST_PERIOD
-from emu.systems.dorylus.job import (
-    LAMBDAS,
-    THREADS,
-    DorylusConfig,
-    dorylus_job,
-    least_edges,
+from emu.systems.dorylus.deaths import DyingLambdas, UnansweredLambda
+from emu.systems.dorylus.graph import LAMBDAS, THREADS, DorylusConfig
+from emu.systems.dorylus.job import dorylus_job, least_edges
+from emu.systems.dorylus.lambda_sections import (
+    DyingLambdasSection,
+    LaunchSection,
+    SlowLambdasSection,
+    TunerSection,
 )
 from emu.systems.dorylus.steps import steps_of_model
 from emu.systems.dorylus.volumes import (
@@ -47,7 +46,7 @@ from emu.systems.whole_graph_section import (
     WholeGraphSection,
     written_time,
 )
-from emu.units import DURATION, SIZE
+from emu.units import SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,6 +60,10 @@ if TYPE_CHECKING:
 
 #: Bandwidth of a lambda, and of all of a server: 200 Mbit/s each at 100 (paper, 6).
 _LAMBDA_NIC, _LAMBDA_UPLINK = "800 Mbit/s", "20 Gbit/s"
+
+
+#: Keys that nothing but lambdas heeds.
+_OF_LAMBDAS = ["lambdas", "tuner", "launch", "slow_lambdas", "dying_lambdas", "stream"]
 
 
 class DorylusModelSection(WholeGraphModelSection):
@@ -131,44 +134,6 @@ class DorylusTimesSection(Section):
         return {kind: default_time(time) for kind, time in self.by_kind().items()}
 
 
-class LaunchSection(Section):
-    """Time to launch a lambda, from when the graph task before it starts."""
-
-    cold: Duration = 0.0
-    """First of each interval."""
-    warm: Duration = 0.0
-    """Later ones."""
-
-
-class SlowLambdasSection(Section):
-    """Lambdas that take longer, chosen by the seed before the run."""
-
-    share: Ratio = 0.0
-    """Probability, per task and epoch."""
-    factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
-    """Mean slowdown."""
-    spread: Literal["constant", "exponential"] = "constant"
-    """``exponential``: 1 plus an exponential variable of mean factor - 1."""
-
-
-def _long_enough(period: float) -> float:
-    if period < LEAST_PERIOD:
-        found, least = DURATION.exact(period), DURATION.exact(LEAST_PERIOD)
-        raise ValueError(f"found {found}, write {least} or more")
-    return period
-
-
-class TunerSection(Section):
-    """Autotuner of ``lambdas: auto``, from min(intervals, 100) on.
-
-    Each period, by the slope of a server's queue for threads over five periods: where
-    it is positive the quota falls by a tenth, where negative it rises by one.
-    """
-
-    period: Annotated[Duration, AfterValidator(_long_enough)] = 1.0
-    """Time between two looks at the queue; the paper states none."""
-
-
 class DorylusJobSection(WholeGraphSection):
     """Dorylus: whole-graph training by graph servers and lambdas.
 
@@ -206,6 +171,8 @@ class DorylusJobSection(WholeGraphSection):
     """Time until a lambda is up."""
     slow_lambdas: SlowLambdasSection = SlowLambdasSection()
     """Stragglers."""
+    dying_lambdas: DyingLambdasSection = DyingLambdasSection()
+    """Lambdas that die, or answer too late."""
     mode: Literal["no_pipe", "pipe", "async"] = "pipe"
     """``no_pipe``: no overlap; ``pipe``: gathers wait for their epoch's values;
     ``async``: for older ones."""
@@ -340,6 +307,9 @@ class DorylusJobSection(WholeGraphSection):
                 "or write backend: cpu"
             )
             yield ("job", "backend"), problem
+        elif self.stream > 1 and self.dying_lambdas.share:
+            problem = "lambdas that may die have one part: write 1"
+            yield ("job", "stream"), problem
         elif self.tuner != TunerSection() and self.lambdas != "auto":
             yield ("job", "tuner"), "the quota is not tuned, write lambdas: auto"
 
@@ -365,7 +335,7 @@ class DorylusJobSection(WholeGraphSection):
 
     def _without_lambdas(self) -> Problems:
         fields = type(self).model_fields
-        for key in ("lambdas", "tuner", "launch", "slow_lambdas", "stream"):
+        for key in _OF_LAMBDAS:
             if getattr(self, key) != fields[key].default:
                 problem = f"backend {self.backend} has no lambdas, remove this key"
                 yield ("job", key), problem
@@ -459,7 +429,13 @@ class DorylusJobSection(WholeGraphSection):
     @override
     def build(self, context: BuildContext) -> Job:
         """Return the job; see `dorylus_job`."""
-        return dorylus_job(self.config(context))
+        if self.dying_lambdas.share and context.compute == "real":
+            problem = "a lambda that dies takes a stated time, write timed or padded"
+            raise ScenarioError(problem, key="emulation.compute")
+        try:
+            return dorylus_job(self.config(context))
+        except UnansweredLambda as error:
+            raise ScenarioError(str(error), key="job.dying_lambdas") from error
 
     def config(self, context: BuildContext) -> DorylusConfig:
         """Return the shape of the job, with the settings of its node programs."""
@@ -483,6 +459,8 @@ class DorylusJobSection(WholeGraphSection):
             launches=launch.cold > 0 or launch.warm > 0,
             one_receiver=self._one_receiver,
             apply_pool="gpu" if self.backend == "gpu" else THREADS,
+            dying=DyingLambdas(**dict(self.dying_lambdas)),
+            seed=context.seed,
             settings=self._settings(context),
         )
 

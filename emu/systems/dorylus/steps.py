@@ -7,6 +7,8 @@ from dataclasses import dataclass
 #: Kinds of task that a lambda runs.
 EDGE_TENSORS = ("edge_apply", "edge_apply_back")
 TENSORS = ("apply", "apply_back", *EDGE_TENSORS)
+#: Kinds of task that send it what it pulls.
+CALLS = ("call", "recall")
 
 
 @dataclass(frozen=True)

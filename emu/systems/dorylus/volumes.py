@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from emu.problem import Realization
-from emu.systems.dorylus.job import PARAMETER_KINDS
-from emu.systems.dorylus.steps import EDGE_TENSORS, TENSORS
+from emu.systems.dorylus.deaths import ANSWERS, DIES, LATE, timeouts
+from emu.systems.dorylus.kinds import PARAMETER_KINDS
+from emu.systems.dorylus.steps import CALLS, EDGE_TENSORS, TENSORS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from emu.graph_data.intervals import IntervalCounts
     from emu.problem import Job, Task
-    from emu.systems.dorylus.job import DorylusConfig
+    from emu.systems.dorylus.graph import DorylusConfig
 
 #: Bytes of a vertex's number before each ghost row, and of a version of weights.
 GHOST_ID, VERSION = 4, 8
@@ -143,7 +144,8 @@ def dorylus_volumes(
     tasks = job.tasks
 
     def of_lambda(task: Task) -> tuple[int, int]:
-        step, i = f"{task.kind} {task.settings['layer']}", task.settings["interval"]
+        kind, i = task.settings.get("of", task.kind), task.settings["interval"]
+        step = f"{kind} {task.settings['layer']}"
         if config.attention:
             loops = int(counts.vertices[i])
             sizes = loops, int(counts.edges[i]) + loops
@@ -158,9 +160,9 @@ def dorylus_volumes(
         if source.process_name == to.process_name or edge.credit:
             continue
         kinds = source.kind, to.kind
-        if kinds[0] == "call" and kinds[1] in TENSORS:
+        if kinds[0] in CALLS and kinds[1] in TENSORS:
             volumes[e] = of_lambda(to)[0]
-        elif kinds[1] == "answer":
+        elif kinds[1] in {"answer", "late"}:
             volumes[e] = of_lambda(source)[1]
         elif kinds[1] == "ghosts":
             i, g = source.settings["interval"], to.settings["server"]
@@ -223,9 +225,12 @@ def dorylus_times(
         "scatter": _relative(counts.ghosts.sum(axis=1)),
     }
     found = np.zeros((len(job.tasks), job.iterations))
-    tensors = [j for j, task in enumerate(job.tasks) if task.kind in TENSORS]
+    tensors = first_attempts(job)
     for j, task in enumerate(job.tasks):
-        if task.gate or task.kind == "begin":
+        if task.gate or task.kind in {"begin", "held", "late"}:
+            continue
+        if task.kind == "recall":  # after the timeout
+            found[j] = times.cold + times.kinds["call"]
             continue
         if task.kind == "launch":
             found[j] = times.warm
@@ -239,10 +244,71 @@ def dorylus_times(
             rows = counts.vertices[task.settings["interval"]]
             work *= _rows(task.settings, config, counts) / rows
         found[j] = times.kinds[task.kind] * work
+    usual = found[tensors]
     if times.slow.share and config.lambdas:
-        shape = (len(tensors), job.iterations)
-        found[tensors] *= times.slow.factors(times.seed, shape)
+        found[tensors] *= times.slow.factors(times.seed, usual.shape)
+    if config.dying.share and config.lambdas:
+        _end_early(config, job, found, usual)
     return found
+
+
+def first_attempts(job: Job) -> list[int]:
+    """Return the tensor tasks that no lambda has been launched for before."""
+    return [
+        j
+        for j, task in enumerate(job.tasks)
+        if task.kind in TENSORS and task.settings.get("attempt", 1) == 1
+    ]
+
+
+def _end_early(
+    config: DorylusConfig,
+    job: Job,
+    found: NDArray[np.float64],
+    usual: NDArray[np.float64],
+) -> None:
+    """Let lambdas do the part of their work that they do, and servers wait for it.
+
+    Parameters
+    ----------
+    found
+        Seconds of every (task, epoch) if all did all of it; changed in place.
+    usual
+        Those of the first lambdas where none is slow, as those launched later.
+    """
+    tensors = first_attempts(job)
+    work = found[tensors]
+    for row, j in enumerate(tensors):
+        for n, end in enumerate(job.tasks[j].settings.get("ends", ())):
+            if end != ANSWERS:
+                work[row, n] = usual[row, n]
+    each = len(tensors) // config.count
+    shape = len(config.servers), config.intervals, each, job.iterations
+    waits = timeouts(config.dying, np.moveaxis(work.reshape(shape), -1, 0))
+    for j, task in enumerate(job.tasks):
+        if task.kind == "recall":
+            found[j] += waits[:, task.settings["server"], task.settings["tensor"]]
+        if "done" in task.settings:
+            found[j] *= task.settings["done"][: job.iterations]
+
+
+def sent_epochs(job: Job, edge: int) -> NDArray[np.bool_]:
+    """Return in which epochs an edge carries what it does, of lambdas that may die.
+
+    A lambda that dies sends nothing, one that is too late its gradient alone.
+    """
+    source, to = (
+        job.tasks[end] for end in (job.edges[edge].source, job.edges[edge].destination)
+    )
+    task, kept = to, {ANSWERS, DIES, LATE}
+    if source.kind == "held":
+        task, kept = source, {LATE}
+    elif source.kind in TENSORS:
+        task, kept = source, {ANSWERS} if to.kind == "answer" else {ANSWERS, LATE}
+    if to.kind == "stash" or "ends" not in task.settings:
+        return np.ones(job.iterations, np.bool_)  # the first states its version anyway
+    ends = task.settings["ends"][: job.iterations]
+    return np.array([end in kept for end in ends])
 
 
 def _relative(sizes: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -268,4 +334,8 @@ def dorylus_realization(
     """
     volumes = dorylus_volumes(config, job, counts, widths, itemsize)
     seconds = dorylus_times(config, job, counts, times)
-    return Realization(seconds, np.repeat(volumes[:, None], job.iterations, axis=1))
+    by_epoch = np.repeat(volumes[:, None], job.iterations, axis=1)
+    if config.dying.share:
+        for e in np.flatnonzero(volumes).tolist():
+            by_epoch[e] *= sent_epochs(job, e)
+    return Realization(seconds, by_epoch)

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 ROWS, IDS = "rows", "ids"
 
 
+#: Interval, epoch, and number of a tensor task within an interval.
+Chunk = tuple[int, int, int]
+
+
 class GraphServer:
     """One part of the graph and the values of its intervals, by epoch.
 
@@ -47,6 +51,7 @@ class GraphServer:
         self._sums: dict[tuple[int, bool], RowSums] = {}
         self._targets: dict[int, NDArray[Any]] = {}
         self._ghosts: dict[tuple[int, int], tuple[NDArray[Any], NDArray[Any]]] = {}
+        self._asked: dict[Chunk, int] = {}
         self._values: dict[tuple[int, int], dict[str, NDArray[Any]]] = {}
 
     @cached_property
@@ -153,6 +158,32 @@ class GraphServer:
         else:
             found["gradient"] = self.kept(interval, epoch, "gathered")
         return found
+
+    def ask_again(self, chunk: Chunk, number: int) -> None:
+        """Take the answers of earlier lambdas no more."""
+        self._asked[chunk] = number
+
+    def take(
+        self, chunk: Chunk, number: int, step: tuple[str, int], answer: Payload
+    ) -> bool:
+        """Take what a lambda has returned, unless a later one was launched for it.
+
+        Parameters
+        ----------
+        chunk
+            Interval, epoch, and number of the tensor task.
+        number
+            Which lambda of those that were launched for it.
+
+        Returns
+        -------
+        taken
+            False where it was dropped.
+        """
+        if number < self._asked.get(chunk, 1):
+            return False
+        self.returned(step, *chunk[:2], answer)
+        return True
 
     def returned(
         self, step: tuple[str, int], interval: int, epoch: int, answer: Payload

@@ -13,7 +13,8 @@ from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
 from emu.graph_data import open_for
-from emu.systems.dorylus.steps import EDGE_TENSORS, TENSORS
+from emu.systems.dorylus.deaths import ANSWERS, DIES, IDLE, LATE
+from emu.systems.dorylus.steps import CALLS, EDGE_TENSORS, TENSORS
 from emu.training.interval_layers import (
     activate,
     activation_slope,
@@ -86,6 +87,12 @@ class Nothing:
         ghosts = [payload for _, payload in self.input_of(("ghosts",), inputs)]
         kinds = ("scatter", "scatter_back", "begin")
         return ghosts + [payload for _, payload in self.input_of(kinds, inputs)]
+
+
+def end_of(brief: TaskSpec, epoch: int) -> str:
+    """Return what becomes of a task's lambda in an epoch."""
+    ends: list[str] | None = brief.settings.get("ends")
+    return ANSWERS if ends is None else ends[epoch]
 
 
 def attention_rows(brief: TaskSpec) -> int:
@@ -211,6 +218,25 @@ class Call(OnServer):
         return {k: a[:half] if first else a[half:] for k, a in pulled.items()}
 
 
+class Recall(Call):
+    """Launch a lambda again that has not answered, and send it what it pulls."""
+
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+        """Expect the answer of this one from now on."""
+        if end_of(self.brief, iteration) != IDLE:
+            chunk = self.interval, iteration, self.brief.settings["tensor"]
+            self.server.ask_again(chunk, self.brief.settings["attempt"])
+        return {}
+
+    @override
+    def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
+        """Return the rows where it is launched at all."""
+        if end_of(self.brief, iteration) == IDLE:
+            return {}
+        return super().payload(output, iteration, made)
+
+
 class Answer(OnServer):
     """Take what a lambda returns."""
 
@@ -218,6 +244,8 @@ class Answer(OnServer):
     def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         """Keep it for the tasks that follow."""
         parts = [*self.input_of(TENSORS, inputs)]
+        # Of several lambdas one has answered; of the last step it answers with nothing.
+        parts = [part for part in parts if part[1]] or parts[:1]
         whole = {
             name: np.concatenate([tensor(part, name, sender) for sender, part in parts])
             for name in parts[0][1]
@@ -225,6 +253,39 @@ class Answer(OnServer):
         step = parts[0][0].peer_kind, self.layer
         self.server.returned(step, self.interval, iteration, whole)
         return {}
+
+
+class Held(Nothing):
+    """Send an answer too late: another lambda has been launched."""
+
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+        """Return what the lambda has made."""
+        return next(iter(inputs.values()), {})
+
+
+class Late(OnServer):
+    """Take an answer that came too late."""
+
+    def __init__(self, brief: TaskSpec, process: dict[str, Any]) -> None:
+        super().__init__(brief, process)
+        self._dropped = 0
+
+    @override
+    def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
+        """Drop it by its number."""
+        own = self.brief.settings
+        if end_of(self.brief, iteration) == LATE:
+            chunk = self.interval, iteration, own["tensor"]
+            came = {k: a.copy() for one in inputs.values() for k, a in one.items()}
+            step = own["of"], self.layer
+            self._dropped += not self.server.take(chunk, own["attempt"], step, came)
+        return {}
+
+    @override
+    def result(self) -> Payload:
+        """Return how many answers were dropped."""
+        return {"dropped": np.array([self._dropped])}
 
 
 class _Tensor(Nothing):
@@ -243,13 +304,27 @@ class _Tensor(Nothing):
         self.part = brief.settings.get("part", 0)
         self.parts = settings["stream"] if "part" in brief.settings else 1
         self._loss: float | None = None
-        self.made: Payload = {}
 
     @override
     def work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
-        """Return the gradient of the weights, the version used and the answer."""
+        """Return the gradient of the weights, the version used and the answer.
+
+        A lambda that dies has read its weights and returns nothing else.
+        """
+        end, self._loss = end_of(self.brief, iteration), None
+        if end == IDLE:
+            return {}
+        if end == DIES:
+            version = self.weights(iteration, inputs)[1]
+            return {"version": np.array([version], np.int64)}
+        made = self._whole_work(iteration, inputs)
+        if end == LATE:
+            self._loss = None
+        return made
+
+    def _whole_work(self, iteration: int, inputs: Mapping[int, Payload]) -> Payload:
         step = self.brief.kind, self.layer
-        pulled = dict(next(self.input_of(("call",), inputs), (None, {}))[1])
+        pulled = dict(next(self.input_of(CALLS, inputs), (None, {}))[1])
         server: GraphServer | None = None
         if not pulled:
             server = self.process["server"]
@@ -275,8 +350,9 @@ class _Tensor(Nothing):
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        """Return to each the piece that it waits for."""
-        if output.peer_kind == "answer":
+        """Return to each the piece that it waits for, if it is sent at all."""
+        late = end_of(self.brief, iteration) == LATE
+        if output.peer_kind == ("held" if late else "answer"):
             begin = "answer."
             return {
                 name.removeprefix(begin): array
@@ -285,7 +361,7 @@ class _Tensor(Nothing):
             }
         if output.peer_kind == "stash":
             return {"version": made["version"]}
-        if output.peer_kind in {"gradient_sum", "weight_update"}:
+        if output.peer_kind in {"gradient_sum", "weight_update"} and "gradient" in made:
             return {"gradient": made["gradient"]}
         return {}
 
@@ -341,7 +417,9 @@ class Apply(_Tensor):
     def weights(
         self, iteration: int, inputs: Mapping[int, Payload]
     ) -> tuple[NDArray[Any], int]:
-        """Return the newest weights that had come."""
+        """Return the newest weights that had come, or those of a lambda before."""
+        for sender, payload in self.input_of(("stash",), inputs):
+            return tensor(payload, "weights", sender).copy(), 0
         for sender, payload in self.input_of(("weight_update",), inputs):
             version = self.reads.get(sender.edge, iteration - sender.lag)
             return tensor(payload, "weights", sender).copy(), version
@@ -410,6 +488,8 @@ class Stash(Nothing):
         NodeMisbehaved
             When they are not held any more.
         """
+        if end_of(self.brief, iteration) == IDLE:
+            return {}
         sender, payload = next(self.input_of(("apply",), inputs))
         version = int(tensor(payload, "version", sender)[0])
         held = versions(self.process, self.brief)[self.brief.settings["layer"]]
@@ -476,11 +556,17 @@ def versions(process: dict[str, Any], brief: TaskSpec) -> list[dict[int, NDArray
 def summed(brief: TaskSpec, inputs: Mapping[int, Payload]) -> NDArray[Any]:
     """Return the sum of the gradients that came, in the order of the in-edges.
 
-    Those of attention stand below those of the weights.
+    Those of attention stand below those of the weights. Of several lambdas of one task
+    the first that came counts, the others are dropped.
     """
     totals: dict[bool, NDArray[Any]] = {}
+    counted = set()
     for sender in brief.inputs:
+        chunk = sender.peer.partition(".")[0]
+        if chunk in counted:
+            continue
         if sender.edge in inputs and "gradient" in inputs[sender.edge]:
+            counted.add(chunk)
             came = tensor(inputs[sender.edge], "gradient", sender)
             of_edges = sender.peer_kind in EDGE_TENSORS
             total = totals.get(of_edges)

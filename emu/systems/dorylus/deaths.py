@@ -1,0 +1,143 @@
+"""Lambdas that die or do not answer in time, decided before the run.
+
+A lambda ends in one of three ways. It answers; it dies in the middle of its work and
+sends nothing; or it does all of its work, sends its gradient, and answers too late.
+Their server notices at its timeout and launches another, which may end so as well.
+
+The timeout follows from times that are known before the run, so that simulation and
+sockets agree: of what a lambda computes, without what it pulls and returns. A lambda
+that is slow, and answers, is waited for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+#: Ends of a lambda, by epoch in ``Task.settings["ends"]``; idle where none is launched.
+IDLE, ANSWERS, DIES, LATE = "idle", "answers", "dies", "late"
+#: Weight of what was smoothed so far beside the next time (released code).
+_KEEP = 0.95
+
+
+class UnansweredLambda(ValueError):
+    """As many lambdas as may be launched for one answer end without it."""
+
+
+@dataclass(frozen=True)
+class DyingLambdas:
+    """Lambdas that do not answer in time: a seeded share."""
+
+    share: float = 0.0
+    """Probability of each lambda and epoch, and of each that is launched instead."""
+    late: float = 0.5
+    """Probability that such a one does its work and answers too late, and not dies."""
+    timeout: float = 0.5
+    """Seconds that a server waits at the least."""
+    ratio: float = 5.0
+    """Smoothed times of a step that it waits."""
+    attempts: int = 5
+    """Lambdas that are launched for one answer at the most."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One lambda of a step of an interval, or one launched instead, by epoch."""
+
+    ends: tuple[str, ...]
+    done: tuple[float, ...]
+    """Part of its work that is done, 0 where it is idle."""
+
+    @property
+    def settings(self) -> dict[str, list[str] | list[float]]:
+        """Return it as settings of a task, which travel as lists."""
+        return {"ends": [*self.ends], "done": [*self.done]}
+
+    @property
+    def presence(self) -> dict[str, list[str] | list[float]]:
+        """Return these settings of a task that works wherever it is not idle."""
+        there = [float(end != IDLE) for end in self.ends]
+        return {"ends": [*self.ends], "done": [*there]}
+
+
+def drawn_attempts(
+    dying: DyingLambdas, seed: int, shape: tuple[int, int, int]
+) -> dict[tuple[int, int], list[Attempt]]:
+    """Return the attempts of each (interval, number of tensor task).
+
+    Those alone are among them that need more than one in an epoch. Epochs that follow
+    change none before.
+
+    Parameters
+    ----------
+    shape
+        Epochs, intervals, tensor tasks of an interval.
+
+    Raises
+    ------
+    UnansweredLambda
+        When as many as may be launched end without an answer.
+    """
+    if not dying.share:
+        return {}
+    drawn = np.random.default_rng([seed, 8]).random((*shape, dying.attempts, 3))
+    failed = drawn[..., 0] < dying.share
+    deaths = np.cumprod(failed, axis=-1).sum(axis=-1)
+    if (deaths == dying.attempts).any():
+        n, i, k = np.argwhere(deaths == dying.attempts)[0]
+        raise UnansweredLambda(
+            f"{dying.attempts} lambdas in a row do not answer, the first time for "
+            f"tensor task {k} of interval {i} in epoch {n}: lower share, or raise "
+            "attempts"
+        )
+    found = {}
+    for i, k in np.argwhere(deaths.any(axis=0)).tolist():
+        count = int(deaths[:, i, k].max()) + 1
+        found[i, k] = [
+            _attempt(dying, a, deaths[:, i, k], drawn[:, i, k, a]) for a in range(count)
+        ]
+    return found
+
+
+def _attempt(
+    dying: DyingLambdas, number: int, deaths: NDArray[np.int64], drawn: Array
+) -> Attempt:
+    """Return an attempt from how many fail in every epoch, and what was drawn of it."""
+    ends, done = [], []
+    for count, (_, late, part) in zip(deaths.tolist(), drawn.tolist(), strict=True):
+        if number > count:
+            end, share = IDLE, 0.0
+        elif number == count:
+            end, share = ANSWERS, 1.0
+        elif late < dying.late:
+            end, share = LATE, 1.0
+        else:
+            end, share = DIES, part
+        ends.append(end)
+        done.append(share)
+    return Attempt(tuple(ends), tuple(done))
+
+
+def timeouts(dying: DyingLambdas, work: Array) -> Array:
+    """Return how long a server waits for an answer, shape (epochs, servers, steps).
+
+    It is ``ratio`` times the smoothed time of that step on that server, in epochs that
+    have ended, interval by interval: 0.95 of what it was and 0.05 of the next time.
+
+    Parameters
+    ----------
+    work
+        Seconds of the lambda that answers, shape (epochs, servers, intervals of each,
+        steps).
+    """
+    found = np.full((len(work), work.shape[1], work.shape[3]), dying.timeout)
+    smoothed = work[0, :, 0]
+    for n in range(1, len(work)):
+        for each in np.moveaxis(work[n - 1], 1, 0):
+            smoothed = _KEEP * smoothed + (1 - _KEEP) * each
+        found[n] = np.maximum(dying.timeout, dying.ratio * smoothed)
+    return found

@@ -1,0 +1,70 @@
+"""Sections of ``job`` on the lambdas of Dorylus: launches, failures, their number."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from emu.fields.quantities import Duration, Few, Positive, Ratio
+from emu.fields.section import Section
+from emu.problem.tuner import LEAST_PERIOD
+from emu.units import DURATION
+
+
+class LaunchSection(Section):
+    """Time to launch a lambda, from when the graph task before it starts."""
+
+    cold: Duration = 0.0
+    """First of each interval."""
+    warm: Duration = 0.0
+    """Later ones."""
+
+
+class SlowLambdasSection(Section):
+    """Lambdas that take longer, chosen by the seed before the run."""
+
+    share: Ratio = 0.0
+    """Probability, per task and epoch."""
+    factor: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+    """Mean slowdown."""
+    spread: Literal["constant", "exponential"] = "constant"
+    """``exponential``: 1 plus an exponential variable of mean factor - 1."""
+
+
+def _long_enough(period: float) -> float:
+    if period < LEAST_PERIOD:
+        found, least = DURATION.exact(period), DURATION.exact(LEAST_PERIOD)
+        raise ValueError(f"found {found}, write {least} or more")
+    return period
+
+
+class TunerSection(Section):
+    """Autotuner of ``lambdas: auto``, from min(intervals, 100) on.
+
+    Each period, by the slope of a server's queue for threads over five periods: where
+    it is positive the quota falls by a tenth, where negative it rises by one.
+    """
+
+    period: Annotated[Duration, AfterValidator(_long_enough)] = 1.0
+    """Time between two looks at the queue; the paper states none."""
+
+
+class DyingLambdasSection(Section):
+    """Lambdas that do not answer in time, chosen by the seed before the run.
+
+    Their server waits for ``timeout``, at the least, launches another, cold, and drops
+    what the first still sends. One that is slow, and answers, is waited for.
+    """
+
+    share: Annotated[Ratio, Field(ge=0, le=1)] = 0.0
+    """Probability, per task and epoch, and of each lambda launched instead."""
+    late: Annotated[Ratio, Field(ge=0, le=1)] = 0.5
+    """Share of them that do their work and answer too late; the others die in it."""
+    timeout: Duration = 0.5
+    """Time from the call at which another is launched, at the least."""
+    ratio: Positive = 5.0
+    """Or that many times what this step took lambdas of the server in epochs before,
+    smoothed: 0.95 of the mean so far and 0.05 of the next, bytes apart."""
+    attempts: Annotated[Few, Field(le=100)] = 5
+    """Lambdas of one task and epoch; that none of them answers is an error."""

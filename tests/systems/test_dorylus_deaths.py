@@ -1,0 +1,231 @@
+"""Lambdas that die or answer too late: who is drawn, time and money by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from emu.analysis.cost import Prices
+from emu.errors import ScenarioError
+from emu.scenario import prepare
+from emu.scenario.cost import cost_of
+from emu.scenario.scenario_file import loads
+from emu.simulation import simulate
+from emu.systems.dorylus.deaths import (
+    ANSWERS,
+    DIES,
+    IDLE,
+    LATE,
+    DyingLambdas,
+    UnansweredLambda,
+    drawn_attempts,
+    timeouts,
+)
+from emu.systems.dorylus.remarks import read_lines, relaunches
+from emu.trust.audit import audit
+
+if TYPE_CHECKING:
+    from emu.scenario import Experiment
+
+FILE = """\
+cluster:
+  machines:
+    - {name: g, count: 2, nic: 1 Gbit/s, price: 1 $/h}
+    - {name: ps, nic: 1 Gbit/s, price: 1 $/h}
+job:
+  system: dorylus
+  dataset: {name: products-like, scale: 0.0005}
+  model: {hidden: 6}
+  parameter_servers: [ps]
+  intervals: 2
+  epochs: 8
+  times: {gather: 8 ms, apply: 20 ms, scatter: 2 ms}
+"""
+
+
+def _prepared(*changes: str) -> Experiment:
+    return prepare(loads(FILE, changes))
+
+
+shares = st.floats(0, 0.6)
+
+
+@settings(deadline=None, max_examples=40)
+@given(share=shares, more=shares, late=st.floats(0, 1), seed=st.integers(0, 2**32))
+def test_who_is_drawn(share: float, more: float, late: float, seed: int) -> None:
+    """Ends follow each other; fewer epochs or a smaller share change nothing else."""
+    shape, dying = (7, 5, 3), DyingLambdas(min(share, more), late, attempts=60)
+    found = drawn_attempts(dying, seed, shape)
+    short = drawn_attempts(dying, seed, (4, 5, 3))
+    larger = drawn_attempts(
+        DyingLambdas(max(share, more), late, attempts=60), seed, shape
+    )
+    for key, attempts in found.items():
+        for n in range(shape[0]):
+            ends = [one.ends[n] for one in attempts]
+            last = ends.index(ANSWERS)
+            assert {*ends[:last]} <= {DIES, LATE}
+            assert {*ends[last + 1 :]} <= {IDLE}
+            assert [one.ends[n] for one in larger[key]][:last] == ends[:last]
+            if n < 4:
+                early = [one.ends[n] for one in short.get(key, [])] or [ANSWERS]
+                assert early[: last + 1] == ends[: last + 1]
+            for one in attempts:
+                work = one.done[n]
+                assert work == {IDLE: 0.0, DIES: work}.get(one.ends[n], 1.0)
+                assert 0 <= work <= 1
+        assert any(one.ends != (ANSWERS,) * shape[0] for one in attempts)
+
+
+def test_shares_are_those_that_are_stated() -> None:
+    dying = DyingLambdas(0.2, late=0.3, attempts=40)
+    found = drawn_attempts(dying, 3, (50, 40, 10))
+    ends = np.array(
+        [[end == kind for kind in (DIES, LATE)] for attempts in found.values()
+         for one in attempts for end in one.ends]
+    )  # fmt: skip
+    failed = ends.sum()
+    launched = 50 * 40 * 10 + failed  # one for each that failed
+    assert failed / launched == pytest.approx(0.2, abs=0.01)
+    assert ends[:, 1].sum() / failed == pytest.approx(0.3, abs=0.02)
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 2**32), attempts=st.integers(1, 5))
+def test_that_all_die_is_an_error(seed: int, attempts: int) -> None:
+    dying = DyingLambdas(1.0, attempts=attempts)
+    message = f"{attempts} lambdas in a row do not answer.*interval 0 in epoch 0"
+    with pytest.raises(UnansweredLambda, match=message):
+        drawn_attempts(dying, seed, (2, 3, 2))
+    with pytest.raises(ScenarioError, match=r"job\.dying_lambdas: 5 lambdas in a row"):
+        _prepared("job.dying_lambdas.share=100 %")
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    work=st.lists(st.lists(st.floats(0, 3), min_size=6, max_size=6), min_size=2),
+    ratio=st.floats(0.1, 9),
+)
+def test_timeouts_against_one_number_after_the_other(
+    work: list[list[float]], ratio: float
+) -> None:
+    """Three servers, two intervals each, one step."""
+    dying = DyingLambdas(0.1, timeout=0.5, ratio=ratio)
+    seconds = np.array(work).reshape(-1, 3, 2, 1)
+    found = timeouts(dying, seconds)
+    for server in range(3):
+        mean: float | None = None
+        for n in range(len(work)):
+            wanted = 0.5 if mean is None else max(0.5, ratio * mean)
+            assert found[n, server, 0] == pytest.approx(wanted)
+            for one in seconds[n, server, :, 0]:
+                mean = one if mean is None else 0.95 * mean + 0.05 * one
+
+
+def test_a_share_of_nothing_changes_nothing() -> None:
+    without, none = _prepared(), _prepared("job.dying_lambdas={share: 0, late: 1}")
+    assert without.problem.job == none.problem.job
+    for name in ("times", "volumes"):
+        one, other = (getattr(x.realization, name) for x in (without, none))
+        np.testing.assert_array_equal(one, other)
+    assert relaunches(none.simulate()) == {}
+
+
+def _one_chain(*changes: str) -> Experiment:
+    """Return a job in which everything happens one after the other."""
+    return _prepared(
+        "job.machines=[g0]", "job.intervals=1", "cluster.machines[0].nic=100 Gbit/s",
+        "cluster.machines[1].nic=100 Gbit/s", "job.lambda_nic=100 Gbit/s",
+        "job.lambda_uplink=100 Gbit/s", *changes,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("late", ["0", "1"])
+@pytest.mark.parametrize("launch", ["{cold: 0 ms}", "{cold: 300 ms, warm: 5 ms}"])
+def test_time_and_money_by_hand(late: str, launch: str) -> None:
+    """Without NICs to wait for, every relaunch takes a timeout and a cold launch."""
+    changes = (f"job.launch={launch}", "job.times.apply=130 ms", "job.epochs=12")
+    dying = f"job.dying_lambdas={{share: 30 %, late: {late}, timeout: 200 ms}}"
+    without, found = _one_chain(*changes), _one_chain(*changes, dying)
+    job, schedule = found.problem.job, found.simulate()
+    assert audit(schedule).passed
+
+    # Every step takes 0.13 s, so that its smoothed time is that from epoch 1 on.
+    again = [
+        (n, task.settings["attempt"])
+        for task in job.tasks
+        if task.kind == "recall"
+        for n in range(12)
+        if task.settings["ends"][n] != IDLE
+    ]
+    cold = 0.3 if "300" in launch else 0.0
+    waited = [(0.65 if n else 0.2) + cold for n, _ in again]
+    assert len(again) > 5
+    figures = relaunches(schedule)
+    assert figures["count"] == len(again)
+    assert figures["late"] == (len(again) if late == "1" else 0)
+    assert figures["seconds"] == pytest.approx(sum(waited))
+    longer = schedule.makespan - without.simulate().makespan
+    assert longer == pytest.approx(sum(waited), abs=0.02)
+    assert f"{len(again)} lambdas launched again" in "".join(
+        read_lines({"simulated": schedule})
+    )
+
+    cost, before = (cost_of(x.scenario, x.simulate()) for x in (found, without))
+    assert cost is not None
+    assert before is not None
+    done = [
+        0.13 * task.settings["done"][n]
+        for task in job.tasks
+        if "done" in task.settings and task.kind.startswith("apply")
+        for n in range(12)
+        if task.settings["ends"][n] in {DIES, LATE}
+    ]
+    if late == "1":  # paid until the next one is launched
+        done = waited
+    assert cost.lost == pytest.approx(Prices().functions(np.array(done)), rel=0.02)
+    assert cost.lambdas == pytest.approx(before.lambdas + cost.lost, rel=1e-6)
+    assert cost.to_json()["lost"] == cost.lost
+
+
+@settings(deadline=None, max_examples=12)
+@given(share=st.floats(0.01, 0.4), late=st.floats(0, 1), seed=st.integers(0, 999))
+def test_schedules_keep_the_constraints(share: float, late: float, seed: int) -> None:
+    found = _prepared(
+        f"job.dying_lambdas={{share: {share}, late: {late}, attempts: 50}}",
+        f"seed={seed}", "job.epochs=4", "job.lambdas=1",
+    )  # fmt: skip
+    schedule = simulate(found.problem, found.realization, "oes")
+    assert audit(schedule).passed
+    for j, task in enumerate(found.problem.job.tasks):
+        if task.kind == "recall":
+            took = schedule.task_end[j] - schedule.task_start[j]
+            idle = np.array(task.settings["ends"]) == IDLE
+            assert (took[idle] == 0).all()
+            assert (took[~idle] >= 0.5 - 1e-9).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("job.dying_lambdas.share=-1 %", r"dying_lambdas\.share"),
+        ("job.dying_lambdas.share=101 %", r"dying_lambdas\.share"),
+        ("job.dying_lambdas.late=2", r"dying_lambdas\.late"),
+        ("job.dying_lambdas.attempts=0", r"dying_lambdas\.attempts"),
+        ("job.dying_lambdas.timeout=-1 s", r"dying_lambdas\.timeout"),
+        ("job.dying_lambdas.ratio=0", r"dying_lambdas\.ratio"),
+        ("job.dying_lambdas.share=1 %; job.stream=2", "have one part: write 1"),
+        ("job.dying_lambdas.share=1 %; job.backend=cpu", "has no lambdas, remove"),
+        (
+            "job.dying_lambdas.share=1 %; emulation.compute=real",
+            r"emulation\.compute: a lambda that dies takes a stated time",
+        ),
+    ],
+)
+def test_bad_input(change: str, problem: str) -> None:
+    with pytest.raises(ScenarioError, match=problem):
+        _prepared(*change.split("; "))
