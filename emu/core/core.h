@@ -146,6 +146,7 @@ typedef struct {
     double *residual, *load;
     int64_t *flows;
     double *share;
+    int64_t *queue;            /* of ports: a list, or a heap by `share` */
     /* Kept, where flows are rated one by one: the groups with an active flow in the
      * order of their keys, length[ORDERED] of them, and a mark per group; under mrtf
      * those that are served, in any order. */
@@ -165,13 +166,15 @@ typedef struct {
     int64_t *coflow, *next_member;
     bool *is_chained;
     double *gamma;
-    /* Kept under mrtf: the groups with an active flow over every port as they go, in
-     * the places of `port_start`, how many they are, and, per hop, what those before
-     * a group leave it there. Ports to be walked along, a list; of each port from which
-     * place on, -1 for none, and to which at least. */
-    int64_t *ranking, *ranked;
+    /* Kept: the groups with active flows over every port, in the places of `port_start`,
+     * in their order or, under mrtf, as they go; how many they are; and, per group, its
+     * flows that they were last listed for. */
+    int64_t *crossing, *crowd, *noted;
+    /* Kept under mrtf, per hop: what those before a group leave it there. Of ports
+     * to be walked along, which are queued: from which place on, -1 for none, and to
+     * which at least. */
     double *offer;
-    int64_t *walks, *from, *to;
+    int64_t *from, *to;
     int64_t *edge;             /* per group, under a rule of one's own */
     int64_t *head;             /* kept, per port under fifo: the group it sends, or -1 */
     /* Where ports are divided among jobs, at port * jobs + job: flows in question,
@@ -189,8 +192,6 @@ typedef struct {
     int64_t *place;            /* per port its place among the dirty, -1 for none */
     int64_t *dirty_ports;      /* a list */
     double *bound;             /* what their levels, old and new, are not below */
-    int64_t *shared;           /* per group: flows that rates were last computed for */
-    int64_t *crowd, *crossing; /* groups with flows over a port, places of port_start */
 } Levels;
 
 /* The flows that stand in the lines of their channels, see dependencies.c. */

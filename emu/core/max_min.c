@@ -20,36 +20,6 @@
  * nearer to being full is looked at. */
 static const double NEAR_FULL = 1e-6;
 
-/* List `group` at its ports, in the order of groups: sums round by order. */
-static void join_crowd(const Layout *layout, State *state, int64_t group)
-{
-    Levels *levels = &state->levels;
-    FOR_HOPS(j, layout, group) {
-        int64_t port = layout->hop[j], first = layout->port_start[port];
-        int64_t hole = first + levels->crowd[port];
-        while (hole > first && levels->crossing[hole - 1] > group) {
-            levels->crossing[hole] = levels->crossing[hole - 1];
-            hole--;
-        }
-        levels->crossing[hole] = group;
-        levels->crowd[port]++;
-    }
-}
-
-/* Strike `group`, which has no flow any more, from the lists of its ports. */
-static void leave_crowd(const Layout *layout, State *state, int64_t group)
-{
-    Levels *levels = &state->levels;
-    FOR_HOPS(j, layout, group) {
-        int64_t port = layout->hop[j], place = layout->port_start[port];
-        levels->crowd[port]--;
-        while (levels->crossing[place] != group)
-            place++;
-        for (int64_t k = place; k < layout->port_start[port] + levels->crowd[port]; k++)
-            levels->crossing[k] = levels->crossing[k + 1];
-    }
-}
-
 /* The least level of the ports that `group` crosses except `port`. */
 static inline double limit_of(const Layout *layout, const State *state, int64_t group,
                               int64_t port)
@@ -106,9 +76,9 @@ static inline void find_target(const Layout *layout, State *state, int64_t port)
 {
     Levels *levels = &state->levels;
     double *limit = state->scratch.rate, *flows = state->scratch.weight;
-    int64_t count = levels->crowd[port], first = layout->port_start[port];
+    int64_t count = state->scratch.crowd[port], first = layout->port_start[port];
     for (int64_t i = 0; i < count; i++) {
-        int64_t group = levels->crossing[first + i];
+        int64_t group = state->scratch.crossing[first + i];
         limit[i] = limit_of(layout, state, group, port);
         flows[i] = (double)state->active[group];
     }
@@ -156,8 +126,8 @@ static void pass_on(const Layout *layout, State *state, int64_t port, double old
 {
     Levels *levels = &state->levels;
     double new = levels->level[port], lower = smaller(old, new);
-    for (int64_t i = 0; i < levels->crowd[port]; i++) {
-        int64_t group = levels->crossing[layout->port_start[port] + i];
+    for (int64_t i = 0; i < state->scratch.crowd[port]; i++) {
+        int64_t group = state->scratch.crossing[layout->port_start[port] + i];
         double limit = INFINITY;
         FOR_HOPS(j, layout, group) {
             int64_t other = layout->hop[j];
@@ -211,14 +181,9 @@ static void share_max_min(const Layout *layout, State *state, double now)
     Levels *levels = &state->levels;
     for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
         int64_t group = state->touched[i];
-        int64_t flows = state->active[group] - levels->shared[group];
+        int64_t flows = note_crowd(layout, state, group);
         if (flows == 0)
             continue;
-        if (levels->shared[group] == 0)
-            join_crowd(layout, state, group);
-        else if (state->active[group] == 0)
-            leave_crowd(layout, state, group);
-        levels->shared[group] = state->active[group];
         FOR_HOPS(j, layout, group) {
             int64_t port = layout->hop[j];
             count_limited(state, port, flows, limit_of(layout, state, group, port));

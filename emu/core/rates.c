@@ -27,8 +27,7 @@ static void weigh_by_slack(const Layout *layout, State *state, double now)
 static void fill_by_weight(const Layout *layout, State *state, double now)
 {
     Scratch *scratch = &state->scratch;
-    for (int64_t i = 0; i < state->length[ORDERED]; i++)
-        scratch->rate[scratch->order[i]] = 0.0;
+    note_crowds(layout, state);
     fill_up(layout, state);
     for (int64_t i = 0; i < state->length[ORDERED]; i++) {
         int64_t group = scratch->order[i];

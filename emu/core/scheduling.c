@@ -11,6 +11,7 @@
 #include "state.c"
 #include "service_clocks.c"
 #include "priorities.c"
+#include "crowds.c"
 #include "max_min.c"
 #include "sharing.c"
 #include "shortest_remaining.c"

@@ -20,18 +20,16 @@ static inline void push(double *keys, int64_t *items, int64_t size, double key, 
     items[hole] = item;
 }
 
-/* Remove the smallest key from a heap of `size`. */
-static inline void pop(double *keys, int64_t *items, int64_t size)
+/* Put an entry in the place of the smallest key of a heap of `size`. */
+static inline void replace(double *keys, int64_t *items, int64_t size, double key,
+                           int64_t item)
 {
-    int64_t last = size - 1, hole = 0;
-    double key = keys[last];
-    int64_t item = items[last];
+    int64_t hole = 0;
     for (;;) {
         int64_t child = 2 * hole + 1;
-        if (child >= last)
+        if (child >= size)
             break;
-        if (child + 1 < last && keys[child + 1] < keys[child])
-            child++;
+        child += keys[at_most(child + 1, size - 1)] < keys[child]; /* without a branch */
         if (keys[child] >= key)
             break;
         keys[hole] = keys[child];
@@ -40,6 +38,12 @@ static inline void pop(double *keys, int64_t *items, int64_t size)
     }
     keys[hole] = key;
     items[hole] = item;
+}
+
+/* Remove the smallest key from a heap of `size`. */
+static inline void pop(double *keys, int64_t *items, int64_t size)
+{
+    replace(keys, items, size - 1, keys[size - 1], items[size - 1]);
 }
 
 void heap_push(double *keys, int64_t *items, int64_t size, double key, int64_t item)

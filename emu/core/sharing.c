@@ -48,46 +48,34 @@ static inline void share_equally(const Layout *layout, State *state, double now)
             equal_share(layout, state, state->touched[i], now);
 }
 
-/* The port that progressive filling fills next, -1 when none is left. */
-static int64_t fullest_port(const Layout *layout, const Scratch *scratch)
-{
-    int64_t fullest = -1;
-    double level = INFINITY;
-    for (int64_t port = 0; port < layout->ports; port++) {
-        if (scratch->flows[port] > 0
-            && scratch->residual[port] < level * scratch->load[port]) {
-            level = scratch->residual[port] / scratch->load[port];
-            fullest = port;
-        }
-    }
-    return fullest;
-}
-
-/* The weight of the flows over `port` that may still rise.
+/* The summed weights of the flows over `port` that may still rise.
  *
  * Weights may be as 1 to 1e9: what is left of a sum after most of it was subtracted is
  * rounding, and shares by it exceeded a port by 3e-9. */
 static double weight_over(const Layout *layout, const State *state, int64_t port)
 {
+    const Scratch *scratch = &state->scratch;
+    const int64_t *crossing = scratch->crossing + layout->port_start[port];
     double weight = 0.0;
-    for (int64_t i = layout->port_start[port]; i < layout->port_start[port + 1]; i++) {
-        int64_t group = layout->port_group[i];
-        if (!state->scratch.frozen[group])
-            weight += (double)state->active[group] * state->scratch.weight[group];
-    }
+    for (int64_t i = 0; i < scratch->crowd[port]; i++)
+        if (!scratch->frozen[crossing[i]])
+            weight += scratch->weight[crossing[i]];
     return weight;
 }
 
-static void freeze(const Layout *layout, State *state, int64_t group, double level)
+/* Let `group` have no more than at `level`, that of `full`, one of its ports. */
+static inline void freeze(const Layout *layout, State *state, int64_t group, double level,
+                          int64_t full)
 {
     Scratch *scratch = &state->scratch;
-    int64_t count = state->active[group];
+    double weight = scratch->weight[group];
     scratch->frozen[group] = true;
-    double weight = (double)count * scratch->weight[group];
-    scratch->rate[group] += level * scratch->weight[group];
+    scratch->rate[group] = level * weight;
     FOR_HOPS(i, layout, group) {
         int64_t port = layout->hop[i];
-        scratch->flows[port] -= count;
+        if (port == full)
+            continue;
+        scratch->flows[port]--;
         scratch->residual[port] = larger(scratch->residual[port] - level * weight, 0.0);
         scratch->load[port] -= weight;
         if (scratch->flows[port] > 0 && scratch->load[port] < weight)
@@ -95,31 +83,55 @@ static void freeze(const Layout *layout, State *state, int64_t group, double lev
     }
 }
 
-/* Share scratch.residual max-min fairly by scratch.weight. Flows of weight 0 get nothing.
- * What flows get is added to scratch.rate and subtracted from the residual. */
-static void fill_up(const Layout *layout, State *state)
+/* Count the flows of scratch.order, which are to share ports by scratch.weight; queue
+ * their ports by the levels at which they would be full. Return the number of ports. */
+static int64_t queue_ports(const Layout *layout, State *state)
 {
     Scratch *scratch = &state->scratch;
+    int64_t queued = 0;
     for (int64_t port = 0; port < layout->ports; port++) {
         scratch->flows[port] = 0;
         scratch->load[port] = 0.0;
     }
     for (int64_t i = 0; i < state->length[ORDERED]; i++) {
         int64_t group = scratch->order[i];
-        if (scratch->weight[group] == 0.0)
+        scratch->rate[group] = 0.0;
+        scratch->frozen[group] = scratch->weight[group] == 0.0;
+        if (scratch->frozen[group])
             continue;
-        scratch->frozen[group] = false;
         FOR_HOPS(j, layout, group) {
             scratch->flows[layout->hop[j]]++;
             scratch->load[layout->hop[j]] += scratch->weight[group];
         }
     }
-    int64_t port;
-    while ((port = fullest_port(layout, scratch)) >= 0) {
+    for (int64_t port = 0; port < layout->ports; port++)
+        if (scratch->flows[port] > 0)
+            push(scratch->share, scratch->queue, queued++,
+                 scratch->residual[port] / scratch->load[port], port);
+    return queued;
+}
+
+/* Set scratch.rate of the flows of scratch.order: scratch.residual shared max-min fairly by
+ * scratch.weight. Flows of weight 0 get nothing. The level of a port never falls while lower ones fill, so it is looked
+ * at again only when it comes first. */
+static void fill_up(const Layout *layout, State *state)
+{
+    Scratch *scratch = &state->scratch;
+    int64_t queued = queue_ports(layout, state);
+    while (queued > 0) {
+        int64_t port = scratch->queue[0];
         double level = scratch->residual[port] / scratch->load[port];
-        for (int64_t i = layout->port_start[port]; i < layout->port_start[port + 1]; i++)
-            if (!scratch->frozen[layout->port_group[i]])
-                freeze(layout, state, layout->port_group[i], level);
+        if (scratch->flows[port] > 0 && level > scratch->share[0]) {
+            replace(scratch->share, scratch->queue, queued, level, port);
+            continue;
+        }
+        pop(scratch->share, scratch->queue, queued--);
+        if (scratch->flows[port] == 0)
+            continue;
+        const int64_t *crossing = scratch->crossing + layout->port_start[port];
+        for (int64_t i = 0; i < scratch->crowd[port]; i++)
+            if (!scratch->frozen[crossing[i]])
+                freeze(layout, state, crossing[i], level, port);
     }
 }
 
@@ -251,9 +263,10 @@ static void share_max_min_by_job(const Layout *layout, State *state, double now)
 static int64_t first_in_line(const Layout *layout, const State *state, int64_t port)
 {
     int64_t first = -1;
-    for (int64_t i = layout->port_start[port]; i < layout->port_start[port + 1]; i++) {
-        int64_t group = layout->port_group[i];
-        if (state->active[group] == 0 || layout->hop[layout->hop_start[group]] != port)
+    const int64_t *crossing = state->scratch.crossing + layout->port_start[port];
+    for (int64_t i = 0; i < state->scratch.crowd[port]; i++) {
+        int64_t group = crossing[i];
+        if (layout->hop[layout->hop_start[group]] != port)
             continue;
         if (first < 0 || precedes(layout, state, group, first))
             first = group;
@@ -280,6 +293,7 @@ static bool is_disturbed(const Layout *layout, const State *state, int64_t group
 static void change_heads(const Layout *layout, State *state, double now)
 {
     Scratch *scratch = &state->scratch;
+    note_crowds(layout, state);
     for (int64_t i = 0; i < state->length[TOUCHED]; i++) {
         int64_t group = state->touched[i];
         if (state->active[group] > 0) {
@@ -324,7 +338,6 @@ static void serve_heads(const Layout *layout, State *state, double now)
                 disturb(layout, state, group);
                 scratch->is_ordered[group] = true;
                 scratch->weight[group] = 1.0;
-                scratch->rate[group] = 0.0;
                 scratch->order[state->length[ORDERED]++] = group;
             }
         }

@@ -13,8 +13,8 @@
 static int64_t place_in(const Layout *layout, const State *state, int64_t port, int64_t group)
 {
     int64_t place = layout->port_start[port];
-    int64_t end = place + state->scratch.ranked[port];
-    while (place < end && state->scratch.ranking[place] != group)
+    int64_t end = place + state->scratch.crowd[port];
+    while (place < end && state->scratch.crossing[place] != group)
         place++;
     return place;
 }
@@ -33,7 +33,7 @@ static void walk_from(State *state, int64_t port, int64_t place, int64_t last)
 {
     Scratch *scratch = &state->scratch;
     if (scratch->from[port] < 0) {
-        scratch->walks[state->length[WALKS]++] = port;
+        scratch->queue[state->length[WALKS]++] = port;
         scratch->from[port] = place;
         scratch->to[port] = last;
     } else {
@@ -48,7 +48,7 @@ static double offer_at(const Layout *layout, const State *state, int64_t port, i
     const Scratch *scratch = &state->scratch;
     if (place == layout->port_start[port])
         return state->capacity[port];
-    int64_t before = scratch->ranking[place - 1];
+    int64_t before = scratch->crossing[place - 1];
     double left = scratch->offer[hop_over(layout, before, port)] - scratch->rate[before];
     return left < CRUMB * state->capacity[port] ? 0.0 : left;
 }
@@ -70,17 +70,17 @@ static double least_offer(const Layout *layout, const State *state, int64_t grou
 static void sort_port(const Layout *layout, State *state, int64_t port)
 {
     Scratch *scratch = &state->scratch;
-    int64_t *ranking = scratch->ranking, first = layout->port_start[port];
-    int64_t end = first + scratch->ranked[port];
+    int64_t *crossing = scratch->crossing, first = layout->port_start[port];
+    int64_t end = first + scratch->crowd[port];
     for (int64_t i = first; i < end; i++) {
-        int64_t group = ranking[i], hole = i;
+        int64_t group = crossing[i], hole = i;
         if (scratch->offer[hop_over(layout, group, port)] == 0.0)
             return;
-        while (hole > first && precedes(layout, state, group, ranking[hole - 1])) {
-            ranking[hole] = ranking[hole - 1];
+        while (hole > first && precedes(layout, state, group, crossing[hole - 1])) {
+            crossing[hole] = crossing[hole - 1];
             hole--;
         }
-        ranking[hole] = group;
+        crossing[hole] = group;
         if (hole < i)
             walk_from(state, port, hole, i + 1);
     }
@@ -92,12 +92,12 @@ static void leave_orders(const Layout *layout, State *state, int64_t group)
     Scratch *scratch = &state->scratch;
     FOR_HOPS(i, layout, group) {
         int64_t port = layout->hop[i], place = place_in(layout, state, port, group);
-        int64_t last = layout->port_start[port] + scratch->ranked[port] - 1;
+        int64_t last = layout->port_start[port] + scratch->crowd[port] - 1;
         if (place > last)
             continue;
         for (int64_t j = place; j < last; j++)
-            scratch->ranking[j] = scratch->ranking[j + 1];
-        scratch->ranked[port]--;
+            scratch->crossing[j] = scratch->crossing[j + 1];
+        scratch->crowd[port]--;
         if (scratch->rate[group] > 0.0 || scratch->from[port] >= 0)
             walk_from(state, port, place, place);
     }
@@ -107,10 +107,10 @@ static void leave_orders(const Layout *layout, State *state, int64_t group)
 static int64_t place_for(const Layout *layout, const State *state, int64_t port,
                          int64_t group)
 {
-    int64_t low = layout->port_start[port], high = low + state->scratch.ranked[port];
+    int64_t low = layout->port_start[port], high = low + state->scratch.crowd[port];
     while (low < high) {
         int64_t middle = (low + high) / 2;
-        if (precedes(layout, state, group, state->scratch.ranking[middle]))
+        if (precedes(layout, state, group, state->scratch.crossing[middle]))
             high = middle;
         else
             low = middle + 1;
@@ -124,10 +124,10 @@ static void join_orders(const Layout *layout, State *state, int64_t group)
     Scratch *scratch = &state->scratch;
     FOR_HOPS(i, layout, group) {
         int64_t port = layout->hop[i], place = place_for(layout, state, port, group);
-        int64_t end = layout->port_start[port] + scratch->ranked[port]++;
+        int64_t end = layout->port_start[port] + scratch->crowd[port]++;
         for (int64_t j = end; j > place; j--)
-            scratch->ranking[j] = scratch->ranking[j - 1];
-        scratch->ranking[place] = group;
+            scratch->crossing[j] = scratch->crossing[j - 1];
+        scratch->crossing[place] = group;
         if (scratch->from[port] >= 0)
             walk_from(state, port, place, scratch->to[port] + 1);
         scratch->offer[i] = offer_at(layout, state, port, place);
@@ -145,7 +145,7 @@ static void overtake(const Layout *layout, State *state, int64_t group)
     FOR_HOPS(i, layout, group) {
         int64_t port = layout->hop[i], place = place_in(layout, state, port, group);
         if (place > layout->port_start[port]
-            && precedes(layout, state, group, state->scratch.ranking[place - 1]))
+            && precedes(layout, state, group, state->scratch.crossing[place - 1]))
             sort_port(layout, state, port);
     }
 }
@@ -201,11 +201,11 @@ static bool mend_port(const Layout *layout, State *state, int64_t port, int64_t 
 {
     Scratch *scratch = &state->scratch;
     int64_t *place = scratch->from + port;
-    int64_t end = layout->port_start[port] + scratch->ranked[port];
+    int64_t end = layout->port_start[port] + scratch->crowd[port];
     double crumb = CRUMB * state->capacity[port];
     double left = *place < end ? offer_at(layout, state, port, *place) : 0.0;
     for (; *place < end; ++*place) {
-        int64_t group = scratch->ranking[*place], hop = hop_over(layout, group, port);
+        int64_t group = scratch->crossing[*place], hop = hop_over(layout, group, port);
         double before = scratch->offer[hop];
         scratch->offer[hop] = left;
         double rate = least_offer(layout, state, group);
@@ -229,8 +229,8 @@ static bool mend_port(const Layout *layout, State *state, int64_t port, int64_t 
 static inline int64_t next_on(const Layout *layout, const State *state, int64_t port)
 {
     int64_t place = state->scratch.from[port];
-    bool any = place < layout->port_start[port] + state->scratch.ranked[port];
-    return any ? state->scratch.ranking[place] : -1;
+    bool any = place < layout->port_start[port] + state->scratch.crowd[port];
+    return any ? state->scratch.crossing[place] : -1;
 }
 
 /* Take the next step of the walk whose next flow has the least key, as `mend_port` compares
@@ -238,7 +238,7 @@ static inline int64_t next_on(const Layout *layout, const State *state, int64_t 
 static void mend_first(const Layout *layout, State *state)
 {
     const double *key = state->scratch.key;
-    int64_t *walks = state->scratch.walks, place = 0, second = -1;
+    int64_t *walks = state->scratch.queue, place = 0, second = -1;
     int64_t first = next_on(layout, state, walks[0]);
     for (int64_t i = 1; first >= 0 && i < state->length[WALKS]; i++) {
         int64_t group = next_on(layout, state, walks[i]);

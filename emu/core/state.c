@@ -13,7 +13,12 @@ static void take_scratch(const Layout *layout, Room *room, Scratch *scratch)
     scratch->load = numbers(room, ports);
     scratch->flows = integers(room, ports);
     scratch->share = numbers(room, ports);
-    if (policy == OES || policy == MAXMIN)
+    if (policy == OES)
+        return;
+    scratch->crossing = integers(room, layout->hops);
+    scratch->crowd = integers(room, ports);
+    scratch->noted = integers(room, groups);
+    if (policy == MAXMIN)
         return;
     scratch->frozen = marks(room, groups);
     for (int64_t i = 0; i < groups && !measures(room); i++)
@@ -35,10 +40,8 @@ static void take_scratch(const Layout *layout, Room *room, Scratch *scratch)
     scratch->next_member = integers(room, groups);
     scratch->is_chained = marks(room, layout->tasks);
     scratch->gamma = numbers(room, groups);
-    scratch->ranking = integers(room, layout->hops);
-    scratch->ranked = integers(room, ports);
     scratch->offer = numbers(room, layout->hops);
-    scratch->walks = integers(room, ports);
+    scratch->queue = integers(room, ports);
     scratch->from = integers(room, ports);
     fill_integers(room, scratch->from, ports, -1);
     scratch->to = integers(room, ports);
@@ -64,9 +67,6 @@ static void take_levels(const Layout *layout, Room *room, Levels *levels)
     fill_integers(room, levels->place, ports, -1);
     levels->dirty_ports = integers(room, ports);
     levels->bound = numbers(room, ports);
-    levels->shared = integers(room, layout->groups);
-    levels->crowd = integers(room, ports);
-    levels->crossing = integers(room, layout->hops);
 }
 
 /* Columns of Lines.place and of Lines.tally. */

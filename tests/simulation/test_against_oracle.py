@@ -108,7 +108,7 @@ def test_random_problems_with_slots_and_latest_reads(
     assert_equal(oracle, *drawn, policy)
 
 
-@pytest.mark.parametrize("policy", ["mrtf", "mrtf_exclusive"])
+@pytest.mark.parametrize("policy", RULES)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_many_flows_at_once(oracle: ModuleType, policy: str, seed: int) -> None:
     """Up to 40 flows over few ports, many alike: ties decide their order."""
