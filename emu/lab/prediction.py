@@ -46,7 +46,7 @@ _SILENCE, _PACKETS = 0.005, 4
 #: Packets of the slowest NIC by which a message is off for no reason: those of others
 #: are before or behind its own.
 _ROUGH = 4
-#: Seconds that a timeout of TCP takes at least; it parts a message in two.
+#: Wall seconds that a timeout of TCP takes at least; it parts a message in two.
 _TIMEOUT = 0.2
 #: Share by which bytes per iteration may be others before that is a reason.
 _BYTES = 0.01
@@ -93,6 +93,7 @@ def judge_lab(
     threshold: float,
     skip: int = 0,
     timeouts: int = 0,
+    time_scale: float = 1.0,
 ) -> dict[str, Any]:
     """Return the verdict on the prediction of a lab, as result.json has those of runs.
 
@@ -107,6 +108,8 @@ def judge_lab(
         Iterations at the beginning that are left out.
     timeouts
         Times that TCP waited for one.
+    time_scale
+        Wall seconds of an emulated one.
     """
     try:
         found = fit_iterations(traffic, skip=skip)
@@ -119,8 +122,10 @@ def judge_lab(
         return Prediction(Outcome.AGREES, error, threshold).to_json()
     apart = (found.seconds - expected) * found.count
     links, reasons = _likely(traffic, found, predicted, apart)
-    if _TIMEOUT * timeouts > SHARE * abs(apart):
-        reasons.insert(0, f"TCP waited for {timeouts} timeouts, 0.2 s each or more")
+    one = _TIMEOUT / time_scale
+    if one * timeouts > SHARE * abs(apart):
+        of = f"{timeouts} timeouts, {one:.3g} s each or more"
+        reasons.insert(0, f"TCP waited for {of}")
     since = _since(found, predicted, threshold)
     differs = Prediction(
         Outcome.DIFFERS, error, threshold, since, tuple(links), tuple(reasons)

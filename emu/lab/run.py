@@ -1,7 +1,8 @@
 """A lab from file to run directory: programs started, watched, ended, written down.
 
-The programs know nothing of `emu`. No time is dilated: they compute as fast as this
-host does, and their waits for a core are measured and shown.
+The programs know nothing of `emu`. They compute as fast as this host does, or as the
+quotas of their machines let them; how far they had to wait for others is measured and
+shown. All times are emulated ones: with ``lab.time_scale``, wall time over that.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from emu.errors import RunError
 from emu.lab.prediction import judge_lab, predicted_lab
 from emu.lab.setup import COMMAND, event_nic, open_lab, programs_of
 from emu.machines import leaf_of, leaves_among
-from emu.machines.counters import CoreWaits, PortOwners
-from emu.machines.programs import PLACES, starts
+from emu.machines.counters import PortOwners
+from emu.machines.programs import PLACES, TIME_SCALE, starts
 from emu.runs.array_files import SAMPLED, write_samples, write_traffic
 from emu.runs.lab_file import running_lab
 
@@ -51,7 +52,8 @@ if TYPE_CHECKING:
 
 # The content of ``lab.json``: how programs ended, what crossed, and the host.
 
-#: Share of their computing that programs may wait for a core in a ``trusted`` lab.
+#: Share of their computing that programs may wait for a core in a ``trusted`` lab, and
+#: of its length that a machine may have gained by quota left over from its pauses.
 MOST_WAITS = 0.05
 #: Parts of the time of a lab for which lab.json says how much of a NIC was used.
 BINS = 60
@@ -85,10 +87,18 @@ def summary(
     machines: Sequence[LabMachine],
     programs: Sequence[ProgramRun],
     samples: Mapping[str, NDArray[Any]],
+    early: float = 0.0,
 ) -> dict[str, Any]:
-    """Return ends of programs, their waits for this computer, and drops of queues."""
+    """Return ends of programs, their waits for this computer, and drops of queues.
+
+    Parameters
+    ----------
+    early
+        Seconds that a machine computed in less than its quota says.
+    """
     ran, waited = float(samples["ran"][-1]), float(samples["waited"][-1])
     share = waited / (ran + waited) if ran + waited > 0 else 0.0
+    gained = early / max(float(samples["time"][-1]), 1e-9)
     own = [run for run in programs if run.code and not run.stopped]
     first = min(own, key=lambda run: run.end or 0.0, default=None)
     return {
@@ -98,7 +108,8 @@ def summary(
         "computed_seconds": ran,
         "waited_seconds": waited,
         "waited_share": share,
-        "trust": "trusted" if share <= MOST_WAITS else "degraded",
+        "early_seconds": early,
+        "trust": "trusted" if max(share, gained) <= MOST_WAITS else "degraded",
         "dropped": {
             machine.name: {"out": int(out), "in": int(into)}
             for machine, out, into in zip(
@@ -170,36 +181,42 @@ class Samples:
     """Samples of a lab that is up, from its making to `close`."""
 
     def __init__(self, lab: Lab) -> None:
-        self._counters = lab.counters
-        self._waits, self._owners = CoreWaits(lab.process), PortOwners(lab.process)
-        self._began = time.monotonic()
+        self._counters, self._scale = lab.counters, lab.time_scale
+        self._waits, self._owners = lab.core_waits(), PortOwners(lab.process)
+        self._began = self._taken = time.monotonic()
         self._rows: dict[str, list[Any]] = {key: [] for key in SAMPLED}
         self.take()
 
     @property
     def seconds(self) -> float:
-        """Wall seconds since the programs began."""
-        return time.monotonic() - self._began
+        """Emulated seconds since the programs began."""
+        return (time.monotonic() - self._began) / self._scale
 
     @property
     def owners(self) -> dict[tuple[str, int], str]:
         """Name of the program by machine and port."""
         return self._owners.found
 
+    @property
+    def early(self) -> float:
+        """Emulated seconds that a machine computed in less than its quota says."""
+        return self._waits.early / self._scale
+
     def take_when_due(self) -> None:
         """Take a sample if the last one is long ago."""
-        if self.seconds >= self._rows["time"][-1] + PERIOD:
+        if time.monotonic() >= self._taken + PERIOD:
             self.take()
 
     def take(self) -> None:
         """Take a sample now."""
+        self._taken = time.monotonic()
         self._waits.sample()
         self._owners.sample()
         dropped, queued = self._counters.queues()
         tcp = self._counters.tcp().values()
         now = (
             self.seconds,
-            *self._waits.seconds(),
+            *(wall / self._scale for wall in self._waits.seconds()),
             [counts["retransmitted"] for counts in tcp],
             [counts["timeouts"] for counts in tcp],
             dropped,
@@ -210,11 +227,13 @@ class Samples:
 
     def close(self) -> dict[str, NDArray[Any]]:
         """Take the last sample; return all as `emu.runs.array_files.write_samples`."""
+        self._waits.sample()
+        self._waits.judge()
         self.take()
         return {key: np.array(values) for key, values in self._rows.items()}
 
 
-#: Wall seconds that programs have to end after they were asked to.
+#: Emulated seconds that programs have to end after they were asked to.
 GRACE = 2.0
 
 
@@ -239,8 +258,14 @@ class LabPrograms:
         self.changes: list[NicChange] = []
         self._events = sorted(file.events, key=lambda event: event.at)
 
+    @property
+    def time_scale(self) -> float:
+        """Wall seconds of an emulated one."""
+        return self._lab.time_scale
+
     def start(self, todo: Sequence[Started], command: Sequence[str]) -> None:
         """Start programs in order; the command takes the place of theirs."""
+        scaled = {TIME_SCALE: f"{self._lab.time_scale:g}"}
         for one in todo:
             given = [*one.command, COMMAND, *command] if command else list(one.command)
             log = self._folder / f"{one.program}-{one.machine}.log"
@@ -248,7 +273,7 @@ class LabPrograms:
                 program = self._lab.start(
                     one.machine,
                     given,
-                    environment={**os.environ, **one.environment},
+                    environment={**os.environ, **scaled, **one.environment},
                     output=output.fileno(),
                 )
             self.runs[program.number] = ProgramRun(
@@ -275,7 +300,7 @@ class LabPrograms:
                 self._say_who_stayed()
             with contextlib.suppress(RunError):
                 self._lab.signal_all(number)
-            limit = time.monotonic() + GRACE
+            limit = time.monotonic() + GRACE * self._lab.time_scale
             while any(run.end is None for run in self.runs.values()):
                 if time.monotonic() > limit:
                     break
@@ -291,7 +316,9 @@ class LabPrograms:
 
     def _ended(self, patience: float = PERIOD) -> list[int]:
         """Return programs that have ended; take a sample when it is time for one."""
-        due = self._events[0].at - self.samples.seconds if self._events else patience
+        due = patience
+        if self._events:
+            due = (self._events[0].at - self.samples.seconds) * self._lab.time_scale
         found: list[Program] = self._lab.wait(max(0.0, min(due, patience)))
         for program in found:
             run = self.runs[program.number]
@@ -365,14 +392,17 @@ def run_lab(
                 running.until_end()
         finally:
             seconds, samples = running.samples.seconds, running.samples.close()
-            packets = None if capture is None else capture.close()
+            packets = None if capture is None else capture.close(lab.time_scale)
         counted = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
     result = {
-        "wall_seconds": seconds,
-        "startup_seconds": lab.startup_seconds,
+        **_described(lab, seconds),
         "sharing": file.lab.sharing,
-        "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in lab.machines},
-        **summary(lab.machines, [*running.runs.values()], samples),
+        **summary(
+            lab.machines,
+            [*running.runs.values()],
+            samples,
+            running.samples.early,
+        ),
         "measured": measured.to_json(),
         "events": [vars(change) for change in running.changes],
         **counted,
@@ -386,6 +416,17 @@ def run_lab(
     write_samples(directory.path, samples)
     directory.write_json("lab.json", result)
     return result
+
+
+def _described(lab: Lab, seconds: float) -> dict[str, Any]:
+    """Return what lab.json says of the machines, and of so many emulated seconds."""
+    return {
+        "wall_seconds": seconds * lab.time_scale,
+        "time_scale": lab.time_scale,
+        "startup_seconds": lab.startup_seconds,
+        "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in lab.machines},
+        "cpu": {m.name: m.cpu for m in lab.machines if m.cpu is not None},
+    }
 
 
 def _checked(lab: Lab, file: LabFile) -> NicCheck:
@@ -414,6 +455,7 @@ def _crossed(
             threshold=stated.max_difference,
             skip=stated.skip,
             timeouts=timeouts,
+            time_scale=running.time_scale,
         )
     return found
 

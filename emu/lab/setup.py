@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
-from emu.errors import ScenarioError, ScenarioErrors
+from emu.errors import RunError, ScenarioError, ScenarioErrors
 from emu.machines import Lab, LabMachine, Sharing
+from emu.machines.cpu_groups import CpuGroups, Hierarchy
+from emu.machines.cpu_plan import plan_cpu, scale_for
 from emu.machines.nic import plan_nic
 from emu.machines.programs import PLACES, LabProgram, starts
 from emu.scenario.scenario_file import load_lab
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
 
 #: What a command of the command line is called.
 COMMAND = "command"
+#: What cores may be above those of this computer by what was rounded.
+_ROUNDED = 1.0 + 1e-9
 
 
 def open_lab(file: LabFile) -> Lab:
@@ -30,14 +35,15 @@ def open_lab(file: LabFile) -> Lab:
     Raises
     ------
     ScenarioError
-        When a NIC is one that no kernel here carries, a name is no host name, or a
-        program names a place that there is none of.
+        When a NIC is one that no kernel here carries, a name is no host name, a program
+        names a place that there is none of, or a machine a share of the cores here that
+        it cannot have.
     """
     for trail, problem in _errors(file):
         raise file.origin.error(trail, problem)
-    section = file.lab
+    section, cores = file.lab, file.cores
     machines = [
-        LabMachine(m.name, m.bandwidth_out, m.bandwidth_in)
+        LabMachine(m.name, m.bandwidth_out, m.bandwidth_in, cores.get(m.name))
         for m in file.to_cluster().machines
     ]
     try:
@@ -47,9 +53,26 @@ def open_lab(file: LabFile) -> Lab:
             mtu=section.mtu,
             queue=section.queue,
             congestion_control=section.congestion_control,
+            time_scale=time_scale(file),
         )
     except ValueError as error:
         raise file.origin.error(("cluster", "machines"), str(error)) from error
+
+
+def time_scale(file: LabFile) -> float:
+    """Return the wall seconds of an emulated one."""
+    stated = file.lab.time_scale
+    if stated != "auto":
+        return float(stated)
+    return scale_for([*file.cores.values()], _cores_here())
+
+
+def _cores_here() -> float:
+    """Return the cores of this computer that groups may use, or else all."""
+    try:
+        return Hierarchy.find().cores()
+    except RunError:
+        return float(len(os.sched_getaffinity(0)))
 
 
 def find_lab_errors(
@@ -91,6 +114,7 @@ def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
             yield (*trail, key), problem
         else:
             yield from _nic_errors(file, (*trail, "nic"), event.nic)
+    yield from _core_errors(file)
     places = dict.fromkeys(PLACES, "")
     programs = programs_of(file, ()) if file.lab.programs else ()
     for number, program in enumerate(programs):
@@ -100,14 +124,57 @@ def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
             yield ("lab", "programs", number), str(error)
 
 
+def _core_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
+    """Yield likewise shares of cores that machines cannot have here."""
+    cores, found = file.cores, False
+    scales: Trail = ("lab", "time_scale")
+    for number, machine in enumerate(file.cluster.machines):
+        if machine.cpu is not None and not machine.cpu > 0:
+            found = True
+            problem = "a machine without a core computes nothing: state more than 0"
+            yield ("cluster", "machines", number, "cpu"), problem
+    if found or not cores:
+        return
+    scale, here = time_scale(file), _cores_here()
+    for name, position in file.cluster.named():
+        try:
+            plan_cpu(cores[name], scale)
+        except ValueError as error:
+            stated = file.cluster.machines[position].cpu is not None
+            trail = ("cluster", "machines", position, "cpu") if stated else scales
+            yield trail, str(error)
+            return
+    needed = sum(cores.values())
+    if needed > _ROUNDED * scale * here:
+        auto = scale_for([*cores.values()], here)
+        problem = (
+            f"is {scale:g}, at which machines of {needed:g} cores need "
+            f"{needed / scale:.3g} of this computer, which has {here:.3g}: state "
+            f"{needed / here:.3g} or more, auto takes {auto:.3g}"
+        )
+        yield scales, problem
+        return
+    try:
+        CpuGroups({n: plan_cpu(each, scale) for n, each in cores.items()}).close()
+    except RunError as error:
+        yield scales, f"needs quotas of CPU time, and {error}"
+
+
 def _nic_errors(file: LabFile, trail: Trail, nic: Nic) -> Iterator[tuple[Trail, str]]:
+    if file.lab.time_scale == "auto" and not min(file.cores.values()) > 0:
+        return
+    scale = time_scale(file)
     for rate in dict.fromkeys((nic.outward, nic.inward)):
         try:
             plan_nic(
-                rate, Sharing(file.lab.sharing), mtu=file.lab.mtu, queue=file.lab.queue
+                rate / scale,
+                Sharing(file.lab.sharing),
+                mtu=file.lab.mtu,
+                queue=file.lab.queue,
             )
         except ValueError as error:
-            yield trail, str(error)
+            so = "" if scale == 1 else f"at time scale {scale:g}, "
+            yield trail, f"{so}{error}"
 
 
 def event_nic(event: EventSection) -> LabMachine:

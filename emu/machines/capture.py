@@ -93,8 +93,14 @@ class Capture:
         self._thread = threading.Thread(target=self._read_all, daemon=True)
         self._thread.start()
 
-    def close(self) -> NDArray[np.void]:
-        """Return the packets, rows of `emu.analysis.traffic.PACKET` by time."""
+    def close(self, time_scale: float = 1.0) -> NDArray[np.void]:
+        """Return the packets, rows of `emu.analysis.traffic.PACKET` by time.
+
+        Parameters
+        ----------
+        time_scale
+            Wall seconds of those of the rows.
+        """
         os.write(self._end, b"1")
         self._thread.join()
         for tap in self._taps:
@@ -103,7 +109,8 @@ class Capture:
             tap.close()
         os.close(self._end)
         os.close(self._ended)
-        rows = np.frombuffer(bytes(self._rows), PACKET)
+        rows = np.frombuffer(self._rows, PACKET)
+        rows["time"] /= time_scale
         return rows[np.argsort(rows["time"], kind="stable")]
 
     def _read_all(self) -> None:

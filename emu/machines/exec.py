@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from emu.errors import RunError
+from emu.machines.cpu_groups import join_group_of
 from emu.machines.namespaces import die_with_parent, enter
 
 #: Wall seconds that a machine may take to go after what ran there was killed.
@@ -45,6 +46,7 @@ def _entered(holder: int) -> int:
     here = Path.cwd()
     try:
         machine = os.pidfd_open(holder)
+        join_group_of(holder)
         enter(holder, machine)
         os.chdir(here)  # the root is that of the machine's mounts since then
     except ProcessLookupError as error:

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from emu.errors import RunError
-from emu.machines.counters import Counters
+from emu.machines.counters import CoreWaits, Counters, QuotaWaits
+from emu.machines.cpu_groups import CpuGroups
+from emu.machines.cpu_plan import plan_cpu
 from emu.machines.namespace_rpc import LARGEST, Holder
 from emu.machines.netlink import Netlink, pace
 from emu.machines.nic import Sharing, leaves_among, plan_nic
@@ -43,11 +45,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LabMachine:
-    """A machine: its host name, payload bytes per second out of and into its NIC."""
+    """A machine: its host name, payload bytes per second out of and into its NIC.
+
+    All as they are in emulated time.
+    """
 
     name: str
     nic_out: float
     nic_in: float
+    cpu: float | None = None
+    """Cores that it computes like; None for whatever this computer gives it."""
 
 
 @dataclass
@@ -110,11 +117,15 @@ class Lab:
     connections
         Machines that send and receive, of connections with consecutive source ports,
         each of which gets a leaf of its own; none where ports are arbitrary.
+    time_scale
+        Wall seconds of an emulated one: what NICs carry, and cores compute, is as much
+        less.
 
     Raises
     ------
     ValueError
-        When there are no machines, too many, two of a name, or a NIC is out of range.
+        When there are no machines, too many, two of a name, or a NIC or a quota of CPU
+        time is out of range.
     """
 
     def __init__(
@@ -126,17 +137,27 @@ class Lab:
         queue: float | None = None,
         congestion_control: str = "reno",
         connections: Sequence[tuple[str, str]] = (),
+        time_scale: float = 1.0,
     ) -> None:
         names = [machine.name for machine in machines]
         if not 0 < len(set(names)) == len(names) <= 1000:
             raise ValueError("1 to 1000 machines, each with a name of its own")
         self.machines = tuple(machines)
         self._mtu, self._tcp = mtu, congestion_control
+        self.time_scale = time_scale
+        self._quotas = {
+            machine.name: plan_cpu(machine.cpu, time_scale)
+            for machine in machines
+            if machine.cpu is not None
+        }
+        if 0 < len(self._quotas) < len(machines):
+            raise ValueError("cores of every machine are needed, or of none")
+        self._groups: CpuGroups | None = None
         self._plan = functools.partial(
             plan_nic,
             sharing=sharing,
             mtu=mtu,
-            queue=queue,
+            queue=None if queue is None else queue * time_scale,
             connections=len(connections),
             leaves=leaves_among(len(machines)),
         )
@@ -160,10 +181,10 @@ class Lab:
         ValueError
             When no kernel here carries such a rate.
         """
-        own = self._own
+        own, scale = self._own, self.time_scale
         return (
-            self._plan(machine.nic_out, own=own[machine.name, 0]),
-            self._plan(machine.nic_in, own=own[machine.name, 1]),
+            self._plan(machine.nic_out / scale, own=own[machine.name, 0]),
+            self._plan(machine.nic_in / scale, own=own[machine.name, 1]),
         )
 
     def address(self, machine: str, network: str = DATA) -> str:
@@ -183,12 +204,13 @@ class Lab:
         Raises
         ------
         RunError
-            When the kernel refuses: no namespaces, no HTB, no classic BPF.
+            When the kernel refuses: no namespaces, no HTB, no classic BPF, no quotas.
         """
         began = time.monotonic()
         try:
             self._start_keeper()
             self._wire()
+            self._limit()
         except BaseException:
             self._end()
             raise
@@ -267,6 +289,22 @@ class Lab:
             holder.answer()
             holder.answer()
 
+    def _limit(self) -> None:
+        """Give machines their quotas; what starts in one takes of its own."""
+        if self._quotas:
+            self._groups = CpuGroups(self._quotas)
+            for holder in self._holders:
+                self._groups.take(holder.name, holder.process)
+
+    def core_waits(self) -> CoreWaits | QuotaWaits:
+        """Return the reader of what programs computed and waited for, from now on."""
+        if not self._quotas:
+            return CoreWaits(self.process)
+        quotas = [(holder, self._quotas[holder.name]) for holder in self._holders]
+        return QuotaWaits(
+            [(one.process, limit.cores, 1e-6 * limit.period) for one, limit in quotas]
+        )
+
     def check_nics(self, most: float = MOST_OFF) -> NicCheck:
         """Measure what every direction of every NIC carries, before programs start.
 
@@ -288,7 +326,7 @@ class Lab:
             # The switch would send slow machines 64 kB at a time: steps of 20 %.
             self._switch.ask(do="set_tcp", settings={"tcp_tso_rtt_log": "0"})
         directions = [
-            NicDirection(machine.name, way, rate)
+            NicDirection(machine.name, way, rate, self.time_scale)
             for machine in self.machines
             for way, rate in (("out", machine.nic_out), ("in", machine.nic_in))
         ]
@@ -508,6 +546,9 @@ class Lab:
             self._keeper.kill()  # everything below dies with it
             self._keeper.wait()
             self._switch.socket.close()
+        if self._groups is not None:
+            self._groups.close()
+            self._groups = None
 
 
 def missing_needs() -> list[str]:

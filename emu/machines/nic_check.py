@@ -53,6 +53,8 @@ class NicDirection:
     way: str
     """``out`` or ``in``."""
     stated: float
+    time_scale: float = 1.0
+    """Wall seconds in which it carries that."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ def carried(trials: Sequence[NicTrial], seconds: float = SECONDS) -> list[float]
     seconds
         Wall time; longer for slow NICs.
     """
-    slowest = min(trial.of.stated for trial in trials)
+    slowest = min(trial.of.stated / trial.of.time_scale for trial in trials)
     seconds = max(seconds, PACKETS * _PAYLOAD / slowest)
     zeros = os.memfd_create("zeros")
     os.ftruncate(zeros, _SENT)
@@ -237,8 +239,9 @@ class NicTries:
         self._found: dict[NicDirection, list[float]] = {one: [] for one in directions}
 
     def note(self, direction: NicDirection, rate: float) -> None:
-        """Take what a direction carried, bytes per second."""
-        self._found[direction].append(rate / direction.stated)
+        """Take what a direction carried, bytes per wall second."""
+        stated = direction.stated / direction.time_scale
+        self._found[direction].append(rate / stated)
 
     def best(self, direction: NicDirection) -> float:
         """Return the share nearest to 1: a stall of this computer makes others."""

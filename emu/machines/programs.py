@@ -20,6 +20,8 @@ MASTER_PORT = 29500
 PLACES = ("hosts file", "folder", "python")
 #: Environment of every program: what it is called in the lab file, and where it runs.
 PROGRAM, MACHINE = "EMU_PROGRAM", "EMU_MACHINE"
+#: And how many wall seconds an emulated one has.
+TIME_SCALE = "EMU_TIME_SCALE"
 
 
 @dataclass(frozen=True)

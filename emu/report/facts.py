@@ -221,6 +221,13 @@ def _computer(result: dict[str, Any]) -> Iterator[Fact]:
         yield Fact("time scale", f"{chosen['time_scale']:g}", text)
 
 
+def _cores(cpu: dict[str, float]) -> str:
+    """Return the cores of machines, the most and the least of them."""
+    least, most = min(cpu.values()), max(cpu.values())
+    each = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+    return f"{each} cores each"
+
+
 def lab_facts(lab: dict[str, Any]) -> list[Fact]:
     """Return the figures of a lab's run.
 
@@ -230,18 +237,23 @@ def lab_facts(lab: dict[str, Any]) -> list[Fact]:
         Content of lab.json.
     """
     wall, start = (format_duration(lab[f"{k}_seconds"]) for k in ("wall", "startup"))
-    said, trust = f"real time; machines took {start} to start", lab["trust"]
+    scale, trust = lab.get("time_scale", 1.0), lab["trust"]
+    pace = "real time" if scale == 1 else f"time scale {scale:g}: took {wall}"
+    said = f"{pace}; machines took {start} to start"
     computed, waited = (
         format_duration(lab[f"{name}_seconds"]) for name in ("computed", "waited")
     )
     of_cores = f"programs computed {computed} and waited {waited} for a core"
+    if cpu := lab.get("cpu"):
+        gained = format_duration(lab.get("early_seconds", 0.0))
+        of_cores += f"; of {_cores(cpu)}; {gained} early after pauses"
     again, timeouts = (
         sum(counts[name] for counts in lab["tcp"].values())
         for name in ("retransmitted", "timeouts")
     )
     dropped = sum(sum(ways.values()) for ways in lab["dropped"].values())
     facts = [
-        Fact("wall time", wall, said),
+        Fact("time", format_duration(lab["wall_seconds"] / scale), said),
         Fact("verdict", trust, of_cores, style=_COLOURS.get(trust, "red")),
         *_prediction(lab.get("prediction")),
         *_measured(lab.get("measured")),

@@ -93,6 +93,9 @@ class _Lab(TypedDict):
     computed_seconds: _Number
     waited_seconds: _Number
     waited_share: _Number
+    early_seconds: NotRequired[_Number]
+    time_scale: NotRequired[Annotated[float, Field(ge=1, lt=MOST)]]
+    cpu: NotRequired[dict[str, Annotated[float, Field(gt=0, lt=MOST)]]]
     sharing: str
     trust: str
     nics: dict[str, _Ways]
@@ -106,6 +109,12 @@ class _Lab(TypedDict):
     tcp: dict[str, _Tcp]
     capture: NotRequired[_Capture | None]
     crossed: NotRequired[_Crossed]
+
+
+def emulated_seconds(lab: dict[str, Any]) -> float:
+    """Return how long the programs of lab.json ran, in their own time."""
+    seconds: float = lab["wall_seconds"] / lab.get("time_scale", 1.0)
+    return seconds
 
 
 def read_lab(run: Path) -> dict[str, Any]:
@@ -127,6 +136,7 @@ def read_lab(run: Path) -> dict[str, Any]:
         "traffic": lab["traffic"].keys(),
         "tcp": lab["tcp"].keys(),
         "measured": lab.get("measured", {}).get("shares", {}).keys(),
+        "cpu": lab.get("cpu", {}).keys(),
         "crossed.bytes": lab.get("crossed", {}).get("bytes", {}).keys(),
     }
     for key, names in named.items():

@@ -348,6 +348,10 @@ class LabSection(Section):
     """Algorithm of TCP in every machine; one that the kernel has."""
     max_nic_error: MostNicError = 0.01
     """As ``emulation.max_nic_error``."""
+    time_scale: Annotated[Positive, Field(ge=1)] | Literal["auto"] = 1.0
+    """Wall seconds of an emulated one: NICs carry, and cores compute, as much less;
+    ``auto`` is what the machines' ``cpu`` (default 1) need of this computer. Programs
+    see it by their own clocks: timeouts of theirs come so many times too early."""
     mtu: Annotated[int, Field(ge=576, le=9000)] = 1500
     """Bytes of a packet without its Ethernet header."""
     prediction: LabPredictionSection | None = None
@@ -359,7 +363,7 @@ class LabSection(Section):
 
 
 class LabFile(Section):
-    """A lab: NICs are payload rates, and no time is dilated."""
+    """A lab: NICs are payload rates, ``cpu`` cores that a machine's programs share."""
 
     cluster: ClusterSection
     """The machines; names are host names."""
@@ -389,6 +393,17 @@ class LabFile(Section):
     def to_cluster(self) -> Cluster:
         """Return the machines."""
         return self.cluster.build()
+
+    @property
+    def cores(self) -> dict[str, float]:
+        """Cores by machine; empty where nothing says that there is a limit."""
+        stated = {
+            name: self.cluster.machines[place].cpu
+            for name, place in self.cluster.named()
+        }
+        if self.lab.time_scale == 1 and not any(c is not None for c in stated.values()):
+            return {}
+        return {name: 1.0 if cpu is None else cpu for name, cpu in stated.items()}
 
 
 def name_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:

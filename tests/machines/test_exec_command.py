@@ -14,6 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
+from emu.errors import RunError
+from emu.machines.cpu_groups import CpuGroups, Hierarchy, remove_left_behind
+from emu.machines.cpu_plan import plan_cpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,9 +31,9 @@ cluster: {machines: [{name: fast, nic: 100 Mbit/s}, {name: slow, nic: 20 Mbit/s}
 
 
 @contextmanager
-def lab(folder: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+def lab(folder: Path, scale: int = 1) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """Run a lab whose programs never end; yield its process and its run."""
-    (folder / "lab.yaml").write_text(CLUSTER)
+    (folder / "lab.yaml").write_text(f"{CLUSTER}lab: {{time_scale: {scale}}}\n")
     command = [*EMU, "lab", f"{folder}/lab.yaml", "--runs", f"{folder}/runs"]
     process = subprocess.Popen(
         [*command, "--", "sleep", "600"], stderr=subprocess.PIPE, text=True
@@ -97,3 +100,27 @@ def test_a_lab_that_was_killed_has_ended(tmp_path: Path) -> None:
 
     assert (code, "no lab runs here: it has ended" in said) == (3, True)
     assert "there is no such run directory" in refused(tmp_path / "x", "a", "b")[1]
+
+
+def test_a_command_takes_of_its_machine_s_quota_and_kill_leaves_no_group(
+    tmp_path: Path,
+) -> None:
+    try:
+        CpuGroups({"m": plan_cpu(1.0, 4.0)}).close()
+    except RunError as error:
+        pytest.skip(f"no groups here: {error}")
+    at = Hierarchy.find()
+    with lab(tmp_path, scale=4) as (process, run):
+        (top,) = at.folder.glob(f"emu-lab-{process.pid}-*")
+        told = subprocess.run(
+            [*EMU, "exec", str(run), "slow", "--", "cat", "/proc/self/cgroup"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert f"/{top.name}/1\n" in told.stdout
+        process.kill()
+        process.wait()
+    remove_left_behind(at)
+
+    assert not top.exists()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +14,10 @@ from typer.testing import CliRunner
 from emu.cli import app
 from emu.errors import DataError
 from emu.lab.fit_run import fit_run
+from emu.lab.setup import find_lab_errors, open_lab
+from emu.machines import cpu_groups
+from emu.machines.cpu_groups import Hierarchy
+from emu.scenario.scenario_file import load_lab
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,3 +136,91 @@ def test_a_program_that_ignores_its_end_is_killed_and_named(
     server, client = json.loads((runs / "lab.json").read_text())["programs"]
     assert (server["code"], server["stopped"]) == (-9, True)
     assert server["end"] >= client["end"] + 0.3
+
+
+DILATED = """
+cluster:
+  machines:
+    - {name: fast, nic: 100 Mbit/s}
+    - {name: slow, nic: 20 Mbit/s, cpu: 0.5}
+events: [{at: 0.3 s, machine: slow, nic: 5 Mbit/s}]
+lab: {time_scale: 4}
+"""
+COMPUTES = """
+import os, time
+print(open("/proc/self/cgroup").read().count("/emu-lab-"), os.environ["EMU_TIME_SCALE"])
+end = time.thread_time() + 0.3
+while time.thread_time() < end: pass
+"""
+
+
+def test_a_dilated_lab_is_told_in_emulated_seconds(tmp_path: Path) -> None:
+    """0.3 s of CPU are 0.3 s at one core, and 0.6 at half of one; or more, by load."""
+    command = ["--", sys.executable, "-c", COMPUTES]
+    code, output, runs = invoke(tmp_path, DILATED, *command)
+
+    assert code == 0, output
+    assert (runs / "command-slow.log").read_text() == "1 4\n"
+    lab = json.loads((runs / "lab.json").read_text())
+    ends = {run["machine"]: run["end"] - run["start"] for run in lab["programs"]}
+    assert ends["fast"] > 0.28
+    assert 0.56 < ends["slow"] <= lab["wall_seconds"] / 4
+    assert (lab["time_scale"], lab["cpu"]) == (4.0, {"fast": 1.0, "slow": 0.5})
+    assert lab["nics"]["slow"] == {"out": 2.5e6, "in": 2.5e6}
+    (event,) = lab["events"]
+    assert (event["nic_in"], event["time"] >= 0.3) == (5e6 / 8, True)
+    assert "time scale 4: took" in output
+    assert "4 wall seconds to a second" in (runs / "report.html").read_text()
+    assert not [*Hierarchy.find().folder.glob(f"emu-lab-{os.getpid()}-*")]
+
+
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        ({"cpu": "0"}, "cluster.machines[1].cpu: a machine without a core"),
+        ({"cpu": "0.009"}, "cluster.machines[1].cpu: 0.009 cores at time scale 1 are"),
+        ({"time_scale": "200"}, "lab.time_scale: 1 cores at time scale 200 are 5 ms"),
+        ({"time_scale": "0.5"}, "lab.time_scale: found 0.5, write 1"),
+        ({"cpu": "4000"}, "lab.time_scale: is 1, at which machines of 4001 cores need"),
+        ({"cpu": "0", "time_scale": "auto"}, "cluster.machines[1].cpu: a machine"),
+        ({"time_scale": "3000"}, "machines[0].nic: at time scale 3000, 4166.67 B/s"),
+    ],
+)
+def test_what_no_core_can_be_shared_for_is_named(
+    stated: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    cpu = f", cpu: {stated['cpu']}" if "cpu" in stated else ""
+    text = CLUSTER.replace("20 Mbit/s", f"20 Mbit/s{cpu}")
+    scale = f"time_scale: {stated['time_scale']}" if "time_scale" in stated else ""
+    (tmp_path / "lab.yaml").write_text(f"{text}lab: {{{scale}}}\n")
+
+    first = find_lab_errors(tmp_path / "lab.yaml")[0]
+
+    assert said in str(first)
+    assert str(first).startswith(f"{tmp_path / 'lab.yaml'}:")
+
+
+def test_a_host_without_quotas_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lab.yaml").write_text(f"{CLUSTER}lab: {{time_scale: 4}}\n")
+    monkeypatch.setattr(cpu_groups, "_mounted", lambda *_: iter(()))
+
+    (error,) = find_lab_errors(tmp_path / "lab.yaml")
+
+    assert "lab.time_scale: needs quotas of CPU time, and this computer" in str(error)
+
+
+def test_the_scale_is_chosen_for_the_cores_of_all_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Hierarchy, "cores", lambda _: 2.0)
+    text = """
+cluster: {machines: [{count: 16, nic: 100 Mbit/s, cpu: 0.75}]}
+lab: {time_scale: auto}
+"""
+    (tmp_path / "lab.yaml").write_text(text)
+    lab = open_lab(load_lab(tmp_path / "lab.yaml"))
+
+    assert lab.time_scale == pytest.approx(12.0)
+    assert [m.cpu for m in lab.machines] == [0.75] * 16

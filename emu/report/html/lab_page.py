@@ -16,7 +16,7 @@ from emu.report.lab_tables import how_ended, matrix_table, nic_table, program_ta
 from emu.report.lane_packing import pack_lanes_per_group, packed
 from emu.report.terminal import plain_table
 from emu.runs.array_files import FILE, read_samples, read_traffic
-from emu.runs.lab_file import read_lab
+from emu.runs.lab_file import emulated_seconds, read_lab
 from emu.units import format_duration, format_size
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _POINTS = 600
 #: Messages that are drawn, the largest of them: the page holds 60 bytes for each.
 MOST_MESSAGES = 200_000
+#: Share of a lab that may be wrong before it is named.
+MOST_GAINED = 0.05
 #: Program of ports that were never seen in use.
 UNKNOWN = "unknown"
 _WAYS = ("source", "destination")
@@ -63,7 +65,7 @@ def lab_data(
     lab
         Content of lab.json.
     """
-    seconds = lab["wall_seconds"]
+    seconds = emulated_seconds(lab)
     runs = lab["programs"]
     return {
         "clock": "time (s)",
@@ -189,7 +191,7 @@ def _ports(lab: dict[str, Any], traffic: Traffic) -> list[dict[str, Any]]:
 
 def _moved(lab: dict[str, Any], traffic: Traffic) -> list[dict[str, str]]:
     """Return the payload through both directions of every NIC over time."""
-    seconds = lab["wall_seconds"]
+    seconds = emulated_seconds(lab)
     one = np.ones((2, len(traffic.machines), _POINTS))
     moved = nic_use(traffic.packets, one, seconds)
     time = np.linspace(0.0, seconds, _POINTS, endpoint=False)
@@ -296,7 +298,9 @@ def _traffic(run: Path, lab: dict[str, Any], missing: list[str]) -> Traffic:
 
 
 def _title(run: Path, lab: dict[str, Any]) -> str:
-    said = f"{len(lab['nics'])} machines, sharing {lab['sharing']}, in real time"
+    scale = lab.get("time_scale", 1.0)
+    pace = "in real time" if scale == 1 else f"{scale:g} wall seconds to a second"
+    said = f"{len(lab['nics'])} machines, sharing {lab['sharing']}, {pace}"
     return f"<header><h1>{escape(run.name)}</h1><p>{escape(said)}</p></header>"
 
 
@@ -309,7 +313,12 @@ def _doubts(run: Path, lab: dict[str, Any], drawn: int) -> str:
             f"{failed['program']} failed first, on {failed['machine']} (code "
             f"{failed['code']}): its output is {run.name}/{log}"
         )
-    if lab["trust"] != "trusted":
+    if (gained := lab.get("early_seconds", 0.0)) > MOST_GAINED * emulated_seconds(lab):
+        said.append(
+            f"a machine computed for {format_duration(gained)} less than its cpu says: "
+            "after a pause, a program has up to a millisecond of CPU at full speed"
+        )
+    if lab["waited_share"] > MOST_GAINED:
         said.append(
             f"programs waited for a core {lab['waited_share']:.0%} of their computing: "
             "with fewer machines, or slower NICs, this computer would be in it less"
