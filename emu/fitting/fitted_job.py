@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from emu.analysis.traffic import Traffic
     from emu.fitting.conversations import Process
@@ -27,7 +27,10 @@ NOTE = 48
 
 
 def fitted_scenario(
-    name: str, found: FittedIterations, traffic: Traffic
+    name: str,
+    found: FittedIterations,
+    traffic: Traffic,
+    cores: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Return the scenario: the lab's machines, and tasks that stand where they ran.
 
@@ -36,8 +39,14 @@ def fitted_scenario(
     the ring is there as well. Answers are tasks of the servers,
     ``server-m1.0.trainer-m0``; a server gives one at a time. What one machine ran is
     one process of the job, since what its programs exchanged there was not seen.
+
+    Parameters
+    ----------
+    cores
+        Those of every machine of the lab: its speed, over which times of other speeds
+        are predicted. Without them all are 1.
     """
-    job = _Job(found, traffic)
+    job = _Job(found, traffic, cores or {})
     return {
         "name": name,
         "cluster": {"machines": job.machines()},
@@ -45,6 +54,7 @@ def fitted_scenario(
             "system": "custom",
             "iterations": found.count,
             "credit_window": "unlimited",
+            "times": "measured",
             "tasks": job.tasks,
             "flows": job.flows,
             "collectives": [job.all_reduce()],
@@ -57,8 +67,11 @@ def fitted_scenario(
 class _Job:
     """Tasks and flows, as they are found."""
 
-    def __init__(self, found: FittedIterations, traffic: Traffic) -> None:
+    def __init__(
+        self, found: FittedIterations, traffic: Traffic, cores: Mapping[str, float]
+    ) -> None:
         self._found, self._traffic = found, traffic
+        self._speeds = [cores.get(name, 1.0) for name in traffic.machines]
         self._seated: set[int] = set()
         self._servers: set[str] = set()
         self.tasks: list[dict[str, Any]] = []
@@ -81,6 +94,7 @@ class _Job:
                     "out": f"{nics[0, number]:.10g} B/s",
                     "in": f"{nics[1, number]:.10g} B/s",
                 },
+                "speed": self._speeds[number],
                 SEAT: 1,
                 "slots": dict.fromkeys(sorted(self._servers), 1),
             }
@@ -105,11 +119,12 @@ class _Job:
 
     def _task(self, name: str, process: Process, times: Iterable[float]) -> None:
         machine, program = process
+        speed = self._speeds[machine]
         task: dict[str, Any] = {
             "name": name,
             "kind": self._traffic.programs[program],
             "process": self._traffic.machines[machine],
-            "time": _once([f"{seconds:.6f} s" for seconds in times]),
+            "time": _once([f"{seconds * speed:.6f} s" for seconds in times]),
         }
         if machine not in self._seated:
             self._seated.add(machine)

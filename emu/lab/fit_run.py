@@ -24,6 +24,7 @@ from emu.scenario.document import MOST_YAML
 from emu.scenario.scenario_file import loads
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from emu.analysis.traffic import Traffic
@@ -116,13 +117,14 @@ def fit_run(run: Path, *, skip: int = 0, template: Template | None = None) -> Fi
         or what crossed is none of what a fit understands.
     """
     traffic = read_traffic(run)
-    if read_lab(run)["events"]:
+    lab = read_lab(run)
+    if lab["events"]:
         raise DataError(
             "cannot be fitted: NICs changed while it ran (events), and times fitted "
             "across that would be of neither",
             path=str(run),
         )
-    name = file_part(run.resolve().name)
+    name, cores = file_part(run.resolve().name), lab.get("cpu", {})
     try:
         found = fit_iterations(traffic, skip=skip)
         half = found.count // 2
@@ -132,18 +134,20 @@ def fit_run(run: Path, *, skip: int = 0, template: Template | None = None) -> Fi
     except Unfittable as error:
         raise DataError(f"cannot be fitted: {error}", path=str(run)) from error
     return Fit(
-        fitted_scenario(name, found, traffic),
+        fitted_scenario(name, found, traffic, cores),
         found.count,
         found.first,
         found.seconds,
-        _simulated(name, found, traffic),
+        _simulated(name, found, traffic, cores),
         late.seconds,
-        _simulated(name, early, traffic),
+        _simulated(name, early, traffic, cores),
     )
 
 
-def _simulated(name: str, found: FittedIterations, traffic: Traffic) -> float:
+def _simulated(
+    name: str, found: FittedIterations, traffic: Traffic, cores: Mapping[str, float]
+) -> float:
     """Return the seconds per iteration of the simulated fit."""
-    text = json.dumps(fitted_scenario(name, found, traffic))
+    text = json.dumps(fitted_scenario(name, found, traffic, cores))
     scenario = loads(text, name=f"{name}.json")
     return prepare(scenario).simulate().makespan / found.count

@@ -60,14 +60,16 @@ def predicted_lab(file: LabFile) -> Schedule | None:
     Raises
     ------
     ScenarioError
-        When it cannot be read, or has other machines than the lab.
+        When it cannot be read, has other machines than the lab, or its times say
+        nothing of its cores.
     """
     stated = file.lab.prediction
     if stated is None:
         return None
     trail = ("lab", "prediction", "scenario")
     path = str(file.folder / stated.scenario)
-    places = dict(load(path).cluster.named())
+    fitted = load(path)
+    places = dict(fitted.cluster.named())
     lab = file.to_cluster().machines
     if {machine.name for machine in lab} != places.keys():
         raise file.origin.error(
@@ -78,12 +80,20 @@ def predicted_lab(file: LabFile) -> Schedule | None:
     if len(set(places.values())) < len(places):
         problem = f"{stated.scenario} counts machines: write one entry for each"
         raise file.origin.error(trail, problem)
+    cores = {m.name: file.cores.get(m.name, 1.0) for m in lab}
+    if {*cores.values()} != {1.0} and not fitted.job.goes_by_speed:
+        raise file.origin.error(
+            trail,
+            f"{stated.scenario} goes by no speed, and machines of the lab have cores: "
+            "fit it again, or state job.times: measured there",
+        )
     nics = [
         f"cluster.machines[{places[m.name]}].nic="
         f"{{out: {m.bandwidth_out!r} B/s, in: {m.bandwidth_in!r} B/s}}"
         for m in lab
     ]
-    return prepare(load(path, nics)).simulate()
+    speeds = [f"cluster.machines[{places[n]}].speed={c!r}" for n, c in cores.items()]
+    return prepare(load(path, [*nics, *speeds])).simulate()
 
 
 def judge_lab(

@@ -36,12 +36,12 @@ def with_slowness(
     """Return ``job`` with what each task's times are multiplied with on each machine.
 
     A profile holds CPU seconds of the computer that measured it, and so does what is
-    measured of a program's model: a machine takes them over its speed. Stated times are
-    those of its device.
+    measured of a program's model: a machine takes them over its speed, as it does with
+    times of a job that says so. Other stated times are those of its device.
     """
     machines = {name: cluster.machines[place] for name, place in cluster.named()}
     slower = {name: 1 / m.speed for name, m in machines.items() if m.speed != 1}
-    if profiled:
+    if profiled or section.goes_by_speed:
         factors = dict.fromkeys([task.name for task in job.tasks], slower)
     else:
         factors = {

@@ -198,6 +198,11 @@ class JobSection(Section):
         yield from ()
 
     @property
+    def goes_by_speed(self) -> bool:
+        """True where stated times are of measurements, and machines' speeds divide."""
+        return False
+
+    @property
     def devices_by_kind(self) -> bool:
         """True where `device_times` names kinds of task, and not tasks."""
         return self.trains

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import json
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,8 +23,6 @@ from tests.fitting.crossed import crossed
 from tests.fitting.test_fit import PROGRAMS, job
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from emu.analysis.traffic import Traffic
     from emu.problem import Schedule
 
@@ -170,6 +171,70 @@ def test_the_prediction_is_made_at_the_nics_of_the_lab(tmp_path: Path) -> None:
     assert (
         predicted_lab(load_lab(tmp_path / "lab.yaml", ["lab.prediction=null"])) is None
     )
+
+
+def at_speeds(document: dict[str, Any], speeds: dict[str, float]) -> dict[str, Any]:
+    """Return the job as it is on machines that compute so much faster."""
+    again = copy.deepcopy(document)
+    for task in again["job"]["tasks"]:
+        on = again["placement"]["tasks"][task["name"]]
+        task["time"] = f"{float(task['time'].split()[0]) / speeds.get(on, 1.0)!r} s"
+    return again
+
+
+@settings(max_examples=5, deadline=None)
+@given(
+    before=st.dictionaries(st.sampled_from(["m0", "m1", "m2"]), st.floats(0.25, 3.0)),
+    after=st.dictionaries(st.sampled_from(["m0", "m1", "m2"]), st.floats(0.25, 3.0)),
+)
+def test_a_fit_at_some_cores_predicts_others(
+    before: dict[str, float], after: dict[str, float]
+) -> None:
+    seen = went(at_speeds(separate(LAB), before))
+    fitted = json.dumps(fitted_scenario("fit", fit_iterations(seen), seen, before))
+    lab = yaml_of([f"cpu: {after.get(name, 1.0)!r}" for name in ("m0", "m1", "m2")])
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "lab.yaml").write_text(lab)
+        Path(folder, "fitted.json").write_text(fitted)
+        predicted = predicted_lab(load_lab(Path(folder, "lab.yaml")))
+    assert predicted is not None
+
+    found = judge_lab(went(at_speeds(separate(LAB), after)), predicted, threshold=0.03)
+
+    assert (found["outcome"], found["links"]) == ("agrees", [])
+    assert abs(found["error"]) < 0.02
+
+
+def yaml_of(cores: list[str]) -> str:
+    """Return a lab of three machines with the fit's NICs, and so many cores."""
+    machines = "".join(
+        f"    - {{name: m{i}, nic: 10 Mbit/s, {cpu}}}\n" for i, cpu in enumerate(cores)
+    )
+    return (
+        f"cluster:\n  machines:\n{machines}"
+        "lab: {time_scale: 8, prediction: {scenario: fitted.json}}\n"
+    )
+
+
+def test_a_fit_whose_times_go_by_no_speed_predicts_no_other_cores(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "lab.yaml").write_text(yaml_of(["cpu: 1", "cpu: 0.5", "cpu: 1"]))
+    old = json.loads(FITTED)
+    del old["job"]["times"]
+    (tmp_path / "fitted.json").write_text(json.dumps(old))
+
+    with pytest.raises(ScenarioError, match=r"scenario: fitted.json goes by no speed"):
+        predicted_lab(load_lab(tmp_path / "lab.yaml"))
+
+
+def test_times_are_by_device_or_by_speed() -> None:
+    both = json.loads(FITTED)
+    both["cluster"]["machines"][0]["device"] = "a100"
+    both["job"]["tasks"][0]["time"] = {"default": "2 ms", "a100": "1 ms"}
+
+    with pytest.raises(ScenarioError, match=r"tasks\[0\].time: states times by device"):
+        loads(json.dumps(both), name="both.json")
 
 
 @pytest.mark.parametrize(

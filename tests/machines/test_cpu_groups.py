@@ -80,21 +80,19 @@ def test_what_a_killed_owner_left_goes_with_the_next_start(at: Hierarchy) -> Non
     owner = subprocess.Popen(
         [sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True
     )
-    assert owner.stdout is not None
-    child = int(owner.stdout.readline())
-    mine = [*at.folder.glob(f"emu-lab-{owner.pid}-*")]
-    assert len(mine) == 1
-
-    remove_left_behind(at)
-    assert mine[0].exists()  # its owner lives
-    owner.kill()
-    owner.wait()
-    owner.stdout.close()
-    assert mine[0].exists()
+    with owner:
+        assert owner.stdout is not None
+        child = int(owner.stdout.readline())
+        (mine,) = at.folder.glob(f"emu-lab-{owner.pid}-*")
+        remove_left_behind(at)
+        stayed = (mine / "1").exists()  # its owner lives
+        owner.kill()
+    assert mine.exists()
     os.kill(child, signal.SIGKILL)
     CpuGroups({"m": QUARTER}).close()
 
-    assert not mine[0].exists()
+    assert stayed
+    assert not mine.exists()
     assert groups(at) == set()
 
 

@@ -146,6 +146,14 @@ class CustomJobSection(JobSection):
     credit_window: Window = DEFAULT_WINDOW
     """Stores wait for the end of their workers' iteration n - K; ``unlimited`` for no
     limit."""
+    times: Literal["stated", "measured"] = "stated"
+    """``measured``: machines take them over their ``speed``, as ``emu fit`` has it."""
+
+    @property
+    @override
+    def goes_by_speed(self) -> bool:
+        """True where stated times are of measurements, and machines' speeds divide."""
+        return self.times == "measured"
 
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
@@ -273,6 +281,9 @@ def _problems(job: CustomJobSection) -> Problems:
         if counts[task.name] > 1:
             yield (*trail, "name"), f"{task.name!r} occurs {counts[task.name]} times"
         yield from _enough(task.time, own[task.name], (*trail, "time"))
+        if job.goes_by_speed and isinstance(task.time, dict):
+            problem = "states times by device, but job.times is measured: state one"
+            yield (*trail, "time"), problem
     yield from _processes(job)
     yield from _flows(job)
     for position, collective in enumerate(job.collectives):
