@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 # The content of ``lab.json``: how programs ended, what crossed, and the host.
 
 #: Share of their computing that programs may wait for a core in a ``trusted`` lab, and
-#: of its length that a machine may have gained by quota left over from its pauses.
+#: of its length that machines may have gained by what their pauses left of quotas.
 MOST_WAITS = 0.05
 #: Parts of the time of a lab for which lab.json says how much of a NIC was used.
 BINS = 60
@@ -87,18 +87,18 @@ def summary(
     machines: Sequence[LabMachine],
     programs: Sequence[ProgramRun],
     samples: Mapping[str, NDArray[Any]],
-    early: float = 0.0,
+    early: Sequence[float] = (0.0,),
 ) -> dict[str, Any]:
     """Return ends of programs, their waits for this computer, and drops of queues.
 
     Parameters
     ----------
     early
-        Seconds that a machine computed in less than its quota says.
+        Seconds that each machine computed in less than its quota says.
     """
     ran, waited = float(samples["ran"][-1]), float(samples["waited"][-1])
     share = waited / (ran + waited) if ran + waited > 0 else 0.0
-    gained = early / max(float(samples["time"][-1]), 1e-9)
+    gained = sum(early) / len(early) / max(float(samples["time"][-1]), 1e-9)
     own = [run for run in programs if run.code and not run.stopped]
     first = min(own, key=lambda run: run.end or 0.0, default=None)
     return {
@@ -108,7 +108,8 @@ def summary(
         "computed_seconds": ran,
         "waited_seconds": waited,
         "waited_share": share,
-        "early_seconds": early,
+        "early_seconds": max(early),
+        "early_share": gained,
         "trust": "trusted" if max(share, gained) <= MOST_WAITS else "degraded",
         "dropped": {
             machine.name: {"out": int(out), "in": int(into)}
@@ -198,9 +199,9 @@ class Samples:
         return self._owners.found
 
     @property
-    def early(self) -> float:
-        """Emulated seconds that a machine computed in less than its quota says."""
-        return self._waits.early / self._scale
+    def early(self) -> list[float]:
+        """Emulated seconds that each machine computed in less than its quota says."""
+        return [wall / self._scale for wall in self._waits.early]
 
     def take_when_due(self) -> None:
         """Take a sample if the last one is long ago."""

@@ -161,8 +161,8 @@ class CoreWaits:
                     continue
                 self.seen[process, int(thread.parent.name)] = ran, waited
 
-    #: Seconds that any machine gained: none has a quota here.
-    early = 0.0
+    #: As of `QuotaWaits`: nothing has a quota here.
+    early: Sequence[float] = (0.0,)
 
     def judge(self) -> None:
         """Compare with nothing: there is no quota."""
@@ -255,9 +255,9 @@ class QuotaWaits:
         return needed, self._late
 
     @property
-    def early(self) -> float:
-        """Seconds that the worst machine computed in less than it needs."""
-        return max(self._early)
+    def early(self) -> Sequence[float]:
+        """Seconds by which each machine computed in less than it needs."""
+        return self._early
 
 
 def processes_below(root: int) -> list[int]:

@@ -94,6 +94,7 @@ class _Lab(TypedDict):
     waited_seconds: _Number
     waited_share: _Number
     early_seconds: NotRequired[_Number]
+    early_share: NotRequired[_Number]
     time_scale: NotRequired[Annotated[float, Field(ge=1, lt=MOST)]]
     cpu: NotRequired[dict[str, Annotated[float, Field(gt=0, lt=MOST)]]]
     sharing: str

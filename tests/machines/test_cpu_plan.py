@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.lab.run import summary
+from emu.machines import LabMachine
 from emu.machines.counters import off_quota
 from emu.machines.cpu_plan import LONGEST, QUOTA, SHORTEST, plan_cpu, scale_for
 
@@ -75,3 +78,23 @@ def test_who_computes_at_full_speed_after_a_pause_is_early(
 def test_a_machine_at_rest_is_neither() -> None:
     assert off_quota([], 0.5) == 0.0
     assert off_quota([(0.0, 0.0)] * 3, 0.5) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("early", "trust"), [((0.0, 0.0), "trusted"), ((0.4, 0.3), "degraded")]
+)
+def test_what_machines_gained_by_their_pauses_is_in_the_verdict(
+    early: tuple[float, ...], trust: str
+) -> None:
+    samples = {
+        "time": np.array([0.0, 5.0]),
+        "ran": np.array([0.0, 3.0]),
+        "waited": np.array([0.0, 0.1]),
+        "dropped": np.zeros((2, 2, 2), int),
+    }
+    machines = [LabMachine(name, 1e6, 1e6, 0.5) for name in "ab"]
+
+    found = summary(machines, [], samples, early)
+
+    assert (found["trust"], found["early_seconds"]) == (trust, max(early))
+    assert found["early_share"] == pytest.approx(sum(early) / 2 / 5.0)
