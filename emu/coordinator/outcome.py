@@ -66,6 +66,12 @@ class EmulatedRun:
     """Wall seconds from run time 0 until the last end was settled, up to 50 ms before
     its time."""
 
+    @property
+    def late_work(self) -> NDArray[np.float64]:
+        """Seconds of ``late`` in which the machine of (task, iteration) worked."""
+        end = self.schedule.task_end
+        return np.nan_to_num(self.schedule.problem.work(end - self.late, end))
+
 
 @dataclass
 class Tally:
@@ -227,8 +233,9 @@ class Recorder:
 
     def realization(self) -> Realization:
         """Return the measured times and volumes, to replay in a simulation."""
-        times = np.nan_to_num(self.task_end - self.task_start)
-        return Realization(np.maximum(times, 0.0), self._volumes)
+        worked = self._problem.work(self.task_start, self.task_end)
+        times = np.maximum(np.nan_to_num(worked), 0.0)
+        return Realization(times, self._volumes)
 
     def perturbed(self) -> Realization:
         """Return times and volumes that have what came late in them.
@@ -252,7 +259,7 @@ class Recorder:
         for pool in schedule.problem.pools:  # the wait for a slot is no work
             takers = list(pool.takers)
             could[takers] = np.fmax(could[takers], self.task_start[takers])
-        times = np.nan_to_num(log.task_end - could)
+        times = np.nan_to_num(self._problem.work(could, log.task_end))
         return Realization(np.maximum(times, 0.0), self._volumes)
 
     def schedule(self) -> Schedule:

@@ -66,6 +66,7 @@ def process_task(
     job = problem.job
     subject = job.tasks[task]
     kept = cuts is not None and subject.name in cuts.owners
+    since, share = problem.cluster.speed_steps.of(problem.placement.machine_of[task])
     into, out_of = (
         tuple(
             edge_end(problem, e, incoming=incoming)
@@ -83,6 +84,8 @@ def process_task(
         iterations=job.rounds[task],
         speed=float(problem.speeds[task]),
         times=None if times is None else [float(t) for t in times[task]],
+        speed_times=since,
+        speed_shares=share,
         inputs=into,
         outputs=out_of,
         cuts=cuts.every if cuts is not None and kept else 0,

@@ -53,6 +53,15 @@ typedef struct {
                                   the rule says */
 } Tuners;
 
+/* Shares of their speed that machines have over time, see `emu.problem.SpeedSteps`; of no
+ * use, and nothing is looked up, where all have all of it. */
+typedef struct {
+    int64_t count;             /* steps, 0 where no machine is ever slower */
+    const int64_t *start;      /* (machines + 1): the first step of each, which is at 0 */
+    const double *time, *share; /* of every step */
+    const bool *slowed;        /* per task: it goes with the speed of its machine */
+} Speeds;
+
 /* A job and a cluster, any placement; see `emu.scheduling.compiled_problem`. */
 typedef struct {
     int64_t tasks, edges, machines, ports;
@@ -79,6 +88,7 @@ typedef struct {
     const int64_t *slots;      /* (machines, names), -1 for unlimited */
     const double *slowness;    /* (tasks, machines), or NULL where all are 1 */
     Tuners tuners;
+    Speeds speeds;
     void *own;                 /* under OWN the handle of the rule, and what asks it */
     Ask ask;
 } JobArrays;
@@ -113,6 +123,9 @@ typedef struct {
                                   instant any more: it takes a slot or reads the newest;
                                   NULL where none does */
     Tuners tuners;
+    Speeds speeds;
+    int64_t *machine;          /* per task the one whose speed it has, -1 for none; NULL
+                                  where no machine is ever slower */
     void *own;
     Ask ask;
 } Layout;

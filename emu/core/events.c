@@ -25,7 +25,8 @@ static inline int64_t start_tasks(const Layout *layout, State *state, const doub
     for (int64_t i = 0; i < state->length[BEGUN]; i++) {
         int64_t task = state->begun[i];
         double time = times[task * layout->iterations + state->started[task] - 1];
-        push(state->due, state->due_task, running++, now + time, task);
+        double end = end_of_work(layout, task, now, time);
+        push(state->due, state->due_task, running++, end, task);
     }
     state->length[BEGUN] = 0;
     state->length[OPENED] = 0;

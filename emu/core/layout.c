@@ -29,6 +29,7 @@ static void take_layout(const JobArrays *job, Room *room, Layout *layout, Groups
         layout->frees = integers(room, job->tasks);
     }
     layout->last = marks(room, job->tasks);
+    layout->machine = job->speeds.count > 0 ? integers(room, job->tasks) : NULL;
 }
 
 /* Take the arrays that are as long as there are groups and hops. */
@@ -68,6 +69,7 @@ static void copy_job(const JobArrays *job, Layout *layout)
     layout->capacity = job->capacity;
     layout->changes = job->changes;
     layout->tuners = job->tuners;
+    layout->speeds = job->speeds;
     layout->own = job->own;
     layout->ask = job->ask;
 }
@@ -173,6 +175,12 @@ static void set_pools(const JobArrays *job, const int64_t *machine_of, Layout *l
     layout->pools = limited ? job->machines * job->names : 0;
 }
 
+static void set_machines(const JobArrays *job, const int64_t *machine_of, Layout *layout)
+{
+    for (int64_t task = 0; layout->machine != NULL && task < job->tasks; task++)
+        layout->machine[task] = job->speeds.slowed[task] ? machine_of[task] : -1;
+}
+
 static void set_last(Layout *layout)
 {
     if (layout->pools == 0 && layout->latest == NULL) {
@@ -206,6 +214,7 @@ static void lay_out_in(const JobArrays *job, const int64_t *machine_of, Room *ro
     set_hops(job, &groups, layout);
     set_crossings(layout);
     set_pools(job, machine_of, layout);
+    set_machines(job, machine_of, layout);
     set_last(layout);
     set_channels(layout);
 }

@@ -20,5 +20,6 @@
 #include "rate_changes.c"
 #include "dependencies.c"
 #include "tuning.c"
+#include "machine_speeds.c"
 #include "event_batch.c"
 #include "events.c"

@@ -169,7 +169,7 @@ def try_out(experiment: Experiment, allow: tuple[str, ...] = ()) -> ScaleTrial:
         simulated=replayed.makespan,
         measured=run.realization,
         perturbed=run.perturbed,
-        late=run.late,
+        late=run.late_work,
     )
     excess = flow_completion(run.schedule, settings.time_scale).excess
     hosts = [counted["host_metrics"]["host"] for counted in run.statistics.values()]

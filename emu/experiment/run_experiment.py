@@ -85,7 +85,7 @@ def judgement(
         simulated=replayed.makespan,
         measured=run.realization,
         perturbed=run.perturbed,
-        late=run.late,
+        late=run.late_work,
         clocks=clock_uncertainty(chain, problem, run.hosts) / settings.time_scale,
     )
     verdict = decide(

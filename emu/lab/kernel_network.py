@@ -476,5 +476,8 @@ def _unshaped(problem: Problem) -> Problem:
         )
         for machine in problem.cluster.machines
     ]
-    cluster = Cluster(tuple(fast), tuners=problem.cluster.tuners)
+    before = problem.cluster
+    cluster = Cluster(
+        tuple(fast), tuners=before.tuners, speed_changes=before.speed_changes
+    )
     return Problem(cluster, problem.job, problem.placement)

@@ -217,6 +217,7 @@ def check_carried(problem: Problem) -> None:
     for found, key, what in (
         (cluster.shared_links, "cluster", "links beside NICs"),
         (cluster.changes, "events", "capacities that change"),
+        (cluster.speed_changes, "events", "machines that are slow or paused"),
         (cluster.tuners, "job", "tuned slots"),
         (job.edges[_MOST_EDGES:], "job", f"more than {_MOST_EDGES:,} edges"),
         (job.channels, "job", "channels"),

@@ -8,10 +8,11 @@ Units everywhere: seconds, bytes, bytes per second. Iterations count from 0.
 from emu.problem.active_flow import ActiveFlow
 from emu.problem.capacity_changes import CapacityChange
 from emu.problem.cluster import Cluster
-from emu.problem.faults import LinkFault, with_link_faults
+from emu.problem.faults import Fault, with_faults
 from emu.problem.job import Edge, Job, Task
 from emu.problem.links import Link, Links, Route
 from emu.problem.machine import Machine
+from emu.problem.machine_speeds import SpeedChange, end_of_work
 from emu.problem.placement import Placement, Problem
 from emu.problem.profile import Profile, Realization
 from emu.problem.schedule import RateHistory, Schedule
@@ -23,9 +24,9 @@ __all__ = [
     "CapacityChange",
     "Cluster",
     "Edge",
+    "Fault",
     "Job",
     "Link",
-    "LinkFault",
     "Links",
     "Machine",
     "Placement",
@@ -36,7 +37,9 @@ __all__ = [
     "Realization",
     "Route",
     "Schedule",
+    "SpeedChange",
     "Task",
     "Tuner",
-    "with_link_faults",
+    "end_of_work",
+    "with_faults",
 ]

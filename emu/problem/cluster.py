@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from emu.problem.links import Link, Links, Route
+from emu.problem.machine_speeds import SpeedSteps
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from emu.problem.capacity_changes import CapacityChange
     from emu.problem.machine import Machine
+    from emu.problem.machine_speeds import SpeedChange
     from emu.problem.tuner import Tuner
 
 
@@ -28,7 +30,8 @@ class Cluster:
     ------
     ValueError
         When there is no machine or a name occurs twice, a tuner is of a machine that
-        is not there, of a pool without slots or one that another tunes, or as `Links`.
+        is not there, of a pool without slots or one that another tunes, or as `Links`
+        and `SpeedSteps`.
     """
 
     machines: tuple[Machine, ...]
@@ -40,6 +43,8 @@ class Cluster:
     """Capacities that become others while a job runs, in any order."""
     tuners: tuple[Tuner, ...] = ()
     """Pools whose slots change while a job runs."""
+    speed_changes: tuple[SpeedChange, ...] = ()
+    """Machines that are slower, or stand still, while a job runs, in any order."""
 
     def __post_init__(self) -> None:
         if not self.machines:
@@ -47,7 +52,7 @@ class Cluster:
         for name, count in Counter(machine.name for machine in self.machines).items():
             if count > 1:
                 raise ValueError(f"machine {name} occurs twice")
-        _ = self.links  # checks them
+        _ = self.links, self.speed_steps  # checks them
         self._check_tuners()
 
     def _check_tuners(self) -> None:
@@ -92,6 +97,11 @@ class Cluster:
         """All links, and the route between every two machines."""
         return Links(self.machines, self.shared_links, self.routes, self.changes)
 
+    @cached_property
+    def speed_steps(self) -> SpeedSteps:
+        """The share of its speed that every machine has, over time."""
+        return SpeedSteps(self.speed_changes, self._positions)
+
     def with_capacities(self, ports: Collection[int], factor: float) -> Cluster:
         """Return the cluster with the capacities of some links times ``factor``.
 
@@ -110,11 +120,13 @@ class Cluster:
     def widest(self) -> Cluster:
         """The cluster whose links always have the most that they ever have.
 
-        Nothing takes less time anywhere: what lower bounds may count on.
+        And whose machines have all of their speed. Nothing takes less time anywhere:
+        what lower bounds may count on.
         """
-        if not self.changes:
+        if not (self.changes or self.speed_changes):
             return self
-        return replace(self._of(self.links.steps.most), changes=())
+        widest = self._of(self.links.steps.most)
+        return replace(widest, changes=(), speed_changes=())
 
     def _of(self, capacities: NDArray[np.float64]) -> Cluster:
         """Return the cluster with other capacities at time 0."""

@@ -1,18 +1,18 @@
-"""Faults: links that are cut or slowed down for a time, as changes of capacities.
+"""Faults: links and machines that are slow or stand still for a time, as changes.
 
-A fault multiplies what a link has by a factor, 0 where it is cut. Faults that overlap
-multiply, so a cut wins, and what a link has is stated once: a capacity that changes
-meanwhile counts from its time on, times the factors of then.
+A fault multiplies what a link or machine has by a factor, 0 where it is cut or paused.
+Faults that overlap multiply, so a cut wins, and what a link has is stated once: a
+capacity that changes meanwhile counts from its time on, times the factors of then.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from emu.problem.capacity_changes import CapacityChange
+from emu.problem.machine_speeds import SpeedChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LinkFault:
-    """A link that has less for a time.
+class Fault:
+    """A link that has less for a time, or a machine that is slower.
 
     Raises
     ------
@@ -31,21 +31,22 @@ class LinkFault:
         to 1.
     """
 
-    link: str
+    subject: str
+    """Name of the link or the machine."""
     since: float
     """Seconds since the job began, positive and finite."""
     until: float
     """When it is over, infinite where it never is."""
     factor: float = 0.0
-    """Share of the capacity that is left, 0 where the link is cut."""
+    """Share of capacity or speed that is left, 0 where it is cut or paused."""
+    of_machine: bool = False
+    """True where it is the speed of a machine."""
 
     def __post_init__(self) -> None:
         if not (0.0 < self.since < self.until and self.since < math.inf):
-            raise ValueError(
-                f"a fault of {self.link} from {self.since} to {self.until}"
-            )
+            raise ValueError(f"a fault of {self.subject}: {self.since} to {self.until}")
         if not 0.0 <= self.factor <= 1.0:
-            raise ValueError(f"a fault of {self.link}: its factor is {self.factor}")
+            raise ValueError(f"a fault of {self.subject}: its factor is {self.factor}")
 
 
 def factors_over(
@@ -77,28 +78,37 @@ def factors_over(
     return found
 
 
-def with_link_faults(cluster: Cluster, faults: Sequence[LinkFault]) -> Cluster:
-    """Return the cluster whose capacities change as the faults have it, too.
+def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
+    """Return the cluster whose capacities and speeds change as the faults have it, too.
 
     Raises
     ------
     ValueError
-        When there is no such link.
+        When there is no such link or machine, or one stands still for good.
     """
     if not faults:
         return cluster
-    by_link = defaultdict[str, list[LinkFault]](list)
+    found: dict[bool, dict[str, list[Fault]]] = {False: {}, True: {}}
     for fault in faults:
-        by_link[fault.link].append(fault)
+        found[fault.of_machine].setdefault(fault.subject, []).append(fault)
+    by_link, by_machine = found[False], found[True]
     start = {link.name: link.capacity for link in cluster.links}
     changes = [c for c in cluster.changes if c.link not in by_link]
     for link, mine in by_link.items():
         if link not in start:
             raise ValueError(f"no link is called {link}")
         stated = sorted((c.time, c.capacity) for c in cluster.changes if c.link == link)
-        factors = factors_over((f.since, f.until, f.factor) for f in mine)
-        changes += _changes_of(link, start[link], stated, factors)
-    return replace(cluster, changes=tuple(changes))
+        changes += _changes_of(link, start[link], stated, _factors(mine))
+    speeds = [
+        SpeedChange(time, machine, share)
+        for machine, mine in by_machine.items()
+        for time, share in _factors(mine)
+    ]
+    return replace(cluster, changes=tuple(changes), speed_changes=tuple(speeds))
+
+
+def _factors(faults: Iterable[Fault]) -> list[tuple[float, float]]:
+    return factors_over((f.since, f.until, f.factor) for f in faults)
 
 
 def _changes_of(

@@ -118,6 +118,26 @@ class Problem:
         machines = self.cluster.machines
         return np.array([machines[m].speed for m in self.placement.machine_of])
 
+    def work(
+        self, start: NDArray[np.float64], end: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the seconds that tasks worked from ``start`` to ``end``.
+
+        At the full speed of their machines: what is slower for a time does less. Gates
+        stand on no machine.
+
+        Parameters
+        ----------
+        start, end
+            Seconds of (task, iteration).
+        """
+        steps = self.cluster.speed_steps
+        worked = end - start
+        for task, machine in enumerate(self.placement.machine_of):
+            if len(steps.of(machine)[0]) > 1 and not self.job.tasks[task].gate:
+                worked[task] = steps.work(machine, start[task], end[task])
+        return worked
+
     @cached_property
     def slowness(self) -> NDArray[np.float64]:
         """Factor on the reference times of every task, shape (tasks,)."""

@@ -38,7 +38,8 @@ class Realization:
     """
 
     times: NDArray[np.float64]
-    """Execution time of (task, iteration), seconds, shape (tasks, iterations)."""
+    """Execution time of (task, iteration), seconds, shape (tasks, iterations): at the
+    full speed of its machine, which may have less for a time."""
     volumes: NDArray[np.float64]
     """Bytes of (edge, iteration of its source), shape (edges, iterations). Present also
     where the edge stays on one machine or no task receives it; unused there."""

@@ -127,6 +127,15 @@ class Schedule:
         )
         return rows.dropna(subset=["end"])
 
+    @property
+    def work(self) -> NDArray[np.float64]:
+        """Seconds that (task, iteration) worked, 0 where it did not.
+
+        At the full speed of its machine; see `Problem.work`.
+        """
+        worked = self.problem.work(self.task_start, self.task_end)
+        return np.maximum(np.nan_to_num(worked), 0.0)
+
     def _repr_html_(self) -> str:
         """Return the machines, what they ran and how long they computed."""
         problem, tasks = self.problem, self.problem.job.tasks

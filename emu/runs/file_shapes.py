@@ -76,6 +76,14 @@ class ChangeShape(TypedDict):
     capacity: _Amount
 
 
+class SpeedShape(TypedDict):
+    """Fields of `emu.problem.SpeedChange`."""
+
+    time: _Amount
+    machine: str
+    share: _Amount
+
+
 class TunerShape(TypedDict):
     """Fields of `emu.problem.Tuner`."""
 
@@ -97,6 +105,7 @@ class ProblemShape(TypedDict):
     routes: list[RouteShape]
     changes: list[ChangeShape]
     tuners: NotRequired[list[TunerShape]]
+    speed_changes: NotRequired[list[SpeedShape]]
     placement: list[_Count]
 
 

@@ -23,6 +23,7 @@ from emu.problem import (
     Problem,
     Route,
     Schedule,
+    SpeedChange,
     Task,
     Tuner,
 )
@@ -34,6 +35,7 @@ from emu.runs.file_shapes import (
     MachineShape,
     ProblemShape,
     RouteShape,
+    SpeedShape,
     TaskShape,
     TunerShape,
 )
@@ -57,6 +59,7 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
     """
     job, cluster = problem.job, problem.cluster
     tuners = _rows(cluster.tuners, TunerShape)
+    speeds = _rows(cluster.speed_changes, SpeedShape)
     return {
         "version": VERSION,
         "machines": _rows(cluster.machines, MachineShape),
@@ -64,6 +67,7 @@ def problem_to_json(problem: Problem) -> dict[str, Any]:
         "routes": _rows(cluster.routes, RouteShape),
         "changes": _rows(cluster.changes, ChangeShape),
         **({"tuners": tuners} if tuners else {}),
+        **({"speed_changes": speeds} if speeds else {}),
         "iterations": job.iterations,
         "tasks": _rows(job.tasks, TaskShape),
         "edges": _rows(job.edges, EdgeShape),
@@ -102,6 +106,7 @@ def problem_from_json(data: Any, path: str) -> Problem:
             _read(data["routes"], Route, RouteShape),
             _read(data["changes"], CapacityChange, ChangeShape),
             _read(data.get("tuners", []), Tuner, TunerShape),
+            _read(data.get("speed_changes", []), SpeedChange, SpeedShape),
         )
         tasks = _read(data["tasks"], Task, TaskShape)
         job = Job(tasks, _read(data["edges"], Edge, EdgeShape), data["iterations"])

@@ -308,8 +308,7 @@ def realization_of(schedule: Schedule) -> Realization:
         alike = np.array([other == kind for other in kinds], dtype=bool)
         if (alike & remote).any() and (alike & ~remote).any():
             volumes[alike & ~remote] = volumes[alike & remote].mean(axis=0)
-    times = np.nan_to_num(schedule.task_end - schedule.task_start)
-    return Realization(np.maximum(times, 0.0), volumes)
+    return Realization(schedule.work, volumes)
 
 
 def _object(path: Path) -> dict[str, Any]:

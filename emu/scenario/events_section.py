@@ -12,7 +12,7 @@ from emu.fields.network_section import Nic, both_directions, rack_links
 from emu.fields.quantities import Duration, Name, Rate
 from emu.fields.section import Section
 from emu.fields.suggestion import nearest
-from emu.problem import CapacityChange, LinkFault
+from emu.problem import CapacityChange, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,6 +56,7 @@ _KINDS: tuple[tuple[set[str], set[str]], ...] = (
     ({"link", "bandwidth"}, set()),
     ({"cut"}, {"for", "direction"}),
     ({"slow", "by"}, {"for", "direction"}),
+    ({"pause", "for"}, set()),
 )
 
 
@@ -76,11 +77,15 @@ class EventSection(Section):
     """Machine whose NIC, or link that carries nothing for a time: flows over it stand
     still and go on afterwards."""
     slow: Name | None = None
-    """Machine whose NIC, or link that has less for a time."""
+    """Machine whose tasks run slower for a time, or with a ``direction`` its NIC, or
+    link that has less."""
+    pause: Name | None = None
+    """Machine whose tasks stand still for a time; what they sent goes on."""
     by: Annotated[float, Field(strict=True), AfterValidator(_slower)] | None = None
     """Times that it is slower. What overlaps multiplies, and a cut wins."""
     direction: Literal["in", "out", "both"] | None = None
-    """Direction of a machine's NIC; default of ``cut`` is ``both``."""
+    """Direction of a machine's NIC; default of ``cut`` is ``both``, and ``slow`` is of
+    its tasks."""
     length: Annotated[Duration, AfterValidator(_some_time)] | None = Field(
         None, alias="for"
     )
@@ -93,7 +98,8 @@ class EventSection(Section):
         if not any(own <= stated <= own | beside for own, beside in _KINDS):
             raise ValueError(
                 f"found {' and '.join(sorted(stated)) or 'only at'}, write machine and "
-                "nic, or link and bandwidth, or cut, or slow and by"
+                "nic, or link and bandwidth, or cut, or slow and by, or pause "
+                "and for"
             )
         return self
 
@@ -113,8 +119,8 @@ class EventSection(Section):
             return ()
         return (CapacityChange(self.at, self.link, self.bandwidth or 0.0),)
 
-    def link_faults(self, links: Sequence[str]) -> tuple[LinkFault, ...]:
-        """Return the faults of links that the event is.
+    def faults(self, links: Sequence[str]) -> tuple[Fault, ...]:
+        """Return the faults of links or of a machine that the event is.
 
         Parameters
         ----------
@@ -122,11 +128,16 @@ class EventSection(Section):
             Names of all links that are no NICs.
         """
         name, factor = self.cut or self.slow, 1.0 / (self.by or math.inf)
+        since, until = self.at, self.until
+        if self.pause is not None:
+            return (Fault(self.pause, since, until, 0.0, of_machine=True),)
         if name is None:
             return ()
+        if self.slow and self.direction is None and name not in links:
+            return (Fault(name, since, until, factor, of_machine=True),)
         ways = ("out", "in") if self.direction in {None, "both"} else (self.direction,)
         names = [name] if name in links else [f"{name} {way}" for way in ways]
-        return tuple(LinkFault(each, self.at, self.until, factor) for each in names)
+        return tuple(Fault(each, since, until, factor) for each in names)
 
 
 def event_errors(
@@ -138,7 +149,7 @@ def event_errors(
     links += [link.name for link in rack_links(cluster.racks)]
     seen: Counter[tuple[float, str]] = Counter()
     for position, event in enumerate(events):
-        if event.cut or event.slow:
+        if event.cut or event.slow or event.pause:
             for key, problem in _fault_errors(event, nics, links):
                 yield ("events", position, key), problem
             continue
@@ -159,17 +170,20 @@ def _fault_errors(
     event: EventSection, nics: dict[str, Nic], links: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield (key, what is wrong) of one fault."""
-    key, name = ("cut", event.cut) if event.cut else ("slow", event.slow or "")
-    if name not in nics and name not in links:
-        known = [*nics, *links]
-        yield key, f"no machine and no link {name!r}, {nearest(str(name), known)}"
+    key, name = next(
+        (key, name)
+        for key, name in vars(event).items()
+        if key in {"cut", "slow", "pause"} and name is not None
+    )
+    of_tasks = key == "pause" or (key == "slow" and event.direction is None)
+    known = [*nics] if key == "pause" else [*nics, *links]
+    what = "no machine" if key == "pause" else "no machine and no link"
+    if name not in known:
+        yield key, f"{what} {name!r}, {nearest(str(name), known)}"
     elif name in nics and name in links:
         yield key, f"{name!r} is a machine and a link: give one of them another name"
     elif name in links:
         if event.direction is not None:
             yield "direction", f"{name} is a link, and has one: remove this key"
-    elif nics[str(name)].inward == 0:
+    elif nics[name].inward == 0 and not of_tasks:
         yield key, f"{name} has no NIC: write a machine that has one, or a link"
-    elif event.slow and event.direction is None:
-        problem = f"of the NIC of {name}: write direction: in, out or both"
-        yield key, problem

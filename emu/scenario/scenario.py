@@ -11,7 +11,7 @@ from typing_extensions import override
 from emu.fields.cluster_section import ClusterSection
 from emu.fields.quantities import FileName, FilePath, Seed, text_schema
 from emu.fields.section import Section
-from emu.problem import with_link_faults
+from emu.problem import with_faults
 from emu.scenario.document import Document, Origin
 from emu.scenario.events_section import EventSection
 from emu.scenario.pins import pinned
@@ -203,11 +203,11 @@ class Scenario(Section):
         changes = tuple(change for event in self.events for change in event.changes())
         cluster = self.cluster.build()
         links = [link.name for link in cluster.shared_links]
-        faults = [fault for e in self.events for fault in e.link_faults(links)]
+        faults = [fault for event in self.events for fault in event.faults(links)]
         sections = [section for _, _, section in self.each_job()]
         tuners = tuple(tuner for job in sections for tuner in job.tuners(cluster))
         cluster = replace(cluster, changes=changes, tuners=tuners)
-        return with_link_faults(cluster, faults)
+        return with_faults(cluster, faults)
 
     def to_job(
         self, *, train_vertices: int = 0, pins: bool = True, opened: bool = False

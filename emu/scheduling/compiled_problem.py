@@ -125,6 +125,33 @@ def _tuners(tuners: Sequence[Tuner], names: dict[str, int]) -> Tuners:
     )
 
 
+class Speeds(NamedTuple):
+    """Shares of their speed that machines have over time, as in `SpeedSteps.flat`.
+
+    Parameters
+    ----------
+    start
+        First step of every machine, and the number of them; empty where none is slower.
+    time, share
+        Seconds of every step, and the share from then on.
+    slowed
+        True for tasks that go with the speed of their machine: gates take their time.
+    """
+
+    start: Ints
+    time: Floats
+    share: Floats
+    slowed: NDArray[np.bool_]
+
+
+def _speeds(job: Job, cluster: Cluster) -> Speeds:
+    start, time, share = cluster.speed_steps.flat
+    slowed = np.array([not task.gate for task in job.tasks], dtype=np.bool_)
+    if not cluster.speed_steps.changed:
+        return Speeds(start[:0], time[:0], share[:0], slowed[:0])
+    return Speeds(start, time, share, slowed)
+
+
 # Routes as flat arrays: the ports that flows between two machines cross.
 
 
@@ -194,6 +221,8 @@ class JobArrays(NamedTuple):
         shape (machines, names).
     tuners
         Pools whose quota changes.
+    speeds
+        Shares of their speed that machines have over time.
     slowness
         Factors on reference times, shape (tasks, machines); no rows where all are 1.
     own
@@ -225,6 +254,7 @@ class JobArrays(NamedTuple):
     freed: Ints
     slots: Ints
     tuners: Tuners
+    speeds: Speeds
     slowness: Floats
     own: OwnRates | None = None
 
@@ -309,6 +339,7 @@ def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
         freed,
         slots,
         tuners,
+        _speeds(job, cluster),
         slowness(job, cluster),
         None if policy.rates is None else OwnRates(job, cluster, policy.rates),
     )
@@ -349,8 +380,10 @@ class BoundJob:
         routes["longest"] = int(np.diff(arrays.routes.route_start).max())
         tuners = arrays.tuners._asdict()
         tuners["rows"], tuners["count"] = arrays.tuners.path.shape
+        speeds = {**arrays.speeds._asdict(), "count": len(arrays.speeds.time)}
         self.arrays = arrays
-        parts: dict[str, Any] = {"routes": routes, "tuners": tuners, "own": ffi.NULL}
+        parts: dict[str, Any] = {"routes": routes, "tuners": tuners, "speeds": speeds}
+        parts["own"] = ffi.NULL
         if arrays.own is not None:
             parts |= {"own": ffi.new_handle(arrays.own), "ask": lib.ask_rule}
         self.c = structure("JobArrays", **{**arrays._asdict(), **parts}, **counts)
@@ -438,6 +471,8 @@ def _check(job: JobArrays) -> None:
         raise ValueError("a rule of one's own rates flows one by one, and answers")
     if job.tuners.path.shape[-1]:
         _check_tuners(job.tuners, job.slots)
+    if job.speeds.time.size:
+        _check_speeds(job.speeds, machines, sizes["tasks"])
 
 
 def _check_routes(routes: Routes, machines: int, ports: int) -> None:
@@ -472,12 +507,20 @@ def _check_tuners(tuners: Tuners, slots: Ints) -> None:
         raise ValueError("a tuned pool must have slots, and a tuner a period")
 
 
+def _check_speeds(speeds: Speeds, machines: int, tasks: int) -> None:
+    _starts("start of speeds", speeds.start, machines, speeds.time)
+    if speeds.share.shape != speeds.time.shape or speeds.slowed.shape != (tasks,):
+        raise ValueError("speeds must have a share per step, and a mark per task")
+    if (speeds.time[speeds.start[:-1]] != 0).any() or (np.diff(speeds.start) < 1).any():
+        raise ValueError("the first speed of a machine must be at 0")
+
+
 def _within(name: str, entries: NDArray[Any], least: int, end: int) -> None:
     if entries.size and (entries.min() < least or entries.max() >= end):
         raise ValueError(f"{name} must be from {least} to {end - 1}")
 
 
-def _starts(name: str, start: Ints, owners: int, entry: Ints) -> None:
+def _starts(name: str, start: Ints, owners: int, entry: NDArray[Any]) -> None:
     if start.shape != (owners + 1,) or start[0] != 0 or start[-1] != len(entry):
         raise ValueError(f"{name} must begin at 0 and end with its entries")
     if (start[1:] < start[:-1]).any():

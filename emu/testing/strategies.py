@@ -7,6 +7,7 @@ and zero volumes are common.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from emu.problem import (
     CapacityChange,
     Cluster,
     Edge,
+    Fault,
     Job,
     Link,
     Machine,
@@ -25,6 +27,7 @@ from emu.problem import (
     Route,
     Task,
     Tuner,
+    with_faults,
 )
 
 _RATES = np.array([1.0, 2.0, 5.0, 10.0])
@@ -45,6 +48,7 @@ def random_problem(
     jobs: bool = False,
     changes: bool = False,
     cuts: bool = False,
+    speeds: bool = False,
     tuned: bool = False,
 ) -> tuple[Problem, Realization]:
     """Return a random problem of up to 4 machines, 8 tasks and 6 iterations.
@@ -69,6 +73,8 @@ def random_problem(
         Whether capacities change.
     cuts
         Whether they do, and some links are cut for a time.
+    speeds
+        Whether machines are slow, or stand still, for a time.
     tuned
         Whether quotas of slots are tuned; of use with ``slots``.
     """
@@ -104,6 +110,7 @@ def random_problem(
     if changes or cuts:
         cluster = _with_changes(cluster, rng, cuts=cuts)
     cluster = _with_tuners(cluster, rng) if tuned else cluster
+    cluster = with_faults(cluster, _slow_machines(cluster, rng)) if speeds else cluster
     placement = Placement(tuple(map(int, rng.integers(0, machines, tasks))))
     shapes = (tasks, iterations), (len(edges), iterations)
     if ties:
@@ -179,6 +186,23 @@ def _with_changes(cluster: Cluster, rng: np.random.Generator, *, cuts: bool) -> 
     return replace(cluster, changes=changes)
 
 
+def _slow_machines(cluster: Cluster, rng: np.random.Generator) -> list[Fault]:
+    """Return up to eight faults of machines, some at one time, some at once."""
+    names = [machine.name for machine in cluster.machines]
+    faults = []
+    for _ in range(int(rng.integers(1, 9))):
+        since, length = float(rng.choice(_CHANGES)), float(rng.uniform(0.1, 4.0))
+        if rng.random() < 0.5:
+            length = float(rng.choice([0.5, 1.0, 3.0]))
+        factor = float(rng.choice([0.0, 0.0, 0.5, 1 / 3]))
+        until = since + length
+        if factor and rng.random() < 0.2:
+            until = math.inf
+        name = str(rng.choice(names))
+        faults.append(Fault(name, since, until, factor, of_machine=True))
+    return faults
+
+
 def _with_tuners(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     """Return the cluster with two limited pools per machine, of which one is tuned."""
     machines, tuners = [], []
@@ -203,6 +227,7 @@ def problems(
     jobs: bool = False,
     changes: bool = False,
     cuts: bool = False,
+    speeds: bool = False,
     tuned: bool = False,
 ) -> st.SearchStrategy[tuple[Problem, Realization]]:
     """Return a strategy for `random_problem`."""
@@ -218,6 +243,7 @@ def problems(
             jobs=jobs,
             changes=changes,
             cuts=cuts,
+            speeds=speeds,
             tuned=tuned,
         ),
         st.integers(0, 2**32 - 1),

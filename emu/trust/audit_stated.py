@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from emu.problem import Job, RateHistory, Schedule
+    from emu.problem import Job, Problem, RateHistory, Schedule
 
     Floats = NDArray[np.float64]
 
@@ -51,6 +51,31 @@ def impossible_values(schedule: Schedule) -> Iterator[Findings]:
         yield values.size, found
 
 
+def stated_work(problem: Problem, start: Floats, end: Floats) -> Floats:
+    """Return the seconds that tasks worked at the full speed of their machines.
+
+    Parameters
+    ----------
+    start, end
+        Seconds of (task, iteration); gates stand on no machine.
+    """
+    cluster, worked = problem.cluster, end - start
+    for task, machine in enumerate(problem.placement.machine_of):
+        name = cluster.machines[machine].name
+        changes = [c for c in cluster.speed_changes if c.machine == name]
+        if not changes or problem.job.tasks[task].gate:
+            continue
+        lost, share, since = [0.0], 1.0, [0.0]
+        for change in sorted(changes, key=lambda change: change.time):
+            lost.append(lost[-1] + (1.0 - share) * (change.time - since[-1]))
+            since.append(change.time)
+            share = change.share
+        for times, sign in ((end[task], -1), (start[task], 1)):
+            beyond = np.maximum(times - since[-1], 0.0) * (1.0 - share)
+            worked[task] += sign * (np.interp(times, since, lost) + beyond)
+    return worked
+
+
 def task_times(
     schedule: Schedule,
     tolerance: float,
@@ -68,7 +93,7 @@ def task_times(
         Seconds of (task, iteration); None is not compared.
     """
     job = schedule.problem.job
-    took = schedule.task_end - schedule.task_start
+    took = stated_work(schedule.problem, schedule.task_start, schedule.task_end)
     slack = tolerance + _ROUNDING * np.abs(schedule.task_end)
     for stated, words in ((exact, "takes"), (least, "takes less than its time:")):
         if stated is None:

@@ -51,6 +51,9 @@ class ProcessTask:
     speed: float
     times: list[float] | None
     """Seconds per iteration, or None where tasks take what their work does."""
+    speed_times: list[float]
+    speed_shares: list[float]
+    """Times, the first of them 0, from which its machine has which share of speed."""
     inputs: tuple[EdgeEnd, ...]
     outputs: tuple[EdgeEnd, ...]
     cuts: int = 0

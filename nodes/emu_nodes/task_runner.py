@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.network import Alarm
+from emu.problem import end_of_work
 from emu.this_host import this_host
 from emu.wire.array_parts import state_parts
 from emu.wire.messages import Message, RunTask, TaskEnded
@@ -139,8 +140,9 @@ class TaskRunner:
     async def run(self, order: RunTask) -> None:
         """Run one iteration, report its end and queue what it sends.
 
-        The task occupies [start, start + its time] of run time, however late or early
-        the order came; only when its real work is not done by then does it end later.
+        The task occupies [start, start + its time] of run time, or longer where its
+        machine is slow or paused, however late or early the order came; only when its
+        real work is not done by then does it end later.
         Its time is the profiled one, or the CPU time of the work over the speed of the
         emulated machine: neither depends on the time scale.
         Its end is reported when its work is done: the coordinator keeps it until then,
@@ -171,7 +173,8 @@ class TaskRunner:
             self._newest.release()
         times = self._spec.times
         time = cpu / self._spec.speed if times is None else times[n]
-        end, late = self._end(order.start + time)
+        steps = self._spec.speed_times, self._spec.speed_shares
+        end, late = self._end(end_of_work(*steps, order.start, time))
         self._report(order, end, late, busy, cpu, payloads)
         self._send(n, payloads)
         for part in state_parts(self.name, n + around.first, kept):

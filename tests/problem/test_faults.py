@@ -10,15 +10,15 @@ import pytest
 from emu.problem import (
     CapacityChange,
     Cluster,
-    LinkFault,
+    Fault,
     Machine,
-    with_link_faults,
+    with_faults,
 )
 
 CLUSTER = Cluster((Machine("m0", 10.0, 10.0), Machine("m1", 7.0, 3.0)))
 
 
-def drawn(rng: np.random.Generator) -> tuple[Cluster, list[LinkFault]]:
+def drawn(rng: np.random.Generator) -> tuple[Cluster, list[Fault]]:
     """Return stated changes and faults of two links, some at the same times."""
     changes = {
         (float(rng.integers(1, 12)), str(rng.choice(["m0 out", "m1 in"])))
@@ -30,7 +30,7 @@ def drawn(rng: np.random.Generator) -> tuple[Cluster, list[LinkFault]]:
         until = math.inf if rng.random() < 0.1 else since + float(rng.integers(1, 6))
         link = str(rng.choice(["m0 out", "m1 in"]))
         factor = float(rng.choice([0.0, 0.25, 0.3, 1 / 3]))
-        faults.append(LinkFault(link, since, until, factor))
+        faults.append(Fault(link, since, until, factor))
     stated = tuple(CapacityChange(*c, float(rng.uniform(1, 9))) for c in changes)
     return Cluster(CLUSTER.machines, changes=stated), faults
 
@@ -39,13 +39,13 @@ def test_a_capacity_is_what_is_stated_times_all_faults_of_then() -> None:
     rng = np.random.default_rng(3)
     for _ in range(300):
         stated, faults = drawn(rng)
-        links = with_link_faults(stated, faults).links
+        links = with_faults(stated, faults).links
         for port, link in enumerate(links):
             for now in (0.0, *np.arange(0.25, 20.0, 0.25)):
                 factors = [
                     f.factor
                     for f in faults
-                    if f.link == link.name and f.since <= now < f.until
+                    if f.subject == link.name and f.since <= now < f.until
                 ]
                 base = float(stated.links.steps.at(port, np.array([now]))[0])
                 found = float(links.steps.at(port, np.array([now]))[0])
@@ -55,7 +55,7 @@ def test_a_capacity_is_what_is_stated_times_all_faults_of_then() -> None:
 
 
 def test_a_cluster_without_faults_is_the_same() -> None:
-    assert with_link_faults(CLUSTER, []) is CLUSTER
+    assert with_faults(CLUSTER, []) is CLUSTER
 
 
 @pytest.mark.parametrize(
@@ -70,17 +70,17 @@ def test_a_cluster_without_faults_is_the_same() -> None:
 )
 def test_faults_that_cannot_be(fault: tuple[str, float, float, float]) -> None:
     with pytest.raises(ValueError, match="a fault of m0 out"):
-        LinkFault(*fault)
+        Fault(*fault)
 
 
 def test_a_fault_of_no_link() -> None:
     with pytest.raises(ValueError, match="no link is called m7 out"):
-        with_link_faults(CLUSTER, [LinkFault("m7 out", 1.0, 2.0)])
+        with_faults(CLUSTER, [Fault("m7 out", 1.0, 2.0)])
 
 
 def test_when_a_port_can_have_carried_bytes() -> None:
-    faults = [LinkFault("m0 out", 2.0, 4.0), LinkFault("m0 out", 8.0, math.inf)]
-    steps = with_link_faults(CLUSTER, faults).links.steps
+    faults = [Fault("m0 out", 2.0, 4.0), Fault("m0 out", 8.0, math.inf)]
+    steps = with_faults(CLUSTER, faults).links.steps
 
     sizes = [0.0, 5.0, 20.0, 20.5, 60.0, 60.5]
     assert [steps.when(0, size) for size in sizes] == [

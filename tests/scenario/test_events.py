@@ -9,7 +9,7 @@ import pytest
 
 from emu.errors import EmulatorError, ScenarioError
 from emu.lab.kernel_network import check_network
-from emu.problem import CapacityChange
+from emu.problem import CapacityChange, SpeedChange
 from emu.runs.problem_json import problem_from_json, problem_to_json
 from emu.scenario import load, prepare
 from emu.scenario.scenario_file import loads
@@ -85,7 +85,11 @@ def test_a_scenario_without_events_says_nothing_of_them() -> None:
         ("{at: 1 s, slow: core, by: -2}", "[0].by", "more than 1"),
         ("{at: 1 s, slow: core, by: .nan}", "[0].by", "nan"),
         ("{at: 1 s, slow: core, by: .inf}", "[0].by", "found inf"),
-        ("{at: 1 s, slow: m0, by: 2}", "[0].slow", "write direction: in, out or both"),
+        ("{at: 1 s, pause: m9, for: 1 s}", "[0].pause", "no machine 'm9', known: m0"),
+        ("{at: 1 s, pause: core, for: 1 s}", "[0].pause", "no machine 'core', known"),
+        ("{at: 1 s, pause: m0}", "[0]", "or pause and for"),
+        ("{at: 1 s, pause: m0, for: 1 s, by: 2}", "[0]", "found by and for and pause"),
+        ("{at: 1 s, slow: bare, by: 2, direction: in}", "[0].slow", "bare has no NIC"),
         ("{at: 1 s, machine: m0, bandwidth: 1 B/s}", "[0]", "found bandwidth and mach"),
         ("{machine: m0, nic: 1 B/s}", "[0].at", "missing"),
         ("{at: 1 s, machine: m0, nik: 1 B/s}", "[0].nik", "did you mean 'nic'"),
@@ -132,6 +136,27 @@ def test_links_and_nics_are_cut_and_slowed_down_for_a_time() -> None:
     again = load(scenario)
     assert again.events == scenario.events
     assert again.to_cluster() == scenario.to_cluster()
+
+
+def test_machines_are_slow_and_paused_for_a_time() -> None:
+    """Task a has 1 s of work, b another; the flow of 20 B takes 4 s."""
+    faults = """  - {at: 0.5 s, pause: m0, for: 2 s}
+  - {at: 7.5 s, slow: bare, by: 4, for: 100 s}
+"""
+    scenario = loads(TEXT + faults)
+
+    assert scenario.to_cluster().speed_changes == (
+        SpeedChange(0.5, "m0", 0.0),
+        SpeedChange(2.5, "m0", 1.0),
+        SpeedChange(7.5, "bare", 0.25),
+        SpeedChange(107.5, "bare", 1.0),
+    )
+    experiment = prepare(scenario)
+    assert experiment.simulate().task_end.tolist() == [[3.0], [7.5 + 4 * 0.5]]
+    assert load(scenario).to_cluster() == scenario.to_cluster()
+    problem = experiment.problem
+    read = problem_from_json(problem_to_json(problem), "problem.json")
+    assert read.cluster == problem.cluster
 
 
 @pytest.mark.parametrize("job", ["", "placement: {policy: explicit}"])

@@ -53,7 +53,8 @@ def test_driven_by_events_equals_simulated(
 
 @pytest.mark.parametrize("policy", RULES)
 @given(
-    drawn=problems(links=True, jobs=True, changes=True), seed=st.integers(0, 2**32 - 1)
+    drawn=problems(links=True, jobs=True, cuts=True, speeds=True),
+    seed=st.integers(0, 2**32 - 1),
 )
 def test_changes_of_capacities_settled_at_any_time_equal_simulated_ones(
     policy: str, drawn: tuple[Problem, Realization], seed: int

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emu.problem import Profile
+from emu.problem import Profile, end_of_work
 from emu.scheduling import Decisions, End, Scheduler
 
 if TYPE_CHECKING:
@@ -69,6 +69,13 @@ class VirtualCoordinator:
         self.running: list[tuple[float, int, int]] = []
         self.flow_ends: dict[int, tuple[float, int]] = {}
         self.now = 0.0
+        of = problem.cluster.speed_steps.of
+        self.steps_of = [
+            None if task.gate else of(machine)
+            for task, machine in zip(
+                problem.job.tasks, problem.placement.machine_of, strict=True
+            )
+        ]
         self.task_start: NDArray[np.float64] = np.full(realization.times.shape, np.nan)
         self.flow_end: NDArray[np.float64] = np.full(realization.volumes.shape, np.nan)
 
@@ -77,7 +84,9 @@ class VirtualCoordinator:
         self.now = decisions.time
         for task, iteration in decisions.tasks:
             self.task_start[task, iteration] = self.now
-            end = self.now + self.realization.times[task, iteration]
+            steps = self.steps_of[task]
+            work = float(self.realization.times[task, iteration])
+            end = end_of_work(*steps, self.now, work) if steps else self.now + work
             heapq.heappush(self.running, (end, task, iteration))
         lines = decisions.lines
         for edge, iteration, served, rate in zip(

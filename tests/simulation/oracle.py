@@ -79,7 +79,7 @@ def run(problem: Problem, realization: Realization, policy: str) -> Outcome:
             POLICIES[policy](flows, capacity)
             out.rates.append((now, {key: flow.rate for key, flow in active.items()}))
         ends = [
-            start + realization.times[event]
+            work_done(problem, event[0], start, realization.times[event])
             for event, start in out.task_start.items()
             if event not in out.task_end
         ]
@@ -103,14 +103,45 @@ def _one_step(
 ) -> bool:
     """Let one thing happen that is due by ``now``; tell whether there was one."""
     return (
-        _something_ends(realization, out, active, now)
+        _something_ends(problem, realization, out, active, now)
         or _something_is_sent(problem, realization, out, active, path_after, now)
         or _something_starts(problem, out, now)
     )
 
 
+def speed_at(problem: Problem, task: int, time: float) -> float:
+    """Return the share of its speed that the machine of a task has just then."""
+    if problem.job.tasks[task].gate:
+        return 1.0
+    name = problem.cluster.machines[problem.placement.machine_of[task]].name
+    share = 1.0
+    for change in sorted(problem.cluster.speed_changes, key=lambda c: c.time):
+        if change.machine == name and change.time <= time:
+            share = change.share
+    return share
+
+
+def work_done(problem: Problem, task: int, start: float, work: float) -> float:
+    """Return when a task has worked so long, as all of its speed goes on or is lost."""
+    now, left = start, work
+    times = {change.time for change in problem.cluster.speed_changes}
+    for later in sorted(time for time in times if time > start):
+        could = speed_at(problem, task, now) * (later - now)
+        if left <= could * (1 + 1e-12):
+            break
+        now, left = later, left - could
+    if left <= 1e-12:
+        return now
+    share = speed_at(problem, task, now)
+    return now + left / share if share else inf
+
+
 def _something_ends(
-    realization: Realization, out: Outcome, active: dict[Event, Flow], now: float
+    problem: Problem,
+    realization: Realization,
+    out: Outcome,
+    active: dict[Event, Flow],
+    now: float,
 ) -> bool:
     for event, flow in active.items():
         if flow.left <= 1e-11 * flow.volume:
@@ -118,7 +149,7 @@ def _something_ends(
             out.flow_end[event] = now
             return True
     for event, start in out.task_start.items():
-        end = start + realization.times[event]
+        end = work_done(problem, event[0], start, realization.times[event])
         if event not in out.task_end and end <= now * (1 + 1e-12):
             out.task_end[event] = now
             return True

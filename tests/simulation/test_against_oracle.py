@@ -100,6 +100,14 @@ def test_random_problems_whose_links_are_cut(
     assert_equal(oracle, *drawn, policy)
 
 
+@pytest.mark.parametrize("policy", ["oes", "maxmin", "fifo", "mrtf", "sebf_madd"])
+@given(drawn=problems(links=True, own=True, slots=True, cuts=True, speeds=True))
+def test_random_problems_whose_machines_are_slow_and_links_are_cut(
+    oracle: ModuleType, policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    assert_equal(oracle, *drawn, policy)
+
+
 @pytest.mark.parametrize("policy", ["oes", "maxmin", "fifo", "sebf_madd"])
 @given(drawn=problems(links=True, own=True, slots=True, latest=True))
 def test_random_problems_with_slots_and_latest_reads(

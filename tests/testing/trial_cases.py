@@ -66,7 +66,9 @@ job:
 cluster: {machines: [{name: m, count: 2, nic: 10 B/s}, {name: sink, nic: 10 B/s}]}
 events:
   - {at: 3 s, cut: sink, for: 4 s}
+  - {at: 8 s, pause: sink, for: 1.5 s}
   - {at: 10 s, slow: m0, by: 3, direction: out, for: 5 s}
+  - {at: 10 s, slow: sink, by: 4, for: 10 s}
 job:
   system: custom
   iterations: 4

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from emu.trust.audit_stated import stated_work
 from emu.trust.violation import Finding
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def task_times(evidence: Evidence) -> Iterator[Finding]:
     if evidence.times is None:
         return
     schedule = evidence.schedule
-    took = schedule.task_end - schedule.task_start
+    took = stated_work(schedule.problem, schedule.task_start, schedule.task_end)
     slack = _ROUNDING * evidence.times + 1e-12 * np.abs(schedule.task_end)
     where = np.argwhere(evidence.times - took > slack)
     if not where.size:
