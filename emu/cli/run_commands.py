@@ -31,6 +31,7 @@ from emu.experiment.profiling import (
     prepare_profile,
     profile_from_trace,
 )
+from emu.experiment.resumption import Beginning, resumed
 from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.launch import (
     ExternalLauncher,
@@ -52,7 +53,7 @@ from emu.systems.registry import outlook_on, remarks_on
 from emu.trust.verdict import Trust
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -86,6 +87,11 @@ class Hosts:
             raise ScenarioError(f"{problem}: state one of the three", file="--agents")
         if self.file is not None:
             read_hosts_file(self.file)
+
+    @property
+    def here(self) -> bool:
+        """True where this host alone carries the processes."""
+        return not (self.agents or self.file or self.ray)
 
     def launcher(self, experiment: Experiment) -> Launcher:
         """Return the launcher of the agents.
@@ -195,7 +201,10 @@ Force = Annotated[
 
 @app.command()
 def run(
-    file: ScenarioFile,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="Scenario, as elsewhere."),
+    ] = None,
     overrides: Overrides = None,
     runs: Runs = Path("runs"),
     agents: Annotated[
@@ -227,6 +236,12 @@ def run(
         ),
     ] = "",
     allow: Allowed = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN", help="Run directory to go on with, from its last checkpoint."
+        ),
+    ] = None,
     json_target: JsonTarget = None,
     *,
     strict: Annotated[
@@ -256,17 +271,17 @@ def run(
     Ctrl-C where standard error is a terminal; an open page keeps the
     run in any case.
     """
-    scenario = load(file, overrides or [])
     progress, allowed = terminal(sys.stderr), tuple(allow or ())
     where = Hosts(agents, hosts, ray)
     at = address(listen, "--listen", port=0) if listen else None
+    stated = _stated(file, overrides or [], resume)
     if dry_run:
-        say_what_is_known(scenario, json_target)
+        say_what_is_known(_only(stated), json_target)
         return
-    check_ready(scenario, runs, here=not (agents or hosts or ray))
-    if scenario.emulation.compute == "real":
-        check_load(host_load(), partial(_told, progress), force=force)
-    experiment, choice = tried_out(scenario, progress, allowed)
+    beginning = _made_ready(
+        stated, resume, runs, progress, here=where.here, force=force, allow=allowed
+    )
+    experiment, choice = beginning.experiment, beginning.choice
     scenario = experiment.scenario
     settings = where.settings(experiment, at, allowed)
     if settings.launcher is None or settings.launcher.embedded:
@@ -275,13 +290,15 @@ def run(
             _warn(known, progress)
     for line in outlook_on(experiment.problem.job.settings):
         progress.print(line, highlight=False)
-    directory = RunDirectory.create(scenario.name, runs)
+    directory = beginning.directory or RunDirectory.create(scenario.name, runs)
     page = os.environ.get("EMU_DASHBOARD") or "0" if dashboard else ""
     onlookers = Onlookers(
         experiment, settings, directory.path, progress, page=page, table=live
     )
     with onlookers as observer:
-        outcome = carry_out(experiment, settings, directory, observer, choice)
+        outcome = carry_out(
+            experiment, settings, directory, observer, choice, beginning.start
+        )
         onlookers.ended(outcome.content)
         if emit(json_target, outcome.content):
             _show(outcome)
@@ -289,6 +306,65 @@ def run(
         draw(directory.path, progress)
         onlookers.linger()
     judge(scenario, outcome.content, strict=strict)
+
+
+def _stated(
+    file: Path | None, overrides: list[str], resume: Path | None
+) -> Callable[[], Scenario] | None:
+    """Return what loads the scenario that is named; None where only a run is.
+
+    Raises
+    ------
+    ScenarioError
+        When nothing is named, or overrides are of nothing.
+    """
+    if file is not None:
+        return partial(load, file, overrides)
+    if resume is None:
+        problem = "names no scenario: write FILE, or --resume RUN"
+        raise ScenarioError(problem, file="emu run")
+    if overrides:
+        problem = "a run goes on with its own scenario: leave it out"
+        raise ScenarioError(problem, file="--set")
+    return None
+
+
+def _only(stated: Callable[[], Scenario] | None) -> Scenario:
+    """Return the scenario that is named.
+
+    Raises
+    ------
+    ScenarioError
+        When none is.
+    """
+    if stated is None:
+        raise ScenarioError("write FILE: a run alone is not known", file="--dry-run")
+    return stated()
+
+
+def _made_ready(
+    stated: Callable[[], Scenario] | None,
+    resume: Path | None,
+    runs: Path,
+    progress: Console,
+    *,
+    here: bool,
+    force: bool,
+    allow: tuple[str, ...],
+) -> Beginning:
+    """Return the experiment of a scenario, or what is left of a run."""
+
+    def check(scenario: Scenario, place: Path) -> None:
+        check_ready(scenario, place, here=here)
+        if scenario.emulation.compute == "real":
+            check_load(host_load(), partial(_told, progress), force=force)
+
+    if resume is not None:
+        left = resumed(resume, stated, lambda said: progress.print(said, markup=False))
+        check(left.experiment.scenario, resume)
+        return left
+    check(scenario := _only(stated), runs)
+    return Beginning(*tried_out(scenario, progress, allow))
 
 
 def _show(outcome: RunResult) -> None:

@@ -55,7 +55,10 @@ if TYPE_CHECKING:
     from emu.trust.violation import AuditReport, Findings
 
 #: Keys of manifest.json that nothing else states.
-_OWN = ("started", "python", "system", "versions", "source", "scenario", "auto_scale")
+_OWN = (
+    "started", "python", "system", "versions", "source", "scenario", "auto_scale",
+    "first_iteration",
+)  # fmt: skip
 _BY_DIGEST = (
     "held against its digest alone: when the run started and on which "
     "versions, and what processes counted that no guard can compare"
@@ -130,6 +133,9 @@ def recomputed(run: RecordedRun, stated: Scenario | None = None) -> Recomputed:
     except EmulatorError as error:
         silent.append(f"problem and results are not computed again: {error}")
         return Recomputed(checks, tuple(silent))
+    with one_error(run.path / "manifest.json"):
+        first = run.manifest.get("first_iteration", 0)
+        experiment = experiment.beginning_at(first)
     by = "the scenario"
     wanted = problem_to_json(experiment.problem)
     there = read_json(run.path / "problem.json")

@@ -29,6 +29,7 @@ from emu.runs.array_files import (
     write_weights,
 )
 from emu.runs.audit_inputs import gathered, stated_volumes, stated_windows
+from emu.runs.recorded_run import read_manifest
 from emu.runs.result import VERSION
 from emu.runs.scenario_text import write_scenario
 from emu.scenario.realize import model_programs, noted
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from emu.experiment.scale_search import ScaleChoice
     from emu.experiment.training_results import Parts
     from emu.problem import Schedule
+    from emu.runs.checkpoints import Cut
     from emu.runs.run_directory import RunDirectory
     from emu.scenario import Experiment, Scenario
     from emu.trust.guards import Evidence
@@ -194,6 +196,7 @@ def carry_out(
     directory: RunDirectory,
     observer: Observer | None = None,
     choice: ScaleChoice | None = None,
+    start: Cut | None = None,
 ) -> RunResult:
     """Emulate an experiment, simulate it twice, and write everything down.
 
@@ -201,6 +204,8 @@ def carry_out(
     ----------
     choice
         How its time scale was chosen, where trials have chosen it.
+    start
+        Cut that it begins with, in the directory of the run that has kept it.
 
     Raises
     ------
@@ -211,36 +216,61 @@ def carry_out(
     DataError
         When the directory cannot be written.
     """
-    problem, policy = experiment.problem, experiment.chosen_policy()
-    expected = experiment.realization
     check_network(experiment.scenario)
-    stated = write_scenario(directory, experiment.scenario)
+    with directory.claimed():
+        _write_beginning(experiment, settings, directory, choice, start)
+        observer = observer or Observer()
+        observer.predicted(predicted := experiment.simulate())
+        cuts = cut_plan(experiment, directory.path, start)
+        settings = replace(settings, cuts=cuts)
+        run = _emulated(experiment, settings, directory, observer)
+        policy = experiment.chosen_policy()
+        replayed = replay(experiment, run, policy)
+        training, weights = learnt(experiment, run, policy)
+        simulated = predicted, replayed
+        result = result_of(experiment, settings, run, simulated, training, choice)
+        write_down(directory, result, weights)
+    return result
+
+
+def _write_beginning(
+    experiment: Experiment,
+    settings: RunSettings,
+    directory: RunDirectory,
+    choice: ScaleChoice | None,
+    start: Cut | None,
+) -> None:
+    """Write what is known before a run, or before the rest of one."""
     content = manifest(experiment.scenario, settings, choice)
+    if start is None:
+        stated = write_scenario(directory, experiment.scenario)
+    else:
+        stated = read_manifest(directory.path / "manifest.json").get("source", {})
+    if experiment.first:
+        content["first_iteration"] = experiment.first
     directory.write_json("manifest.json", content | {"source": stated})
-    directory.write_problem(problem)
-    observer = observer or Observer()
-    observer.predicted(predicted := experiment.simulate())
-    settings = replace(settings, cuts=cut_plan(experiment, directory.path))
+    directory.write_problem(experiment.problem)
+
+
+def _emulated(
+    experiment: Experiment,
+    settings: RunSettings,
+    directory: RunDirectory,
+    observer: Observer,
+) -> EmulatedRun:
+    """Emulate an experiment, on the network that its scenario asks for."""
     emulation, log = experiment.scenario.emulation, directory.path / "agent.log"
+    what = experiment.problem, experiment.chosen_policy(), settings
     if emulation.network == "kernel":
-        run = emulate_on_kernel(
-            problem,
-            policy,
-            settings,
-            expected,
+        return emulate_on_kernel(
+            *what,
+            experiment.realization,
             sharing=Sharing(emulation.sharing),
             max_nic_error=emulation.max_nic_error,
             log=log,
             observer=observer,
         )
-    else:
-        run = emulate(problem, policy, settings, expected, log=log, observer=observer)
-    replayed = replay(experiment, run, policy)
-    training, weights = learnt(experiment, run, policy)
-    simulated = predicted, replayed
-    result = result_of(experiment, settings, run, simulated, training, choice)
-    write_down(directory, result, weights)
-    return result
+    return emulate(*what, experiment.realization, log=log, observer=observer)
 
 
 def replay(experiment: Experiment, run: EmulatedRun, policy: str) -> Schedule:

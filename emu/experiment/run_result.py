@@ -81,7 +81,7 @@ class RunResult:
 
     def _stated(self) -> dict[str, Any]:
         scenario, job = self.experiment.scenario, self.experiment.problem.job
-        until = self.experiment.until
+        until, first = self.experiment.until, self.experiment.first
         return {
             "scenario": scenario.name,
             "placement": scenario.placed_by,
@@ -94,6 +94,7 @@ class RunResult:
             "times": times_from(scenario),
             "flow_ends": scenario.emulation.flow_ends,
             **({"until": until.model_dump(mode="json")} if until else {}),
+            **({"first_iteration": first} if first else {}),
         }
 
     def _makespans(self) -> dict[str, float]:

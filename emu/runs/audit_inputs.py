@@ -188,7 +188,8 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     time_scale = float(emulation.get("time_scale", 1.0))
     byte_scale = float(emulation.get("byte_scale", 1.0))
     own = stated or _noted(run)
-    realization, silent = _realized(own, schedule, str(run.path))
+    first = run.manifest.get("first_iteration", 0)
+    realization, silent = _realized(own, schedule, str(run.path), first)
     silent += unknown
     least = volumes = None
     if realization is not None and emulation.get("compute") != "real":
@@ -327,9 +328,15 @@ def _makespan(content: Mapping[str, Any]) -> float:
 
 
 def _realized(
-    scenario: Scenario | None, schedule: Schedule, path: str
+    scenario: Scenario | None, schedule: Schedule, path: str, first: int = 0
 ) -> tuple[Realization | None, list[str]]:
-    """Return the times and volumes that a scenario states, or why not."""
+    """Return the times and volumes that a scenario states, or why not.
+
+    Parameters
+    ----------
+    first
+        Iteration of the whole job at which the schedule begins.
+    """
     if scenario is None:
         return None, ["manifest.json holds no scenario: nothing says what to expect"]
     if any(model.measured is None for model in model_programs(scenario)):
@@ -341,6 +348,7 @@ def _realized(
     except (DataError, ScenarioError) as error:
         return None, [f"times and volumes are not compared: {error}"]
     try:
+        job, realization = job.beginning_at(first), realization.beginning_at(first)
         realization.check_shapes(schedule.problem.job)
     except ValueError as error:
         raise DataError(f"is not of its scenario: {error}", path=path) from error

@@ -191,6 +191,7 @@ class ManifestShape(TypedDict):
 
     scenario: NotRequired[_Scenario]
     emulation: NotRequired[_Emulation]
+    first_iteration: NotRequired[_Count]
 
 
 class _Verdict(TypedDict):

@@ -239,7 +239,7 @@ def load_run(path: str | Path) -> RecordedRun:
             return None
 
     read_schedule = partial(_schedule, problem)
-    manifest = tried("manifest.json", _manifest)
+    manifest = tried("manifest.json", read_manifest)
     result = tried("result.json", _result) or {}
     emulated = tried("result.json", read_schedule) if result else None
     rates = tried("rates.npz", partial(read_rates, problem.job))
@@ -323,7 +323,14 @@ def _schedule(problem: Problem, path: Path) -> Schedule:
     return schedule_from_json(problem, _object(path), str(path))
 
 
-def _manifest(path: Path) -> dict[str, Any]:
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Return the content of manifest.json.
+
+    Raises
+    ------
+    DataError
+        When it is missing, damaged, or of another version of emu.
+    """
     content = _versioned(path)
     check_shape(content, ManifestShape, path)
     return content

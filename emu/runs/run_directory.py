@@ -22,9 +22,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import io
 import json
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +43,7 @@ from emu.runs.problem_json import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -60,6 +63,14 @@ def npz_content(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     content = io.BytesIO()
     np.savez(content, **arrays)  # type: ignore[arg-type] # its flag is not an array
     return content.getvalue()
+
+
+def _lock(held: int, path: Path) -> None:
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        problem = "another emu is writing here: wait for its end"
+        raise DataError(problem, path=str(path)) from error
 
 
 class RunDirectory:
@@ -98,6 +109,27 @@ class RunDirectory:
                 ) from error
             return cls(path)
         raise DataError("every name for a run directory is taken", path=str(parent))
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Keep others from writing here at the same time; the kernel ends it with us.
+
+        Raises
+        ------
+        DataError
+            When another emu writes here.
+        """
+        try:
+            held = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            problem = f"cannot be opened: {error.strerror}"
+            raise DataError(problem, path=str(self.path)) from error
+        try:
+            with contextlib.suppress(OSError):  # a file system without locks
+                _lock(held, self.path)
+            yield
+        finally:
+            os.close(held)
 
     def write_json(self, name: str, data: Any) -> None:
         """Write ``data`` as JSON; NaN and infinity are refused with ValueError."""

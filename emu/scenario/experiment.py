@@ -45,6 +45,8 @@ class Experiment:
     """Result of the search for a placement, where there was one."""
     until: UntilSection | None = None
     """Accuracy that has decided the length of the job."""
+    first: int = 0
+    """Iterations of the whole job that are done: problem and times are of the rest."""
 
     @override
     def __repr__(self) -> str:
@@ -61,12 +63,19 @@ class Experiment:
         return html_table(repr(self), ("machine", "tasks"), rows)
 
     def beginning_at(self, first: int) -> Experiment:
-        """Return what is left of it when the iterations before one are done."""
-        if not first:
-            return self
-        problem = self.problem.beginning_at(first)
+        """Return what is left when all iterations of the whole job before one are done.
+
+        Raises
+        ------
+        ValueError
+            When nothing is left.
+        """
+        done = first - self.first
         return replace(
-            self, problem=problem, realization=self.realization.beginning_at(first)
+            self,
+            problem=self.problem.beginning_at(done),
+            realization=self.realization.beginning_at(done),
+            first=first,
         )
 
     @property

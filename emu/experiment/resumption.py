@@ -1,0 +1,93 @@
+"""A run directory to go on from: its scenario, and the last cut that it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from emu.errors import DataError, ScenarioError
+from emu.experiment.attempts import kept_cut
+from emu.experiment.scale_search import ScaleChoice
+from emu.input_file import one_error
+from emu.runs.recorded_run import read_manifest
+from emu.runs.run_directory import RunDirectory
+from emu.runs.scenario_text import apart, read_scenario
+from emu.scenario import Scenario, prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from emu.runs.checkpoints import Cut
+    from emu.scenario import Experiment
+
+
+@dataclass(frozen=True, eq=False)
+class Beginning:
+    """An experiment that is ready to be run, or what is left of it."""
+
+    experiment: Experiment
+    choice: ScaleChoice | None
+    """Choice of its time scale, where trials have made one."""
+    directory: RunDirectory | None = None
+    start: Cut | None = None
+    """Directory of the run that was cut off, and the cut that it goes on from."""
+
+
+def resumed(
+    run: Path,
+    stated: Callable[[], Scenario] | None,
+    notify: Callable[[str], object],
+) -> Beginning:
+    """Return what is left to do of a run directory.
+
+    Parameters
+    ----------
+    stated
+        Loads the scenario as it is now; None takes it from the directory.
+    notify
+        Called with a sentence on where it goes on, and on every checkpoint that is
+        passed over.
+
+    Raises
+    ------
+    ScenarioError
+        When the scenario is another one now; names the keys that differ.
+    DataError
+        When it is no run that was cut off, keeps no checkpoints, or none of those that
+        were committed can be used.
+    """
+    manifest = _begun(run)
+    path = str(run / "manifest.json")
+    with one_error(path):
+        scenario = Scenario.model_validate(manifest["scenario"])
+        choice = manifest.get("auto_scale")
+        kept = None if choice is None else ScaleChoice.from_json(choice)
+    now = read_scenario(run, manifest) if stated is None else stated()
+    if different := apart(now, manifest["scenario"]):
+        raise ScenarioError(
+            f"cannot go on with another scenario: {different[0]}",
+            file=f"--resume {run}",
+        )
+    if scenario.checkpoint is None:
+        problem = "its scenario states no checkpoint, so nothing was kept: run it anew"
+        raise DataError(problem, path=path)
+    experiment = prepare(scenario)
+    start = kept_cut(experiment, run, notify)
+    last = experiment.problem.job.iterations
+    if start.iteration >= last:
+        problem = f"goes on at iteration {start.iteration} of {last}"
+        raise DataError(problem, path=str(run))
+    notify(f"goes on at iteration {start.iteration} of {last}")
+    left = experiment.beginning_at(start.iteration)
+    return Beginning(left, kept, RunDirectory(run), start)
+
+
+def _begun(run: Path) -> dict[str, Any]:
+    """Return the manifest of a run that has begun, and not ended."""
+    if not run.is_dir():
+        raise DataError("is not a run directory", path=str(run))
+    if (run / "result.json").exists():
+        problem = "holds a result.json: this run has ended, nothing is left to do"
+        raise DataError(problem, path=str(run))
+    return read_manifest(run / "manifest.json")
