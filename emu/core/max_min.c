@@ -120,24 +120,23 @@ static inline void limit_anew(const Layout *layout, State *state, int64_t group,
     }
 }
 
-/* Set the rates over `port`, whose level was `old`; note what depends on it. A rate may
- * be set twice within an event: three flows in a hundred on a dense job. */
+/* Set the rates over `port`, whose level was `old`, by the limits that its new one was found
+ * by; note what depends on it. A rate may be set twice within an event: three flows in a
+ * hundred on a dense job. */
 static void pass_on(const Layout *layout, State *state, int64_t port, double old, double now)
 {
     Levels *levels = &state->levels;
+    const double *limit = state->scratch.rate;
     double new = levels->level[port], lower = smaller(old, new);
     for (int64_t i = 0; i < state->scratch.crowd[port]; i++) {
         int64_t group = state->scratch.crossing[layout->port_start[port] + i];
-        double limit = INFINITY;
         FOR_HOPS(j, layout, group) {
             int64_t other = layout->hop[j];
-            if (other == port)
-                continue;
-            limit = smaller(limit, levels->level[other]);
-            if (lower < levels->target[other])
+            if (lower < levels->target[other] && other != port)
                 limit_anew(layout, state, group, port, other, old);
         }
-        set_rate(layout, state, group, smaller(limit, new), now);
+        if (limit[i] > lower)
+            set_rate(layout, state, group, smaller(limit[i], new), now);
     }
 }
 
