@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+#: Number of threads of numpy's library, read when it is loaded.
+_BLAS = "OPENBLAS_NUM_THREADS"
 _LITERAL = re.compile(r"``?([^`]+)``?")
 
 
@@ -111,6 +113,23 @@ def _uncollected() -> Iterator[None]:
         gc.enable()
 
 
+@contextlib.contextmanager
+def _one_thread_of_blas() -> Iterator[None]:
+    """Let numpy, which is imported meanwhile, compute in one thread, as processes do.
+
+    Their matrices are small: further threads spend their time waiting for each other,
+    and sums depend on their number. What the user has stated holds, and programs that
+    are started later have it as it was.
+    """
+    stated = os.environ.get(_BLAS)
+    os.environ.setdefault(_BLAS, "1")
+    try:
+        yield
+    finally:
+        if stated is None:
+            os.environ.pop(_BLAS, None)
+
+
 class Commands(TyperGroup):
     """Imports a command when it is called, and ends one that fails with one line."""
 
@@ -125,7 +144,7 @@ class Commands(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         if cmd_name not in self.commands:
-            with _uncollected():
+            with _uncollected(), _one_thread_of_blas():
                 importlib.import_module(f"emu.cli.{COMMANDS[cmd_name].module}")
             for info in app.registered_commands:
                 info.cls = Command
