@@ -249,6 +249,11 @@ def _training(
         length = experiment.scenario.job.length
         more["until"] = until.model_dump(mode="json")
         console.print(f"until {until.accuracy:.1%} of {until.split} vertices: {length}")
+        if schedule.reads is not None:
+            console.print(
+                "a run reads other values where it is late, so that its accuracy "
+                "after as many is another"
+            )
     if not train:
         return more
     curve = virtual_training(experiment.scenario, schedule)

@@ -75,6 +75,7 @@ class RunResult:
             **self._scales(),
             **({"cost": cost.to_json()} if cost else {}),
             **figures_on(emulated),
+            **self._reads(),
             **emulated.to_json(),
             **self.training,
         }
@@ -96,6 +97,26 @@ class RunResult:
             **({"until": until.model_dump(mode="json")} if until else {}),
             **({"first_iteration": first} if first else {}),
         }
+
+    def _reads(self) -> dict[str, Any]:
+        """Return how many reads are others than simulated, and how far accuracy is.
+
+        This is known where an accuracy has decided the length of the job.
+        """
+        found, expected = self.run.schedule.reads, self.predicted.reads
+        if found is None or expected is None:
+            return {}
+        job = self.experiment.problem.job
+        newest = [e for e, edge in enumerate(job.edges) if edge.latest]
+        apart: dict[str, Any] = {
+            "count": sum(job.rounds[job.edges[e].destination] for e in newest),
+            "other": int((found[newest] != expected[newest]).sum()),
+        }
+        until, reached = self.experiment.until, self.experiment.reached
+        accuracy = self.training.get("accuracy", {})
+        if until is not None and reached is not None and until.split in accuracy:
+            apart["accuracy"] = accuracy[until.split] - reached
+        return {"reads_apart": apart}
 
     def _makespans(self) -> dict[str, float]:
         emulated = self.run.schedule.makespan

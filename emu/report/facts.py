@@ -193,6 +193,11 @@ def _learnt(result: dict[str, Any]) -> Iterator[Fact]:
         yield Fact("training loss", loss, f"from {first} at first")
     for split, accuracy in result.get("accuracy", {}).items():
         yield Fact(f"{split} accuracy", f"{accuracy:.4f}")
+    if apart := result.get("reads_apart"):
+        value = f"{apart['other']:,} of {apart['count']:,}"
+        further = "accuracy is {:+.4f} off the simulated".format
+        note = f"; {further(apart['accuracy'])}" if "accuracy" in apart else ""
+        yield Fact("other reads", value, f"than simulated before the run{note}")
     for job in result.get("jobs", ()):
         alone = f"{job['slowdown']:.3f} times {format_duration(job['alone'], 4)} alone"
         yield Fact(f"job {job['job']}", format_duration(job["seconds"], 4), alone)

@@ -47,6 +47,8 @@ class Experiment:
     """Accuracy that has decided the length of the job."""
     first: int = 0
     """Iterations of the whole job that are done: problem and times are of the rest."""
+    reached: float | None = None
+    """Accuracy after the last step of that length, in virtual time."""
 
     @override
     def __repr__(self) -> str:
@@ -199,13 +201,14 @@ def _prepare_until(
     """Return the experiment of the steps that ``until`` needs of the scenario's."""
     whole = prepare(scenario.model_copy(update={"until": None}), progress=progress)
     try:
-        steps = steps_until(scenario, whole.simulate())
+        steps, reached = steps_until(scenario, whole.simulate())
     except ScenarioError as error:
         error.args = (scenario.origin.located(error.key, error.problem),)
         raise
     job = scenario.job.of_steps(steps)
     short = scenario.model_copy(update={"job": job, "until": None})
-    return replace(prepare(short, progress=progress), until=scenario.until)
+    found = prepare(short, progress=progress)
+    return replace(found, until=scenario.until, reached=reached)
 
 
 def _key_of_data(scenario: Scenario) -> str:

@@ -77,7 +77,8 @@ class Scenario(Section):
     """State that a job keeps, to go on from: ``{every: 20 iterations, to: disk}``."""
     until: UntilSection | None = None
     """Accuracy that ends the training, found in virtual time before a run starts; the
-    length of the job bounds it."""
+    length of the job bounds it. Asynchronous
+    runs read other values, so that theirs is another: ``reads_apart`` of a result."""
     expect: ExpectSection = ExpectSection()
     """Expected results."""
     prices: PricesSection = PricesSection()

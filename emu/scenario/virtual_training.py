@@ -174,12 +174,12 @@ def virtual_training(scenario: Scenario, schedule: Schedule) -> dict[str, Any]:
 class _ReachedError(Exception):
     """Ends a training that is good enough, after so many steps."""
 
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
+    def __init__(self, steps: int, accuracy: float) -> None:
+        self.steps, self.accuracy = steps, accuracy
 
 
-def steps_until(scenario: Scenario, schedule: Schedule) -> int:
-    """Return after how many steps of a schedule ``until`` is reached.
+def steps_until(scenario: Scenario, schedule: Schedule) -> tuple[int, float]:
+    """Return after how many steps of a schedule ``until`` is reached, and what is.
 
     Raises
     ------
@@ -205,12 +205,12 @@ def steps_until(scenario: Scenario, schedule: Schedule) -> int:
             found = evaluate(settings, parameters)[until.split]
             best = max(best, (found, -step - 1))  # of equal ones the first
             if found >= until.accuracy:
-                raise _ReachedError(step + 1)
+                raise _ReachedError(step + 1, found)
 
     try:
         train_along(scenario, schedule, look)
     except _ReachedError as reached:
-        return reached.steps
+        return reached.steps, reached.accuracy
     accuracy, after = best
     problem = (
         f"{until.accuracy:.2%} of the {until.split} vertices is not reached in "

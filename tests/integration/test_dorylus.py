@@ -13,6 +13,7 @@ from emu.errors import NodeLost
 from emu.experiment.recompute import audit_whole
 from emu.experiment.run_experiment import emulation_settings
 from emu.experiment.training_results import evaluate_run
+from emu.report.facts import run_facts
 from emu.runs.array_files import read_weights
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.recorded_run import load_run
@@ -23,7 +24,7 @@ from emu.simulation import simulate
 from emu.systems.dorylus.replay import replayed_training
 from emu.systems.dorylus.section import DorylusJobSection
 from emu.systems.registry import systems
-from emu.training import reference_training
+from emu.training import evaluate, reference_training
 from tests.coordinator.emulated import Acts, named
 from tests.integration.scenarios import carried_out
 
@@ -127,6 +128,29 @@ def test_async_over_sockets_equals_one_process_with_the_recorded_reads(
     assert recorded.reads is not None
     if np.array_equal(replay.reads, recorded.reads):
         assert np.abs(found - _alone(experiment, replay)).max() <= 1e-12
+
+
+@pytest.mark.untimed
+def test_a_run_counts_reads_that_are_others_than_simulated(tmp_path: Path) -> None:
+    until = "until={accuracy: 4 %, split: train, every: 4}"
+    run = _carried(tmp_path, until, "job.epochs=40")
+    ran, predicted = run.outcome.run.schedule, run.outcome.predicted
+    job, apart = ran.problem.job, run.result["reads_apart"]
+    assert ran.reads is not None
+    assert predicted.reads is not None
+    pairs = [
+        (ran.reads[e, n], predicted.reads[e, n])
+        for e, edge in enumerate(job.edges)
+        for n in range(job.rounds[edge.destination] if edge.latest else 0)
+    ]
+    assert apart["count"] == len(pairs)
+    assert apart["other"] == sum(one != other for one, other in pairs)
+    reached = run.outcome.experiment.reached
+    assert reached is not None
+    found = evaluate(job.settings, _trained(run))["train"]
+    assert apart["accuracy"] == pytest.approx(found - reached, abs=1e-12)
+    told = {fact.label: fact.value for fact in run_facts(run.result)}
+    assert told["other reads"] == f"{apart['other']:,} of {len(pairs):,}"
 
 
 @pytest.mark.untimed

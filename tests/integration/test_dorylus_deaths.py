@@ -95,7 +95,7 @@ def killed_at_random(folder: Path, leftovers: Leftovers, seed: int) -> str:
     changes += [DYING] * (seed % 2)
     experiment = prepare(loads(TEXT, changes))
     problem, settings = experiment.problem, emulation_settings(experiment.scenario)
-    found = []
+    found: list[Any] = []
 
     def kill() -> None:
         found[0].kill()

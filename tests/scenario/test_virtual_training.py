@@ -153,6 +153,7 @@ def test_until_an_accuracy(name: str) -> None:
     _, weights = progress_along(found.scenario, found.simulate())
     reached = evaluate(found.problem.job.settings, weights)["valid"]
     assert reached == made.accuracy[max(first, least - 1)]
+    assert found.reached == made.accuracy[first]
     assert load(found.scenario) == found.scenario
 
 
@@ -208,4 +209,7 @@ def test_the_command_prints_accuracy_over_simulated_time(tmp_path: Path) -> None
     assert told["accuracy"].keys() == {"train", "valid", "test"}
     text = command("simulate", file, "--train", "--set", "until={accuracy: 1 %}")
     assert "until 1.0% of valid vertices: " in text
+    assert "a run reads other values" in text
+    pipe = ("--set", "job.mode=pipe", "--set", "until={accuracy: 1 %}")
+    assert "a run reads other values" not in command("simulate", file, *pipe)
     assert "validation accuracy" in text

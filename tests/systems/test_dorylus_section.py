@@ -237,6 +237,10 @@ def test_slow_lambdas_are_a_seeded_share() -> None:
         slow, SlowLambdas(0.25, 3.0, "exponential").factors(5, (200, 500))
     )
     assert {*np.unique(SlowLambdas(0.25, 3.0).factors(5, (20, 50)))} == {1.0, 3.0}
+    for spread in ("constant", "exponential"):
+        whole = SlowLambdas(0.25, 3.0, spread).factors(5, (20, 50))
+        fewer = SlowLambdas(0.25, 3.0, spread).factors(5, (20, 30))
+        np.testing.assert_array_equal(whole[:, :30], fewer)
 
 
 def test_a_launch_overlaps_the_task_before_it() -> None:

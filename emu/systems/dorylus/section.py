@@ -172,7 +172,7 @@ class DorylusJobSection(WholeGraphSection):
     slow_lambdas: SlowLambdasSection = SlowLambdasSection()
     """Stragglers."""
     dying_lambdas: DyingLambdasSection = DyingLambdasSection()
-    """Lambdas that die, or answer too late."""
+    """Lambdas that die, or answer too late; slow ones that answer are waited for."""
     mode: Literal["no_pipe", "pipe", "async"] = "pipe"
     """``no_pipe``: no overlap; ``pipe``: gathers wait for their epoch's values;
     ``async``: for older ones."""

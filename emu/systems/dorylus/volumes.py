@@ -41,13 +41,15 @@ class SlowLambdas:
     of mean ``factor - 1``."""
 
     def factors(self, seed: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Return what the time of every (lambda, epoch) is multiplied with."""
-        rng = np.random.default_rng([seed, 7])
-        slow = rng.random(shape) < self.share
+        """Return what the time of every (lambda, epoch) is multiplied with.
+
+        Epochs that follow change none before: ``until`` decides how many there are.
+        """
+        drawn = np.random.default_rng([seed, 7]).random((*shape[::-1], 2)).T
         extra = np.full(shape, self.factor - 1.0)
         if self.spread == "exponential":
-            extra = rng.exponential(self.factor - 1.0, shape)
-        return 1.0 + np.where(slow, extra, 0.0)
+            extra *= -np.log1p(-drawn[1])
+        return 1.0 + np.where(drawn[0] < self.share, extra, 0.0)
 
 
 @dataclass(frozen=True)
