@@ -167,10 +167,11 @@ def _nic_errors(file: LabFile, trail: Trail, nic: Nic) -> Iterator[tuple[Trail, 
     for rate in dict.fromkeys((nic.outward, nic.inward)):
         try:
             plan_nic(
-                rate / scale,
+                rate,
                 Sharing(file.lab.sharing),
                 mtu=file.lab.mtu,
                 queue=file.lab.queue,
+                time_scale=scale,
             )
         except ValueError as error:
             so = "" if scale == 1 else f"at time scale {scale:g}, "

@@ -157,9 +157,10 @@ class Lab:
             plan_nic,
             sharing=sharing,
             mtu=mtu,
-            queue=None if queue is None else queue * time_scale,
+            queue=queue,
             connections=len(connections),
             leaves=leaves_among(len(machines)),
+            time_scale=time_scale,
         )
         self._own: dict[tuple[str, int], list[int]] = defaultdict(list)
         for number, ends in enumerate(connections):
@@ -181,10 +182,10 @@ class Lab:
         ValueError
             When no kernel here carries such a rate.
         """
-        own, scale = self._own, self.time_scale
+        own = self._own
         return (
-            self._plan(machine.nic_out / scale, own=own[machine.name, 0]),
-            self._plan(machine.nic_in / scale, own=own[machine.name, 1]),
+            self._plan(machine.nic_out, own=own[machine.name, 0]),
+            self._plan(machine.nic_in, own=own[machine.name, 1]),
         )
 
     def address(self, machine: str, network: str = DATA) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 
 import pytest
@@ -187,3 +188,16 @@ def test_a_rate_beyond_32_bits_is_told_beside() -> None:
     for plan, beside in ((narrow, False), (wide, True)):
         sent = b"".join(body for _, _, body in shape("lo", plan))
         assert (struct.pack("=HHQ", 12, 7, plan.rate) in sent) == beside
+
+
+@pytest.mark.parametrize("sharing", [*Sharing])
+def test_a_dilated_nic_is_slower_and_else_the_same(sharing: Sharing) -> None:
+    """What it holds and lets go at once is counted in bytes, as it was."""
+    real = plan_nic(5e6, sharing)
+    slow = plan_nic(5e6, sharing, time_scale=4.0)
+
+    assert slow.rate == pytest.approx(real.rate / 4, abs=1)
+    assert dataclasses.replace(slow, rate=real.rate) == real
+    assert plan_nic(50e9, sharing, time_scale=8.0).rate < 7e9  # 400 Gbit/s
+    with pytest.raises(ValueError, match="5000 B/s is no NIC"):
+        plan_nic(20_000, sharing, time_scale=4.0)
